@@ -1,0 +1,41 @@
+"""What a test needs of the machine: skipped where it is missing, failed where it was promised.
+
+`HIGHWATER_REQUIRE` names the capabilities that must be there (comma-separated, or `all`), so that a
+continuous-integration machine that lost one fails instead of quietly testing less.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def _runs(*argv: str) -> bool:
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=30, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+CAPABILITIES: dict[str, Callable[[], bool]] = {
+    "root": lambda: os.geteuid() == 0,
+    "netns": lambda: _runs("unshare", "--net", "true"),
+    "userns": lambda: _runs("unshare", "--user", "--map-root-user", "--net", "true"),
+    "loop": lambda: os.geteuid() == 0 and Path("/dev/loop-control").exists(),
+    "java": lambda: shutil.which("java") is not None,
+    "kcat": lambda: shutil.which("kcat") is not None,
+    "chromium": lambda: shutil.which("chromium") is not None,
+}
+
+
+def require(capability: str) -> None:
+    """Skip the running test unless the machine has `capability`; fail it where it was promised."""
+    if CAPABILITIES[capability]():
+        return
+    promised = os.environ.get("HIGHWATER_REQUIRE", "").split(",")
+    if "all" in promised or capability in promised:
+        pytest.fail(f"HIGHWATER_REQUIRE promises {capability}, but this machine has none")
+    pytest.skip(f"this machine has no {capability}")

@@ -1,0 +1,276 @@
+"""What a run left behind: schemas, and the way from a run directory to validated sources.
+
+The history is the only thing between running and judging. This module names every column of it
+(and of the tables beside it), finds a run's files, and refuses what does not fit with an error
+that names the file and the column. It guarantees that whatever it hands on has every column of
+its schema, with its type, in its order. It reads no rows: the engine does, from the files.
+
+It leaves to others: writing (the harness), reading and judging (the engine, the detectors).
+
+Times are ns on CLOCK_MONOTONIC since the start of the run.
+
+    HistoryError          the run cannot be judged: not a run, or files that do not fit
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+
+
+class HistoryError(Exception):
+    """A run directory or frame that cannot be judged; the message names file and column."""
+
+
+# One row per operation and record, written when the operation completes. An operation that
+# carries several records (a poll, an assignment) is several rows with one `op`.
+HISTORY = pa.schema(
+    [
+        pa.field("op", pa.int64(), nullable=False),  # writer_id << 40 | counter: unique in the run
+        pa.field("client", pa.int32(), nullable=False),  # a restarted client is a new number
+        # start, send, poll, assign, watermark, final-read, final-read-end, end
+        pa.field("f", pa.string(), nullable=False),
+        # ok; fail: it surely did not happen; info: it may have
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("invoke_ns", pa.int64(), nullable=False),
+        pa.field("complete_ns", pa.int64()),  # null: never completed
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("value", pa.int64()),  # client << 32 | sequence; null: corrupt or foreign record
+        pa.field("offset", pa.int64()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("acks", pa.int8()),  # 0, 1, -1
+        pa.field("node", pa.int32()),  # the broker that answered
+        pa.field("txn", pa.int64()),
+        pa.field("group", pa.string()),
+        pa.field("error", pa.string()),  # error code name; "checksum", "foreign" for records
+    ]
+)
+
+# What the cluster said of itself. kind: leader (a partition's leader or ISR changed), epoch (a row
+# of the final leader-epoch table), view (a node's own view of a partition's leader, polled),
+# truncation (a replica cut its log back to end_offset).
+CLUSTER = pa.schema(
+    [
+        pa.field("at_ns", pa.int64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("node", pa.int32()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("leader", pa.int32()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("partition_epoch", pa.int32()),
+        pa.field("isr", pa.list_(pa.int32())),
+        pa.field("start_offset", pa.int64()),
+        pa.field("end_offset", pa.int64()),
+        pa.field("source", pa.string()),
+    ]
+)
+
+# What was done to the cluster. targets: JSON of the resolved targets; effect: the measured proof.
+FAULTS = pa.schema(
+    [
+        pa.field("fault_id", pa.int32(), nullable=False),
+        pa.field("fault", pa.string(), nullable=False),  # kill, pause, partition.isolate-leader, …
+        pa.field("label", pa.string()),
+        pa.field("targets", pa.string()),
+        pa.field("planned_ms", pa.int64()),
+        pa.field("started_ns", pa.int64()),
+        pa.field("effective_ns", pa.int64()),
+        pa.field("healed_ns", pa.int64()),
+        pa.field("effect", pa.string()),
+        pa.field("took_effect", pa.bool_(), nullable=False),
+        pa.field("error", pa.string()),
+    ]
+)
+
+# Every record batch in every replica's files, after shutdown. digest: hex of the batch's bytes.
+REPLICAS = pa.schema(
+    [
+        pa.field("node", pa.int32(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("base_offset", pa.int64(), nullable=False),
+        pa.field("last_offset", pa.int64(), nullable=False),
+        pa.field("leader_epoch", pa.int32(), nullable=False),
+        pa.field("crc", pa.int64(), nullable=False),
+        pa.field("digest", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+    ]
+)
+
+# Where every replica's log ended, and how far it knew it to be committed.
+REPLICA_ENDS = pa.schema(
+    [
+        pa.field("node", pa.int32(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("start_offset", pa.int64(), nullable=False),
+        pa.field("end_offset", pa.int64(), nullable=False),
+        pa.field("high_watermark", pa.int64(), nullable=False),
+    ]
+)
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "history": HISTORY,
+    "cluster": CLUSTER,
+    "faults": FAULTS,
+    "replicas": REPLICAS,
+    "replica_ends": REPLICA_ENDS,
+}
+
+# An Arrow IPC stream that was closed in order ends with this mark; a reader accepts its absence.
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def table(schema: pa.Schema, rows: Iterable[Mapping[str, Any]] = ()) -> pa.Table:
+    """Rows as a table of `schema`; a column that a row does not name is null in it."""
+    names = set(schema.names)
+    listed = [dict(row) for row in rows]
+    for row in listed:
+        if unknown := sorted(row.keys() - names):
+            raise HistoryError(f"no such column: {', '.join(unknown)}; known: {schema.names}")
+    try:
+        # from_pylist does not enforce `nullable`; required columns are checked by hand.
+        made = pa.Table.from_pylist(listed, schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise HistoryError(f"rows do not fit the schema: {error}") from error
+    for field in schema:
+        if not field.nullable and made[field.name].null_count:
+            raise HistoryError(f"column {field.name!r} is required and has empty rows")
+    return made
+
+
+def validate(found: pa.Schema, wanted: pa.Schema, where: str) -> None:
+    """Every column of `wanted` is in `found` with its type; raises HistoryError naming the column.
+
+    Columns beyond the schema are allowed: a later version may have written more.
+    """
+    for field in wanted:
+        index = found.get_field_index(field.name)
+        if index < 0:
+            raise HistoryError(f"{where}: column {field.name!r} is missing")
+        kind = found.field(index).type
+        if not _same_type(kind, field.type):
+            raise HistoryError(f"{where}: column {field.name!r} is {kind}, expected {field.type}")
+
+
+def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
+    # Parquet renames a list's inner field; only the element type matters.
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return bool(found.value_type == wanted.value_type)
+    return bool(found == wanted)
+
+
+def read_arrow_stream(path: Path, schema: pa.Schema = HISTORY) -> tuple[pa.Table, bool]:
+    """What is readable of an Arrow IPC stream that may have been cut at any byte.
+
+    Returns the table of all whole batches and whether the stream was closed in order. A stream
+    cut before its schema gives an empty table of `schema`. Raises HistoryError when the stream's
+    own schema lacks a column.
+    """
+    batches: list[pa.RecordBatch] = []
+    try:
+        with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as stream:
+            validate(stream.schema, schema, str(path))
+            complete = False
+            try:
+                batches.extend(stream)
+                complete = _ends_in_order(path)
+            except (pa.ArrowInvalid, OSError):
+                pass  # cut in the middle of a message: everything before it is whole
+    except (pa.ArrowInvalid, OSError) as error:
+        if not path.is_file():
+            raise HistoryError(f"{path}: cannot be read: {error}") from error
+        return schema.empty_table(), False
+    return pa.Table.from_batches(batches, stream.schema).select(schema.names), complete
+
+
+def _ends_in_order(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - len(END_OF_STREAM)))
+        return file.read() == END_OF_STREAM
+
+
+Source = Path | pa.Table  # a Parquet file, or rows already in memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSources:
+    """Where the frames of one run come from; every source validated against its schema.
+
+    missing: tables whose file the run does not have (it was cut before they were written); they
+    are judged as empty. cut: unsealed streams that did not end in order.
+    """
+
+    history: tuple[Source, ...]
+    cluster: tuple[Source, ...]
+    faults: tuple[Source, ...]
+    replicas: tuple[Source, ...]
+    replica_ends: tuple[Source, ...]
+    missing: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+
+
+def load_run(run_dir: Path) -> RunSources:
+    """Find and validate the files of a run directory. Raises HistoryError when it is no run."""
+    if not run_dir.is_dir():
+        raise HistoryError(f"{run_dir}: no such run directory")
+    if not (run_dir / "plan.json").is_file():
+        raise HistoryError(f"{run_dir}: is no run: it has no plan.json")
+    history, cut = _history_sources(run_dir / "history")
+    missing = [] if history else ["history"]
+    others: dict[str, tuple[Source, ...]] = {}
+    for name, schema in SCHEMAS.items():
+        if name == "history":
+            continue
+        path = run_dir / f"{name}.parquet"
+        if path.is_file():
+            _validate_parquet(path, schema)
+            others[name] = (path,)
+        else:
+            others[name] = ()
+            missing.append(name)
+    return RunSources(history=history, missing=tuple(missing), cut=cut, **others)
+
+
+def _history_sources(folder: Path) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    sources: list[Source] = []
+    cut: list[str] = []
+    for path in sorted(folder.glob("*.parquet")):
+        _validate_parquet(path, HISTORY)
+        sources.append(path)
+    for path in sorted(folder.glob("*.arrows")):
+        if path.with_suffix(".parquet").exists():
+            continue  # sealed already; the stream is what it was sealed from
+        rows, complete = read_arrow_stream(path)
+        sources.append(rows)
+        if not complete:
+            cut.append(path.name)
+    return tuple(sources), tuple(cut)
+
+
+def _validate_parquet(path: Path, schema: pa.Schema) -> None:
+    try:
+        found = pa.parquet.read_schema(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise HistoryError(f"{path}: is no readable Parquet file: {error}") from error
+    validate(found, schema, str(path))
+
+
+def load_plan(run_dir: Path) -> dict[str, Any]:
+    """The run's plan.json as a dict. Raises HistoryError when it is missing or no JSON object."""
+    path = run_dir / "plan.json"
+    try:
+        plan = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise HistoryError(f"{path}: cannot be read as a plan: {error}") from error
+    if not isinstance(plan, dict):
+        raise HistoryError(f"{path}: is no plan: expected a JSON object")
+    return plan

@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: frames, message codecs, connections. No broker logic."""

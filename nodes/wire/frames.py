@@ -1,0 +1,75 @@
+"""Splits a byte stream into length-prefixed frames, and reads a request's header.
+
+Pure: bytes in, frames out. A frame is Kafka's: a big-endian int32 length, then that many bytes.
+"""
+
+import struct
+from typing import NamedTuple
+
+from nodes.wire.errors import MalformedFrame, OversizedFrame
+
+_LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">hhih")
+
+
+class RequestHead(NamedTuple):
+    """What is read of a request before its version's codec is known; `body` is a byte position."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    after_client_id: int
+
+
+class FrameBuffer:
+    """Collects received bytes and gives back whole frames.
+
+    Raises OversizedFrame for a length above `max_frame_bytes` (or below zero) as soon as the length
+    is seen, so that a hostile peer cannot make the buffer grow.
+    """
+
+    __slots__ = ("_buffer", "_max")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._buffer = bytearray()
+        self._max = max_frame_bytes
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take `data`, return the frames that are complete now, in order, without their length."""
+        buffer = self._buffer
+        buffer += data
+        frames: list[bytes] = []
+        start, end = 0, len(buffer)
+        while end - start >= 4:
+            (length,) = _LENGTH.unpack_from(buffer, start)
+            if not 0 <= length <= self._max:
+                raise OversizedFrame(f"a frame of {length} bytes; at most {self._max} are accepted")
+            if end - start - 4 < length:
+                break
+            frames.append(bytes(memoryview(buffer)[start + 4 : start + 4 + length]))
+            start += 4 + length
+        if start:
+            del buffer[:start]
+        return frames
+
+
+def read_request_head(frame: bytes) -> RequestHead:
+    """The header fields that every request has, whatever its version. Raises MalformedFrame."""
+    try:
+        api_key, version, correlation_id, length = _HEAD.unpack_from(frame)
+    except struct.error as error:
+        raise MalformedFrame(f"a frame of {len(frame)} bytes is no request") from error
+    end = 10 + max(length, 0)
+    if end > len(frame):
+        raise MalformedFrame("the client id is longer than the frame")
+    try:
+        client_id = None if length < 0 else frame[10:end].decode()
+    except UnicodeDecodeError as error:
+        raise MalformedFrame("the client id is not UTF-8") from error
+    return RequestHead(api_key, version, correlation_id, client_id, end)
+
+
+def frame_of(*parts: bytes) -> bytes:
+    """One frame holding `parts`, its length in front."""
+    return _LENGTH.pack(sum(map(len, parts))) + b"".join(parts)

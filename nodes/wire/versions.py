@@ -1,0 +1,107 @@
+"""Builds a kio entity of any version from one set of values.
+
+kio has a class for every version of every message. A handler that serves ten versions describes
+its answer once, as field values; `fill` keeps those that the version has and gives the others their
+defaults, so that version differences stand nowhere else.
+"""
+
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, assert_never
+from uuid import UUID
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial._introspect import (
+    EntityField,
+    EntityTupleField,
+    PrimitiveField,
+    PrimitiveTupleField,
+    classify_field,
+    is_optional,
+)
+
+E = TypeVar("E")
+
+
+class _FieldPlan(NamedTuple):
+    name: str
+    default: Any
+    nested: Any
+    is_array: bool
+
+
+_ZEROS: tuple[tuple[type, Any], ...] = (
+    (bool, False),
+    (ErrorCode, ErrorCode.none),
+    (int, 0),
+    (float, 0.0),
+    (str, ""),
+    (bytes, b""),
+    (timedelta, timedelta(0)),
+    (datetime, datetime.fromtimestamp(0, UTC)),
+    (UUID, None),  # kio reads and writes the zero UUID as null
+)
+
+
+def _default_of(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    if is_optional(field):
+        return None
+    match classify_field(field):
+        case EntityTupleField() | PrimitiveTupleField():
+            return ()
+        case EntityField(cls):
+            return fill(cls)
+        case PrimitiveField(cls):
+            return next(zero for base, zero in _ZEROS if issubclass(cls, base))
+        case kind:
+            assert_never(kind)
+
+
+@cache
+def _plan(cls: Any) -> tuple[_FieldPlan, ...]:
+    plan = []
+    for field in fields(cls):
+        kind = classify_field(field)
+        nested = kind.type_ if isinstance(kind, EntityField | EntityTupleField) else None
+        plan.append(_FieldPlan(field.name, _default_of(field), nested, kind.is_array))
+    return tuple(plan)
+
+
+def _nested(cls: type[Any], value: Any) -> Any:
+    return value if value is None or is_dataclass(value) else fill(cls, **value)
+
+
+def fill(cls: type[E], **values: Any) -> E:
+    """An entity of class `cls` from `values`.
+
+    Values of fields that this version lacks are dropped; fields without a value get their default
+    (an empty array, null, or zero where the schema names none). Nested entities may be given as
+    entities or as dicts, arrays as any iterable of them.
+    """
+    kwargs: dict[str, Any] = {}
+    for name, default, nested, is_array in _plan(cls):
+        if name not in values:
+            kwargs[name] = default
+            continue
+        value = values[name]
+        if nested is not None and is_array and value is not None:
+            value = tuple(_nested(nested, item) for item in value)
+        elif nested is not None:
+            value = _nested(nested, value)
+        kwargs[name] = value
+    return cls(**kwargs)
+
+
+@cache
+def response_class(api_key: int, version: int) -> type[Any]:
+    """The class of the response to a request of this api key and version."""
+    return load_response_schema(api_key, version)
+
+
+def respond(request: Any, **values: Any) -> Any:
+    """The response to `request`, in the request's own version, from `values` (see `fill`)."""
+    return fill(response_class(request.__api_key__, request.__version__), **values)

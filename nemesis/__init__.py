@@ -1,0 +1,1 @@
+"""Faults, their shapes and their schedules; knows neither the broker nor the harness."""

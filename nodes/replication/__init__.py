@@ -1,0 +1,1 @@
+"""How replicas of a partition stay the same: decisions only, no I/O."""

@@ -53,7 +53,8 @@ def _client_id_bytes(client_id: str) -> bytes:
 
 def _body(entity: Any) -> bytes:
     buffer = io.BytesIO()
-    _writer(type(entity))(buffer, entity)
+    cls: Any = type(entity)
+    _writer(cls)(buffer, entity)
     return buffer.getvalue()
 
 

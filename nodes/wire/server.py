@@ -37,7 +37,7 @@ class RequestContext:
 
 
 Handler = Callable[[Any, RequestContext], "Awaitable[Any] | Any"]
-"""Takes a request entity, returns the response entity (or an awaitable of it), or None for no answer."""
+"""Takes a request entity; returns the response (or an awaitable of it), None for no answer."""
 
 
 class Api(NamedTuple):
@@ -66,7 +66,7 @@ class Dispatcher:
         return self.api_versions_response(request.__version__, ErrorCode.none)
 
     def api_versions_response(self, version: int, error: ErrorCode) -> Any:
-        """The ApiVersions answer; with v0 and an error it is how a newer client learns to ask less."""
+        """The ApiVersions answer; v0 with an error tells a newer client to ask for less."""
         keys = [
             {"api_key": key, "min_version": api.oldest, "max_version": api.newest}
             for key, api in sorted(self._apis.items())

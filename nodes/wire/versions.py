@@ -5,10 +5,11 @@ its answer once, as field values; `fill` keeps those that the version has and gi
 defaults, so that version differences stand nowhere else.
 """
 
+from collections.abc import Hashable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, assert_never
+from typing import Any, NamedTuple, TypeVar, assert_never, cast
 from uuid import UUID
 
 from kio.index import load_response_schema
@@ -83,7 +84,7 @@ def fill(cls: type[E], **values: Any) -> E:
     entities or as dicts, arrays as any iterable of them.
     """
     kwargs: dict[str, Any] = {}
-    for name, default, nested, is_array in _plan(cls):
+    for name, default, nested, is_array in _plan(cast(Hashable, cls)):
         if name not in values:
             kwargs[name] = default
             continue

@@ -1,0 +1,252 @@
+"""A node's configuration: Kafka's property names, parsed and validated once.
+
+`server.properties` is Kafka's format (key=value, # comments). Unknown keys are kept out with a
+warning line rather than refused, as Kafka does, so that a Kafka file can be used as it is; a value
+that cannot be right is a ConfigError that names the key and what it accepts.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nodes.ids import NodeId
+
+T = TypeVar("T")
+
+
+class ConfigError(Exception):
+    """A property is missing or cannot be used; the message says which, why, and what would do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A named listener's address."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """Topic configuration where a topic names none of its own."""
+
+    min_insync_replicas: int
+    segment_bytes: int
+    max_message_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Everything a node is told at its start. Times in milliseconds, sizes in bytes."""
+
+    node_id: NodeId
+    is_broker: bool
+    is_controller: bool
+    listeners: tuple[Endpoint, ...]
+    advertised: tuple[Endpoint, ...]
+    controller_listener: str
+    voters: Mapping[NodeId, tuple[str, int]]
+    log_dir: str
+    cluster_id: str
+    rack: str | None
+    topic_defaults: TopicDefaults
+    broker_session_timeout_ms: int
+    broker_heartbeat_interval_ms: int
+    replica_lag_time_max_ms: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_socket_timeout_ms: int
+    high_watermark_checkpoint_interval_ms: int
+    quorum_fetch_timeout_ms: int
+    quorum_election_timeout_ms: int
+    quorum_election_backoff_max_ms: int
+    quorum_request_timeout_ms: int
+    controlled_shutdown_max_wait_ms: int
+    leader_imbalance_check_interval_ms: int
+    auto_leader_rebalance: bool
+    max_request_bytes: int
+    index_interval_bytes: int
+
+    def listener(self, name: str) -> Endpoint:
+        """The advertised endpoint of the listener called `name`."""
+        return next(e for e in self.advertised if e.listener == name)
+
+    @property
+    def broker_listeners(self) -> tuple[Endpoint, ...]:
+        """Where clients and other brokers are served."""
+        return tuple(e for e in self.listeners if e.listener != self.controller_listener)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The key=value lines of `text`; blank lines and lines that start with # or ! are skipped.
+
+    Raises ConfigError for a line without `=`.
+    """
+    properties: dict[str, str] = {}
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if not line or line[0] in "#!":
+            continue
+        key, separator, value = line.partition("=")
+        if not separator:
+            raise ConfigError(f"line {number} is no key=value: {line!r}")
+        properties[key.strip()] = value.strip()
+    return properties
+
+
+class _Reader:
+    """Takes typed values out of the properties and remembers which were asked for."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._properties = properties
+        self.asked: set[str] = set()
+
+    def text(self, key: str, default: str | None = None) -> str:
+        self.asked.add(key)
+        value = self._properties.get(key, default)
+        if value is None:
+            raise ConfigError(f"{key} is missing: add a line {key}=...")
+        return value
+
+    def number(self, key: str, default: int | None = None, *, least: int = 0) -> int:
+        raw = self.text(key, None if default is None else str(default))
+        return self._parsed(key, raw, f"a whole number of at least {least}", _at_least(least))
+
+    def flag(self, key: str, default: bool) -> bool:
+        accepted = {"true": True, "false": False}
+        raw = self.text(key, str(default).lower()).lower()
+        return self._parsed(key, raw, "true or false", lambda text: accepted[text])
+
+    def _parsed(self, key: str, raw: str, accepts: str, parse: Callable[[str], T]) -> T:
+        try:
+            return parse(raw)
+        except (ValueError, KeyError) as error:
+            raise ConfigError(f"{key}={raw} cannot be used: it must be {accepts}") from error
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise ValueError(text)
+        return value
+
+    return parse
+
+
+def _endpoints(key: str, text: str) -> tuple[Endpoint, ...]:
+    endpoints = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, address = item.partition("://")
+        host, colon, port = address.rpartition(":")
+        if not (separator and colon and port.isdigit()):
+            raise ConfigError(f"{key}: {item!r} is no NAME://host:port")
+        endpoints.append(Endpoint(listener=name, host=host.strip("[]"), port=int(port)))
+    if not endpoints:
+        raise ConfigError(f"{key} names no listener: write NAME://host:port[,...]")
+    return tuple(endpoints)
+
+
+def _voters(text: str) -> dict[NodeId, tuple[str, int]]:
+    voters: dict[NodeId, tuple[str, int]] = {}
+    for item in text.split(","):
+        node, at, address = item.strip().partition("@")
+        host, colon, port = address.rpartition(":")
+        if not (node.isdigit() and at and colon and port.isdigit()):
+            raise ConfigError(f"controller.quorum.voters: {item!r} is no id@host:port")
+        voters[NodeId(int(node))] = (host, int(port))
+    return voters
+
+
+def _roles(text: str) -> frozenset[str]:
+    roles = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if not roles or roles - {"broker", "controller"}:
+        raise ConfigError(
+            f"process.roles={text} cannot be used: broker, controller or broker,controller"
+        )
+    return roles
+
+
+def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
+    """The configuration in `properties`, and the keys that nothing here uses (worth a warning).
+
+    Raises ConfigError.
+    """
+    read = _Reader(properties)
+    roles = _roles(read.text("process.roles"))
+    listeners = _endpoints("listeners", read.text("listeners"))
+    advertised = read.text("advertised.listeners", "")
+    config = NodeConfig(
+        node_id=NodeId(read.number("node.id")),
+        is_broker="broker" in roles,
+        is_controller="controller" in roles,
+        listeners=listeners,
+        advertised=_endpoints("advertised.listeners", advertised) if advertised else listeners,
+        controller_listener=read.text("controller.listener.names", "CONTROLLER"),
+        voters=_voters(read.text("controller.quorum.voters")),
+        log_dir=read.text("log.dirs", properties.get("log.dir", "")) or _missing_log_dir(),
+        cluster_id=read.text("cluster.id", "highwater"),
+        rack=read.text("broker.rack", "") or None,
+        topic_defaults=TopicDefaults(
+            min_insync_replicas=read.number("min.insync.replicas", 1, least=1),
+            segment_bytes=read.number("log.segment.bytes", 1 << 30, least=1024),
+            max_message_bytes=read.number("message.max.bytes", 1_048_588, least=1),
+        ),
+        broker_session_timeout_ms=read.number("broker.session.timeout.ms", 9000, least=1),
+        broker_heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms", 2000, least=1),
+        replica_lag_time_max_ms=read.number("replica.lag.time.max.ms", 30_000, least=1),
+        replica_fetch_wait_max_ms=read.number("replica.fetch.wait.max.ms", 500),
+        replica_fetch_max_bytes=read.number("replica.fetch.max.bytes", 1 << 20, least=1),
+        replica_fetch_response_max_bytes=read.number(
+            "replica.fetch.response.max.bytes", 10 << 20, least=1
+        ),
+        replica_socket_timeout_ms=read.number("replica.socket.timeout.ms", 2000, least=1),
+        high_watermark_checkpoint_interval_ms=read.number(
+            "replica.high.watermark.checkpoint.interval.ms", 5000, least=1
+        ),
+        quorum_fetch_timeout_ms=read.number("controller.quorum.fetch.timeout.ms", 2000, least=1),
+        quorum_election_timeout_ms=read.number(
+            "controller.quorum.election.timeout.ms", 1000, least=1
+        ),
+        quorum_election_backoff_max_ms=read.number(
+            "controller.quorum.election.backoff.max.ms", 1000, least=1
+        ),
+        quorum_request_timeout_ms=read.number(
+            "controller.quorum.request.timeout.ms", 2000, least=1
+        ),
+        controlled_shutdown_max_wait_ms=read.number("controlled.shutdown.max.wait.ms", 5000),
+        leader_imbalance_check_interval_ms=1000
+        * read.number("leader.imbalance.check.interval.seconds", 300, least=1),
+        auto_leader_rebalance=read.flag("auto.leader.rebalance.enable", default=True),
+        max_request_bytes=read.number("socket.request.max.bytes", 100 << 20, least=1024),
+        index_interval_bytes=read.number("log.index.interval.bytes", 4096),
+    )
+    _cross_check(config)
+    return config, sorted(set(properties) - read.asked - {"log.dir"})
+
+
+def _missing_log_dir() -> str:
+    raise ConfigError("log.dirs is missing: add a line log.dirs=/path/for/this/node")
+
+
+def _cross_check(config: NodeConfig) -> None:
+    names = [endpoint.listener for endpoint in config.listeners]
+    if len(set(names)) != len(names):
+        raise ConfigError("listeners: every listener needs a name of its own")
+    if config.is_controller and config.node_id not in config.voters:
+        raise ConfigError(
+            f"node.id={config.node_id} has the controller role but is not in "
+            "controller.quorum.voters: add it there, or make it a broker only"
+        )
+    if config.is_controller and config.controller_listener not in names:
+        raise ConfigError(
+            f"controller.listener.names={config.controller_listener} is not among the listeners"
+        )
+    if config.is_broker and not config.broker_listeners:
+        raise ConfigError("a broker needs a listener besides the controller's")
+    if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
+        raise ConfigError(
+            "broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms"
+        )

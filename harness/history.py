@@ -1,0 +1,133 @@
+"""Writing what happened while it happens: append-only Arrow streams, one per writer.
+
+A `RowStream` takes rows from any number of threads into memory and turns them into one record
+batch per `flush`, which whoever owns the process's clock calls every FLUSH_INTERVAL_S. The batch
+goes to the kernel in that call, so that a killed process loses at most its last interval, and a cut
+stream reads up to its last whole batch.
+
+`HistoryWriter` is the row stream of the operations. It numbers operations uniquely in the run and
+frames every client's rows by `start` and `end`: a client without its `end` row was cut, and what it
+had in flight is unknown. Judging, and sealing streams into Parquet, are left to others.
+"""
+
+import itertools
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from checkers.history import HISTORY
+
+FLUSH_INTERVAL_S: Final = 0.25
+FLUSH_ROWS: Final = 5_000
+"""Rows after which a busy writer should flush before the interval is over."""
+
+OP_BITS: Final = 40
+"""Operations that one writer can number; writer ids use the bits above."""
+
+
+class RowStream:
+    """Rows of `schema` into an Arrow IPC stream at `path`, which must not exist yet."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.path = path
+        self.schema = schema
+        self._rows: deque[tuple[Any, ...]] = deque()
+        # A deque's append and popleft are atomic: threads append while another one flushes.
+        self.append = self._rows.append
+        self._file = pa.OSFile(str(path), "wb")
+        self._stream = pa.ipc.new_stream(self._file, schema)
+
+    def __len__(self) -> int:
+        """Rows not flushed yet."""
+        return len(self._rows)
+
+    def append_named(self, **columns: Any) -> None:
+        """Append a row by column names; the columns not named are null."""
+        unknown = columns.keys() - set(self.schema.names)
+        if unknown:
+            raise ValueError(f"no such column: {', '.join(sorted(unknown))}")
+        self.append(tuple(columns.get(name) for name in self.schema.names))
+
+    def flush(self) -> int:
+        """Write the rows appended so far as one batch; returns how many. One thread at a time."""
+        count = len(self._rows)
+        if count == 0:
+            return 0
+        pop = self._rows.popleft
+        columns = zip(*[pop() for _ in range(count)], strict=True)
+        arrays = [
+            pa.array(column, type=field.type)
+            for column, field in zip(columns, self.schema, strict=True)
+        ]
+        self._stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+        return count
+
+    def close(self) -> None:
+        """Flush, and end the stream in order. Safe to call twice."""
+        if self._file.closed:
+            return
+        self.flush()
+        self._stream.close()
+        self._file.close()
+
+
+class HistoryWriter(RowStream):
+    """The operations of one process.
+
+    `writer_id` is unique in the run and owns the operation numbers from `writer_id << 40`;
+    `base_ns` is the run's start on CLOCK_MONOTONIC: recorded times are ns since then.
+    """
+
+    def __init__(self, path: Path, *, writer_id: int, base_ns: int) -> None:
+        super().__init__(path, HISTORY)
+        self._base_ns = base_ns
+        numbers = itertools.count(writer_id << OP_BITS)
+        self.next_op = numbers.__next__
+
+    def now_ns(self) -> int:
+        """ns since the start of the run."""
+        return time.monotonic_ns() - self._base_ns
+
+    def record(
+        self,
+        op: int,
+        client: int,
+        f: str,
+        type_: str,
+        invoke_ns: int,
+        complete_ns: int | None,
+        topic: str | None = None,
+        partition: int | None = None,
+        value: int | None = None,
+        offset: int | None = None,
+        leader_epoch: int | None = None,
+        acks: int | None = None,
+        node: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Append one row; negative offsets and epochs (a client's "unknown") become null."""
+        if offset is not None and offset < 0:
+            offset = None
+        if leader_epoch is not None and leader_epoch < 0:
+            leader_epoch = None
+        self.append(
+            (
+                op, client, f, type_, invoke_ns, complete_ns, topic, partition, value, offset,
+                leader_epoch, acks, node, None, None, error,
+            )
+        )  # fmt: skip
+
+    def start(self, client: int) -> None:
+        """The client's first row; flushed at once, before the client can have had any effect."""
+        now = self.now_ns()
+        self.record(self.next_op(), client, "start", "ok", now, now)
+        self.flush()
+
+    def end(self, client: int) -> None:
+        """The client's last row: everything that it did is in the history."""
+        now = self.now_ns()
+        self.record(self.next_op(), client, "end", "ok", now, now)

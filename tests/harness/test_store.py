@@ -1,0 +1,109 @@
+"""Run directories: made whole, opened or refused, sealed however they were cut."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from checkers.history import HISTORY, load_run
+from harness import store
+from harness.history import HistoryWriter
+
+
+def new_run(root: Path) -> store.Run:
+    return store.create(root, "smoke", versions={"highwater": "0"}, commit=None)
+
+
+def test_a_created_run_opens_and_is_the_latest(tmp_path: Path) -> None:
+    """What create made, open reads; store/latest leads to it."""
+    run = new_run(tmp_path)
+    assert store.open_run(run.path) == run
+    assert store.open_run(tmp_path / "latest").path == run.path
+    assert run.path.parent.name == "smoke"
+    assert json.loads((run.path / "run.json").read_text())["finished"] == []
+
+
+def test_finished_phases_are_noted_in_order(tmp_path: Path) -> None:
+    """run.json tells how far a run came."""
+    run = new_run(tmp_path)
+    run.finish_phase("deploy")
+    run.finish_phase("chaos")
+    assert json.loads((run.path / "run.json").read_text())["finished"] == ["deploy", "chaos"]
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"run_id": "x"}'])
+def test_a_directory_that_is_no_run_is_refused(tmp_path: Path, content: str | None) -> None:
+    """Missing, broken and wrong run files each give one StoreError that names the place."""
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(store.StoreError, match=str(tmp_path)):
+        store.open_run(tmp_path)
+    with pytest.raises(store.StoreError, match="no such run"):
+        store.open_run(tmp_path / "nowhere")
+
+
+def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """A file in the store's place gives a StoreError."""
+    (tmp_path / "store").write_text("")
+    with pytest.raises(store.StoreError, match="cannot make"):
+        new_run(tmp_path / "store")
+
+
+def test_sealing_keeps_every_whole_batch_of_a_stream_cut_anywhere(tmp_path: Path) -> None:
+    """At every cut, sealing gives a prefix of whole batches and never fails."""
+    run = new_run(tmp_path)
+    stream = run.history_dir / "w.arrows"
+    writer = HistoryWriter(stream, writer_id=1, base_ns=run.base_ns)
+    for client in range(3):
+        writer.start(client)
+    writer.close()
+    whole = stream.read_bytes()
+    seen = set()
+    for cut in [*range(0, len(whole), 37), len(whole)]:
+        stream.write_bytes(whole[:cut])
+        store.seal(run.path)
+        rows = pq.read_table(run.history_dir / "w.parquet")
+        assert rows.schema == HISTORY
+        assert rows["client"].to_pylist() == list(range(rows.num_rows))
+        seen.add(rows.num_rows)
+    assert seen == {0, 1, 2, 3}
+
+
+def test_sealing_is_idempotent_and_readable_by_the_checkers(tmp_path: Path) -> None:
+    """Sealing twice changes nothing, and the checkers find every table."""
+    run = new_run(tmp_path)
+    run.write_json("plan.json", {})
+    writer = HistoryWriter(run.history_dir / "w.arrows", writer_id=1, base_ns=run.base_ns)
+    writer.start(1)
+    writer.close()
+    cluster = run.cluster_stream()
+    cluster.append_named(at_ns=1, kind="leader", topic="t", partition=0, isr=[1, 2])
+    cluster.close()
+    run.faults_stream().close()
+    run.write_table("replicas", [])
+    run.write_table("replica_ends", [])
+    assert {path.name for path in store.seal(run.path)} == {
+        "w.parquet",
+        "cluster.parquet",
+        "faults.parquet",
+    }
+    assert store.seal(run.path) == []
+    sources = load_run(run.path)
+    assert sources.missing == ()
+    assert pq.read_table(run.path / "cluster.parquet")["isr"].to_pylist() == [[1, 2]]
+
+
+def test_a_crash_between_sealing_and_removing_a_stream_is_harmless(tmp_path: Path) -> None:
+    """A stream beside its Parquet file is sealed again to the same rows."""
+    run = new_run(tmp_path)
+    stream = run.history_dir / "w.arrows"
+    writer = HistoryWriter(stream, writer_id=1, base_ns=run.base_ns)
+    writer.start(1)
+    writer.close()
+    shutil.copy(stream, tmp_path / "kept")
+    store.seal(run.path)
+    shutil.copy(tmp_path / "kept", stream)
+    store.seal(run.path)
+    assert pq.read_table(run.history_dir / "w.parquet").num_rows == 1

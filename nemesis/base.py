@@ -10,7 +10,8 @@ in objects that fit the protocols below.
 """
 
 import random
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -23,6 +24,7 @@ class NemesisError(Exception):
     ├── UnknownFault      no fault of that name
     ├── BadTargets        a target expression that cannot be parsed
     ├── Unresolved        a target that names nothing right now (no leader known); may be retried
+    ├── Futile            the fault would change nothing: its target is already down
     └── BadSchedule       a schedule file or event list that cannot be used
     """
 
@@ -37,6 +39,10 @@ class BadTargets(NemesisError):
 
 class Unresolved(NemesisError):
     """The target names nothing right now, for instance a partition without a leader."""
+
+
+class Futile(NemesisError):
+    """Injecting would change nothing; said instead of counting a fault that did nothing."""
 
 
 class BadSchedule(NemesisError):
@@ -83,7 +89,7 @@ class Hosts(Protocol):
         ...
 
     def block(self, src: int, dst: int) -> None:
-        """Drop the packets that arrive at `dst` from `src`; the other direction is left alone."""
+        """Drop the packets that arrive at `dst` from `src`, one way; again is no error."""
         ...
 
     def unblock(self, src: int, dst: int) -> None:
@@ -91,7 +97,7 @@ class Hosts(Protocol):
         ...
 
     def blocked_packets(self, src: int, dst: int) -> int:
-        """How many packets from `src` were dropped at `dst` so far; 0 where nothing is blocked."""
+        """Packets from `src` dropped at `dst` since `block`; 0 where nothing is blocked."""
         ...
 
     def state(self, node: int) -> str:
@@ -134,8 +140,8 @@ class Clock(Protocol):
         """Nanoseconds since the run's start."""
         ...
 
-    def wait(self, seconds: float) -> bool:
-        """Wait up to `seconds`; True when the nemesis was told to stop in the meantime."""
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        """Wait up to `seconds`, or until `stop` is set; True when it is set."""
         ...
 
 
@@ -151,6 +157,13 @@ class Strike:
     def as_json(self) -> dict[str, object]:
         """The strike as JSON-able data, for the journal and the record of faults."""
         return {key: value for key, value in asdict(self).items() if value}
+
+    def without(self, nodes: Sequence[int], drops: Sequence[tuple[int, int]]) -> "Strike":
+        """What is left of the strike when others still hold `nodes` and `drops`."""
+        return Strike(
+            nodes=tuple(node for node in self.nodes if node not in nodes),
+            drops=tuple(pair for pair in self.drops if pair not in drops),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,12 +197,21 @@ class Fault(Protocol):
         """The target expression of an event that names none."""
         ...
 
+    @property
+    def aimable(self) -> bool:
+        """Whether a generated schedule may aim it at any target; else it takes its default."""
+        ...
+
     def label(self, strike: Strike) -> str:
         """A short text for people: what was done to whom."""
         ...
 
     def aim(
-        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, **params: str
+        self,
+        targets: Sequence[int],
+        nodes: Sequence[int],
+        rng: random.Random,
+        params: Mapping[str, str],
     ) -> Strike:
         """What will be done, given the resolved targets and all nodes. Raises BadTargets."""
         ...

@@ -11,6 +11,7 @@ had in flight is unknown. Judging, and sealing streams into Parquet, are left to
 """
 
 import itertools
+import threading
 import time
 from collections import deque
 from pathlib import Path
@@ -38,6 +39,7 @@ class RowStream:
         self._rows: deque[tuple[Any, ...]] = deque()
         # A deque's append and popleft are atomic: threads append while another one flushes.
         self.append = self._rows.append
+        self._flushing = threading.Lock()
         self._file = pa.OSFile(str(path), "wb")
         self._stream = pa.ipc.new_stream(self._file, schema)
 
@@ -53,7 +55,11 @@ class RowStream:
         self.append(tuple(columns.get(name) for name in self.schema.names))
 
     def flush(self) -> int:
-        """Write the rows appended so far as one batch; returns how many. One thread at a time."""
+        """Write the rows appended so far as one batch; returns how many. Any thread may call it."""
+        with self._flushing:
+            return self._write_batch()
+
+    def _write_batch(self) -> int:
         count = len(self._rows)
         if count == 0:
             return 0

@@ -1,0 +1,43 @@
+"""What one client process is told to do: a flat, frozen record that travels as JSON."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """The clients of one topic.
+
+    `first_client` numbers the process's clients (and, being unique, its operations): every
+    producer or consumer instance takes the next number. `rate_per_s` is per producer; 0 means as
+    fast as `max_in_flight` unanswered messages per producer allow. `drain_ms` bounds how long
+    producers wait for outcomes once told to stop.
+    """
+
+    run_id: str
+    base_ns: int
+    history_dir: str
+    first_client: int
+    bootstrap: str
+    topic: str
+    partitions: int
+    acks: int
+    idempotence: bool
+    producers: int
+    consumers: int
+    rate_per_s: float
+    value_bytes: int
+    max_in_flight: int
+    linger_ms: float
+    message_timeout_ms: int
+    drain_ms: int = 5_000
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        path.write_text(json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> "ClientConfig":
+        """Read what `save` wrote. Raises OSError, ValueError or TypeError when it is not that."""
+        return cls(**json.loads(path.read_text()))

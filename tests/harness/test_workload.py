@@ -1,0 +1,269 @@
+"""The workload's clients against mock brokers: what they send, read, record, and how they end."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers.history import read_arrow_stream
+from harness.clients.librdkafka import (
+    RecordingConsumer,
+    RecordingProducer,
+    Tally,
+    consumer_config,
+    producer_config,
+)
+from harness.history import HistoryWriter
+from harness.payload import PayloadCodec
+from harness.workloads.client import Workload, run, stat_line
+from harness.workloads.config import ClientConfig
+from harness.workloads.pacing import MAX_BACKLOG_S, Pace
+from tests.harness.kafka_mock import PARTITIONS, mock_cluster
+
+DEADLINE_S = 30
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """One mock cluster for the module; every test uses a topic of its own."""
+    with mock_cluster("flow", "zero", "process", "cut", "idempotent", "large") as address:
+        yield address
+
+
+def config(tmp_path: Path, **changes: Any) -> ClientConfig:
+    return dataclasses.replace(
+        ClientConfig(
+            run_id="run",
+            base_ns=time.monotonic_ns(),
+            history_dir=str(tmp_path),
+            first_client=1000,
+            bootstrap=NOWHERE,
+            topic="flow",
+            partitions=PARTITIONS,
+            acks=-1,
+            idempotence=False,
+            producers=1,
+            consumers=0,
+            rate_per_s=200,
+            value_bytes=128,
+            max_in_flight=100,
+            linger_ms=0,
+            message_timeout_ms=10_000,
+        ),
+        **changes,
+    )
+
+
+def rows_of(tmp_path: Path) -> list[dict[str, Any]]:
+    rows = []
+    for path in sorted(tmp_path.glob("*.arrows")):
+        table, complete = read_arrow_stream(path)
+        assert complete
+        rows += table.to_pylist()
+    return rows
+
+
+def run_until(wanted: ClientConfig, done: Any) -> None:
+    """Run a workload in a thread until `done(tallies)`, then stop it in order."""
+    workload = Workload(wanted)
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(run(workload)))
+    thread.start()
+    deadline = time.monotonic() + DEADLINE_S
+    while not done(workload.tallies) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    workload.stop.set()
+    thread.join(DEADLINE_S)
+    assert codes == [0]
+
+
+def test_sends_are_acknowledged_read_and_recorded(tmp_path: Path, bootstrap: str) -> None:
+    """Every acknowledged value is read back at its offset, and every client ends in order."""
+    wanted = config(tmp_path, bootstrap=bootstrap, producers=2, consumers=2)
+    run_until(wanted, lambda tallies: sum(each.read for each in tallies) >= 100)
+    rows = rows_of(tmp_path)
+    sends = [row for row in rows if row["f"] == "send"]
+    polls = [row for row in rows if row["f"] == "poll"]
+    assert {row["type"] for row in sends} == {"ok"}
+    assert len({row["value"] for row in sends}) == len(sends)
+    assert {row["acks"] for row in sends} == {-1}
+    placed = {row["value"]: (row["partition"], row["offset"]) for row in sends}
+    assert len(polls) >= 100
+    assert all(placed[row["value"]] == (row["partition"], row["offset"]) for row in polls)
+    assert all(row["invoke_ns"] <= row["complete_ns"] for row in rows)
+    started = sorted(row["client"] for row in rows if row["f"] == "start")
+    ended = sorted(row["client"] for row in rows if row["f"] == "end")
+    assert started == ended == [1000, 1001, 1002, 1003]
+
+
+def test_one_producers_sends_go_round_robin_in_sequence(tmp_path: Path, bootstrap: str) -> None:
+    """While nothing holds them up, successive sends take successive partitions."""
+    wanted = config(tmp_path, bootstrap=bootstrap, topic="process")
+    run_until(wanted, lambda tallies: sum(each.acked for each in tallies) >= 20)
+    sends = [row for row in rows_of(tmp_path) if row["f"] == "send"]
+    sends.sort(key=lambda row: row["value"])
+    partitions = [row["partition"] for row in sends]
+    assert partitions == [index % PARTITIONS for index in range(len(sends))]
+
+
+def test_acks_zero_has_no_offsets(tmp_path: Path, bootstrap: str) -> None:
+    """Whatever the client library reports as the offset of an unanswered send is not recorded."""
+    wanted = config(
+        tmp_path, bootstrap=bootstrap, topic="zero", acks=0, rate_per_s=0, max_in_flight=5_000
+    )
+    run_until(wanted, lambda tallies: sum(each.acked for each in tallies) >= 5_000)
+    sends = [row for row in rows_of(tmp_path) if row["f"] == "send"]
+    assert {row["type"] for row in sends} == {"ok"}
+    assert {row["offset"] for row in sends} == {None}
+
+
+def test_an_idempotent_producer_delivers(tmp_path: Path, bootstrap: str) -> None:
+    """Idempotence works with the settings of the workload."""
+    wanted = config(tmp_path, bootstrap=bootstrap, topic="idempotent", idempotence=True)
+    run_until(wanted, lambda tallies: sum(each.acked for each in tallies) >= 20)
+    assert {row["type"] for row in rows_of(tmp_path) if row["f"] == "send"} == {"ok"}
+
+
+def test_what_has_no_outcome_at_the_end_is_info(tmp_path: Path) -> None:
+    """Sends that no broker ever answered are neither ok nor failed, and never completed."""
+    wanted = config(tmp_path, max_in_flight=8, drain_ms=100)
+    run_until(wanted, lambda tallies: sum(each.sent for each in tallies) >= 8)
+    sends = [row for row in rows_of(tmp_path) if row["f"] == "send"]
+    assert len(sends) == 8
+    assert {(row["type"], row["complete_ns"], row["error"]) for row in sends} == {
+        ("info", None, "unfinished")
+    }
+
+
+def test_a_message_that_timed_out_may_have_happened(tmp_path: Path) -> None:
+    """librdkafka's own timeout says nothing of whether an attempt landed."""
+    wanted = config(tmp_path, max_in_flight=4, message_timeout_ms=200)
+    run_until(wanted, lambda tallies: sum(each.info for each in tallies) >= 4)
+    errors = {
+        (row["type"], row["error"])
+        for row in rows_of(tmp_path)
+        if row["f"] == "send" and row["complete_ns"] is not None
+    }
+    assert errors == {("info", "_MSG_TIMED_OUT")}
+
+
+def test_what_the_client_refuses_surely_did_not_happen(tmp_path: Path, bootstrap: str) -> None:
+    """A message above the client's own limit never left the process: fail."""
+    writer = HistoryWriter(tmp_path / "w.arrows", writer_id=1, base_ns=time.monotonic_ns())
+    tally = Tally()
+    producer = RecordingProducer(
+        producer_config(
+            bootstrap=bootstrap, acks=-1, idempotence=False, linger_ms=0, message_timeout_ms=5_000
+        ),
+        client=1,
+        topic="large",
+        writer=writer,
+        codec=PayloadCodec("run", 2 << 20),
+        tally=tally,
+    )
+    producer.send(0)
+    assert producer.pending == 0
+    producer.close(1)
+    writer.close()
+    (send,) = [row for row in rows_of(tmp_path) if row["f"] == "send"]
+    assert (send["type"], send["error"]) == ("fail", "MSG_SIZE_TOO_LARGE")
+    assert tally.failed == 1
+
+
+def test_a_consumer_whose_position_is_gone_rewinds_and_says_so(
+    tmp_path: Path, bootstrap: str
+) -> None:
+    """Reading beyond the end of the log is a recorded reassignment, never a silent jump."""
+    writer = HistoryWriter(tmp_path / "w.arrows", writer_id=1, base_ns=time.monotonic_ns())
+    consumer = RecordingConsumer(
+        consumer_config(bootstrap=bootstrap, group="g"),
+        client=1,
+        topic="cut",
+        writer=writer,
+        codec=PayloadCodec("run", 128),
+        tally=Tally(),
+    )
+    consumer.assign({0: 1_000_000, 1: 0})
+    deadline = time.monotonic() + DEADLINE_S
+    while len(writer) < 4 and time.monotonic() < deadline:
+        consumer.poll(0.1)  # the start row is flushed; two assignments of two partitions follow
+    consumer.close()
+    writer.close()
+    assigns = [row for row in rows_of(tmp_path) if row["f"] == "assign"]
+    assert [(row["partition"], row["offset"], row["error"]) for row in assigns] == [
+        (0, 1_000_000, None),
+        (1, 0, None),
+        (0, 0, "_AUTO_OFFSET_RESET"),
+        (1, 0, "_AUTO_OFFSET_RESET"),
+    ]
+
+
+def test_the_process_ends_in_order_when_its_standard_input_closes(
+    tmp_path: Path, bootstrap: str
+) -> None:
+    """A harness that died closes the pipe: the clients end, and their history is whole."""
+    wanted = config(tmp_path, bootstrap=bootstrap, topic="process")
+    wanted.save(tmp_path / "client.json")
+    assert ClientConfig.load(tmp_path / "client.json") == wanted
+    with subprocess.Popen(
+        [sys.executable, "-m", "harness.workloads.client", str(tmp_path / "client.json")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["acked"] >= 10:
+                break
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(DEADLINE_S) == 0
+    rows = rows_of(tmp_path)
+    assert [row["f"] for row in rows if row["f"] != "send"] == ["start", "end"]
+
+
+def test_a_stat_line_adds_up_the_clients() -> None:
+    """Counters are sums, latencies quantiles of what was recent, once."""
+    tallies = [Tally(sent=3, acked=2, info=1), Tally(sent=1, acked=1)]
+    tallies[0].latencies_ns.extend([1_000_000, 3_000_000])
+    tallies[1].latencies_ns.append(2_000_000)
+    line = json.loads(stat_line("t", -1, tallies, 5))
+    assert (line["sent"], line["acked"], line["info"]) == (4, 3, 1)
+    assert (line["p50_ms"], line["p99_ms"]) == (2.0, 2.0)
+    assert json.loads(stat_line("t", -1, tallies, 6))["p50_ms"] is None
+
+
+@given(
+    rate=st.floats(1, 1e6),
+    steps=st.lists(st.floats(0, 0.5), max_size=200),
+)
+def test_a_pace_never_exceeds_its_rate_by_more_than_the_backlog(
+    rate: float, steps: list[float]
+) -> None:
+    """Whenever the producer looks at the clock, it has sent no more than its rate allows."""
+    pace = Pace(rate, 0.0)
+    now = sent = 0.0
+    for step in steps:
+        now += step
+        for _ in range(1_000):
+            if pace.wait_s(now) > 0:
+                break
+            pace.sent(now)
+            sent += 1
+    assert sent <= rate * (now + MAX_BACKLOG_S) + 2
+
+
+def test_a_pace_of_zero_is_always_due() -> None:
+    """Rate 0 means as fast as possible."""
+    pace = Pace(0, 0.0)
+    pace.sent(0.0)
+    assert pace.wait_s(0.0) == 0

@@ -1,0 +1,184 @@
+"""The run's journal: what exists in the kernel because of this run, on disk before it is made.
+
+JSON lines, one record each, fsynced before `record` returns. A record says what is *about to* be
+made, so that whoever finds the journal of a dead run can undo everything that may exist, and
+nothing else. Unknown kinds are other people's (the nemesis records its faults here too).
+
+The harness that owns a run holds a lock (flock) on its journal. The kernel drops the lock when the
+harness dies, however it dies, and shows it through every kind of namespace: a pid does neither.
+While a journal is unfinished, the registry, a directory of symbolic links, knows where it is, so
+that the leftovers of a run are found without knowing its store.
+
+How each kind is undone is left to the targets, putting the two together to `harness.clean`.
+"""
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+Record = Mapping[str, object]
+
+RUN = "run"
+"""The first record: which run this is, and whose."""
+UNDONE = "undone"
+"""The last record: nothing of the run is left."""
+
+ROOTLESS_UID = "HIGHWATER_ROOTLESS_UID"
+"""Set inside a user namespace of our making: the user's uid outside it, where we look like root."""
+
+
+class JournalError(Exception):
+    """The journal cannot be used: JournalHeld when its run's harness is alive."""
+
+
+class JournalHeld(JournalError):
+    """A living process holds the journal: its run is not ours to undo."""
+
+
+def registry_dir() -> Path:
+    """The directory that knows this user's unfinished runs; made, and refused if not our own.
+
+    /run/highwater for root, $XDG_RUNTIME_DIR/highwater or /tmp/highwater-<uid> for others; the
+    same inside a user namespace as outside it.
+    """
+    outer_uid = os.environ.get(ROOTLESS_UID)
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if os.geteuid() == 0 and outer_uid is None:
+        path = Path("/run/highwater")
+    elif runtime:
+        path = Path(runtime) / "highwater"
+    else:
+        path = Path(f"/tmp/highwater-{outer_uid or os.geteuid()}")
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Anybody may make a name in /tmp before us.
+    if path.is_symlink() or path.stat().st_uid != os.geteuid():
+        raise JournalError(f"{path} belongs to someone else; remove it or set XDG_RUNTIME_DIR")
+    return path
+
+
+def registered(registry: Path | None = None) -> list[Path]:
+    """The journals of unfinished runs that the registry knows of; some may be gone."""
+    directory = registry or registry_dir()
+    return [entry.readlink() for entry in sorted(directory.iterdir()) if entry.is_symlink()]
+
+
+def forget(path: Path, registry: Path | None = None) -> None:
+    """Remove a journal from the registry."""
+    _link(path, registry or registry_dir()).unlink(missing_ok=True)
+
+
+def read(path: Path) -> list[Record]:
+    """The journal's records, in order, without lines torn by a crash. OSError if unreadable."""
+    records: list[Record] = []
+    for line in path.read_bytes().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and isinstance(record.get("kind"), str):
+            records.append(record)
+    return records
+
+
+class Journal:
+    """An open, locked journal. Safe to use from several threads."""
+
+    def __init__(self, path: Path, file: IO[bytes], registry: Path) -> None:
+        """Use `create` or `take_over`; `file` is open for appending and locked."""
+        self.path = path
+        self._file = file
+        self._registry = registry
+        self._mutex = threading.Lock()
+
+    @classmethod
+    def create(
+        cls, path: Path, *, run_id: str, detached: bool = False, registry: Path | None = None
+    ) -> "Journal":
+        """Start the journal of a new run at `path`, locked and known to the registry.
+
+        A `detached` run outlives the process that started it: its leftovers are leftovers only
+        when none of its processes is alive. Raises FileExistsError where there is a journal.
+        """
+        path = path.resolve()
+        directory = registry or registry_dir()
+        file = path.open("x+b", buffering=0)
+        journal = cls(path, file, directory)
+        _lock(file, path)
+        _sync_directory(path.parent)
+        forget(path, directory)
+        _link(path, directory).symlink_to(path)
+        journal.record(RUN, run_id=run_id, pid=os.getpid(), detached=detached)
+        return journal
+
+    @classmethod
+    def take_over(cls, path: Path, *, registry: Path | None = None) -> "Journal":
+        """Lock the journal of a run whose harness is gone. Raises JournalHeld, OSError."""
+        path = path.resolve()
+        file = path.open("r+b", buffering=0)
+        _lock(file, path)
+        return cls(path, file, registry or registry_dir())
+
+    def record(self, kind: str, /, **fields: object) -> None:
+        """Append one record and fsync it. Raises OSError: then the deed must not be done."""
+        entry = {"kind": kind, "wall_ns": time.time_ns(), **fields}
+        line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+        with self._mutex:
+            end = self._file.seek(0, os.SEEK_END)
+            if end and os.pread(self._file.fileno(), 1, end - 1) != b"\n":
+                line = b"\n" + line  # after a torn line, ours must still be read
+            if self._file.write(line) != len(line):
+                raise OSError(f"{self.path}: the record was cut short")
+            os.fsync(self._file.fileno())
+
+    def records(self) -> list[Record]:
+        """Everything recorded so far."""
+        return read(self.path)
+
+    def finish(self) -> None:
+        """Record that nothing of the run is left, forget it in the registry, let the lock go."""
+        self.record(UNDONE)
+        forget(self.path, self._registry)
+        self.close()
+
+    def close(self) -> None:
+        """Let the lock go and leave the run unfinished, for `clean` or for a detached cluster."""
+        self._file.close()
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _link(path: Path, registry: Path) -> Path:
+    # Named by the path, not the run: a journal without a readable header has only that.
+    return registry / blake2b(str(path).encode(), digest_size=8).hexdigest()
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise JournalHeld(f"{path} is held by a running harness") from None
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,145 @@
+"""What a run asks of a deployment target, whatever its machines are made of.
+
+A target gives every node an address, a data directory and a process under control, puts clients
+on the same network, and breaks what it is told to break. It judges nothing: which fault hits whom,
+and whether anything was lost by it, is decided elsewhere. Every call is synchronous and quick, so
+that a nemesis can make it from a plain thread.
+"""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+CLIENTS = 0
+"""The number that stands for the clients' machine where a node's number is asked for."""
+
+
+class TargetError(Exception):
+    """Base of what a target raises; what it was doing may be half done, `down` copes with that.
+
+    TargetError
+    ├── UnknownNode        no node of that number on this target
+    ├── NodeState          the node is not in a state that allows this (start of a running one)
+    ├── NotInForce         a fault was made, but the kernel does not show it within the bound
+    ├── Unsupported        this target, volume or machine cannot do that at all
+    └── PrivilegeMissing   neither root nor a user namespace is to be had
+    """
+
+
+class UnknownNode(TargetError):
+    """No node of that number on this target."""
+
+
+class NodeState(TargetError):
+    """The node's state does not allow what was asked."""
+
+
+class NotInForce(TargetError):
+    """The kernel does not show the fault's effect within the bound."""
+
+
+class Unsupported(TargetError):
+    """This target, volume or machine cannot do what was asked."""
+
+
+class PrivilegeMissing(TargetError):
+    """Neither root nor a user namespace is to be had."""
+
+
+class Target(Protocol):
+    """The machines of one run: n nodes and one place for clients, on a network of their own."""
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What can be broken here: "signals", "packet-drops", "freeze"."""
+        ...
+
+    def up(self) -> None:
+        """Make the machines; nothing runs on them yet. On an error, call `down`."""
+        ...
+
+    def down(self) -> None:
+        """End every process and remove every machine; safe to call twice and half-way."""
+        ...
+
+    def node_ids(self) -> Sequence[int]:
+        """All nodes, running or not, ascending."""
+        ...
+
+    def address(self, node: int) -> str:
+        """The IPv4 address of a node, or of the clients' machine."""
+        ...
+
+    def data_dir(self, node: int) -> Path:
+        """The directory on the node's own volume, readable from the harness too."""
+        ...
+
+    def set_command(
+        self, node: int, argv: Sequence[str], env: Mapping[str, str], log_path: Path
+    ) -> None:
+        """Register what `start` runs; its output is appended to `log_path`."""
+        ...
+
+    def start(self, node: int) -> None:
+        """Start the node's registered command."""
+        ...
+
+    def stop(self, node: int, timeout_s: float = 10.0) -> bool:
+        """SIGTERM and wait; SIGKILL at the bound. True when it ended by itself."""
+        ...
+
+    def kill(self, node: int) -> None:
+        """SIGKILL the node's processes and return when they are gone."""
+        ...
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP the node's processes and return when all of them stand still."""
+        ...
+
+    def resume(self, node: int) -> None:
+        """SIGCONT the node's processes."""
+        ...
+
+    def is_running(self, node: int) -> bool:
+        """Whether the node's process exists; a paused one does."""
+        ...
+
+    def state(self, node: int) -> str:
+        """The process state letter as the kernel gives it; empty when there is no process."""
+        ...
+
+    def block(self, src: int, dst: int) -> None:
+        """Drop what arrives at `dst` from `src`; the other direction is left alone."""
+        ...
+
+    def unblock(self, src: int, dst: int) -> None:
+        """Undo `block`; nothing happens where nothing is blocked."""
+        ...
+
+    def blocked_packets(self, src: int, dst: int) -> int:
+        """Packets dropped by the block in force from `src` to `dst`; 0 where there is none."""
+        ...
+
+    def freeze(self, node: int) -> None:
+        """Stall the node's disk: writes and fsyncs block until `thaw`."""
+        ...
+
+    def thaw(self, node: int) -> None:
+        """Undo `freeze`; nothing happens where nothing is frozen."""
+        ...
+
+    def spawn_client(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        log_path: Path | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a process on the clients' machine; the caller waits for it, `down` ends it."""
+        ...
+
+    def in_client_netns(self) -> AbstractContextManager[None]:
+        """Move the calling thread to the clients' network for the duration of the block."""
+        ...

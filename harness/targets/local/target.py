@@ -1,0 +1,313 @@
+"""The local target: every node a process in a network namespace of its own, on this machine.
+
+No container engine, no daemon, no downloaded program: namespaces, veth pairs, a bridge, nftables
+and loop devices, made through the kernel's own interfaces. Faults are made in the kernel too, so
+that any broker can be put under them. Everything is named after the run and journalled before it
+is made; `down`, or `highwater clean` after the harness was killed, leaves nothing.
+
+Calls may come from several threads; those about one node's process wait for each other.
+"""
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness.journal import Journal
+from harness.targets.base import (
+    CLIENTS,
+    NodeState,
+    NotInForce,
+    TargetError,
+    UnknownNode,
+    Unsupported,
+)
+from harness.targets.local import firewall, kernel, namespaces, network, processes, volumes
+from harness.targets.local.undo import undo_records
+from harness.targets.local.volumes import Volume
+
+_STILL_TIMEOUT_S = 2.0
+"""How long a stopped process may go on: until its current system call ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What `start` runs on a node."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    log_path: Path
+
+
+class LocalTarget:
+    """The machines of one run, made of namespaces. See `harness.targets.base.Target`."""
+
+    def __init__(
+        self,
+        run_id: str,
+        run_dir: Path,
+        nodes: Sequence[int],
+        journal: Journal,
+        *,
+        volume: Volume | None = None,
+        uplink: bool = False,
+        subnet: str | None = None,
+    ) -> None:
+        """Plan a target; `up` makes it.
+
+        Nodes are numbered from 1 to 200, 0 stands for the clients. `volume` is the best that this
+        machine offers unless named. `uplink` connects this machine itself to the run's network, so
+        that any program on it reaches the nodes. `subnet` is a /24, by default the run's own.
+        """
+        if uplink and subnet is None:
+            subnet = network.free_subnet(run_id)
+        self.network = network.plan(run_id, nodes, subnet)
+        self.volume = volume or volumes.best_volume()
+        self._run_dir = run_dir.resolve()
+        self._journal = journal
+        self._uplink = uplink
+        self._commands: dict[int, Command] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._exit_codes: dict[int, int] = {}
+        self._clients: list[subprocess.Popen[bytes]] = []
+        self._mutexes = {node: threading.RLock() for node in self.network.nodes}
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What can be broken here: disks can stall only where they are file systems."""
+        disk = frozenset[str]() if self.volume is Volume.DIRECTORY else frozenset({"freeze"})
+        return frozenset({"signals", "packet-drops"}) | disk
+
+    # -- the machines
+
+    def up(self) -> None:
+        """Make volumes, namespaces and links. On an error, call `down`."""
+        # Volumes before namespaces: undone in reverse, a namespace takes its processes with it, and
+        # then nobody keeps a volume busy.
+        for node in self.network.nodes:
+            volumes.make(self.volume, self.data_dir(node), self._image(node), self._journal)
+        network.build(self.network, self._journal)
+        for machine in (*self.network.nodes, CLIENTS):
+            firewall.prepare(self.network.namespace(machine), self.network.name)
+        if self._uplink:
+            network.add_uplink(self.network, self._journal)
+
+    def down(self, *, keep_data: bool = False) -> None:
+        """End every process and remove every machine; safe to call twice and half-way.
+
+        Disk images are deleted too unless `keep_data`. Raises TargetError with everything that
+        could not be removed; the journal then must not be finished.
+        """
+        for node in self.network.nodes:
+            with self._mutexes[node]:
+                self.thaw(node)
+                self._end(node)
+        for client in self._clients:
+            if client.poll() is None:
+                processes.signal_group(client.pid, signal.SIGKILL)
+                client.wait(processes.END_TIMEOUT_S)
+        _, problems = undo_records(self._journal.records())
+        if problems:
+            raise TargetError("; ".join(problems))
+        if not keep_data:
+            for node in self.network.nodes:
+                self._image(node).unlink(missing_ok=True)
+
+    def node_ids(self) -> Sequence[int]:
+        """All nodes, running or not, ascending."""
+        return self.network.nodes
+
+    def address(self, node: int) -> str:
+        """The IPv4 address of a node, or of the clients (0)."""
+        self._known(node)
+        return self.network.address(node)
+
+    def data_dir(self, node: int) -> Path:
+        """The node's own volume, empty after `up`: RUN/nodes/<node>/data."""
+        self._known(node)
+        return self._run_dir / "nodes" / str(node) / "data"
+
+    # -- processes
+
+    def set_command(
+        self, node: int, argv: Sequence[str], env: Mapping[str, str], log_path: Path
+    ) -> None:
+        """Register what `start` runs: `env` is its whole environment."""
+        self._known(node)
+        self._commands[node] = Command(argv=tuple(argv), env=dict(env), log_path=log_path)
+
+    def start(self, node: int) -> None:
+        """Start the registered command. Raises NodeState when it runs or none is registered."""
+        with self._mutex(node):
+            if self.is_running(node):
+                raise NodeState(f"node {node} is running already")
+            self._end(node)
+            command = self._commands.get(node)
+            if command is None:
+                raise NodeState(f"node {node} has no command: call set_command first")
+            self._processes[node] = self._spawn(
+                node, command.argv, env=command.env, log_path=command.log_path
+            )
+
+    def stop(self, node: int, timeout_s: float = 10.0) -> bool:
+        """SIGTERM and wait; SIGKILL at the bound. True when it ended by itself."""
+        with self._mutex(node):
+            process = self._processes.get(node)
+            if process is None:
+                return True
+            processes.signal_group(process.pid, signal.SIGTERM)
+            processes.signal_group(process.pid, signal.SIGCONT)  # a paused one must hear it
+            by_itself = kernel.wait_until(lambda: not self.is_running(node), timeout_s)
+            self._end(node)
+            return by_itself
+
+    def kill(self, node: int) -> None:
+        """SIGKILL the node's process group and return when it is gone.
+
+        A frozen disk is thawed, after the signal: the kernel ends nobody who waits for one. What
+        was blocked gets to the disk, but the process never learns of it.
+        """
+        with self._mutex(node):
+            self._end(node)
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP the node's processes and return when all of them stand still."""
+        with self._mutex(node):
+            group = self._running(node).pid
+            processes.signal_group(group, signal.SIGSTOP)
+            self._await_states(node, group, lambda state: state == "T", "stand still")
+
+    def resume(self, node: int) -> None:
+        """SIGCONT the node's processes; nothing happens where there are none."""
+        with self._mutex(node):
+            process = self._processes.get(node)
+            if process is not None:
+                processes.signal_group(process.pid, signal.SIGCONT)
+                self._await_states(node, process.pid, lambda state: state != "T", "go on")
+
+    def is_running(self, node: int) -> bool:
+        """Whether the node's process exists; a paused one does."""
+        return self.state(node) not in ("", "Z", "X")
+
+    def state(self, node: int) -> str:
+        """The process state letter of /proc/<pid>/stat (Z: it ended); empty without a process."""
+        process = self._processes.get(self._known(node))
+        # Nobody else waits for our child, so its pid is its own until `_end` does.
+        seen = processes.stat(process.pid) if process is not None else None
+        return seen.state if seen is not None else ""
+
+    def pid(self, node: int) -> int | None:
+        """The pid of the node's process, or None."""
+        process = self._processes.get(self._known(node))
+        return process.pid if process is not None else None
+
+    def exit_code(self, node: int) -> int | None:
+        """How the node's last process ended (negative: by that signal); None while it runs."""
+        with self._mutex(node):
+            if self.is_running(node):
+                return None
+            self._end(node)
+            return self._exit_codes.get(node)
+
+    def spawn_client(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        log_path: Path | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a process on the clients' machine; the caller waits for it, `down` ends it."""
+        client = self._spawn(CLIENTS, argv, env=env, log_path=log_path)
+        self._clients.append(client)
+        return client
+
+    def in_client_netns(self) -> AbstractContextManager[None]:
+        """Move the calling thread to the clients' network for the block; never across `await`."""
+        return namespaces.entered(self.network.namespace(CLIENTS))
+
+    # -- packets
+
+    def block(self, src: int, dst: int) -> None:
+        """Drop what arrives at `dst` from `src`; the other direction is left alone."""
+        firewall.block(self._namespace(dst), self.network.name, self.address(src))
+
+    def unblock(self, src: int, dst: int) -> None:
+        """Undo `block`; nothing happens where nothing is blocked."""
+        firewall.unblock(self._namespace(dst), self.network.name, self.address(src))
+
+    def blocked_packets(self, src: int, dst: int) -> int:
+        """Packets dropped by the block in force from `src` to `dst`; 0 where there is none."""
+        return firewall.dropped(self._namespace(dst), self.network.name, self.address(src))
+
+    # -- disks
+
+    def freeze(self, node: int) -> None:
+        """Stall the node's disk: writes and fsyncs block until `thaw`. Raises Unsupported."""
+        if "freeze" not in self.abilities:
+            raise Unsupported(f"node {node}'s disk is a plain directory and cannot be stalled")
+        volumes.freeze(self.data_dir(node), self._journal)
+
+    def thaw(self, node: int) -> None:
+        """Undo `freeze`; nothing happens where nothing is frozen."""
+        if "freeze" in self.abilities:
+            volumes.thaw(self.data_dir(node))
+
+    # -- inside
+
+    def _image(self, node: int) -> Path:
+        return self.data_dir(node).with_name("data.img")
+
+    def _known(self, machine: int) -> int:
+        if machine != CLIENTS and machine not in self.network.nodes:
+            raise UnknownNode(f"no node {machine}: there are {list(self.network.nodes)}")
+        return machine
+
+    def _mutex(self, node: int) -> threading.RLock:
+        if node not in self._mutexes:
+            raise UnknownNode(f"no node {node}: there are {list(self.network.nodes)}")
+        return self._mutexes[node]
+
+    def _namespace(self, machine: int) -> Path:
+        return self.network.namespace(self._known(machine))
+
+    def _running(self, node: int) -> subprocess.Popen[bytes]:
+        if not self.is_running(node):
+            raise NodeState(f"node {node} is not running")
+        return self._processes[node]
+
+    def _spawn(
+        self,
+        machine: int,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None,
+        log_path: Path | None,
+    ) -> subprocess.Popen[bytes]:
+        # A crash before the record is no leak: whoever is in the run's namespace is ended with it.
+        process = processes.spawn(argv, self._namespace(machine), env=env, log_path=log_path)
+        if (identity := processes.identify(process.pid)) is not None:
+            self._journal.record("local.process", machine=machine, **asdict(identity))
+        return process
+
+    def _await_states(
+        self, node: int, group: int, wanted: Callable[[str], bool], what: str
+    ) -> None:
+        if not kernel.wait_until(
+            lambda: all(map(wanted, processes.group_states(group).values())), _STILL_TIMEOUT_S
+        ):
+            raise NotInForce(
+                f"node {node}'s processes do not {what}: {processes.group_states(group)}"
+            )
+
+    def _end(self, node: int) -> None:
+        process = self._processes.get(node)
+        if process is None:
+            return
+        processes.signal_group(process.pid, signal.SIGKILL)
+        self.thaw(node)
+        kernel.wait_until(lambda: not processes.group_states(process.pid), processes.END_TIMEOUT_S)
+        self._exit_codes[node] = process.wait(processes.END_TIMEOUT_S)
+        del self._processes[node]

@@ -1,0 +1,89 @@
+"""How each kind of thing that the local target journals is undone.
+
+Every function takes the fields of one record, removes what that record names if it is there, and
+says in a few words what it removed, or None. Doing it twice is fine; so is a thing half made.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from harness.targets.base import TargetError
+from harness.targets.local import namespaces, network, processes, volumes
+from harness.targets.local.processes import ProcessId
+
+Fields = Mapping[str, object]
+
+
+def _netns(fields: Fields) -> str | None:
+    path = Path(str(fields["path"]))
+    # Whatever lives in the run's namespace is the run's, journalled in time or not.
+    inside = [found for pid in namespaces.processes_in(path) if (found := processes.identify(pid))]
+    _end(inside)
+    ended = f" and {len(inside)} processes in it" if inside else ""
+    return f"namespace {path.name}{ended}" if namespaces.delete(path) else None
+
+
+def _link(fields: Fields) -> str | None:
+    name = str(fields["name"])
+    return f"interface {name}" if network.remove_link(name) else None
+
+
+def _process(fields: Fields) -> str | None:
+    process = process_of(fields)
+    if not processes.is_alive(process):
+        return None
+    _end([process])
+    return f"process {process.pid}"
+
+
+def _volume(fields: Fields) -> str | None:
+    mountpoint, image = Path(str(fields["mountpoint"])), Path(str(fields["image"]))
+    return f"volume {mountpoint}" if volumes.remove(mountpoint, image) else None
+
+
+def _freeze(fields: Fields) -> str | None:
+    mountpoint = Path(str(fields["mountpoint"]))
+    return f"freeze of {mountpoint}" if volumes.thaw(mountpoint) else None
+
+
+UNDO: Mapping[str, Callable[[Fields], str | None]] = {
+    "local.netns": _netns,
+    "local.link": _link,
+    "local.process": _process,
+    "local.volume": _volume,
+    "local.freeze": _freeze,
+}
+
+
+def undo_records(records: Iterable[Fields]) -> tuple[list[str], list[str]]:
+    """Undo the records, latest first: (what was removed, what could not be and why).
+
+    Frozen disks go before everything else: a process that waits for one cannot even be killed.
+    Records of unknown kinds are somebody else's.
+    """
+    ours = [record for record in reversed(list(records)) if record["kind"] in UNDO]
+    removed, problems = [], []
+    for record in sorted(ours, key=lambda record: record["kind"] != "local.freeze"):
+        kind = str(record["kind"])
+        try:
+            done = UNDO[kind](record)
+        except Exception as error:  # whatever it is, the rest must still be undone
+            problems.append(f"{kind} {dict(record)}: {error}")
+        else:
+            if done is not None:
+                removed.append(done)
+    return removed, problems
+
+
+def process_of(fields: Fields) -> ProcessId:
+    """The process that a "local.process" record names."""
+    return ProcessId(
+        pid=int(str(fields["pid"])),
+        start_ticks=int(str(fields["start_ticks"])),
+        world=str(fields["world"]),
+    )
+
+
+def _end(victims: list[ProcessId]) -> None:
+    if left := processes.end(victims):
+        raise TargetError(f"processes {[process.pid for process in left]} survive SIGKILL")

@@ -1,0 +1,291 @@
+"""Record batches, format version 2, as clients send them and segment files hold them.
+
+For: reading and checking headers, stamping what a leader assigns, and encoding and decoding the
+uncompressed batches that brokers write among themselves. Guarantees: nothing here decompresses or
+re-encodes a client's batch; only base offset and leader epoch are ever patched, and both lie
+outside the CRC. Left to others: whether a batch belongs where it is.
+
+Layout (big endian), from the batch's first byte:
+    0 base offset i64 | 8 length of the rest i32 | 12 partition leader epoch i32 | 16 magic i8
+    17 CRC32C u32 of all that follows | 21 attributes i16 | 23 last offset delta i32
+    27 base timestamp i64 | 35 max timestamp i64 | 43 producer id i64 | 51 producer epoch i16
+    53 base sequence i32 | 57 record count i32 | 61 records
+"""
+
+import dataclasses
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from nodes.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset
+from nodes.log.errors import CorruptBatch
+
+HEADER_BYTES = 61
+LOG_OVERHEAD_BYTES = 12
+"""Base offset and length: what the length field does not count."""
+
+MAX_SEQUENCE = 2**31 - 1
+
+UNASSIGNED_OFFSET = Offset(0)
+"""What a producer's batch carries until the leader assigns its offset."""
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_CHECKED_FROM = 21
+_COMPRESSION_MASK = 0x07
+_TIMESTAMP_TYPE_BIT = 0x08
+_TRANSACTIONAL_BIT = 0x10
+_CONTROL_BIT = 0x20
+
+Buffer = bytes | bytearray | memoryview
+
+
+class BatchHeader(NamedTuple):
+    """A batch's fixed fields, in file order. A named tuple: one is made for every batch."""
+
+    base_offset: Offset
+    batch_length: int
+    partition_leader_epoch: Epoch
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> Offset:
+        """Offset of the batch's last record."""
+        return Offset(self.base_offset + self.last_offset_delta)
+
+    @property
+    def next_offset(self) -> Offset:
+        """Offset that the next batch must have."""
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return LOG_OVERHEAD_BYTES + self.batch_length
+
+    @property
+    def compression(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & _COMPRESSION_MASK
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds control records, which consumers skip."""
+        return bool(self.attributes & _CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & _TRANSACTIONAL_BIT)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; sequences wrap from 2^31-1 to 0. -1 without a sequence."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record. In `encode_batch`, offset is given by place; timestamp -1 takes the batch's."""
+
+    offset: Offset = NO_OFFSET
+    timestamp: int = -1
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """The header of the batch at `pos`.
+
+    Raises CorruptBatch when there are fewer than 61 bytes, or they cannot begin a batch v2. The
+    batch itself may reach beyond the buffer.
+    """
+    try:
+        header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    except struct.error:
+        raise CorruptBatch(f"{len(buf) - pos} bytes are too few for a batch header") from None
+    if header.magic != 2:
+        raise CorruptBatch(f"magic {header.magic} instead of 2")
+    if (
+        header.batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES
+        or header.last_offset_delta < 0
+        or header.base_offset < 0
+    ):
+        raise CorruptBatch(
+            f"impossible header: base offset {header.base_offset}, length {header.batch_length}, "
+            f"last offset delta {header.last_offset_delta}"
+        )
+    return header
+
+
+def iter_batches(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every whole batch; an incomplete last one is left out.
+
+    Raises CorruptBatch where bytes cannot begin a batch. CRCs are not checked.
+    """
+    pos = 0
+    end = len(buf)
+    while end - pos >= HEADER_BYTES:
+        header = read_header(buf, pos)
+        if pos + header.size > end:
+            return
+        yield pos, header
+        pos += header.size
+
+
+def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """Raise CorruptBatch unless the whole batch at `pos` is there and matches its CRC32C."""
+    end = pos + header.size
+    if end > len(buf):
+        raise CorruptBatch(f"{len(buf) - pos} bytes of a batch of {header.size}")
+    computed = crc32c(memoryview(buf)[pos + _CHECKED_FROM : end])
+    if computed != header.crc:
+        raise CorruptBatch(f"CRC32C is {computed:#010x}, the batch says {header.crc:#010x}")
+
+
+def patch(buf: bytearray, pos: int, *, base_offset: Offset, leader_epoch: Epoch) -> None:
+    """Stamp, in place, what the leader assigns; the CRC covers neither field."""
+    _OFFSET.pack_into(buf, pos, base_offset)
+    _EPOCH.pack_into(buf, pos + LOG_OVERHEAD_BYTES, leader_epoch)
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: Offset = UNASSIGNED_OFFSET,
+    leader_epoch: Epoch = NO_EPOCH,
+    timestamp_ms: int,
+    control: bool = False,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytes:
+    """One uncompressed batch of at least one record; `timestamp_ms` is wall-clock time."""
+    if not records:
+        raise ValueError("a batch holds at least one record")
+    stamps = [timestamp_ms if r.timestamp < 0 else r.timestamp for r in records]
+    body = bytearray(HEADER_BYTES)
+    for delta, (record, stamp) in enumerate(zip(records, stamps, strict=True)):
+        encoded = _encode_record(record, delta, stamp - stamps[0])
+        body += _varint(len(encoded))
+        body += encoded
+    _HEADER.pack_into(
+        body, 0,
+        base_offset, len(body) - LOG_OVERHEAD_BYTES, leader_epoch, 2, 0,
+        _CONTROL_BIT if control else 0, len(records) - 1, stamps[0], max(stamps),
+        producer_id, producer_epoch, base_sequence, len(records),
+    )  # fmt: skip
+    struct.pack_into(">I", body, 17, crc32c(memoryview(body)[_CHECKED_FROM:]))
+    return bytes(body)
+
+
+def decode_records(buf: Buffer, pos: int = 0) -> list[Record]:
+    """The records of the uncompressed batch at `pos`.
+
+    Raises CorruptBatch when it is compressed or its records do not parse; checks no CRC.
+    """
+    header = read_header(buf, pos)
+    if header.compression:
+        raise CorruptBatch(f"compressed with codec {header.compression}, which is not decoded here")
+    end = pos + header.size
+    records = []
+    at = pos + HEADER_BYTES
+    try:
+        for _ in range(header.record_count):
+            length, at = _read_varint(buf, at)
+            if length < 0 or at + length > end:
+                raise CorruptBatch("a record reaches beyond its batch")
+            records.append(_decode_record(bytes(buf[at : at + length]), header))
+            at += length
+    except (IndexError, UnicodeDecodeError) as error:
+        raise CorruptBatch(f"records do not parse: {error}") from None
+    return records
+
+
+def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
+    out = bytearray(1)  # record attributes, unused
+    out += _varint(timestamp_delta)
+    out += _varint(offset_delta)
+    out += _nullable(record.key)
+    out += _nullable(record.value)
+    out += _varint(len(record.headers))
+    for name, value in record.headers:
+        out += _nullable(name.encode())
+        out += _nullable(value)
+    return bytes(out)
+
+
+def _decode_record(buf: bytes, header: BatchHeader) -> Record:
+    timestamp_delta, at = _read_varint(buf, 1)
+    offset_delta, at = _read_varint(buf, at)
+    key, at = _read_nullable(buf, at)
+    value, at = _read_nullable(buf, at)
+    count, at = _read_varint(buf, at)
+    headers = []
+    for _ in range(count):
+        name, at = _read_nullable(buf, at)
+        content, at = _read_nullable(buf, at)
+        headers.append(((name or b"").decode(), content))
+    stamp = (
+        header.max_timestamp
+        if header.attributes & _TIMESTAMP_TYPE_BIT
+        else header.base_timestamp + timestamp_delta
+    )
+    return Record(
+        offset=Offset(header.base_offset + offset_delta),
+        timestamp=stamp,
+        key=key,
+        value=value,
+        headers=tuple(headers),
+    )
+
+
+def _nullable(value: bytes | None) -> bytes:
+    return _varint(-1) if value is None else _varint(len(value)) + value
+
+
+def _read_nullable(buf: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = _read_varint(buf, at)
+    if length < 0:
+        return None, at
+    if at + length > len(buf):
+        raise IndexError("a field reaches beyond its record")
+    return buf[at : at + length], at + length
+
+
+def _varint(value: int) -> bytes:
+    """Zigzag, seven bits a byte, least significant first."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _read_varint(buf: Buffer, at: int) -> tuple[int, int]:
+    """A value of up to ten bytes, and the position after it."""
+    rest = 0
+    for shift in range(0, 70, 7):
+        byte = buf[at]
+        at += 1
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (rest >> 1) ^ -(rest & 1), at
+    raise CorruptBatch("a variable-length integer of more than ten bytes")

@@ -1,0 +1,177 @@
+"""The small text files that Kafka keeps beside its logs, in Kafka's own formats.
+
+    replication-offset-checkpoint      the high watermark of every partition of a log directory
+    recovery-point-offset-checkpoint   below this offset each log was known to be on disk
+    leader-epoch-checkpoint            in each log: where its leader epochs begin
+    meta.properties                    which cluster and node the directory belongs to
+    .kafka_cleanshutdown               the node closed its logs in order before it stopped
+
+Guarantees: each is replaced as a whole or not at all. A file that does not parse raises
+CheckpointError; a missing one reads as empty. Left to others: when to write them.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+
+from nodes.ids import Epoch, NodeId, Offset, TopicPartition
+from nodes.storage.disk import Disk
+
+REPLICATION_OFFSETS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+_VERSION = 0
+
+
+class CheckpointError(Exception):
+    """A checkpoint file does not parse; its text names the file and the line."""
+
+
+class OffsetCheckpoint:
+    """An offset per partition; `path` is one of the two offset checkpoint files."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def read(self) -> dict[TopicPartition, Offset]:
+        """Every partition's offset."""
+        offsets = {}
+        for fields in _read_table(self._disk, self._path, columns=3):
+            topic, partition, offset = fields
+            key = TopicPartition(topic, _number(self._path, partition))
+            offsets[key] = Offset(_number(self._path, offset))
+        return offsets
+
+    def write(self, offsets: Mapping[TopicPartition, Offset], *, durable: bool = True) -> None:
+        """Replace the file; blocks when `durable`."""
+        rows = [f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items()]
+        _write_table(self._disk, self._path, rows, durable=durable)
+
+
+class LeaderEpochCheckpoint:
+    """The leader epochs of one log, whose directory is given.
+
+    Every entry that has records can be found again in the batch headers, so the file is not
+    synced (as in Kafka since KAFKA-15046, where syncing it stalled whole brokers).
+    """
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{LEADER_EPOCHS}"
+
+    def read(self) -> list[tuple[Epoch, Offset]]:
+        """Epochs and their start offsets, as the file has them."""
+        return [
+            (Epoch(_number(self._path, epoch)), Offset(_number(self._path, start)))
+            for epoch, start in _read_table(self._disk, self._path, columns=2)
+        ]
+
+    def write(self, entries: Sequence[tuple[Epoch, Offset]]) -> None:
+        """Replace the file."""
+        rows = [f"{epoch} {start}" for epoch, start in entries]
+        _write_table(self._disk, self._path, rows, durable=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """Whose log directory this is; a node refuses to start on another's (KIP-631, KIP-858)."""
+
+    cluster_id: str
+    node_id: NodeId
+    directory_id: str | None = None
+
+    @classmethod
+    def read(cls, disk: Disk) -> "MetaProperties | None":
+        """The directory's properties; None when it was never formatted."""
+        if not disk.exists(META_PROPERTIES):
+            return None
+        properties = {}
+        for line in _text(disk, META_PROPERTIES).splitlines():
+            name, equals, value = line.partition("=")
+            if equals and not line.startswith("#"):
+                properties[name.strip()] = value.strip()
+        if properties.get("version") != "1":
+            raise CheckpointError(f"{META_PROPERTIES}: version {properties.get('version')}, not 1")
+        try:
+            return cls(
+                cluster_id=properties["cluster.id"],
+                node_id=NodeId(_number(META_PROPERTIES, properties["node.id"])),
+                directory_id=properties.get("directory.id"),
+            )
+        except KeyError as error:
+            raise CheckpointError(f"{META_PROPERTIES}: {error.args[0]} is missing") from None
+
+    def write(self, disk: Disk) -> None:
+        """Write the directory's properties; blocks until they are durable."""
+        lines = ["version=1", f"cluster.id={self.cluster_id}", f"node.id={self.node_id}"]
+        if self.directory_id is not None:
+            lines.append(f"directory.id={self.directory_id}")
+        disk.write_atomic(META_PROPERTIES, "".join(f"{line}\n" for line in lines).encode())
+
+
+class CleanShutdown:
+    """The mark that a node leaves once every log is closed, and takes away before it opens one."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def write(self, broker_epoch: int) -> None:
+        """Leave the mark, with the epoch that the broker was registered under (KIP-966)."""
+        mark = {"version": _VERSION, "brokerEpoch": broker_epoch}
+        self._disk.write_atomic(CLEAN_SHUTDOWN, json.dumps(mark, separators=(",", ":")).encode())
+
+    def take(self) -> int | None:
+        """The broker epoch of the mark, -1 if it has none; None without a mark.
+
+        The mark is durably gone on return, before any log is loaded: a crash while loading must
+        not look like a clean shutdown to the next start (KAFKA-10471).
+        """
+        if not self._disk.exists(CLEAN_SHUTDOWN):
+            return None
+        try:
+            mark = json.loads(self._disk.read(CLEAN_SHUTDOWN))
+            epoch = int(mark["brokerEpoch"])
+        except (ValueError, KeyError, TypeError):
+            epoch = -1  # Kafka before 3.7 wrote an empty file
+        self._disk.unlink(CLEAN_SHUTDOWN)
+        self._disk.sync_dir("")
+        return epoch
+
+
+def _text(disk: Disk, path: str) -> str:
+    try:
+        return disk.read(path).decode()
+    except UnicodeDecodeError:
+        raise CheckpointError(f"{path}: not text") from None
+
+
+def _read_table(disk: Disk, path: str, *, columns: int) -> list[list[str]]:
+    """Kafka's checkpoint table: a version line, a line with the number of rows, the rows."""
+    if not disk.exists(path):
+        return []
+    lines = _text(disk, path).splitlines()
+    if len(lines) < 2 or lines[0] != str(_VERSION):
+        raise CheckpointError(f"{path}: no version {_VERSION} and row count in its first two lines")
+    rows = [line.split(" ") for line in lines[2:]]
+    if len(rows) != _number(path, lines[1]):
+        raise CheckpointError(f"{path}: {len(rows)} rows, its second line says {lines[1]}")
+    for row in rows:
+        if len(row) != columns:
+            raise CheckpointError(f"{path}: {' '.join(row)!r} has not {columns} fields")
+    return rows
+
+
+def _write_table(disk: Disk, path: str, rows: Sequence[str], *, durable: bool) -> None:
+    text = "".join(f"{line}\n" for line in (str(_VERSION), str(len(rows)), *rows))
+    disk.write_atomic(path, text.encode(), durable=durable)
+
+
+def _number(path: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise CheckpointError(f"{path}: {text!r} is not a number") from None

@@ -1,0 +1,84 @@
+"""The storage seam: every file the broker touches goes through these two protocols.
+
+For: the log, the quorum state and the checkpoints, which must behave the same over real files
+(`nodes.storage.local`), over a disk held in memory that forgets what was not synced
+(`nodes.storage.memory`), and over a simulator's disk.
+
+Guarantees asked of an implementation: what `append` and `truncate` did is seen by every later
+`pread` at once, and survives the death of the process; it survives a loss of power only once
+`sync` returned, and a created, renamed or removed name only once its directory was synced. One
+writer per file. Paths are relative to the disk's root (a node's log directory), with "/" between
+parts; "" is the root itself.
+
+Left to others: what a file means, and in which order things become durable.
+"""
+
+from typing import Protocol
+
+
+class File(Protocol):
+    """An open file: read anywhere, write at the end. Errors are the operating system's OSError."""
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from byte `offset`; fewer only where the file ends."""
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        """Write all of `data` at the end; after an error any prefix of it may be there."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes; never extends."""
+
+    def sync(self) -> None:
+        """Make the content durable; blocks."""
+
+    def close(self) -> None:
+        """Release the file, without syncing it; a sync in flight ends first. Idempotent."""
+
+
+class Disk(Protocol):
+    """The files under one root directory. Errors are the operating system's OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file; a missing one raises FileNotFoundError, or is made when `create` is set."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory of that name exists."""
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+
+    def makedirs(self, path: str) -> None:
+        """Make a directory and its missing parents; fine when it exists. Not durable by itself."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file, replacing `target`; durable after `sync_dir`."""
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; durable after `sync_dir`. A missing one raises FileNotFoundError."""
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a file."""
+
+    def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Replace a file's content as a whole: readers see the old or the new, never a mixture.
+
+        With `durable` (blocks) that holds after a loss of power too, and the new content is on
+        disk on return. Without it a loss of power may leave either, or an empty file: only for
+        what can be rebuilt.
+        """
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable; blocks."""
+
+    async def sync(self, target: File | str) -> None:
+        """Sync a file, or the directory of that path, without stopping the event loop."""
+
+    def oldest_sync_age_ms(self, now_ms: float) -> float:
+        """How long the oldest sync in flight has been running; 0 when none is.
+
+        `now_ms` is the loop's monotonic time in milliseconds. A broker whose syncs hang must lose
+        its leaderships although its processor is well (KAFKA-8733): it stops its heartbeats.
+        """

@@ -1,0 +1,137 @@
+"""A cluster of dictionaries, a clock that moves when somebody waits, a journal in memory."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Trace:
+    """What happened in which order, over all fakes of a test."""
+
+    entries: list[tuple[object, ...]] = field(default_factory=list)
+
+    def of(self, kind: str) -> list[tuple[object, ...]]:
+        """The entries of one kind."""
+        return [entry for entry in self.entries if entry[0] == kind]
+
+
+class FakeClock:
+    """Run time that passes in `wait`; `stop_at_ns` makes the stop arrive during a wait."""
+
+    def __init__(self) -> None:
+        self.ns = 1_000_000_000
+        self.stop_at_ns: int | None = None
+
+    def now_ns(self) -> int:
+        """The fake time."""
+        return self.ns
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        """Let time pass at once."""
+        self.ns += max(1, round(seconds * 1e9))
+        if self.stop_at_ns is not None and self.ns >= self.stop_at_ns:
+            stop.set()
+        return stop.is_set()
+
+
+class FakeHosts:
+    """Processes as letters, packet counters that count when traffic is said to flow."""
+
+    def __init__(self, trace: Trace, nodes: Sequence[int] = (1, 2, 3)) -> None:
+        self.trace = trace
+        self.states = dict.fromkeys(nodes, "S")
+        self.blocked: dict[tuple[int, int], int] = {}
+        self.traffic = 7
+        self.broken: set[str] = set()
+        """Names of the calls that fail."""
+
+    def _did(self, *what: object) -> None:
+        self.trace.entries.append(what)
+        if what[0] in self.broken:
+            raise OSError(f"{what[0]} is broken")
+
+    def node_ids(self) -> Sequence[int]:
+        """All nodes."""
+        return list(self.states)
+
+    def start(self, node: int) -> None:
+        """Run again."""
+        self._did("start", node)
+        self.states[node] = "S"
+
+    def kill(self, node: int) -> None:
+        """Gone."""
+        self._did("kill", node)
+        self.states[node] = ""
+
+    def pause(self, node: int) -> None:
+        """Stopped."""
+        self._did("pause", node)
+        self.states[node] = "T"
+
+    def resume(self, node: int) -> None:
+        """Running."""
+        self._did("resume", node)
+        self.states[node] = "S"
+
+    def is_running(self, node: int) -> bool:
+        """Whether there is a process."""
+        return self.states[node] != ""
+
+    def block(self, src: int, dst: int) -> None:
+        """Packets are dropped from now on."""
+        self._did("block", src, dst)
+        self.blocked.setdefault((src, dst), self.traffic)
+
+    def unblock(self, src: int, dst: int) -> None:
+        """Packets pass again."""
+        self._did("unblock", src, dst)
+        self.blocked.pop((src, dst), None)
+
+    def blocked_packets(self, src: int, dst: int) -> int:
+        """The counter."""
+        return self.blocked.get((src, dst), 0)
+
+    def state(self, node: int) -> str:
+        """The letter."""
+        return self.states[node]
+
+
+class FakeView:
+    """Leaders by partition; None until somebody sets them."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[tuple[str, int], int] = {("a", 0): 1, ("a", 1): 2}
+        self.isrs: dict[tuple[str, int], Sequence[int]] = {("a", 0): (1, 2, 3)}
+        self.active: int | None = 3
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The leader as set."""
+        return self.leaders.get((topic, partition))
+
+    def controller(self) -> int | None:
+        """The controller as set."""
+        return self.active
+
+    def isr(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The ISR as set."""
+        return self.isrs.get((topic, partition))
+
+    def partitions(self) -> Sequence[tuple[str, int]]:
+        """Every partition that ever had a leader."""
+        return sorted(self.leaders)
+
+
+class FakeJournal:
+    """Entries in the common trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.full = False
+
+    def record(self, kind: str, /, **fields: object) -> None:
+        """Note it, unless the disk is full."""
+        if self.full:
+            raise OSError("no space left on device")
+        self.trace.entries.append(("journal", kind, fields))

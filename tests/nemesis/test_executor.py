@@ -1,0 +1,229 @@
+"""The executor against a fake cluster in fake time."""
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, FaultRecord, Nemesis
+from nemesis.schedule import Event, scripted
+from tests.nemesis.fakes import FakeClock, FakeHosts, FakeJournal, FakeView, Trace
+
+
+@dataclass
+class World:
+    """Everything that a nemesis touches, and what it said."""
+
+    trace: Trace = field(default_factory=Trace)
+    clock: FakeClock = field(default_factory=FakeClock)
+    view: FakeView = field(default_factory=FakeView)
+    records: list[FaultRecord] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hosts = FakeHosts(self.trace)
+        self.journal = FakeJournal(self.trace)
+
+    def run(self, *events: Event, end_ms: int = 20_000) -> None:
+        """Run a script to its end."""
+        Nemesis(
+            schedule=scripted(events, seed=1, end_ms=end_ms),
+            hosts=self.hosts,
+            view=self.view,
+            journal=self.journal,
+            clock=self.clock,
+            on_done=self.records.append,
+        ).run()
+
+    @property
+    def only(self) -> FaultRecord:
+        """The record of a script of one event."""
+        assert len(self.records) == 1
+        return self.records[0]
+
+    def assert_whole(self) -> None:
+        """Nothing is broken any more."""
+        assert self.hosts.blocked == {}
+        assert set(self.hosts.states.values()) == {"S"}
+
+
+@pytest.fixture
+def world() -> World:
+    """A healthy cluster of three."""
+    return World()
+
+
+def event(fault: str, at_ms: int = 1_000, duration_ms: int = 2_000, **more: object) -> Event:
+    """An event of a script."""
+    return Event.model_validate(
+        {"fault": fault, "at_ms": at_ms, "duration_ms": duration_ms, **more}
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "deed", "undoing"),
+    [
+        ("kill", "kill", "start"),
+        ("pause", "pause", "resume"),
+        ("partition.isolate-leader", "block", "unblock"),
+    ],
+)
+def test_journal_then_deed_then_undoing(world: World, fault: str, deed: str, undoing: str) -> None:
+    """A fault is on disk before it is made, and its heal is noted after it."""
+    world.run(event(fault))
+    kinds = [entry[1] if entry[0] == "journal" else entry[0] for entry in world.trace.entries]
+    assert list(dict.fromkeys(kinds)) == ["fault", deed, undoing, "fault-healed"]
+    world.assert_whole()
+
+
+def test_the_record_of_a_fault_says_all(world: World) -> None:
+    """Times, the resolved target, the proof; all columns of the record of faults."""
+    world.run(event("partition.isolate-leader", targets="leader:a/1"))
+    row = world.only.row()
+    targets = json.loads(str(row["targets"]))
+    assert targets["resolved"] == "leader of a/1"
+    assert targets["nodes"] == [2]
+    assert targets["drops"] == [[1, 2], [2, 1], [2, 3], [3, 2]]
+    assert row["label"] == "partition.isolate-leader node 2"
+    assert row["took_effect"] is True
+    assert row["effect"] == "28 packets dropped (1>2 7, 2>1 7, 2>3 7, 3>2 7)"
+    started, healed = world.only.started_ns, world.only.healed_ns
+    assert started is not None
+    assert healed is not None
+    assert healed - started >= 2_000_000_000
+    assert row["error"] is None
+
+
+def test_a_partition_that_dropped_nothing_took_no_effect(world: World) -> None:
+    """Without a dropped packet there was no fault, whatever was asked for."""
+    world.hosts.traffic = 0
+    world.run(event("partition.halves"))
+    assert world.only.row()["took_effect"] is False
+    assert world.only.effective_ns is None
+    assert str(world.only.effect).startswith("0 packets dropped")
+
+
+def test_killing_the_dead_is_no_fault_and_does_not_revive_them(world: World) -> None:
+    """A node that died by itself is not started behind the test's back."""
+    world.hosts.states[2] = ""
+    world.run(event("kill", targets="node:2"))
+    assert world.only.row()["took_effect"] is False
+    assert "was not running" in str(world.only.error)
+    assert world.trace.of("start") == []
+
+
+@pytest.mark.parametrize("broken", ["block", "pause", "kill"])
+def test_a_fault_that_fails_is_healed_and_the_next_one_strikes(world: World, broken: str) -> None:
+    """An error stays with its fault."""
+    world.hosts.broken = {broken}
+    fault = {"block": "partition.halves"}.get(broken, broken)
+    other = "pause" if broken != "pause" else "partition.halves"
+    world.run(event(fault), event(other, at_ms=5_000))
+    first, second = world.records
+    assert first.error == f"{broken} is broken"
+    assert first.healed_ns is not None
+    assert second.error is None
+    assert second.effective_ns is not None
+    world.assert_whole()
+
+
+def test_a_heal_that_fails_is_tried_again_and_then_said(world: World) -> None:
+    """The number of attempts is bounded and the record has no healing time."""
+    world.hosts.broken = {"unblock"}
+    world.run(event("partition.isolate-one", targets="node:1"))
+    assert len(world.trace.of("unblock")) == HEAL_ATTEMPTS
+    assert world.only.healed_ns is None
+    assert world.only.error == "not healed: unblock is broken"
+
+
+def test_without_a_journal_nothing_is_broken(world: World) -> None:
+    """What cannot be written down is not done."""
+    world.journal.full = True
+    world.run(event("kill"))
+    assert world.trace.entries == []
+    assert "journal cannot be written" in str(world.only.error)
+
+
+def test_a_stop_heals_everything_and_records_what_was_left_out(world: World) -> None:
+    """After a stop nothing is in force and every event has its record."""
+    world.clock.stop_at_ns = world.clock.now_ns() + 2_000_000_000
+    world.run(
+        event("pause", targets="node:1", duration_ms=10_000),
+        event("partition.isolate-one", at_ms=1_500, duration_ms=10_000),
+        event("kill", at_ms=15_000),
+    )
+    world.assert_whole()
+    assert sorted(record.event.id for record in world.records) == [0, 1, 2]
+    assert world.trace.of("kill") == []
+    left_out = next(record for record in world.records if record.event.id == 2)
+    assert left_out.error == "not injected: the chaos phase ended first"
+
+
+def test_an_error_of_the_keeper_of_records_heals_all_the_same(world: World) -> None:
+    """A full history disk must not keep a partition in place."""
+
+    def full(record: FaultRecord) -> None:
+        raise OSError("no space left on device")
+
+    Nemesis(
+        schedule=scripted([event("partition.halves")], seed=1, end_ms=5_000),
+        hosts=world.hosts,
+        view=world.view,
+        journal=world.journal,
+        clock=world.clock,
+        on_done=full,
+    ).run()
+    world.assert_whole()
+
+
+def test_overlapping_faults_do_not_heal_each_other(world: World) -> None:
+    """What the longer fault holds stays broken when the shorter one is healed."""
+    world.run(
+        event("partition.isolate-one", targets="node:1", duration_ms=2_000),
+        event("partition.isolate-one", targets="node:1", at_ms=2_000, duration_ms=4_000),
+        event("kill", targets="node:2", at_ms=8_000, duration_ms=2_000),
+        event("kill", targets="all", at_ms=9_000, duration_ms=4_000),
+    )
+    assert len(world.trace.of("unblock")) == 4
+    assert [entry[1] for entry in world.trace.of("start")] == [1, 2, 3]
+    world.assert_whole()
+
+
+def test_a_target_that_nobody_knows_is_awaited(world: World) -> None:
+    """A leaderless moment delays a fault; a leaderless cluster leaves it out within a bound."""
+    world.view.leaders.clear()
+    world.run(event("kill", targets="leader:a/0"))
+    assert world.only.error == "not injected: a/0 has no known leader"
+    passed_ns = world.clock.now_ns() - 1_000_000_000
+    assert passed_ns >= (1_000 + RESOLVE_TIMEOUT_MS) * 1_000_000
+
+    later = World()
+    wait, due_ns = later.clock.wait, later.clock.now_ns() + 2_500_000_000
+
+    def elect(*args: object) -> bool:
+        later.view.leaders = {("a", 0): 3} if later.clock.now_ns() >= due_ns else {}
+        return wait(*args)  # type: ignore[arg-type]
+
+    later.clock.wait = elect  # type: ignore[assignment, method-assign]
+    later.view.leaders.clear()
+    later.run(event("kill", targets="leader:a/0"))
+    assert later.trace.of("kill") == [("kill", 3)]
+
+
+def test_a_condition_is_awaited_and_bounded(world: World) -> None:
+    """The fault strikes when its condition holds, or is left out and says which one did not."""
+    world.run(event("kill", until="isr:a/0 is 1", until_timeout_ms=3_000))
+    assert world.only.error == "not injected: 'isr:a/0 is 1' did not hold within 3000 ms"
+
+    met = World()
+    met.run(event("kill", targets="node:1", until="isr:a/0 size 3"))
+    assert met.trace.of("kill") == [("kill", 1)]
+
+
+def test_equal_seeds_hit_equal_targets() -> None:
+    """Random targets are drawn from the schedule's seed and the event alone."""
+    worlds = [World(), World()]
+    for each in worlds:
+        each.run(*(event("pause", at_ms=n * 1_000, duration_ms=500) for n in range(10)))
+    first, second = (each.trace.of("pause") for each in worlds)
+    assert first == second
+    assert len({entry[1] for entry in first}) > 1

@@ -12,6 +12,7 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
+from harness.journal import ROOTLESS_UID
 from harness.targets.base import TargetError, Unsupported
 from harness.targets.local import kernel
 from harness.targets.local.network import Recorder
@@ -49,7 +50,9 @@ _MKFS = {
 
 def best_volume() -> Volume:
     """ext4 on an image where root, loop devices and mkfs.ext4 are to be had, else a directory."""
-    loops = os.access("/dev/loop-control", os.R_OK | os.W_OK)
+    # Inside a user namespace one looks like root, and may still not mount an image.
+    real_root = os.geteuid() == 0 and ROOTLESS_UID not in os.environ
+    loops = real_root and os.access("/dev/loop-control", os.R_OK | os.W_OK)
     return Volume.IMAGE_EXT4 if loops and _program("mkfs.ext4") else Volume.DIRECTORY
 
 

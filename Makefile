@@ -1,0 +1,47 @@
+# Two commands matter: `make run` breaks a cluster and reports, `make test` proves the project.
+# Both set up everything in .venv; they need python3 (3.11 or newer, with venv), and for the Spark
+# tests Java 17.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: run test check fmt clean setup tools
+.DEFAULT_GOAL := run
+
+run: $(READY)
+	$(BIN)/highwater run first-light
+
+test: check
+	$(BIN)/pytest -m slow
+
+check: $(READY) tools
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -m "not slow"
+
+fmt: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "highwater needs Python 3.11 or newer; $(PYTHON) is older. Set PYTHON=python3.11, say."; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "Python's venv is missing: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+# Named here, so that a missing one is a sentence with a remedy and not a stack trace in a test.
+tools:
+	@command -v java >/dev/null \
+	  || { echo "Java is missing (the Spark tests need 17): apt-get install openjdk-17-jre-headless"; exit 1; }
+
+clean:
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,81 @@
+"""`python -m nodes server.properties`: run one node until SIGTERM or SIGINT.
+
+The only place that knows the real world: files, wall clock, randomness, signals. Exit codes: 0
+after a clean stop, 1 when the node could not start or run (the reason on standard error).
+"""
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import logging
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvloop
+
+from nodes.config import ConfigError, NodeConfig, load_config, parse_properties
+from nodes.log.errors import LogError
+from nodes.server.node import Node, StartError
+from nodes.storage.local import LocalDisk
+
+log = logging.getLogger("nodes")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the node that the properties file describes; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m nodes", description=__doc__)
+    parser.add_argument("properties", type=Path, help="Kafka's server.properties")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stdout,
+        format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+    )
+    try:
+        config, unused = load_config(parse_properties(arguments.properties.read_text()))
+        for key in unused:
+            log.warning("%s is not used", key)
+        directory = Path(config.log_dir)
+        directory.mkdir(parents=True, exist_ok=True)
+        with _locked(directory):
+            uvloop.run(_serve(config, LocalDisk(directory)))
+    except (OSError, ConfigError, StartError, LogError) as error:
+        print(f"node cannot run: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(config: NodeConfig, disk: LocalDisk) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    node = Node(config, disk, rng=random.Random(), wall_clock_ms=_wall_clock_ms)
+    await node.start()
+    await stop.wait()
+    await node.stop()
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the log directory: two processes on one log would destroy it."""
+    with (directory / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StartError(f"{directory} is in use by another node process") from error
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

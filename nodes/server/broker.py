@@ -1,0 +1,113 @@
+"""The broker role: what serves clients and follows leaders, joined.
+
+Each part does one thing (replicas, produce, fetch, ISR changes, fetchers, lifecycle, queries,
+forwarding); here they are made and their requests and endless jobs are named.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+from uuid import UUID
+
+from nodes.config import NodeConfig
+from nodes.control.image import ClusterImage, Delta
+from nodes.server.controller_link import ControllerLink
+from nodes.server.fetch import FetchHandler
+from nodes.server.fetcher import FetcherPool
+from nodes.server.forwarding import Forwarding
+from nodes.server.isr import IsrManager
+from nodes.server.lifecycle import BrokerLifecycle
+from nodes.server.produce import ProduceHandler
+from nodes.server.queries import Queries
+from nodes.server.raft_io import RaftNode
+from nodes.server.replicas import ReplicaManager
+from nodes.storage.disk import Disk
+from nodes.wire.client import Channel
+from nodes.wire.server import Api
+
+PRODUCE = 0
+FETCH = 1
+LIST_OFFSETS = 2
+METADATA = 3
+FIND_COORDINATOR = 10
+CREATE_TOPICS = 19
+INIT_PRODUCER_ID = 22
+OFFSET_FOR_LEADER_EPOCH = 23
+DESCRIBE_CLUSTER = 60
+
+
+class Broker:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        disk: Disk,
+        raft: RaftNode,
+        *,
+        now_ms: Callable[[], float],
+        incarnation_id: UUID,
+        connect: Callable[[str, int], Channel],
+        clean_start: bool,
+    ) -> None:
+        self._config = config
+        self._controller = ControllerLink(raft, config.voters, connect)
+        self.replicas = ReplicaManager(config, disk, now_ms, clean_start=clean_start)
+        self.lifecycle = BrokerLifecycle(
+            config, self.replicas, self._controller, disk, incarnation_id, now_ms
+        )
+        self._isr = IsrManager(
+            config.node_id,
+            self.replicas,
+            self._controller,
+            self.lifecycle,
+            lag_max_ms=config.replica_lag_time_max_ms,
+            now_ms=now_ms,
+        )
+        self._fetchers = FetcherPool(config, self.replicas, self.lifecycle, connect)
+        self.replicas.fetch_with(self._fetchers)
+        self._produce = ProduceHandler(self.replicas)
+        self._fetch = FetchHandler(self.replicas, self._isr, now_ms)
+        self._queries = Queries(config, self.replicas, lambda: raft.leader_id)
+        self._forwarding = Forwarding(config.node_id, self._controller, self.lifecycle)
+
+    def apis(self) -> dict[int, Api]:
+        """What is served to clients and other brokers."""
+        return {
+            PRODUCE: Api(3, 12, self._produce.handle),
+            FETCH: Api(4, 17, self._fetch.handle),
+            LIST_OFFSETS: Api(1, 9, self._queries.list_offsets),
+            METADATA: Api(0, 13, self._queries.metadata),
+            FIND_COORDINATOR: Api(0, 6, self._queries.find_coordinator),
+            CREATE_TOPICS: Api(2, 7, self._forwarding.create_topics),
+            INIT_PRODUCER_ID: Api(0, 5, self._forwarding.init_producer_id),
+            OFFSET_FOR_LEADER_EPOCH: Api(2, 4, self._queries.offset_for_leader_epoch),
+            DESCRIBE_CLUSTER: Api(0, 2, self._queries.describe_cluster),
+        }
+
+    def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What runs for as long as the broker does."""
+        yield self.lifecycle.run()
+        yield self._isr.send()
+        yield self._isr.watch_lag()
+        yield self._checkpoint()
+
+    def follow(self, image: ClusterImage, delta: Delta) -> None:
+        """A newer committed image of the cluster."""
+        self.replicas.follow(image, delta)
+        self.lifecycle.metadata_advanced()
+
+    async def hand_over(self, timeout_ms: float) -> bool:
+        """Controlled shutdown: true when every leadership was moved to another broker."""
+        return await self.lifecycle.stop(timeout_ms)
+
+    async def _checkpoint(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.high_watermark_checkpoint_interval_ms / 1000)
+            self.replicas.checkpoint()
+
+    def close(self) -> None:
+        """Stop fetching, flush and close the logs."""
+        self._fetchers.stop()
+        self._controller.close()
+        self.replicas.close()

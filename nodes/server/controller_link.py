@@ -1,0 +1,80 @@
+"""How a broker asks the active controller: whoever leads the quorum, as this node knows it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from nodes.ids import NodeId
+from nodes.wire.client import Channel
+from nodes.wire.errors import ChannelError, ConnectFailed
+
+RETRY_MS = 50
+
+
+class Quorum(Protocol):
+    """The part of the quorum that tells where the controller is."""
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """The quorum's leader as last heard."""
+        ...
+
+
+class ControllerLink:
+    """One channel to each voter; requests go to the current leader."""
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        voters: Mapping[NodeId, tuple[str, int]],
+        connect: Callable[[str, int], Channel],
+    ) -> None:
+        self._quorum = quorum
+        self._voters = voters
+        self._connect = connect
+        self._channels: dict[NodeId, Channel] = {}
+
+    async def request(self, entity: Any, *, timeout_s: float | None = None) -> Any:
+        """Ask the controller once. Raises ChannelError; ConnectFailed also while none is known."""
+        leader = self._quorum.leader_id
+        if leader is None or leader not in self._voters:
+            raise ConnectFailed("no controller is known now")
+        channel = self._channels.get(leader)
+        if channel is None:
+            channel = self._channels[leader] = self._connect(*self._voters[leader])
+        return await channel.request(entity, timeout_s=timeout_s)
+
+    async def forward(self, entity: Any, *, timeout_s: float) -> Any | None:
+        """Ask until a controller takes the request; None when `timeout_s` passes before.
+
+        Only what surely did not happen is asked again: a request that may have reached a controller
+        is given up, its sender has to look.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while (left := deadline - loop.time()) > 0:
+            try:
+                response = await self.request(entity, timeout_s=left)
+            except ChannelError as error:
+                if not error.surely_not_sent:
+                    return None
+            else:
+                if not _refused(response):
+                    return response
+            await asyncio.sleep(RETRY_MS / 1000)
+        return None
+
+    def close(self) -> None:
+        """Close every channel."""
+        for channel in self._channels.values():
+            channel.close()
+
+
+def _refused(response: Any) -> bool:
+    """Whether a node that is not the active controller answered."""
+    own = getattr(response, "error_code", None)
+    topics = getattr(response, "topics", ())
+    errors = [own, *(getattr(topic, "error_code", None) for topic in topics)]
+    return ErrorCode.not_controller in errors

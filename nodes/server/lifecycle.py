@@ -1,0 +1,151 @@
+"""This broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
+
+A heartbeat vouches for the whole broker, its disk included: while an fsync has been hanging for
+half a session, none is sent, so that a broker with a stalled disk loses its leaderships instead of
+keeping its partitions unavailable (KAFKA-8733).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest
+from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
+from kio.schema.errors import ErrorCode
+
+from nodes.config import NodeConfig
+from nodes.ids import BrokerEpoch
+from nodes.server.controller_link import ControllerLink
+from nodes.server.replicas import ReplicaManager
+from nodes.storage.disk import Disk
+from nodes.wire.errors import ChannelError
+from nodes.wire.versions import fill
+
+log = logging.getLogger("nodes.lifecycle")
+
+PLAINTEXT = 0
+
+
+class BrokerLifecycle:
+    """One per broker; `run` is its task."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        replicas: ReplicaManager,
+        controller: ControllerLink,
+        disk: Disk,
+        incarnation_id: UUID,
+        now_ms: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._controller = controller
+        self._disk = disk
+        self._incarnation_id = incarnation_id
+        self._now_ms = now_ms
+        self._stopping = False
+        self._may_stop = asyncio.Event()
+        self.broker_epoch = BrokerEpoch(-1)
+        self.fenced = True
+
+    async def run(self) -> None:
+        """Register, then send heartbeats for ever; registers again when the epoch went stale."""
+        while True:
+            if self.broker_epoch < 0:
+                await self._register()
+            elif self._disk_hangs():
+                log.warning("an fsync hangs: no heartbeat until it returns")
+            else:
+                await self._beat()
+            if not self.fenced or self.broker_epoch < 0:
+                pause_ms = self._config.broker_heartbeat_interval_ms
+            else:  # the way back into service should not wait for the interval
+                pause_ms = min(50, self._config.broker_heartbeat_interval_ms)
+            await asyncio.sleep(pause_ms / 1000)
+
+    def metadata_advanced(self) -> None:
+        """The image moved on: once it holds our registration, the roles in it are ours."""
+        if 0 <= self.broker_epoch <= self._replicas.image.offset and not self._replicas.active:
+            log.info("caught up with the metadata log at offset %d", self._replicas.image.offset)
+            self._replicas.activate()
+
+    async def stop(self, timeout_ms: float) -> bool:
+        """Ask for a controlled shutdown; true when the controller moved every leadership away.
+
+        Gives up after `timeout_ms`.
+        """
+        self._stopping = True
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._may_stop.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _disk_hangs(self) -> bool:
+        limit = self._config.broker_session_timeout_ms / 2
+        return self._disk.oldest_sync_age_ms(self._now_ms()) > limit
+
+    async def _ask(self, request: Any) -> Any | None:
+        timeout_s = self._config.broker_session_timeout_ms / 2000
+        try:
+            return await self._controller.request(request, timeout_s=timeout_s)
+        except ChannelError as error:
+            log.info("the controller did not answer: %s", error)
+            return None
+
+    async def _register(self) -> None:
+        listeners = [
+            {
+                "name": endpoint.listener,
+                "host": endpoint.host,
+                "port": endpoint.port,
+                "security_protocol": PLAINTEXT,
+            }
+            for endpoint in self._config.advertised
+            if endpoint.listener != self._config.controller_listener
+        ]
+        response = await self._ask(
+            fill(
+                BrokerRegistrationRequest,
+                broker_id=self._config.node_id,
+                cluster_id=self._config.cluster_id,
+                incarnation_id=self._incarnation_id,
+                listeners=listeners,
+                rack=self._config.rack,
+            )
+        )
+        if response is None:
+            return
+        if response.error_code is not ErrorCode.none:
+            log.info("registration refused: %s", response.error_code.name)
+            return
+        self.broker_epoch = BrokerEpoch(response.broker_epoch)
+        log.info("registered with broker epoch %d", self.broker_epoch)
+        self.metadata_advanced()
+
+    async def _beat(self) -> None:
+        response = await self._ask(
+            fill(
+                BrokerHeartbeatRequest,
+                broker_id=self._config.node_id,
+                broker_epoch=self.broker_epoch,
+                current_metadata_offset=self._replicas.image.offset,
+                want_fence=not self._replicas.active,
+                want_shut_down=self._stopping,
+            )
+        )
+        if response is None:
+            return
+        if response.error_code is ErrorCode.stale_broker_epoch:
+            log.info("broker epoch %d is stale: registering again", self.broker_epoch)
+            self.broker_epoch = BrokerEpoch(-1)
+        elif response.error_code is ErrorCode.none:
+            if response.is_fenced != self.fenced:
+                log.info("fenced" if response.is_fenced else "in service")
+            self.fenced = response.is_fenced
+            if response.should_shut_down:
+                self._may_stop.set()

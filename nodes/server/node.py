@@ -1,0 +1,217 @@
+"""One node: the parts made, joined, started in order and stopped in order.
+
+Everything that a node needs of its surroundings comes in from outside (disk, randomness, wall
+clock); sockets and timers are the running event loop's. So the same node runs on real machines and
+in a simulated world.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from nodes.config import Endpoint, NodeConfig
+from nodes.control.controller import Controller
+from nodes.control.image import ClusterImage, Delta
+from nodes.control.settings import ControlSettings
+from nodes.ids import Offset
+from nodes.log.checkpoints import CleanShutdown, MetaProperties
+from nodes.log.log import Log, LogConfig
+from nodes.raft.timing import QuorumTiming
+from nodes.server.broker import Broker
+from nodes.server.controller_io import ControllerShell
+from nodes.server.metadata_publisher import MetadataPublisher
+from nodes.server.raft_io import RaftNode
+from nodes.storage.disk import Disk
+from nodes.wire.client import Channel
+from nodes.wire.server import Api, Dispatcher, ServerConnection
+
+log = logging.getLogger("nodes")
+
+METADATA_LOG = "__cluster_metadata-0"
+METADATA_SEGMENT_BYTES = 1 << 30
+
+
+class StartError(Exception):
+    """The node cannot start; the message says why and what to do."""
+
+
+class Node:
+    """See the module. `start`, then `stop` or nothing at all (a crash)."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        disk: Disk,
+        *,
+        rng: random.Random,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self.config = config
+        self._disk = disk
+        self._rng = rng
+        self._wall_clock_ms = wall_clock_ms
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[ServerConnection] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.raft: RaftNode | None = None
+        self.controller: ControllerShell | None = None
+        self.broker: Broker | None = None
+
+    async def start(self) -> None:
+        """Open the logs (recovering them after a crash), join the quorum, serve.
+
+        Raises StartError, LogCorrupt, OSError.
+        """
+        _claim_directory(self._disk, self.config)
+        clean = CleanShutdown(self._disk).take() is not None
+        self.raft = raft = self._make_raft(clean)
+        publisher = MetadataPublisher()
+        raft.listeners.append(publisher)
+        if self.config.is_controller:
+            self.controller = self._make_controller(raft, publisher)
+        if self.config.is_broker:
+            self.broker = Broker(
+                self.config,
+                self._disk,
+                raft,
+                now_ms=_now_ms,
+                incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
+                connect=self._connect,
+                clean_start=clean,
+            )
+            publisher.subscribe(self._follow)
+        for endpoint in self.config.listeners:
+            await self._listen(endpoint)
+        await raft.start()
+        if self.controller is not None:
+            self.controller.start()
+        if self.broker is not None:
+            for job in self.broker.jobs():
+                self._spawn(job)
+        log.info("node %d serves on %s", self.config.node_id, _names(self.config.listeners))
+
+    def _follow(self, image: ClusterImage, delta: Delta) -> None:
+        assert self.broker is not None
+        self.broker.follow(image, delta)
+
+    def _make_raft(self, clean: bool) -> RaftNode:
+        metadata_log = Log.open(
+            self._disk,
+            METADATA_LOG,
+            LogConfig(
+                segment_bytes=METADATA_SEGMENT_BYTES,
+                index_interval_bytes=self.config.index_interval_bytes,
+            ),
+            clean=clean,
+            recovery_point=Offset(0),
+        )
+        return RaftNode(
+            node_id=self.config.node_id,
+            cluster_id=self.config.cluster_id,
+            voters=self.config.voters,
+            log=metadata_log,
+            disk=self._disk,
+            settings=QuorumTiming(
+                fetch_timeout_ms=self.config.quorum_fetch_timeout_ms,
+                election_timeout_ms=self.config.quorum_election_timeout_ms,
+                election_backoff_max_ms=self.config.quorum_election_backoff_max_ms,
+            ),
+            rng=self._rng,
+            wall_clock=self._wall_clock_ms,
+            connect=self._connect,
+        )
+
+    def _make_controller(self, raft: RaftNode, publisher: MetadataPublisher) -> ControllerShell:
+        settings = ControlSettings(
+            session_timeout_ms=self.config.broker_session_timeout_ms,
+            auto_leader_rebalance=self.config.auto_leader_rebalance,
+            leader_imbalance_check_interval_ms=self.config.leader_imbalance_check_interval_ms,
+        )
+        controller = Controller(cluster_id=self.config.cluster_id, settings=settings, rng=self._rng)
+        shell = ControllerShell(controller, raft, publisher)
+        raft.listeners.append(shell)
+        return shell
+
+    def _connect(self, host: str, port: int) -> Channel:
+        return Channel(
+            host,
+            port,
+            client_id=f"node-{self.config.node_id}",
+            request_timeout_s=self.config.quorum_request_timeout_ms / 1000,
+        )
+
+    async def _listen(self, endpoint: Endpoint) -> None:
+        dispatcher = Dispatcher(self._apis(endpoint))
+        factory = partial(
+            ServerConnection,
+            dispatcher,
+            listener=endpoint.listener,
+            max_frame_bytes=self.config.max_request_bytes,
+            open_connections=self._connections,
+        )
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(factory, endpoint.host, endpoint.port)
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {endpoint.host}:{endpoint.port} ({endpoint.listener}): {error}"
+            ) from error
+        self._servers.append(server)
+
+    def _apis(self, endpoint: Endpoint) -> dict[int, Api]:
+        if endpoint.listener != self.config.controller_listener:
+            assert self.broker is not None
+            return self.broker.apis()
+        assert self.raft is not None
+        apis = self.raft.apis()
+        return {**apis, **self.controller.apis()} if self.controller is not None else apis
+
+    def _spawn(self, job: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(job))
+
+    async def stop(self) -> None:
+        """A clean stop: hand over leaderships, resign, flush, leave the clean mark."""
+        if self.broker is not None:
+            moved = await self.broker.hand_over(self.config.controlled_shutdown_max_wait_ms)
+            log.info("leaderships handed over" if moved else "stopping with leaderships")
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self.controller is not None:
+            await self.controller.stop()
+        if self.raft is not None:
+            await self.raft.stop()
+        for connection in list(self._connections):
+            connection.close()
+        broker_epoch = -1
+        if self.broker is not None:
+            self.broker.close()
+            broker_epoch = self.broker.lifecycle.broker_epoch
+        CleanShutdown(self._disk).write(broker_epoch)
+        log.info("stopped cleanly")
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000
+
+
+def _names(endpoints: tuple[Endpoint, ...]) -> str:
+    return ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in endpoints)
+
+
+def _claim_directory(disk: Disk, config: NodeConfig) -> None:
+    """Refuse another node's log directory; mark a fresh one as this node's."""
+    found = MetaProperties.read(disk)
+    mine = MetaProperties(cluster_id=config.cluster_id, node_id=config.node_id)
+    if found is None:
+        mine.write(disk)
+    elif (found.cluster_id, found.node_id) != (mine.cluster_id, mine.node_id):
+        raise StartError(
+            f"{config.log_dir} belongs to node {found.node_id} of cluster {found.cluster_id}, not "
+            f"to node {mine.node_id} of cluster {mine.cluster_id}: set log.dirs to this node's own"
+        )

@@ -1,0 +1,67 @@
+"""Where logs diverge, by epoch: the published scenarios of KIP-101 and KIP-279."""
+
+import pytest
+
+from nodes.ids import Epoch, Offset
+from nodes.replication.truncation import Divergence, divergence, truncation_offset
+
+
+class History:
+    """Leader epochs as (epoch, start) pairs, with the log's end."""
+
+    def __init__(self, *epochs: tuple[int, int], end: int) -> None:
+        self.epochs = epochs
+        self.end = end
+
+    def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
+        below = [number for number, _ in self.epochs if number <= epoch]
+        if not below:
+            return Epoch(-1), Offset(-1)
+        above = [start for number, start in self.epochs if number > epoch]
+        return Epoch(below[-1]), Offset(above[0] if above else self.end)
+
+
+def cut(leader: History, follower: History, last_epoch: int) -> int:
+    """Follow the leader's answers until the logs agree; returns where the follower was cut."""
+    end, epoch = Offset(follower.end), Epoch(last_epoch)
+    for _ in range(10):
+        told = divergence(leader, epoch, end)
+        if told is None:
+            return end
+        end = truncation_offset(follower, end, told)
+        kept = [(number, start) for number, start in follower.epochs if start < end]
+        follower = History(*kept, end=end)
+        epoch = Epoch(kept[-1][0] if kept else -1)
+    raise AssertionError("did not converge")
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower", "last_epoch", "expected"),
+    [
+        # a follower that is merely behind keeps everything
+        (History((0, 0), end=10), History((0, 0), end=7), 0, 7),
+        # KIP-101 scenario 1: the follower has the record that it acknowledged, and keeps it
+        (History((0, 0), end=2), History((0, 0), end=2), 0, 2),
+        # KIP-101 scenario 2: a tail of an older epoch, beyond where the new leader began
+        (History((0, 0), (1, 1), end=3), History((0, 0), end=2), 0, 1),
+        # KIP-279, fast failover: epoch 1's tail was never on the leader, which knows epochs 0 and 2
+        (History((0, 0), (2, 10), end=20), History((0, 0), (1, 8), end=15), 1, 8),
+        # one epoch further down at each round
+        (History((0, 0), (3, 5), end=9), History((0, 0), (1, 6), (2, 7), end=9), 2, 5),
+        # nothing in common
+        (History((5, 0), end=4), History((1, 0), end=4), 1, 0),
+        # an empty follower has nothing to cut
+        (History((2, 0), end=4), History(end=0), -1, 0),
+    ],
+)
+def test_follower_is_cut_where_the_logs_depart(
+    leader: History, follower: History, last_epoch: int, expected: int
+) -> None:
+    """The follower ends with exactly the common prefix."""
+    assert cut(leader, follower, last_epoch) == expected
+
+
+def test_no_epoch_in_common_trusts_nothing() -> None:
+    """The leader answers (-1, -1) when it has no epoch as old as the follower's."""
+    follower = History((1, 0), end=9)
+    assert truncation_offset(follower, Offset(9), Divergence(Epoch(-1), Offset(-1))) == 0

@@ -1,0 +1,87 @@
+"""Every message that the node speaks survives the way over the wire; garbage is refused."""
+
+import random
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import schema_name_map
+
+from nodes.wire.codec import (
+    correlation_id_of,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from nodes.wire.errors import MalformedFrame, OversizedFrame, UnsupportedVersion
+from nodes.wire.frames import FrameBuffer, frame_of, read_request_head
+from nodes.wire.versions import fill, respond
+
+APIS = {0: "produce", 1: "fetch", 2: "list_offsets", 3: "metadata", 18: "api_versions",
+        19: "create_topics", 22: "init_producer_id", 52: "vote", 56: "alter_partition"}  # fmt: skip
+VERSIONS = [(key, version) for key, name in APIS.items() for version in schema_name_map[name]]
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+def test_round_trip(api_key: int, version: int) -> None:
+    """A message of defaults, of any version, is read as it was written."""
+    request = fill(load_request_schema(api_key, version))
+    frame = encode_request(request, 77, "someone")
+    head = read_request_head(frame[4:])
+    assert (head.api_key, head.api_version, head.correlation_id) == (api_key, version, 77)
+    assert head.client_id == "someone"
+    assert decode_request(frame[4:]).entity == request
+    response = fill(load_response_schema(api_key, version))
+    frame = encode_response(response, 78)
+    assert correlation_id_of(frame[4:]) == 78
+    assert decode_response(frame[4:], api_key, version) == response
+
+
+def test_one_answer_serves_every_version() -> None:
+    """Fields that a version lacks are dropped, others keep what was said."""
+    for version in schema_name_map["metadata"]:
+        request = fill(load_request_schema(3, version))
+        answer = respond(request, cluster_id="c", topics=[{"name": "t", "partitions": [{}]}])
+        assert answer.__version__ == version
+        assert answer.topics[0].name == "t"
+        assert getattr(answer, "cluster_id", "c") == "c"
+
+
+def test_unknown_versions_are_told_apart_from_garbage() -> None:
+    """A version from the future is well-formed, and refused as such."""
+    with pytest.raises(UnsupportedVersion):
+        decode_request(struct.pack(">hhih", 3, 9999, 1, -1))
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.integers(1, 7))
+def test_frames_survive_any_splitting(payloads: list[bytes], piece: int) -> None:
+    """However the stream is cut, the same frames come out."""
+    stream = b"".join(frame_of(payload) for payload in payloads)
+    buffer = FrameBuffer(100)
+    pieces = [stream[at : at + piece] for at in range(0, len(stream), piece)]
+    assert [frame for part in pieces for frame in buffer.feed(part)] == payloads
+
+
+@pytest.mark.parametrize("length", [-1, 101, 2**31 - 1, -(2**31)])
+def test_oversized_frames_are_refused_by_their_length(length: int) -> None:
+    """Before a single byte of them is stored."""
+    with pytest.raises(OversizedFrame):
+        FrameBuffer(100).feed(struct.pack(">i", length))
+
+
+def test_mutilated_requests_are_refused_or_read() -> None:
+    """No bytes make the decoder raise anything but its own errors."""
+    rng = random.Random(7)
+    frames = [encode_request(fill(load_request_schema(k, v)), 1, "me")[4:] for k, v in VERSIONS]
+    for _ in range(3000):
+        frame = bytearray(rng.choice(frames))
+        for _ in range(rng.randrange(1, 4)):
+            frame[rng.randrange(len(frame))] = rng.randrange(256)
+        cut = bytes(frame[: rng.randrange(1, len(frame) + 1)])
+        try:
+            decode_request(cut)
+        except (MalformedFrame, UnsupportedVersion):
+            continue

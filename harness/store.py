@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from checkers.history import CLUSTER, FAULTS, HISTORY, SCHEMAS, table, validate
+from checkers.history import HISTORY, SCHEMAS, table, validate
 from harness.history import RowStream
 
 RUN_FILE = "run.json"
@@ -81,13 +81,9 @@ class Run:
         finished = [*_read_run_file(self.path).get("finished", ()), phase]
         self.update(finished=finished)
 
-    def cluster_stream(self) -> RowStream:
-        """The stream of what the cluster said of itself (schema CLUSTER)."""
-        return RowStream(self.path / "cluster.arrows", CLUSTER)
-
-    def faults_stream(self) -> RowStream:
-        """The stream of what was done to the cluster (schema FAULTS)."""
-        return RowStream(self.path / "faults.arrows", FAULTS)
+    def stream(self, name: str) -> RowStream:
+        """A stream of one of checkers.history.SCHEMAS, but `history`; `seal` makes it a table."""
+        return RowStream(self.path / f"{name}.arrows", SCHEMAS[name])
 
     def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write `<name>.parquet` whole; `name` is one of checkers.history.SCHEMAS."""

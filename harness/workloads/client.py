@@ -67,10 +67,7 @@ class Workload:
             (f"producer-{index}", lambda index=index: self._produce(index))  # type: ignore[misc]
             for index in range(self.config.producers)
         ]
-        runs += [
-            (f"consumer-{index}", lambda index=index: self._consume(index))  # type: ignore[misc]
-            for index in range(self.config.consumers)
-        ]
+        runs += [(f"consumer-{index}", self._consume) for index in range(self.config.consumers)]
         return [
             threading.Thread(target=self._guarded, args=(run,), name=name, daemon=True)
             for name, run in runs
@@ -140,7 +137,7 @@ class Workload:
             else:  # not due yet, or full: outcomes are the next event either way
                 producer.poll(min(IDLE_S, pace.wait_s(time.monotonic()) or IDLE_S))
 
-    def _consume(self, index: int) -> None:
+    def _consume(self) -> None:
         config = self.config
         client = next(self._clients)
         consumer = RecordingConsumer(
@@ -151,7 +148,7 @@ class Workload:
             codec=self._codec,
             tally=self._tally(),
         )
-        consumer.assign(dict.fromkeys(range(index, config.partitions, config.consumers), 0))
+        consumer.assign(dict.fromkeys(range(config.partitions), 0))
         while not self.stop.is_set():
             consumer.poll(0.1)
         consumer.close()

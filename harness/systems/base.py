@@ -1,0 +1,73 @@
+"""What a run asks of the system under test: how it is configured, started, found, and read.
+
+A system turns a plan into processes on a target's machines. It knows the broker's configuration
+and files; it knows nothing of faults, workloads or verdicts.
+
+    DeployError     the cluster did not come up, or does not do what the plan asks of it
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from harness.history import RowStream
+from harness.targets.base import Target
+
+T = TypeVar("T")
+
+
+class DeployError(Exception):
+    """The cluster could not be brought into the state that the plan describes."""
+
+
+class System(Protocol):
+    """A cluster of one kind on one target. Every call is synchronous and bounded."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients on the target's client machine find the cluster."""
+        ...
+
+    def configure(self) -> None:
+        """Write every node's configuration and register its command with the target."""
+        ...
+
+    def start(self) -> None:
+        """Start all nodes; returns when each of them knows all of them. Raises DeployError."""
+        ...
+
+    def create_topics(self) -> None:
+        """Create the plan's topics; returns when every replica is in sync. Raises DeployError."""
+        ...
+
+    def stop(self) -> list[int]:
+        """Stop all nodes in order; returns those that had to be killed."""
+        ...
+
+    def collect(self, cluster: RowStream) -> None:
+        """Read the stopped nodes' files: replicas, their ends, and the controller's decisions."""
+        ...
+
+
+def call_in_client_network(target: Target, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine to its end on the clients' machine, in a thread of its own.
+
+    The network namespace belongs to a thread; the caller's own must stay where it is.
+    """
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with target.in_client_netns():
+                result.append(asyncio.run(work()))
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="client-network")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]

@@ -1,0 +1,127 @@
+"""What nodes leave on disk, read after they stopped: every replica's batches and the metadata log.
+
+Reads Kafka's own file formats only, so it serves Apache Kafka's log directories as well. A torn
+last batch is left out; bytes that are no batch end the replica there, as they would end recovery.
+Judging what differs is left to the checkers.
+"""
+
+import hashlib
+import mmap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodes.control.image import ClusterImage
+from nodes.control.records import decode
+from nodes.ids import Epoch, Offset, TopicPartition
+from nodes.log.batch import BatchHeader, decode_records, iter_batches
+from nodes.log.checkpoints import REPLICATION_OFFSETS, OffsetCheckpoint
+from nodes.log.errors import CorruptBatch
+from nodes.storage.local import LocalDisk
+
+METADATA_DIRECTORY = "__cluster_metadata-0"
+DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One record batch as it lies in a file; `data` is valid until the next one is asked for."""
+
+    header: BatchHeader
+    data: memoryview
+
+
+def read_batches(directory: Path) -> Iterator[Batch]:
+    """The batches of a partition's directory in file order; none when it does not exist."""
+    for segment in sorted(directory.glob("*.log")):
+        if segment.stat().st_size == 0:
+            continue
+        with (
+            segment.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as view,
+        ):
+            batches = iter_batches(view)
+            while True:
+                try:
+                    position, header = next(batches)
+                except StopIteration:
+                    break
+                except CorruptBatch:
+                    return
+                with view[position : position + header.size] as data:
+                    yield Batch(header=header, data=data)
+
+
+def replica_rows(
+    node: int, log_dir: Path, partition: TopicPartition
+) -> Iterator[tuple[int, str, int, int, int, int, int, str, int]]:
+    """Rows of checkers.history.REPLICAS for one replica, in its order of columns."""
+    for batch in read_batches(log_dir / str(partition)):
+        header = batch.header
+        yield (
+            node, partition.topic, partition.partition, header.base_offset, header.last_offset,
+            header.partition_leader_epoch, header.crc,
+            hashlib.blake2b(batch.data, digest_size=DIGEST_BYTES).hexdigest(), header.size,
+        )  # fmt: skip
+
+
+def first_offset(log_dir: Path, partition: TopicPartition) -> int:
+    """Where a replica's log begins: its first segment's name; 0 without one."""
+    names = sorted(path.stem for path in (log_dir / str(partition)).glob("*.log"))
+    return int(names[0]) if names else 0
+
+
+def high_watermarks(log_dir: Path) -> dict[TopicPartition, Offset]:
+    """Every replica's checkpointed high watermark. Raises nodes.log.checkpoints.CheckpointError."""
+    return OffsetCheckpoint(LocalDisk(log_dir), REPLICATION_OFFSETS).read()
+
+
+def metadata_rows(log_dirs: Sequence[Path], started_wall_ns: int) -> list[dict[str, Any]]:
+    """The controllers' decisions as rows of checkers.history.CLUSTER, kind leader.
+
+    Taken from the metadata log that a quorum election would prefer: last epoch, then length. Its
+    wall-clock timestamps count from `started_wall_ns`, with the millisecond that they are good to.
+    """
+    best = max(
+        (log_dir / METADATA_DIRECTORY for log_dir in log_dirs),
+        key=_last_position,
+        default=None,
+    )
+    if best is None:
+        return []
+    rows: list[dict[str, Any]] = []
+    image = ClusterImage()
+    for batch in read_batches(best):
+        header = batch.header
+        if header.is_control:
+            continue
+        records = [decode(record.value or b"") for record in decode_records(batch.data)]
+        image, delta = image.apply(records, header.last_offset, header.partition_leader_epoch)
+        at_ns = header.max_timestamp * 1_000_000 - started_wall_ns
+        for key, change in delta.partitions.items():
+            after = change.after
+            if after is None:
+                continue
+            rows.append(
+                {
+                    "at_ns": at_ns,
+                    "kind": "leader",
+                    "topic": key.topic,
+                    "partition": key.partition,
+                    "leader": after.leader if after.leader >= 0 else None,
+                    "leader_epoch": after.leader_epoch,
+                    "partition_epoch": after.partition_epoch,
+                    "isr": list(after.isr),
+                    "source": "metadata-log",
+                }
+            )
+    return rows
+
+
+def _last_position(directory: Path) -> tuple[Epoch, Offset]:
+    epoch, offset = Epoch(-1), Offset(-1)
+    for batch in read_batches(directory):
+        epoch, offset = batch.header.partition_leader_epoch, batch.header.last_offset
+    return epoch, offset

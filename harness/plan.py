@@ -204,7 +204,7 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
         nemesis["mode"] = given["nemesis"]
     plan = Plan.from_json({**merged, "nemesis": nemesis}, where)
     if "acks" in given:
-        kept = [topic for topic in plan.topics if topic.acks in map(_acks, given["acks"])]
+        kept = [topic for topic in plan.topics if acks_name(topic.acks) in given["acks"]]
         if not kept:
             has = ", ".join(acks_name(topic.acks) for topic in plan.topics)
             raise PlanError(f"{where}: no topic has the acks asked for; its topics have {has}")

@@ -1,0 +1,177 @@
+"""Plans: what is refused, with which words, and that the rest survives a round trip."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import plan as plans
+from harness.plan import Plan, PlanError, build, load, packaged, prepare
+from nemesis.faults import FAULTS
+from nemesis.schedule import from_json
+
+BASE: dict[str, Any] = {"name": "test", "seed": 1, "duration_s": 20}
+KILL = {"at_ms": 0, "fault": "kill", "duration_ms": 1_000}
+
+
+def made(**changes: Any) -> Plan:
+    """A small plan with some values replaced."""
+    return build(BASE | changes, where="plan test")
+
+
+def topic(**changes: Any) -> list[dict[str, Any]]:
+    """The topics of a plan: one."""
+    return [{"name": "t", "acks": "all"} | changes]
+
+
+@pytest.mark.parametrize("name", packaged())
+def test_packaged_plans_can_be_run_and_survive_a_round_trip(name: str) -> None:
+    """Every plan that we ship passes its own checks and comes back from its JSON unchanged."""
+    prepared = prepare(build(load(name), where=name))
+    stored = json.loads(json.dumps(prepared.plan.to_json()))
+    again = Plan.from_json(stored, "plan.json")
+    assert again == prepared.plan
+    assert prepare(again).schedule.to_json() == prepared.schedule.to_json()
+    assert prepared.notes == ()
+
+
+def test_first_light_is_the_default_and_has_what_it_shows() -> None:
+    """Two kills of different leaders, one cut from its followers, a pause; one topic a mode."""
+    prepared = prepare(build(load(None), where="first-light"))
+    assert prepared.plan.name == "first-light"
+    assert [(t.acks, t.idempotence) for t in prepared.plan.topics] == [
+        (0, False),
+        (1, False),
+        (-1, True),
+    ]
+    kills = [e.targets for e in prepared.schedule.events if e.fault == "kill"]
+    assert len(set(kills)) == len(kills) >= 2
+    assert all(target.startswith("leader:") for target in kills)
+    rest = {event.fault for event in prepared.schedule.events}
+    assert {"partition.isolate-leader", "pause"} <= rest
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"nodes": 0}, "nodes: input should be greater than or equal to 1, not 0"),
+        ({"nodez": 3}, "nodez: there is no such key"),
+        ({"target": "moon"}, "target: input should be 'local', not \"moon\""),
+        ({"topics": topic(acks=2)}, "topics.0.acks: input should be 0, 1 or -1, not 2"),
+        ({"topics": [{"acks": 1}]}, "topics.0.name: is missing"),
+        ({"topics": []}, "topics: "),
+        ({"topics": topic() * 2}, "topic t is there twice"),
+        ({"nodes": 2}, "replication_factor 3 is more than the 2 nodes; lower it, or raise nodes"),
+        ({"topics": topic(min_insync_replicas=4)}, "min_insync_replicas 4 is more than"),
+        ({"topics": topic(acks=1, idempotence=True)}, 'idempotence needs acks = "all", not 1'),
+        ({"workload": {"value_bytes": 8}}, "workload.value_bytes: "),
+        ({"nemesis": {"faults": ["kil"]}}, "no fault 'kil' (did you mean kill?); faults are "),
+        ({"nemesis": {"faults": ["kill"], "events": [KILL]}}, "keep the list of events or the"),
+        ({"nemesis": {"faults": ["kill"], "targets": ["some"]}}, "'some' is no target; targets"),
+        ({"nemesis": {"interval_ms": [5, 4]}}, "the range 5..4 ms runs backwards"),
+        ({"nemesis": {"events": [KILL | {"at_ms": 19_500}]}}, "after the chaos phase"),
+        ({"nemesis": {"events": [KILL | {"targets": "node:4"}]}}, "no node 4, only 1 to 3"),
+        ({"nemesis": {"events": [KILL | {"targets": "leader:x/0"}]}}, "no partition x/0"),
+        (
+            {"nemesis": {"events": [KILL | {"until": "isr:acks-1/3 size 1"}]}},
+            "no partition acks-1/",
+        ),
+        ({"nemesis": {"events": [KILL | {"until": "when ready"}]}}, "is no condition"),
+        ({"nemesis": {"events": [KILL | {"duration_ms": 0}]}}, "nemesis.events.0.duration_ms: "),
+    ],
+)
+def test_bad_plans_are_refused_in_one_paragraph(changes: dict[str, Any], said: str) -> None:
+    """The error names the plan, the place, and what is wrong there, without line breaks."""
+    with pytest.raises(PlanError) as caught:
+        prepare(made(**changes))
+    message = str(caught.value)
+    assert message.startswith("plan test")
+    assert said in message
+    assert "\n" not in message
+
+
+def test_a_fault_that_the_target_cannot_inject_is_refused_by_capability() -> None:
+    """Strict plans are refused, naming the missing capability; auto leaves the fault out."""
+    asked = {"faults": ["kill", "partition.halves", "pause"]}
+    with pytest.raises(PlanError, match=r"cannot inject partition.halves: it lacks packet-drops"):
+        prepare(made(nemesis=asked), abilities={"signals"})
+    lenient = prepare(made(nemesis=asked | {"mode": "auto"}), abilities={"signals"})
+    assert lenient.notes == ("partition.halves was left out: it lacks packet-drops",)
+    assert {event.fault for event in lenient.schedule.events} <= {"kill", "pause"}
+
+
+def test_a_shape_that_needs_more_nodes_is_refused() -> None:
+    """A bridge between two nodes is no fault."""
+    changes = {
+        "nodes": 2,
+        "topics": topic(replication_factor=2),
+        "nemesis": {"faults": ["partition.bridge"]},
+    }
+    with pytest.raises(PlanError, match="needs 3 nodes and there are 2"):
+        prepare(made(**changes))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read (No such file or directory)"),
+        (b"\xff\xfe", "cannot be read (it is no text)"),
+        (b"nodes = ", "is no valid TOML"),
+    ],
+)
+def test_unreadable_files_are_refused(tmp_path: Path, content: bytes | None, said: str) -> None:
+    """Whatever is wrong with the file, the error names it and says how it cannot be read."""
+    path = tmp_path / "mine.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(PlanError) as caught:
+        load(str(path))
+    assert str(caught.value).startswith(f"plan {path}: ")
+    assert said in str(caught.value)
+
+
+def test_flags_go_on_top() -> None:
+    """Each flag replaces its value, and flags that were not given say nothing."""
+    plan = build(
+        load("first-light"),
+        where="first-light",
+        flags={
+            "seed": 7,
+            "duration_s": 10.0,
+            "rate_per_s": 50.0,
+            "faults": ["kill"],
+            "acks": ["1", "all"],
+            "nemesis": "auto",
+            "nodes": None,
+        },
+    )
+    assert (plan.seed, plan.duration_s, plan.workload.rate_per_s) == (7, 10.0, 50.0)
+    assert plan.workload.producers == 2
+    assert [topic.acks for topic in plan.topics] == [1, -1]
+    assert plan.nemesis.mode == "auto"
+    assert {event.fault for event in prepare(plan).schedule.events} == {"kill"}
+    with pytest.raises(PlanError, match="no topic has the acks"):
+        build({**BASE, "topics": topic()}, where="x", flags={"acks": ["0"]})
+
+
+def test_a_plan_without_a_seed_gets_one() -> None:
+    """Runs without a seed differ, and each knows its own."""
+    seeds = {build({"name": "x"}, where="x").seed for _ in range(5)}
+    assert len(seeds) > 1
+
+
+@given(st.integers(0, 2**40), st.sets(st.sampled_from(sorted(FAULTS)), min_size=1))
+def test_a_replayed_schedule_is_the_stored_one(seed: int, faults: set[str]) -> None:
+    """plan.json and schedule.json reproduce a run: same bytes, whatever the generator does."""
+    plan = made(seed=seed, nemesis={"faults": sorted(faults)})
+    stored = prepare(plan).schedule.to_json()
+    again = prepare(Plan.from_json(plan.to_json(), "plan.json"), schedule=from_json(stored))
+    assert again.schedule.to_json() == stored == prepare(plan).schedule.to_json()
+
+
+def test_acks_have_names() -> None:
+    """-1 is what the protocol says; people say all."""
+    assert [plans.acks_name(acks) for acks in (0, 1, -1)] == ["0", "1", "all"]

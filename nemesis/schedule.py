@@ -79,8 +79,9 @@ def generate(mix: Mix, *, seed: int, end_ms: int) -> Schedule:
     now_ms = 0
     for number in range(MAX_EVENTS if mix.faults else 0):
         at_ms = now_ms + rng.randint(*mix.interval_ms)
-        duration_ms = rng.randint(*mix.duration_ms)
-        if at_ms + duration_ms > end_ms:
+        # The last one is cut short rather than left out, as long as it is no blink.
+        duration_ms = min(rng.randint(*mix.duration_ms), end_ms - at_ms)
+        if duration_ms < mix.duration_ms[0]:
             break
         bag = bag or rng.sample(mix.faults, len(mix.faults))
         fault = find(bag.pop())

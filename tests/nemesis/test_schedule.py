@@ -45,6 +45,7 @@ def test_the_generator_stays_as_it_is() -> None:
         (11220, "kill", "one", 4268),
         (17452, "pause", "leader", 1163),
         (20808, "kill", "one", 2459),
+        (28228, "pause", "one", 1772),
     ]
 
 

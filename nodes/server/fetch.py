@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET, BrokerEpoch, NodeId, Offset, TopicPartition
+from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
 from nodes.log.errors import LogError
 from nodes.replication.truncation import Divergence, divergence
 from nodes.server.isr import IsrManager
@@ -193,7 +193,7 @@ def _leadership_error(part: _Part) -> ErrorCode:
 
 
 def _diverging(replica: Replica, request: Any) -> Divergence | None:
-    last_epoch = getattr(request, "last_fetched_epoch", -1)
+    last_epoch = Epoch(getattr(request, "last_fetched_epoch", NO_EPOCH))
     return divergence(replica.log, last_epoch, request.fetch_offset)
 
 

@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from nodes.ids import Epoch, NodeId, Offset, TopicPartition
+from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
 from nodes.log.log import Appended, Log
 from nodes.replication.partition import Ack, Assignment, PartitionState, Role
 from nodes.replication.truncation import Divergence, truncation_offset
@@ -58,7 +58,7 @@ class Replica:
         self.state.min_isr = min_isr
         changed = self.state.apply(assignment, self.log.end_offset, now_ms)
         if changed and self.state.role is Role.LEADER:
-            self.log.assign_epoch(self.state.leader_epoch)
+            self.log.assign_epoch(self.state.leader_epoch, self.log.end_offset)
         if changed:
             self._wake(self._on_append)
         if changed or self.state.high_watermark != before:
@@ -77,7 +77,7 @@ class Replica:
         return appended
 
     def record_fetch(
-        self, replica: NodeId, offset: Offset, broker_epoch: int, now_ms: float
+        self, replica: NodeId, offset: Offset, broker_epoch: BrokerEpoch, now_ms: float
     ) -> None:
         """A follower fetched at `offset`; wakes producers and consumers if that commits records."""
         if self.state.record_fetch(replica, offset, broker_epoch, self.log.end_offset, now_ms):

@@ -1,0 +1,133 @@
+"""What the nodes say of the partitions, put together. Pure: answers come in, rows come out.
+
+Every node has its own view of a partition's leader, and after a fault they differ. The newest view
+is the one of the highest leader epoch; within an epoch the leader's own word on its ISR counts.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from nodes.ids import TopicPartition
+
+
+class PartitionView(NamedTuple):
+    """A partition as one node sees it."""
+
+    leader: int | None
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+def views_of(answer: Any) -> dict[TopicPartition, PartitionView]:
+    """The partitions of a Metadata response (any version that has leader epochs)."""
+    return {
+        TopicPartition(str(topic.name), int(partition.partition_index)): PartitionView(
+            leader=int(partition.leader_id) if partition.leader_id >= 0 else None,
+            leader_epoch=int(partition.leader_epoch),
+            isr=tuple(int(each) for each in partition.isr_nodes),
+            replicas=tuple(int(each) for each in partition.replica_nodes),
+        )
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+class ClusterTracker:
+    """The views of all nodes of one run's partitions, and the newest of each partition.
+
+    Not thread-safe: one thread feeds it; `newest` is replaced, never changed, so that others may
+    read it at any time.
+    """
+
+    def __init__(self, nodes: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        self.nodes = tuple(sorted(nodes))
+        self.partitions = tuple(sorted(partitions))
+        self.newest: Mapping[TopicPartition, PartitionView] = {}
+        self._views: dict[int, dict[TopicPartition, PartitionView]] = {n: {} for n in self.nodes}
+        self._answered_ns: dict[int, int] = {}
+
+    def observe(
+        self, node: int, seen: Mapping[TopicPartition, PartitionView], at_ns: int
+    ) -> list[dict[str, Any]]:
+        """Take in what `node` answered at `at_ns`; returns what changed, as rows of CLUSTER."""
+        rows = []
+        views = self._views[node]
+        newest = dict(self.newest)
+        for partition in self.partitions:
+            view = seen.get(partition)
+            if view is None:
+                continue
+            if views.get(partition) != view:
+                views[partition] = view
+                rows.append(_row("view", node, partition, view, at_ns))
+            if _supersedes(view, newest.get(partition), node):
+                newest[partition] = view
+                rows.append(_row("leader", None, partition, view, at_ns))
+        self.newest = newest
+        self._answered_ns[node] = at_ns
+        return rows
+
+    def unsettled(self, since_ns: int) -> list[str]:
+        """Why the cluster is not settled, in words; empty when it is.
+
+        Settled: every node answered since `since_ns`, all agree on every partition's leader and
+        epoch, and every partition's replicas are all in sync.
+        """
+        reasons = [
+            f"node {node} does not answer"
+            for node in self.nodes
+            if self._answered_ns.get(node, -1) < since_ns
+        ]
+        for partition in self.partitions:
+            newest = self.newest.get(partition)
+            if newest is None or newest.leader is None:
+                reasons.append(f"{partition} has no leader")
+                continue
+            if set(newest.isr) != set(newest.replicas):
+                reasons.append(
+                    f"{partition} has in-sync replicas {sorted(newest.isr)} "
+                    f"of {sorted(newest.replicas)}"
+                )
+            behind = [node for node in self.nodes if self._views[node].get(partition) != newest]
+            if behind:
+                reasons.append(f"nodes {behind} see {partition} differently")
+        return reasons
+
+
+def _supersedes(view: PartitionView, newest: PartitionView | None, node: int) -> bool:
+    if newest is None or view.leader_epoch > newest.leader_epoch:
+        return True
+    return view.leader_epoch == newest.leader_epoch and view != newest and node == view.leader
+
+
+def _row(
+    kind: str, node: int | None, partition: TopicPartition, view: PartitionView, at_ns: int
+) -> dict[str, Any]:
+    return {
+        "at_ns": at_ns,
+        "kind": kind,
+        "node": node,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "leader": view.leader,
+        "leader_epoch": view.leader_epoch,
+        "isr": list(view.isr),
+        "source": "polled",
+    }
+
+
+def epoch_starts(answers: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """A partition's epochs as (epoch, start offset, end offset), from OffsetForLeaderEpoch answers.
+
+    `answers` are (epoch, end offset) pairs in any order, one per epoch asked; an epoch that the
+    leader does not know is answered with the one before it (or -1), hence the repetitions. An epoch
+    begins where the one before it ended.
+    """
+    ends = dict(sorted((epoch, end) for epoch, end in answers if epoch >= 0))
+    rows = []
+    start = 0
+    for epoch, end in ends.items():
+        rows.append((epoch, start, end))
+        start = end
+    return rows

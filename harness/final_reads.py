@@ -1,0 +1,184 @@
+"""Reads every partition from its beginning to its end, once the cluster has settled.
+
+    python -m harness.final_reads CONFIG.json
+
+The truth that acknowledged sends are held against. Runs as a process on the clients' machine:
+one consumer reads all partitions at once. Each record is a `final-read` row; each partition ends
+with a `final-read-end` row: ok with the end offset that was reached, or info with the reason when
+it was not within `timeout_s`. Exit code 0 when every partition was read to its end, 2 otherwise.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from harness.clients.librdkafka import SOCKET_TIMEOUT_MS, consumer_config
+from harness.history import FLUSH_INTERVAL_S, FLUSH_ROWS, HistoryWriter
+from harness.payload import PayloadCodec
+from harness.plan import Plan
+from harness.store import Run
+from harness.targets.base import Target
+
+CLIENT: Final = 2
+"""Client number, and writer id, of the final reads."""
+
+CHUNK_RECORDS: Final = 5_000
+POLL_S: Final = 0.25
+KILL_AFTER_S: Final = 15.0
+
+COMPLETE: Final = 0
+INCOMPLETE: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalReadConfig:
+    """What the process is told; `topics` has the number of partitions of each topic."""
+
+    run_id: str
+    base_ns: int
+    history_dir: str
+    bootstrap: str
+    topics: Mapping[str, int]
+    value_bytes: int
+    timeout_s: float
+
+
+class FinalReader:
+    """One pass over all partitions."""
+
+    def __init__(self, config: FinalReadConfig, writer: HistoryWriter) -> None:
+        self._config = config
+        self._writer = writer
+        self._codec = PayloadCodec(config.run_id, config.value_bytes)
+        self._deadline_s = time.monotonic() + config.timeout_s
+        self._op = writer.next_op()
+        self._begun_ns = writer.now_ns()
+        self._end: dict[tuple[str, int], int] = {}
+        self._next: dict[tuple[str, int], int] = {}
+        self._why: dict[tuple[str, int], str] = {}
+        settings = consumer_config(bootstrap=config.bootstrap, group="highwater-final-reads")
+        self._consumer = Consumer({**settings, "queued.max.messages.kbytes": 65_536})
+
+    def run(self) -> bool:
+        """Read until every partition's end or the deadline; returns whether all were read."""
+        wanted = [(topic, p) for topic, count in self._config.topics.items() for p in range(count)]
+        for partition in wanted:
+            self._learn_bounds(partition)
+        self._consumer.assign(
+            [TopicPartition(topic, p, offset) for (topic, p), offset in self._next.items()]
+        )
+        flush_at_s = 0.0
+        while self._unfinished() and time.monotonic() < self._deadline_s:
+            invoke_ns = self._writer.now_ns()
+            messages = self._consumer.consume(CHUNK_RECORDS, POLL_S)
+            complete_ns = self._writer.now_ns()
+            for message in messages:
+                self._take(message, invoke_ns, complete_ns)
+            if len(self._writer) >= FLUSH_ROWS or time.monotonic() >= flush_at_s:
+                self._writer.flush()
+                flush_at_s = time.monotonic() + FLUSH_INTERVAL_S
+        ends = [self._conclude(partition) for partition in wanted]
+        self._consumer.close()
+        return all(ends)
+
+    def _learn_bounds(self, partition: tuple[str, int]) -> None:
+        """Ask the leader where the partition begins and ends now, until it says or time is up."""
+        while time.monotonic() < self._deadline_s:
+            try:
+                low, high = self._consumer.get_watermark_offsets(
+                    TopicPartition(*partition), timeout=SOCKET_TIMEOUT_MS / 1000
+                )
+            except KafkaException as error:
+                self._why[partition] = error.args[0].name()
+                time.sleep(0.1)
+                continue
+            self._next[partition], self._end[partition] = low, high
+            self._why.pop(partition, None)
+            return
+
+    def _unfinished(self) -> bool:
+        return any(self._next[partition] < end for partition, end in self._end.items())
+
+    def _take(self, message: Message, invoke_ns: int, complete_ns: int) -> None:
+        error = message.error()
+        partition = (message.topic(), message.partition())
+        if error is not None:
+            self._why[partition] = error.name()
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                # Cut below its own end while being read: what was read is no truth any more.
+                self._end.pop(partition, None)
+            return
+        value, problem = self._codec.decode(message.value())
+        self._next[partition] = message.offset() + 1
+        self._writer.record(
+            self._op, CLIENT, "final-read", "ok", invoke_ns, complete_ns, partition[0],
+            partition[1], value, message.offset(), message.leader_epoch(), error=problem,
+        )  # fmt: skip
+
+    def _conclude(self, partition: tuple[str, int]) -> bool:
+        end = self._end.get(partition)
+        reached = self._next.get(partition)
+        complete = end is not None and reached is not None and reached >= end
+        self._writer.record(
+            self._op, CLIENT, "final-read-end", "ok" if complete else "info", self._begun_ns,
+            self._writer.now_ns(), partition[0], partition[1], None, reached,
+            error=None if complete else self._why.get(partition, "timeout"),
+        )  # fmt: skip
+        return complete
+
+
+def read_all(config: FinalReadConfig) -> bool:
+    """Read everything into history/final-reads.arrows; returns whether every end was reached."""
+    writer = HistoryWriter(
+        Path(config.history_dir) / "final-reads.arrows", writer_id=CLIENT, base_ns=config.base_ns
+    )
+    writer.start(CLIENT)
+    complete = FinalReader(config, writer).run()
+    writer.end(CLIENT)
+    writer.close()
+    return complete
+
+
+def run_final_reads(
+    plan: Plan, target: Target, bootstrap: str, run: Run, *, timeout_s: float
+) -> bool:
+    """Run the process on the clients' machine and wait for it; returns whether all was read."""
+    config = FinalReadConfig(
+        run_id=run.run_id,
+        base_ns=run.base_ns,
+        history_dir=str(run.history_dir),
+        bootstrap=bootstrap,
+        topics={topic.name: topic.partitions for topic in plan.topics},
+        value_bytes=plan.workload.value_bytes,
+        timeout_s=timeout_s,
+    )
+    path = run.path / "clients" / "final-reads.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(asdict(config), indent=2) + "\n")
+    process = target.spawn_client(
+        [sys.executable, "-m", "harness.final_reads", str(path)],
+        log_path=path.with_suffix(".log"),
+    )
+    try:
+        return process.wait(timeout_s + KILL_AFTER_S) == COMPLETE
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+
+
+def main(argv: list[str]) -> int:
+    """Entry point of the process."""
+    config = FinalReadConfig(**json.loads(Path(argv[1]).read_text()))
+    return COMPLETE if read_all(config) else INCOMPLETE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

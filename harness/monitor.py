@@ -1,0 +1,323 @@
+"""Watches the cluster while it is broken: leaders, ISRs, end offsets, and the active controller.
+
+Asks every node for its own view every POLL_S and records what changed; asks each leader for its
+end offsets every WATERMARK_S, as any client may, and records them as `watermark` operations. One
+thread with an event loop of its own, on the clients' machine. It is also the nemesis's ClusterView:
+the best knowledge at the moment, which may lag behind the truth.
+
+Whether what it saw was right is judged by the checkers.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Final, TypeVar
+
+from kio.schema.describe_quorum.v1.request import DescribeQuorumRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v7.request import ListOffsetsRequest
+from kio.schema.metadata.v12.request import MetadataRequest
+from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
+
+from harness.cluster_view import ClusterTracker, PartitionView, epoch_starts, views_of
+from harness.history import FLUSH_INTERVAL_S, HistoryWriter, RowStream
+from nodes.ids import TopicPartition
+from nodes.wire.client import Channel
+from nodes.wire.errors import WireError
+from nodes.wire.versions import fill
+
+T = TypeVar("T")
+
+POLL_S: Final = 0.25
+WATERMARK_S: Final = 1.0
+REQUEST_TIMEOUT_S: Final = 1.0
+SETTLE_POLL_S: Final = 0.1
+COLLECT_TIMEOUT_S: Final = 30.0
+EPOCHS_AT_ONCE: Final = 32
+
+LATEST: Final = -1
+NO_REPLICA: Final = -1
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+Address = tuple[str, int]
+
+
+class Monitor:
+    """One run's observer.
+
+    `brokers` and `controllers` are where each node serves clients and its quorum; `partitions` the
+    number of partitions per topic; `writer` and `client` record the watermarks, `cluster` (schema
+    CLUSTER) everything else; `enter_network` puts the calling thread on the clients' machine.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: Mapping[int, Address],
+        controllers: Mapping[int, Address],
+        partitions: Mapping[str, int],
+        writer: HistoryWriter,
+        client: int,
+        cluster: RowStream,
+        enter_network: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._brokers = dict(brokers)
+        self._controllers = dict(controllers)
+        self._tracker = ClusterTracker(
+            brokers,
+            [TopicPartition(topic, p) for topic, count in partitions.items() for p in range(count)],
+        )
+        self._topics = [{"name": topic} for topic in sorted(partitions)]
+        self._writer = writer
+        self._client = client
+        self._cluster = cluster
+        self._enter_network = enter_network
+        self._quorum: tuple[int, int] = (-1, -1)  # epoch, leader
+        self._channels: dict[int, Channel] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+
+    def start(self) -> None:
+        """Begin watching."""
+        self._writer.start(self._client)
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        """Stop watching and end the watermark client; the streams stay open. Safe to call twice.
+
+        Raises what ended the watching, if anything did.
+        """
+        if self._thread.is_alive() and self._loop is not None and self._stopping is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        if self._thread.ident is not None and self._thread.is_alive():
+            self._thread.join()
+            self._writer.end(self._client)
+        if self._failure is not None:
+            raise self._failure
+
+    # -- what the nemesis asks
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The partition's leader, as far as is known."""
+        view = self._tracker.newest.get(TopicPartition(topic, partition))
+        return None if view is None else view.leader
+
+    def isr(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The partition's in-sync replicas, as far as is known."""
+        view = self._tracker.newest.get(TopicPartition(topic, partition))
+        return None if view is None else view.isr
+
+    def controller(self) -> int | None:
+        """The leader of the metadata quorum in the highest epoch heard of."""
+        leader = self._quorum[1]
+        return leader if leader >= 0 else None
+
+    def partitions(self) -> Sequence[tuple[str, int]]:
+        """All partitions of the run."""
+        return self._tracker.partitions
+
+    # -- what the runner asks
+
+    def view(self) -> Mapping[TopicPartition, PartitionView]:
+        """The newest view of every partition seen so far."""
+        return self._tracker.newest
+
+    def wait_settled(self, timeout_s: float) -> list[str]:
+        """Wait until the cluster is whole again; returns why it is not, empty when it is."""
+        since_ns = self._writer.now_ns()
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            reasons = self._tracker.unsettled(since_ns)
+            if self._failure is not None:
+                reasons.append(f"the monitor failed: {self._failure!r}")
+            if not reasons or time.monotonic() > deadline_s:
+                return reasons
+            time.sleep(SETTLE_POLL_S)
+
+    def record_epochs(self) -> list[str]:
+        """Record the final leader epochs of every partition; returns what could not be learnt."""
+        if self._loop is None or not self._thread.is_alive():
+            return ["the monitor is not running"]
+        work = asyncio.run_coroutine_threadsafe(self._record_epochs(), self._loop)
+        try:
+            return work.result(COLLECT_TIMEOUT_S)
+        except TimeoutError:
+            work.cancel()
+            return [f"the leaders did not name their epochs within {COLLECT_TIMEOUT_S:.0f} s"]
+
+    # -- inside the thread
+
+    def _run(self) -> None:
+        try:
+            with self._enter_network():
+                asyncio.run(self._watch())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _watch(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._channels = {node: _channel(address) for node, address in self._brokers.items()}
+        quorum = {node: _channel(address) for node, address in self._controllers.items()}
+        self._ready.set()
+        work: list[Coroutine[Any, Any, None]] = [
+            *(self._every(POLL_S, lambda n=n: self._poll_view(n)) for n in self._channels),  # type: ignore[misc]
+            *(self._every(POLL_S, lambda c=c: self._poll_quorum(c)) for c in quorum.values()),  # type: ignore[misc]
+            self._every(WATERMARK_S, self._poll_watermarks),
+            self._every(FLUSH_INTERVAL_S, self._flush),
+        ]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(each) for each in work]
+                await self._stopping.wait()
+                for task in running:
+                    task.cancel()
+        finally:
+            for channel in [*self._channels.values(), *quorum.values()]:
+                channel.close()
+            await self._flush()
+
+    async def _every(
+        self, interval_s: float, step: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        while True:
+            with suppress(WireError):  # faults make nodes silent; the next round asks again
+                await step()
+            await asyncio.sleep(interval_s)
+
+    async def _flush(self) -> None:
+        self._writer.flush()
+        self._cluster.flush()
+
+    async def _poll_view(self, node: int) -> None:
+        request = fill(MetadataRequest, topics=self._topics)
+        answer = await self._channels[node].request(request)
+        for row in self._tracker.observe(node, views_of(answer), self._writer.now_ns()):
+            self._cluster.append_named(**row)
+
+    async def _poll_quorum(self, channel: Channel) -> None:
+        request = fill(
+            DescribeQuorumRequest,
+            topics=[{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}],
+        )
+        answer = await channel.request(request)
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                if partition.error_code is ErrorCode.none and partition.leader_id >= 0:
+                    heard = (int(partition.leader_epoch), int(partition.leader_id))
+                    self._quorum = max(self._quorum, heard)
+
+    def _by_leader(self) -> dict[int, list[tuple[TopicPartition, PartitionView]]]:
+        leaders: dict[int, list[tuple[TopicPartition, PartitionView]]] = {}
+        for partition, view in self._tracker.newest.items():
+            if view.leader is not None and view.leader in self._channels:
+                leaders.setdefault(view.leader, []).append((partition, view))
+        return leaders
+
+    async def _poll_watermarks(self) -> None:
+        work = [self._ask_watermarks(node, led) for node, led in self._by_leader().items()]
+        for outcome in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, WireError):
+                raise outcome
+
+    async def _ask_watermarks(
+        self, node: int, led: Sequence[tuple[TopicPartition, PartitionView]]
+    ) -> None:
+        """One ListOffsets to one leader: one operation, one row per partition it answered for."""
+        topics: dict[str, list[dict[str, int]]] = {}
+        for partition, view in led:
+            topics.setdefault(partition.topic, []).append(
+                {
+                    "partition_index": partition.partition,
+                    # So that a deposed leader refuses instead of answering for the past.
+                    "current_leader_epoch": view.leader_epoch,
+                    "timestamp": LATEST,
+                }
+            )
+        request = fill(
+            ListOffsetsRequest,
+            replica_id=NO_REPLICA,
+            topics=[{"name": topic, "partitions": asked} for topic, asked in topics.items()],
+        )
+        op = self._writer.next_op()
+        invoke_ns = self._writer.now_ns()
+        answer = await self._channels[node].request(request)
+        complete_ns = self._writer.now_ns()
+        for topic in answer.topics:
+            for found in topic.partitions:
+                if found.error_code is not ErrorCode.none:
+                    continue
+                self._writer.record(
+                    op, self._client, "watermark", "ok", invoke_ns, complete_ns, str(topic.name),
+                    int(found.partition_index), None, int(found.offset),
+                    int(found.leader_epoch), node=node,
+                )  # fmt: skip
+
+    async def _record_epochs(self) -> list[str]:
+        problems = []
+        known = self._tracker.newest
+        for partition in self._tracker.partitions:
+            view = known.get(partition)
+            if view is None or view.leader is None:
+                problems.append(f"{partition} has no leader to ask for its epochs")
+                continue
+            try:
+                answers = await self._ask_epochs(partition, view)
+            except WireError as error:
+                problems.append(f"{partition}: {error}")
+                continue
+            refused = next((name for name, _, _ in answers if name is not ErrorCode.none), None)
+            if refused is not None:
+                problems.append(f"{partition}: node {view.leader} answers {refused.name}")
+            for epoch, start, end in epoch_starts((epoch, end) for _, epoch, end in answers):
+                self._cluster.append_named(
+                    at_ns=self._writer.now_ns(), kind="epoch", node=view.leader,
+                    topic=partition.topic, partition=partition.partition, leader=view.leader,
+                    leader_epoch=epoch, start_offset=start, end_offset=end,
+                    source="offset-for-leader-epoch",
+                )  # fmt: skip
+        return problems
+
+    async def _ask_epochs(
+        self, partition: TopicPartition, view: PartitionView
+    ) -> list[tuple[ErrorCode, int, int]]:
+        """(error, epoch, end offset) for every epoch up to the current one, pipelined."""
+        assert view.leader is not None
+        channel = self._channels[view.leader]
+        answers: list[Any] = []
+        for first in range(0, view.leader_epoch + 1, EPOCHS_AT_ONCE):
+            epochs = range(first, min(first + EPOCHS_AT_ONCE, view.leader_epoch + 1))
+            requests = [_epoch_request(partition, view.leader_epoch, epoch) for epoch in epochs]
+            answers += await asyncio.gather(*(channel.request(each) for each in requests))
+        return [
+            (each.error_code, int(each.leader_epoch), int(each.end_offset))
+            for answer in answers
+            for topic in answer.topics
+            for each in topic.partitions
+        ]
+
+
+def _epoch_request(partition: TopicPartition, current_epoch: int, epoch: int) -> Any:
+    asked = {
+        "partition": partition.partition,
+        "current_leader_epoch": current_epoch,
+        "leader_epoch": epoch,
+    }
+    return fill(
+        OffsetForLeaderEpochRequest,
+        replica_id=NO_REPLICA,
+        topics=[{"topic": partition.topic, "partitions": [asked]}],
+    )
+
+
+def _channel(address: Address) -> Channel:
+    host, port = address
+    return Channel(host, port, client_id="highwater-monitor", request_timeout_s=REQUEST_TIMEOUT_S)

@@ -1,0 +1,150 @@
+"""Starts the workload's client processes on a target, follows their counters, and stops them.
+
+One process per topic: acks modes do not slow each other down inside one interpreter, and a client
+process that dies takes one topic's clients with it.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.plan import Plan
+from harness.store import Run
+from harness.targets.base import Target
+from harness.workloads.config import ClientConfig
+
+CLIENTS_PER_PROCESS: Final = 1_000
+"""Client numbers that one process owns; the harness's own clients are below the first."""
+
+STOP_TIMEOUT_S: Final = 25.0
+"""More than a process's own bound for an orderly end."""
+
+
+@dataclass(slots=True)
+class ClientProcess:
+    """One running process and the last line of counters that it printed."""
+
+    config: ClientConfig
+    process: subprocess.Popen[bytes]
+    log_path: Path
+    stat: Mapping[str, Any]
+
+    def follow(self) -> None:
+        """Read the process's lines until it ends."""
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                try:
+                    self.stat = json.loads(line)
+                except ValueError:
+                    continue  # cut by the process's death
+
+
+class Workload:
+    """The client processes of a run."""
+
+    def __init__(self, clients: list[ClientProcess]) -> None:
+        self._clients = clients
+        self._readers = [
+            threading.Thread(target=client.follow, name=client.config.topic, daemon=True)
+            for client in clients
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def stats(self) -> dict[str, Mapping[str, Any]]:
+        """The last counters of each topic: sent, acked, failed, info, read, p50_ms, p99_ms."""
+        return {client.config.topic: client.stat for client in self._clients}
+
+    def processes(self) -> dict[str, subprocess.Popen[bytes]]:
+        """Each topic's process."""
+        return {client.config.topic: client.process for client in self._clients}
+
+    def problems(self) -> list[str]:
+        """Processes that ended by themselves or with an error, in words."""
+        return [
+            f"the clients of {client.config.topic} ended with code {client.process.returncode}; "
+            f"see {client.log_path}"
+            for client in self._clients
+            if client.process.poll() not in (None, 0)
+        ]
+
+    def stop(self) -> list[str]:
+        """End all clients in order: outstanding sends get their outcome, or `info` at the bound.
+
+        Returns what went wrong, in words; a process that hangs is killed and its history is cut.
+        """
+        for client in self._clients:
+            if client.process.stdin is not None:
+                client.process.stdin.close()
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        hung = []
+        for client in self._clients:
+            try:
+                client.process.wait(max(0.1, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                client.process.kill()
+                client.process.wait()
+                hung.append(f"the clients of {client.config.topic} did not end and were killed")
+        for reader in self._readers:
+            reader.join(1.0)
+        return hung or self.problems()
+
+
+def launch(plan: Plan, target: Target, bootstrap: str, run: Run) -> Workload:
+    """Start the plan's clients on the target's client machine."""
+    folder = run.path / "clients"
+    folder.mkdir(exist_ok=True)
+    clients = []
+    for config in client_configs(plan, bootstrap, run):
+        path = folder / f"{config.topic}.json"
+        config.save(path)
+        clients.append(_spawn(config, target, path))
+    return Workload(clients)
+
+
+def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
+    """What each process of the plan's workload is told, in the plan's order of topics."""
+    workload = plan.workload
+    return [
+        ClientConfig(
+            run_id=run.run_id,
+            base_ns=run.base_ns,
+            history_dir=str(run.history_dir),
+            first_client=(index + 1) * CLIENTS_PER_PROCESS,
+            bootstrap=bootstrap,
+            topic=topic.name,
+            partitions=topic.partitions,
+            acks=topic.acks,
+            idempotence=topic.idempotence,
+            producers=workload.producers,
+            consumers=workload.consumers,
+            rate_per_s=workload.rate_per_s,
+            value_bytes=workload.value_bytes,
+            max_in_flight=workload.max_in_flight,
+            linger_ms=workload.linger_ms,
+            message_timeout_ms=workload.message_timeout_ms,
+        )
+        for index, topic in enumerate(plan.topics)
+    ]
+
+
+def _spawn(config: ClientConfig, target: Target, path: Path) -> ClientProcess:
+    log_path = path.with_suffix(".log")
+    # Its standard input is the lifeline: the kernel closes it when the harness dies, however it
+    # dies, and the clients end in order. Hence not the target's own way of starting clients.
+    with log_path.open("ab") as log, target.in_client_netns():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness.workloads.client", str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    return ClientProcess(config=config, process=process, log_path=log_path, stat={})

@@ -1,0 +1,71 @@
+"""A node made of canned answers: enough of the wire to ask it for metadata, offsets and epochs."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from nodes.wire.server import Api, Dispatcher, RequestContext, ServerConnection
+from nodes.wire.versions import respond
+
+Answer = Callable[[Any], Mapping[str, Any]]
+
+
+class FakeNode:
+    """Listens on a loopback port; `answers` (api key -> fields of the response) may be replaced."""
+
+    def __init__(self, answers: Mapping[int, Answer]) -> None:
+        self.answers = dict(answers)
+        self.port = 0
+        self.seen: list[Any] = []
+        self._open: set[ServerConnection] = set()
+
+    def _handle(self, request: Any, _: RequestContext) -> Any:
+        self.seen.append(request)
+        return respond(request, **self.answers[int(request.__api_key__)](request))
+
+    def connection(self) -> ServerConnection:
+        """The protocol of one accepted connection."""
+        apis = {key: Api(0, 99, self._handle) for key in self.answers}
+        return ServerConnection(
+            Dispatcher(apis), listener="TEST", max_frame_bytes=1 << 20, open_connections=self._open
+        )
+
+    def drop_connections(self) -> None:
+        """Close what is open."""
+        for connection in list(self._open):
+            connection.close()
+
+
+@contextmanager
+def serving(*nodes: FakeNode) -> Iterator[None]:
+    """Serve all nodes from one thread while the block runs."""
+    ready = threading.Event()
+    stop: list[Callable[[], object]] = []
+
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+        stop.append(partial(loop.call_soon_threadsafe, done.set))
+        servers = []
+        for node in nodes:
+            server = await loop.create_server(node.connection, "127.0.0.1", 0)
+            node.port = server.sockets[0].getsockname()[1]
+            servers.append(server)
+        ready.set()
+        await done.wait()
+        for server, node in zip(servers, nodes, strict=True):
+            server.close()
+            node.drop_connections()
+        await asyncio.sleep(0)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    ready.wait()
+    try:
+        yield
+    finally:
+        stop[0]()
+        thread.join()

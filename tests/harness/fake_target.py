@@ -1,0 +1,79 @@
+"""A target without machines: clients run on loopback, nodes are remembered but not started."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+
+class FakeTarget:
+    """As much of harness.targets.base.Target as the harness's own parts need in tests."""
+
+    abilities: frozenset[str] = frozenset()
+
+    def __init__(self, root: Path, nodes: Sequence[int] = (1, 2, 3)) -> None:
+        self.root = root
+        self.nodes = tuple(nodes)
+        self.commands: dict[int, tuple[tuple[str, ...], Mapping[str, str], Path]] = {}
+        self.started: list[int] = []
+        self.stopped: list[int] = []
+
+    def up(self) -> None: ...
+
+    def down(self) -> None: ...
+
+    def node_ids(self) -> Sequence[int]:
+        return self.nodes
+
+    def address(self, node: int) -> str:
+        return f"127.0.0.{node}"
+
+    def data_dir(self, node: int) -> Path:
+        return self.root / f"data-{node}"
+
+    def set_command(
+        self, node: int, argv: Sequence[str], env: Mapping[str, str], log_path: Path
+    ) -> None:
+        self.commands[node] = (tuple(argv), env, log_path)
+
+    def start(self, node: int) -> None:
+        self.started.append(node)
+
+    def stop(self, node: int, timeout_s: float = 10.0) -> bool:
+        self.stopped.append(node)
+        return node != 3
+
+    def kill(self, node: int) -> None: ...
+
+    def pause(self, node: int) -> None: ...
+
+    def resume(self, node: int) -> None: ...
+
+    def is_running(self, node: int) -> bool:
+        return node in self.started
+
+    def state(self, node: int) -> str:
+        return ""
+
+    def block(self, src: int, dst: int) -> None: ...
+
+    def unblock(self, src: int, dst: int) -> None: ...
+
+    def blocked_packets(self, src: int, dst: int) -> int:
+        return 0
+
+    def freeze(self, node: int) -> None: ...
+
+    def thaw(self, node: int) -> None: ...
+
+    def spawn_client(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        log_path: Path | None = None,
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL)
+
+    def in_client_netns(self) -> AbstractContextManager[None]:
+        return nullcontext()

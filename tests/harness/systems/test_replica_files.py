@@ -1,0 +1,110 @@
+"""What is read of a stopped node's files: batches, ends, and the controllers' decisions."""
+
+import hashlib
+from pathlib import Path
+from uuid import UUID
+
+from harness.systems.replica_files import (
+    METADATA_DIRECTORY,
+    first_offset,
+    high_watermarks,
+    metadata_rows,
+    read_batches,
+    replica_rows,
+)
+from nodes.control.records import PartitionChangeRecord, PartitionRecord, TopicRecord, encode
+from nodes.ids import Epoch, NodeId, Offset, TopicPartition
+from nodes.log.batch import Record, encode_batch
+
+P = TopicPartition("t", 0)
+TOPIC_ID = UUID(int=5)
+
+
+def batch(base: int, count: int, epoch: int = 3) -> bytes:
+    records = [Record(value=b"v%d" % n) for n in range(count)]
+    return encode_batch(
+        records, base_offset=Offset(base), leader_epoch=Epoch(epoch), timestamp_ms=1_000
+    )
+
+
+def segment(directory: Path, base: int, data: bytes) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{base:020d}.log").write_bytes(data)
+
+
+def test_replica_rows_follow_the_segments(tmp_path: Path) -> None:
+    """Batches of all segments in order, each with offsets, epoch, size and digest of its bytes."""
+    first, second = batch(10, 2), batch(12, 3, epoch=4)
+    segment(tmp_path / "t-0", 10, first)
+    segment(tmp_path / "t-0", 12, second)
+    segment(tmp_path / "t-0", 15, b"")
+    rows = list(replica_rows(1, tmp_path, P))
+    assert [row[:6] for row in rows] == [(1, "t", 0, 10, 11, 3), (1, "t", 0, 12, 14, 4)]
+    assert rows[1][7] == hashlib.blake2b(second, digest_size=16).hexdigest()
+    assert [row[8] for row in rows] == [len(first), len(second)]
+    assert first_offset(tmp_path, P) == 10
+
+
+def test_a_torn_tail_and_garbage_end_the_replica(tmp_path: Path) -> None:
+    """An incomplete batch, or bytes that are none, are where the replica ends."""
+    segment(tmp_path / "torn", 0, batch(0, 1) + batch(1, 1)[:-1])
+    segment(tmp_path / "bad", 0, batch(0, 1) + bytes(100))
+    assert [each.header.base_offset for each in read_batches(tmp_path / "torn")] == [0]
+    assert [each.header.base_offset for each in read_batches(tmp_path / "bad")] == [0]
+    assert list(read_batches(tmp_path / "missing")) == []
+    assert first_offset(tmp_path, P) == 0
+
+
+def test_high_watermarks_are_the_checkpointed_ones(tmp_path: Path) -> None:
+    """Kafka's text file, or nothing when there is none."""
+    assert high_watermarks(tmp_path) == {}
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 17\n")
+    assert high_watermarks(tmp_path) == {P: 17}
+
+
+def metadata_batch(base: int, *records: bytes, timestamp_ms: int, control: bool = False) -> bytes:
+    return encode_batch(
+        [Record(value=each) for each in records],
+        base_offset=Offset(base),
+        leader_epoch=Epoch(1),
+        timestamp_ms=timestamp_ms,
+        control=control,
+    )
+
+
+def test_leader_changes_come_from_the_longest_metadata_log(tmp_path: Path) -> None:
+    """Creation and change of a partition are rows at their time since the run's start."""
+    created = metadata_batch(
+        1,
+        encode(TopicRecord(name="t", topic_id=TOPIC_ID)),
+        encode(
+            PartitionRecord(
+                partition_id=0,
+                topic_id=TOPIC_ID,
+                replicas=(NodeId(1), NodeId(2)),
+                isr=(NodeId(1), NodeId(2)),
+                leader=NodeId(1),
+                leader_epoch=Epoch(0),
+                partition_epoch=0,
+            )
+        ),
+        timestamp_ms=2_000,
+    )
+    changed = metadata_batch(
+        3,
+        encode(
+            PartitionChangeRecord(
+                partition_id=0, topic_id=TOPIC_ID, isr=(NodeId(2),), leader=NodeId(2)
+            )
+        ),
+        timestamp_ms=2_500,
+    )
+    mark = metadata_batch(0, b"leader change", timestamp_ms=1_500, control=True)
+    segment(tmp_path / "a" / METADATA_DIRECTORY, 0, mark + created)
+    segment(tmp_path / "b" / METADATA_DIRECTORY, 0, mark + created + changed)
+    rows = metadata_rows([tmp_path / "a", tmp_path / "b", tmp_path / "none"], 1_000_000_000)
+    assert [
+        (row["at_ns"], row["leader"], row["leader_epoch"], row["partition_epoch"], row["isr"])
+        for row in rows
+    ] == [(1_000_000_000, 1, 0, 0, [1, 2]), (1_500_000_000, 2, 1, 1, [2])]
+    assert {row["source"] for row in rows} == {"metadata-log"}

@@ -1,0 +1,162 @@
+"""The monitor against nodes of canned answers: what it records, what it knows, how it waits."""
+
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from checkers.history import CLUSTER, HISTORY, read_arrow_stream
+from harness.history import HistoryWriter, RowStream
+from harness.monitor import Monitor
+from tests.harness.fake_node import FakeNode, serving
+
+LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_QUORUM = 2, 3, 23, 55
+DEADLINE_S = 30
+EPOCH = 2
+
+
+def metadata(isr: tuple[int, ...] = (1, 2), leader: int = 1) -> Any:
+    partition = {
+        "partition_index": 0,
+        "leader_id": leader,
+        "leader_epoch": EPOCH,
+        "replica_nodes": (1, 2),
+        "isr_nodes": isr,
+    }
+    return lambda _: {"topics": [{"name": "t", "partitions": [partition]}]}
+
+
+def end_offsets(request: Any) -> dict[str, Any]:
+    (topic,) = request.topics
+    (asked,) = topic.partitions
+    assert asked.current_leader_epoch == EPOCH
+    found = {"partition_index": 0, "offset": 42, "leader_epoch": EPOCH}
+    return {"topics": [{"name": "t", "partitions": [found]}]}
+
+
+def epoch_end(request: Any) -> dict[str, Any]:
+    ends = {0: (0, 10), 1: (0, 10), 2: (2, 42)}
+    epoch, end = ends[int(request.topics[0].partitions[0].leader_epoch)]
+    found = {"partition": 0, "leader_epoch": epoch, "end_offset": end}
+    return {"topics": [{"topic": "t", "partitions": [found]}]}
+
+
+def quorum(leader: int, error: ErrorCode) -> Any:
+    found = {"partition_index": 0, "leader_id": leader, "leader_epoch": 9, "error_code": error}
+    return lambda _: {"topics": [{"topic_name": "__cluster_metadata", "partitions": [found]}]}
+
+
+@pytest.fixture
+def nodes() -> Iterator[dict[int, FakeNode]]:
+    """Two nodes; the first leads the partition, the second the quorum."""
+    made = {
+        node: FakeNode(
+            {
+                METADATA: metadata(),
+                LIST_OFFSETS: end_offsets,
+                OFFSET_FOR_LEADER_EPOCH: epoch_end,
+                DESCRIBE_QUORUM: quorum(
+                    2, ErrorCode.none if node == 2 else ErrorCode.not_leader_or_follower
+                ),
+            }
+        )
+        for node in (1, 2)
+    }
+    with serving(*made.values()):
+        yield made
+
+
+@pytest.fixture
+def monitor(tmp_path: Path, nodes: dict[int, FakeNode]) -> Iterator[Monitor]:
+    """A running monitor that writes to tmp_path."""
+    writer = HistoryWriter(tmp_path / "w.arrows", writer_id=1, base_ns=time.monotonic_ns())
+    cluster = RowStream(tmp_path / "c.arrows", CLUSTER)
+    addresses = {node: ("127.0.0.1", fake.port) for node, fake in nodes.items()}
+    made = Monitor(
+        brokers=addresses,
+        controllers=addresses,
+        partitions={"t": 1},
+        writer=writer,
+        client=1,
+        cluster=cluster,
+        enter_network=nullcontext,
+    )
+    made.start()
+    yield made
+    made.stop()
+    writer.close()
+    cluster.close()
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    table, _ = read_arrow_stream(path, CLUSTER if path.name == "c.arrows" else HISTORY)
+    return list(table.to_pylist())
+
+
+def wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_it_knows_leader_isr_and_controller(monitor: Monitor) -> None:
+    """What the nemesis asks: None before anything is known, then the nodes' word."""
+    assert monitor.leader("t", 7) is None
+    wait_for(lambda: monitor.leader("t", 0) == 1 and monitor.controller() == 2)
+    assert monitor.isr("t", 0) == (1, 2)
+    assert list(monitor.partitions()) == [("t", 0)]
+
+
+def test_settled_is_waited_for_and_refused_with_reasons(
+    monitor: Monitor, nodes: dict[int, FakeNode]
+) -> None:
+    """A full ISR seen by all is settled; a short one is not, and the reason is named."""
+    assert monitor.wait_settled(DEADLINE_S) == []
+    for node in nodes.values():
+        node.answers[METADATA] = metadata(isr=(1,))
+    wait_for(lambda: monitor.isr("t", 0) == (1,))
+    assert any("in-sync replicas [1] of [1, 2]" in why for why in monitor.wait_settled(0.0))
+
+
+def test_a_silent_node_is_not_settled_and_harms_nothing(
+    monitor: Monitor, nodes: dict[int, FakeNode]
+) -> None:
+    """A node whose answers cannot be had is named; the others are still watched."""
+    assert monitor.wait_settled(DEADLINE_S) == []
+
+    def broken(_: Any) -> dict[str, Any]:
+        raise ConnectionResetError
+
+    nodes[2].answers[METADATA] = broken
+    wait_for(lambda: monitor.wait_settled(0.6) == ["node 2 does not answer"])
+
+
+def test_watermarks_and_epochs_are_recorded(monitor: Monitor, tmp_path: Path) -> None:
+    """End offsets become operations of the monitor's client, epochs rows with where they began."""
+    assert monitor.wait_settled(DEADLINE_S) == []
+    wait_for(lambda: any(row["f"] == "watermark" for row in rows(tmp_path / "w.arrows")))
+    assert monitor.record_epochs() == []
+    monitor.stop()
+    history = rows(tmp_path / "w.arrows")
+    watermark = next(row for row in history if row["f"] == "watermark")
+    assert (watermark["offset"], watermark["node"], watermark["client"]) == (42, 1, 1)
+    cluster = rows(tmp_path / "c.arrows")
+    epochs = [
+        (row["leader_epoch"], row["start_offset"], row["end_offset"])
+        for row in cluster
+        if row["kind"] == "epoch"
+    ]
+    assert epochs == [(0, 0, 10), (2, 10, 42)]
+    assert {row["kind"] for row in cluster} == {"view", "leader", "epoch"}
+
+
+def test_after_the_stop_nothing_is_asked_any_more(monitor: Monitor) -> None:
+    """Stopping twice is harmless, and epochs cannot be had from a stopped monitor."""
+    monitor.stop()
+    monitor.stop()
+    assert monitor.record_epochs() == ["the monitor is not running"]

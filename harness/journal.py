@@ -110,11 +110,15 @@ class Journal:
         directory = registry or registry_dir()
         file = path.open("x+b", buffering=0)
         journal = cls(path, file, directory)
-        _lock(file, path)
-        _sync_directory(path.parent)
-        forget(path, directory)
-        _link(path, directory).symlink_to(path)
-        journal.record(RUN, run_id=run_id, pid=os.getpid(), detached=detached)
+        try:
+            _lock(file, path)
+            _sync_directory(path.parent)
+            forget(path, directory)
+            _link(path, directory).symlink_to(path)
+            journal.record(RUN, run_id=run_id, pid=os.getpid(), detached=detached)
+        except BaseException:
+            journal.close()
+            raise
         return journal
 
     @classmethod

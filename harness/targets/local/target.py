@@ -11,7 +11,7 @@ Calls may come from several threads; those about one node's process wait for eac
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -178,7 +178,11 @@ class LocalTarget:
         with self._mutex(node):
             group = self._running(node).pid
             processes.signal_group(group, signal.SIGSTOP)
-            self._await_states(node, group, lambda state: state == "T", "stand still")
+            kernel.wait_until(lambda: _states(group) <= {"T"}, _STILL_TIMEOUT_S)
+            # Who still waits for a disk, or for a stopped child to exec, runs no code of its own
+            # any more either: the signal meets it on its way back.
+            if not _states(group) <= {"T", "D"}:
+                raise NotInForce(f"node {node} does not stand still: {_states(group)}")
 
     def resume(self, node: int) -> None:
         """SIGCONT the node's processes; nothing happens where there are none."""
@@ -186,7 +190,8 @@ class LocalTarget:
             process = self._processes.get(node)
             if process is not None:
                 processes.signal_group(process.pid, signal.SIGCONT)
-                self._await_states(node, process.pid, lambda state: state != "T", "go on")
+                if not kernel.wait_until(lambda: "T" not in _states(process.pid), _STILL_TIMEOUT_S):
+                    raise NotInForce(f"node {node} does not go on: {_states(process.pid)}")
 
     def is_running(self, node: int) -> bool:
         """Whether the node's process exists; a paused one does."""
@@ -288,19 +293,14 @@ class LocalTarget:
     ) -> subprocess.Popen[bytes]:
         # A crash before the record is no leak: whoever is in the run's namespace is ended with it.
         process = processes.spawn(argv, self._namespace(machine), env=env, log_path=log_path)
-        if (identity := processes.identify(process.pid)) is not None:
-            self._journal.record("local.process", machine=machine, **asdict(identity))
+        try:
+            if (identity := processes.identify(process.pid)) is not None:
+                self._journal.record("local.process", machine=machine, **asdict(identity))
+        except BaseException:
+            processes.signal_group(process.pid, signal.SIGKILL)
+            process.wait(processes.END_TIMEOUT_S)
+            raise
         return process
-
-    def _await_states(
-        self, node: int, group: int, wanted: Callable[[str], bool], what: str
-    ) -> None:
-        if not kernel.wait_until(
-            lambda: all(map(wanted, processes.group_states(group).values())), _STILL_TIMEOUT_S
-        ):
-            raise NotInForce(
-                f"node {node}'s processes do not {what}: {processes.group_states(group)}"
-            )
 
     def _end(self, node: int) -> None:
         process = self._processes.get(node)
@@ -311,3 +311,7 @@ class LocalTarget:
         kernel.wait_until(lambda: not processes.group_states(process.pid), processes.END_TIMEOUT_S)
         self._exit_codes[node] = process.wait(processes.END_TIMEOUT_S)
         del self._processes[node]
+
+
+def _states(group: int) -> set[str]:
+    return set(processes.group_states(group).values())

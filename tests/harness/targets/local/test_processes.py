@@ -1,0 +1,178 @@
+"""The nodes' processes: started, stopped, paused, killed, and never confused with others."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.targets.base import NodeState, UnknownNode
+from harness.targets.local import LocalTarget, kernel, processes
+from tests.harness.targets.machine import local_target
+from tests.require import require
+
+OWN_NAMESPACE = Path("/proc/thread-self/ns/net")
+FAMILY = "sleep 1000 & sleep 1000 & echo ready; wait"
+DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[LocalTarget]:
+    """A target with one node."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path) as made:
+        yield made
+
+
+def start(target: LocalTarget, script: str, log_path: Path) -> None:
+    """Start a shell script on node 1 and wait until it says that it is ready."""
+    env = {"PATH": os.environ["PATH"]}
+    before = log_path.read_text().count("ready") if log_path.exists() else 0
+    target.set_command(1, ["sh", "-c", script], env, log_path)
+    target.start(1)
+    assert kernel.wait_until(lambda: log_path.read_text().count("ready") > before, 60)
+
+
+def test_a_pause_stops_every_process_of_the_node(target: LocalTarget, tmp_path: Path) -> None:
+    """All of the group stand still, children too, and go on afterwards."""
+    start(target, FAMILY, tmp_path / "log")
+    group = target.pid(1)
+    assert group is not None
+    target.pause(1)
+    assert set(processes.group_states(group).values()) == {"T"}
+    assert len(processes.group_states(group)) == 3
+    assert target.is_running(1)
+    assert target.state(1) == "T"
+    target.resume(1)
+    assert "T" not in processes.group_states(group).values()
+
+
+def test_a_kill_ends_the_whole_group_even_when_paused(target: LocalTarget, tmp_path: Path) -> None:
+    """SIGKILL reaches children and stopped processes; the exit code tells of the signal."""
+    start(target, FAMILY, tmp_path / "log")
+    group = target.pid(1)
+    assert group is not None
+    target.pause(1)
+    target.kill(1)
+    assert processes.group_states(group) == {}
+    assert not target.is_running(1)
+    assert target.state(1) == ""
+    assert target.exit_code(1) == -9
+    target.kill(1)
+    target.resume(1)
+    assert target.stop(1)
+
+
+def test_a_stop_lets_a_node_end_by_itself(target: LocalTarget, tmp_path: Path) -> None:
+    """A node that heeds SIGTERM ends with its own code, a paused one is woken for it."""
+    start(target, "trap 'exit 3' TERM; echo ready; sleep 1000 & wait", tmp_path / "log")
+    target.pause(1)
+    assert target.stop(1, timeout_s=60)
+    assert target.exit_code(1) == 3
+
+
+def test_a_stop_kills_a_node_that_does_not_listen(target: LocalTarget, tmp_path: Path) -> None:
+    """At the bound the node is killed, and the caller is told."""
+    start(target, DEAF, tmp_path / "log")
+    assert not target.stop(1, timeout_s=0.1)
+    assert target.exit_code(1) == -9
+
+
+def test_a_restarted_node_appends_to_its_log(target: LocalTarget, tmp_path: Path) -> None:
+    """Nothing that a killed node said is lost."""
+    start(target, "echo ready; exec sleep 1000", tmp_path / "log")
+    target.kill(1)
+    start(target, "echo ready; exec sleep 1000", tmp_path / "log")
+    assert (tmp_path / "log").read_text() == "ready\nready\n"
+
+
+def test_a_node_that_ended_by_itself_is_seen_and_can_be_started_again(
+    target: LocalTarget, tmp_path: Path
+) -> None:
+    """A crash is no running process, and leaves its exit code."""
+    start(target, "echo ready; exit 7", tmp_path / "log")
+    assert kernel.wait_until(lambda: not target.is_running(1), 60)
+    assert target.exit_code(1) == 7
+    start(target, "echo ready; exec sleep 1000", tmp_path / "log")
+    assert target.exit_code(1) is None
+    with pytest.raises(NodeState, match="running already"):
+        target.start(1)
+
+
+def test_what_cannot_be_done_to_a_node_is_an_error(target: LocalTarget) -> None:
+    """No command, no process, no such node: each is said."""
+    with pytest.raises(NodeState, match="no command"):
+        target.start(1)
+    with pytest.raises(NodeState, match="not running"):
+        target.pause(1)
+    with pytest.raises(UnknownNode):
+        target.is_running(9)
+    with pytest.raises(UnknownNode):
+        target.kill(9)
+
+
+def test_a_program_that_does_not_exist_is_an_error_at_start(
+    target: LocalTarget, tmp_path: Path
+) -> None:
+    """The caller hears of it at once; the thread is back in its own namespace."""
+    home = OWN_NAMESPACE.readlink()
+    target.set_command(1, ["/no/such/program"], {}, tmp_path / "log")
+    with pytest.raises(FileNotFoundError):
+        target.start(1)
+    assert not target.is_running(1)
+    assert OWN_NAMESPACE.readlink() == home
+
+
+def test_a_client_runs_on_the_clients_network(target: LocalTarget, tmp_path: Path) -> None:
+    """A spawned client and a thread that moved there share one namespace; the thread comes back."""
+    home = OWN_NAMESPACE.readlink()
+    with target.in_client_netns():
+        there = OWN_NAMESPACE.readlink()
+    assert OWN_NAMESPACE.readlink() == home != there
+    script = "import os; print(os.readlink('/proc/self/ns/net'))"
+    client = target.spawn_client([sys.executable, "-c", script], log_path=tmp_path / "client")
+    assert client.wait(60) == 0
+    assert (tmp_path / "client").read_text().strip() == str(there)
+
+
+def test_down_ends_clients_that_nobody_waited_for(tmp_path: Path) -> None:
+    """A client left running is killed and reaped with its target."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path) as target:
+        client = target.spawn_client(["sleep", "1000"])
+    assert client.returncode == -9
+
+
+def test_a_pid_alone_names_nobody() -> None:
+    """Another start time, or another boot, is another process: it is neither seen nor killed."""
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        mine = processes.identify(child.pid)
+        assert mine is not None
+        assert processes.is_alive(mine)
+        strangers = [
+            replace(mine, start_ticks=mine.start_ticks - 1),
+            replace(mine, world="another boot/pid:[1]"),
+        ]
+        assert not any(processes.is_alive(stranger) for stranger in strangers)
+        assert processes.end(strangers) == []
+        assert processes.is_alive(mine)
+        assert processes.end([mine]) == []
+        assert not processes.is_alive(mine)
+        assert child.wait(60) == -9
+
+
+def test_a_process_name_with_parentheses_is_read_right(tmp_path: Path) -> None:
+    """The command in /proc/<pid>/stat may hold anything, its own delimiter too."""
+    odd = tmp_path / "a) R 1 1"
+    odd.symlink_to("/bin/sleep")
+    with subprocess.Popen([odd, "1000"], start_new_session=True) as child:
+        assert kernel.wait_until(lambda: processes.stat(child.pid) is not None, 60)
+        seen = processes.stat(child.pid)
+        assert seen is not None
+        assert seen.group == child.pid
+        child.kill()

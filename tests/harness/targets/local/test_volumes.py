@@ -1,0 +1,105 @@
+"""Disks of the nodes' own, and disks that stall."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.targets.base import Unsupported
+from harness.targets.local import Volume, kernel
+from tests.harness.targets.machine import local_target
+from tests.require import require
+
+IMAGES = [Volume.IMAGE_EXT4, Volume.IMAGE_XFS]
+
+
+def skip_without(volume: Volume) -> None:
+    """Skip where the machine cannot make such a volume."""
+    require("root")
+    require("loop")
+    if volume is Volume.IMAGE_XFS and "\txfs\n" not in Path("/proc/filesystems").read_text():
+        pytest.skip("this kernel has no XFS")
+
+
+def sync_in_thread(path: Path) -> threading.Thread:
+    """Write to a file and fsync it, in a thread that ends when the disk has it."""
+
+    def work() -> None:
+        with path.open("ab") as file:
+            file.write(b"x")
+            file.flush()
+            os.fsync(file.fileno())
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("volume", IMAGES)
+def test_an_image_is_an_empty_file_system_of_the_nodes_own(tmp_path: Path, volume: Volume) -> None:
+    """Each node has its own disk, with nothing on it that a broker could mistake for a log."""
+    skip_without(volume)
+    with local_target(tmp_path, nodes=2, volume=volume) as target:
+        first, second = target.data_dir(1), target.data_dir(2)
+        assert len({place.stat().st_dev for place in (first, second, tmp_path)}) == 3
+        assert list(first.iterdir()) == []
+
+
+@pytest.mark.parametrize("volume", IMAGES)
+def test_a_frozen_disk_blocks_an_fsync_until_it_is_thawed(tmp_path: Path, volume: Volume) -> None:
+    """The stall hits that node's disk and no other, and ends without an error."""
+    skip_without(volume)
+    with local_target(tmp_path, nodes=2, volume=volume) as target:
+        target.freeze(1)
+        stalled = sync_in_thread(target.data_dir(1) / "file")
+        free = sync_in_thread(target.data_dir(2) / "file")
+        free.join(60)
+        assert not free.is_alive()
+        stalled.join(0.2)
+        assert stalled.is_alive()
+        target.freeze(1)  # twice is once
+        target.thaw(1)
+        target.thaw(1)
+        stalled.join(60)
+        assert not stalled.is_alive()
+
+
+def test_a_node_that_waits_for_a_frozen_disk_can_be_killed(tmp_path: Path) -> None:
+    """The kernel ends nobody in the middle of a write, so a kill thaws the disk."""
+    require("root")
+    require("loop")
+    with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
+        script = 'cd "$0"; echo up > up; while [ -e up ]; do echo x >> file; done'
+        command = ["sh", "-c", script, str(target.data_dir(1))]
+        target.set_command(1, command, {"PATH": os.environ["PATH"]}, tmp_path / "log")
+        target.start(1)
+        assert kernel.wait_until((target.data_dir(1) / "file").exists, 60)
+        target.freeze(1)
+        assert kernel.wait_until(lambda: target.state(1) == "D", 60)
+        target.kill(1)
+        assert not target.is_running(1)
+        sync_in_thread(target.data_dir(1) / "other").join(60)
+
+
+def test_a_plain_directory_cannot_stall_and_says_so(tmp_path: Path) -> None:
+    """The fault is refused, and the abilities tell so beforehand."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path, volume=Volume.DIRECTORY) as target:
+        assert target.abilities == {"signals", "packet-drops"}
+        with pytest.raises(Unsupported, match="plain directory"):
+            target.freeze(1)
+        target.thaw(1)
+
+
+def test_an_image_is_kept_only_when_asked_for(tmp_path: Path) -> None:
+    """A run's disks take gigabytes: they go with the run unless somebody wants to look."""
+    require("root")
+    require("loop")
+    image = tmp_path / "run/nodes/1/data.img"
+    with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
+        (target.data_dir(1) / "file").write_text("here")
+        target.down(keep_data=True)
+        assert image.exists()
+    assert not image.exists()

@@ -1,0 +1,79 @@
+"""What tests ask of the machine itself: what of a run is there, and a run of their own."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.journal import Journal
+from harness.targets.local import LocalTarget, Volume, kernel, namespaces, network, processes
+
+
+def leftovers(run_id: str, run_dir: Path) -> list[str]:
+    """Everything of the run that the kernel still has: empty when it was undone."""
+    prefix = network.plan(run_id, [1]).name
+    spaces = sorted(namespaces.netns_dir().glob(f"{prefix}-*"))
+    links = sorted(Path("/sys/class/net").glob(f"{prefix}*"))
+    mounts = [
+        line.split()[4]
+        for line in Path("/proc/self/mountinfo").read_text().splitlines()
+        if str(run_dir.resolve()) in line or prefix in line
+    ]
+    loops = [
+        loop for image in sorted(run_dir.rglob("data.img")) for loop in kernel.loops_over(image)
+    ]
+    inside = [pid for path in spaces for pid in namespaces.processes_in(path)]
+    return [str(found) for found in (*spaces, *links, *mounts, *loops, *inside)]
+
+
+def marked(mark: str) -> list[int]:
+    """The living processes whose command line holds `mark`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        seen = processes.stat(int(entry.name))
+        if mark.encode() in command and seen is not None and seen.state != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def new_run_id() -> str:
+    """A run of its own for every test: several test runs may share the machine."""
+    return uuid.uuid4().hex
+
+
+@contextmanager
+def local_target(
+    place: Path,
+    nodes: int = 1,
+    volume: Volume = Volume.DIRECTORY,
+    *,
+    uplink: bool = False,
+    subnet: str | None = None,
+) -> Iterator[LocalTarget]:
+    """A target that is up, and afterwards down; its run directory and registry are in `place`."""
+    registry, run_dir, run_id = place / "registry", place / "run", new_run_id()
+    registry.mkdir()
+    run_dir.mkdir()
+    with Journal.create(run_dir / "journal.jsonl", run_id=run_id, registry=registry) as journal:
+        target = LocalTarget(
+            run_id,
+            run_dir,
+            range(1, nodes + 1),
+            journal,
+            volume=volume,
+            uplink=uplink,
+            subnet=subnet,
+        )
+        try:
+            target.up()
+            yield target
+        finally:
+            target.down()
+            journal.finish()
+    assert leftovers(run_id, run_dir) == []

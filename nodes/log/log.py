@@ -111,21 +111,29 @@ class Log:
         log = cls(disk, directory, config, loaded)
         if new:
             log._unsynced_dirs = [directory, directory.rpartition("/")[0]]
-        log._load_epochs()
+        log._load_epochs(clean=clean)
         return log
 
-    def _load_epochs(self) -> None:
-        """Add to the epochs of the batches the one that was assigned but has none yet."""
+    def _load_epochs(self, *, clean: bool) -> None:
+        """Add to the epochs of the batches the one that was assigned but has no record yet.
+
+        Only after a clean shutdown: the file is not synced, and may be of before a truncation.
+        """
         try:
             stored = self._epoch_file.read()
         except CheckpointError:
-            stored = []  # it is not synced, and all but its last line is in the batches
-        if stored:
+            stored = []
+        if stored and clean:
             epoch, start = stored[-1]
             if start == self.end_offset and epoch > self._epochs.latest:
                 self._epochs.assign(epoch, start)
         if tuple(stored) != self._epochs.entries:
             self._epoch_file.write(self._epochs.entries)
+
+    @property
+    def offline(self) -> str:
+        """Why the log refuses appends; empty while it takes them. Such a node is not clean."""
+        return self._offline
 
     # --- where the log begins and ends
 
@@ -286,17 +294,28 @@ class Log:
         )
 
     def _roll(self) -> None:
-        """Seal the active segment and begin the next."""
+        """Seal the active segment and begin the next.
+
+        The names so far become durable first: a log whose first file was lost would look like one
+        whose start had been deleted.
+        """
         with self._failing():
             self._active.seal()
+            self._sync_names()
             self._begin_segment(self.end_offset)
+
+    def _sync_names(self) -> None:
+        names, self._unsynced_dirs = self._unsynced_dirs, []
+        for directory in names:
+            self._disk.sync_dir(directory)
 
     def _begin_segment(self, base_offset: Offset) -> None:
         self._active = Segment(
             self._disk, self._directory, base_offset, self.config.index_interval_bytes
         )
         self._segments.append(self._active)
-        self._unsynced_dirs.append(self._directory)
+        if self._directory not in self._unsynced_dirs:
+            self._unsynced_dirs.append(self._directory)
 
     def _write(self, data: bytes | bytearray | memoryview) -> None:
         try:  # not `_failing`, which costs as much as the rest of an append's bookkeeping
@@ -423,6 +442,9 @@ class Log:
         self._truncations += 1
         self._flushed = min(self._flushed, header.base_offset)
         self._delete_segments_after(segment)
+        self._active = segment
+        self._unsynced_dirs.append(self._directory)
+        self._sync_names()
         segment.cut(position)
         segment.file.sync()
 
@@ -434,31 +456,25 @@ class Log:
         with self._failing():
             self._delete_segments_after(None)
             self._begin_segment(new_start)
+            self._sync_names()
         self._epochs.clear()
         self._write_epochs()
         self.producers = Producers()
 
     def _delete_segments_after(self, kept: Segment | None) -> None:
         """Delete from the last segment backwards, so that a crash leaves no hole."""
-        if self._segments[-1] is kept:
-            return
         while self._segments and self._segments[-1] is not kept:
             self._segments.pop().delete()
-        self._disk.sync_dir(self._directory)
-        if kept is not None:
-            self._active = kept
 
     # --- making durable, and ending
 
     def flush(self) -> Offset:
         """Make everything durable; the flushed offset, which is then the end. Blocks."""
         self._check_online()
-        files, directories = self._unflushed()
         with self._failing():
-            for file in files:
+            for file in self._unflushed():
                 file.sync()
-            for directory in directories:
-                self._disk.sync_dir(directory)
+            self._sync_names()
         self._flushed = self.end_offset
         return self._flushed
 
@@ -476,24 +492,21 @@ class Log:
             if self._flushed >= wanted or self._truncations != truncations:
                 return self._flushed
             reached = self.end_offset
-            files, directories = self._unflushed()
+            targets: list[File | str] = [*self._unflushed(), *self._unsynced_dirs]
+            self._unsynced_dirs = []
             with self._failing():
-                targets: list[File | str] = [*files, *directories]
                 for target in targets:
                     await self._disk.sync(target)
                     if self._truncations != truncations:
-                        # The file may be gone, and what was appended since is not synced.
-                        self._unsynced_dirs += directories
+                        # The file may be gone, and what was appended since is not synced. All
+                        # names are: a truncation sees to that.
                         return self._flushed
             self._flushed = max(self._flushed, reached)
             return self._flushed
 
-    def _unflushed(self) -> tuple[list[File], list[str]]:
-        """The files and directories to sync; indexes are rebuilt from the log files."""
-        files = [s.file for s in self._segments if s.next_offset > self._flushed]
-        directories = sorted(set(self._unsynced_dirs))
-        self._unsynced_dirs = []
-        return files, directories
+    def _unflushed(self) -> list[File]:
+        """The files to sync; indexes are rebuilt from the log files."""
+        return [s.file for s in self._segments if s.next_offset > self._flushed]
 
     def close(self) -> None:
         """Complete the indexes, make everything durable, and close the files. Blocks.

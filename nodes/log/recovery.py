@@ -16,7 +16,6 @@ anyone; `Recovery` says what was done.
 
 import dataclasses
 import re
-from collections.abc import Sequence
 
 from nodes.ids import Offset
 from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
@@ -264,15 +263,15 @@ def _find_valid_batch(file: File, start: int, offset: Offset) -> int | None:
 def _has_unwritten_page(file: File, start: int, stop: int) -> bool:
     """Whether zeros between two positions show a page that was never written back.
 
-    Either a whole page of zeros, or, as appends end where batches end, zeros from the first
-    damaged batch to the end of its page.
+    Either all that the file has of one page, or, as appends end where batches end, what it has of
+    the first page from the first damaged batch on.
     """
+    size = file.size()
     data = file.pread(start, min(stop - start, _SEARCH_BYTES))
-    to_boundary = -start % _PAGE_BYTES
-    head = data[:to_boundary]
-    pages: Sequence[bytes] = [
-        data[at : at + _PAGE_BYTES] for at in range(to_boundary, len(data), _PAGE_BYTES)
-    ]
-    if head and not any(head):
-        return True
-    return any(len(page) == _PAGE_BYTES and not any(page) for page in pages)
+    at = 0
+    while at < len(data):
+        page_end = min(at + _PAGE_BYTES - (start + at) % _PAGE_BYTES, size - start)
+        if page_end <= len(data) and not any(data[at:page_end]):
+            return True
+        at = page_end
+    return False

@@ -172,7 +172,8 @@ class MemoryDisk:
 
 def _written_back(inode: _Inode, rng: random.Random) -> bytes:
     """The content after a loss of power during write-back: each page new, or as last synced."""
-    size = rng.randint(*sorted((len(inode.durable), len(inode.cached))))
+    low, high = sorted((len(inode.durable), len(inode.cached)))
+    size = rng.choice((low, high, rng.randint(low, high)))
     kept = bytearray()
     for start in range(0, size, PAGE_BYTES):
         stop = min(start + PAGE_BYTES, size)

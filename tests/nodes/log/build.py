@@ -1,0 +1,51 @@
+"""Batches and logs for tests."""
+
+from nodes.ids import Epoch, Offset
+from nodes.log.batch import Record, encode_batch, iter_batches
+from nodes.log.log import Log, LogConfig
+from nodes.storage.disk import Disk
+
+DIRECTORY = "t-0"
+SMALL = LogConfig(segment_bytes=400, index_interval_bytes=100, max_message_bytes=1000)
+
+
+def batch(
+    count: int = 1,
+    *,
+    base_offset: int = 0,
+    epoch: int = -1,
+    timestamp_ms: int = 1000,
+    value: bytes = b"value",
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytes:
+    """A batch of `count` records; `producer` is id, epoch and base sequence."""
+    producer_id, producer_epoch, base_sequence = producer
+    return encode_batch(
+        [Record(value=value + b"%d" % number) for number in range(count)],
+        base_offset=Offset(base_offset),
+        leader_epoch=Epoch(epoch),
+        timestamp_ms=timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def open_log(
+    disk: Disk, *, clean: bool = False, recovery_point: int = 0, config: LogConfig = SMALL
+) -> Log:
+    """The test log of a disk."""
+    return Log.open(disk, DIRECTORY, config, clean=clean, recovery_point=Offset(recovery_point))
+
+
+def content(log: Log) -> list[bytes]:
+    """Every batch of a log, read as a consumer would."""
+    batches: list[bytes] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = log.read(offset, 1 << 20, log.end_offset)
+        assert data, f"nothing at {offset}, below the end {log.end_offset}"
+        for pos, header in iter_batches(data):
+            batches.append(data[pos : pos + header.size])
+            offset = header.next_offset
+    return batches

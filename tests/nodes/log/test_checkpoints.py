@@ -1,0 +1,101 @@
+"""Kafka's text files: their exact bytes, and what damage to them says."""
+
+import pytest
+
+from nodes.ids import Epoch, NodeId, Offset, TopicPartition
+from nodes.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+    CheckpointError,
+    CleanShutdown,
+    LeaderEpochCheckpoint,
+    MetaProperties,
+    OffsetCheckpoint,
+)
+from nodes.storage.memory import MemoryDisk
+
+
+def test_offset_checkpoints_have_kafkas_bytes() -> None:
+    """Version, count, and a row per partition; and back."""
+    disk = MemoryDisk()
+    checkpoint = OffsetCheckpoint(disk, REPLICATION_OFFSETS)
+    assert checkpoint.read() == {}
+    offsets = {TopicPartition("orders", 0): Offset(17), TopicPartition("a.b-c_d", 12): Offset(0)}
+    checkpoint.write(offsets)
+    assert disk.read(REPLICATION_OFFSETS) == b"0\n2\norders 0 17\na.b-c_d 12 0\n"
+    assert checkpoint.read() == offsets
+    disk.crash()
+    assert checkpoint.read() == offsets
+
+
+def test_leader_epochs_have_kafkas_bytes() -> None:
+    """Version, count, and a row per epoch; and back."""
+    disk = MemoryDisk()
+    disk.makedirs("t-0")
+    checkpoint = LeaderEpochCheckpoint(disk, "t-0")
+    checkpoint.write([(Epoch(0), Offset(0)), (Epoch(3), Offset(42))])
+    assert disk.read("t-0/leader-epoch-checkpoint") == b"0\n2\n0 0\n3 42\n"
+    assert checkpoint.read() == [(0, 0), (3, 42)]
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"1\n0\n", b"0\n2\nt 0 1\n", b"0\n1\nt 0\n", b"0\n1\nt 0 x\n", b"0\nx\n", b"\xff"]
+)
+def test_damaged_tables_are_refused(text: bytes) -> None:
+    """The error names the file."""
+    disk = MemoryDisk()
+    disk.write_atomic(RECOVERY_POINTS, text)
+    with pytest.raises(CheckpointError, match=RECOVERY_POINTS):
+        OffsetCheckpoint(disk, RECOVERY_POINTS).read()
+
+
+def test_meta_properties_round_trip() -> None:
+    """With and without a directory id; comments and unknown properties are passed over."""
+    disk = MemoryDisk()
+    assert MetaProperties.read(disk) is None
+    for properties in (
+        MetaProperties(cluster_id="abc", node_id=NodeId(3)),
+        MetaProperties(cluster_id="abc", node_id=NodeId(3), directory_id="dir"),
+    ):
+        properties.write(disk)
+        assert MetaProperties.read(disk) == properties
+    disk.write_atomic(META_PROPERTIES, b"#Fri\nversion=1\nnode.id=7\nx=y\ncluster.id=a=b\n")
+    assert MetaProperties.read(disk) == MetaProperties(cluster_id="a=b", node_id=NodeId(7))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"version=0\nbroker.id=1\n", "version 0"),
+        (b"version=1\nnode.id=1\n", "cluster.id"),
+        (b"version=1\nnode.id=one\ncluster.id=c\n", "'one'"),
+    ],
+)
+def test_damaged_meta_properties_are_refused(text: bytes, message: str) -> None:
+    """The error says what is wrong."""
+    disk = MemoryDisk()
+    disk.write_atomic(META_PROPERTIES, text)
+    with pytest.raises(CheckpointError, match=message):
+        MetaProperties.read(disk)
+
+
+def test_the_clean_mark_is_gone_once_taken_even_after_a_crash() -> None:
+    """KAFKA-10471: a crash while loading logs must not look clean to the next start."""
+    disk = MemoryDisk()
+    mark = CleanShutdown(disk)
+    assert mark.take() is None
+    mark.write(41)
+    assert disk.read(CLEAN_SHUTDOWN) == b'{"version":0,"brokerEpoch":41}'
+    disk.crash()
+    assert mark.take() == 41
+    disk.crash()
+    assert mark.take() is None
+
+
+def test_an_empty_clean_mark_has_no_broker_epoch() -> None:
+    """Kafka before 3.7 wrote an empty file."""
+    disk = MemoryDisk()
+    disk.write_atomic(CLEAN_SHUTDOWN, b"")
+    assert CleanShutdown(disk).take() == -1

@@ -1,0 +1,111 @@
+"""Idempotent producer state: duplicates, gaps, fencing."""
+
+import pytest
+
+from nodes.ids import Offset
+from nodes.log.batch import MAX_SEQUENCE, BatchHeader, read_header
+from nodes.log.errors import InvalidProducerEpoch, OutOfOrderSequence, UnknownProducer
+from nodes.log.producers import Producers
+from tests.nodes.log.build import batch
+
+
+def header(count: int, sequence: int, *, epoch: int = 0, producer_id: int = 9) -> BatchHeader:
+    """The header of a producer's batch."""
+    return read_header(batch(count, producer=(producer_id, epoch, sequence)))
+
+
+def after(*batches: tuple[int, int, int], epoch: int = 0) -> Producers:
+    """State after batches of (count, sequence, offset)."""
+    producers = Producers()
+    for count, sequence, offset in batches:
+        producers.update(header(count, sequence, epoch=epoch), Offset(offset))
+    return producers
+
+
+def test_the_next_sequence_is_new_and_a_repeated_one_is_a_duplicate() -> None:
+    """A retry is answered with the offsets of the first time."""
+    producers = after((2, 0, 100), (3, 2, 110))
+    assert producers.check(header(1, 5), whole_log=True) is None
+    first = producers.check(header(2, 0), whole_log=True)
+    assert first is not None
+    assert (first.base_offset, first.last_offset) == (100, 101)
+
+
+@pytest.mark.parametrize("sequence", [1, 3, 6, 7])
+def test_any_other_sequence_is_out_of_order(sequence: int) -> None:
+    """Gaps, and batches that overlap remembered ones in part."""
+    producers = after((2, 0, 100), (3, 2, 110))
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(header(2, sequence), whole_log=True)
+
+
+def test_five_batches_are_remembered() -> None:
+    """The sixth newest is no duplicate any more, and is out of order."""
+    producers = after(*[(1, n, 10 + n) for n in range(6)])
+    for n in range(1, 6):
+        found = producers.check(header(1, n), whole_log=True)
+        assert found is not None
+        assert found.base_offset == 10 + n
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(header(1, 0), whole_log=True)
+
+
+def test_sequences_wrap() -> None:
+    """After 2^31-1 comes 0."""
+    producers = after((1, MAX_SEQUENCE, 0))
+    assert producers.check(header(1, 0), whole_log=True) is None
+    crossing = after((3, MAX_SEQUENCE, 0))
+    assert crossing.check(header(1, 2), whole_log=True) is None
+    assert crossing.check(header(3, MAX_SEQUENCE), whole_log=True) is not None
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_begins_at_zero() -> None:
+    """Epochs of a producer id only go up, and restart the sequence."""
+    producers = after((1, 0, 0), epoch=3)
+    with pytest.raises(InvalidProducerEpoch):
+        producers.check(header(1, 1, epoch=2), whole_log=True)
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(header(1, 1, epoch=4), whole_log=True)
+    assert producers.check(header(1, 0, epoch=4), whole_log=True) is None
+    producers.update(header(1, 0, epoch=4), Offset(1))
+    assert producers.check(header(1, 1, epoch=4), whole_log=True) is None
+    with pytest.raises(InvalidProducerEpoch):
+        producers.check(header(1, 0, epoch=3), whole_log=True)
+
+
+def test_an_unknown_producer_begins_at_zero_unless_its_past_may_be_gone() -> None:
+    """In a log that was never trimmed, a first batch in mid-sequence means a missing one."""
+    producers = Producers()
+    assert producers.check(header(1, 0), whole_log=True) is None
+    assert producers.check(header(1, 7), whole_log=False) is None
+    with pytest.raises(UnknownProducer):
+        producers.check(header(1, 7), whole_log=True)
+
+
+def test_producers_do_not_meet() -> None:
+    """Each producer id has its own sequence."""
+    producers = after((2, 0, 0))
+    assert producers.check(header(1, 0, producer_id=10), whole_log=True) is None
+    producers.update(read_header(batch()), Offset(5))
+    assert producers.ids() == (9,)
+    assert producers.get(9) is not None
+    assert producers.get(10) is None
+
+
+@pytest.mark.parametrize("cut", [0, 1, 4095, 4096, 8191, 9000, 9999, 10000])
+def test_rewinding_and_replaying_gives_the_same_state(cut: int) -> None:
+    """From a snapshot, replay to the cut equals a state that never went further."""
+    templates = [header(1, 0, producer_id=producer_id) for producer_id in (0, 1)]
+    batches = [templates[n % 2]._replace(base_sequence=n // 2) for n in range(10000)]
+
+    def replay(producers: Producers, start: int, stop: int) -> None:
+        for n in range(start, stop):
+            producers.update(batches[n], Offset(n))
+
+    whole, never_further = Producers(), Producers()
+    replay(whole, 0, 10000)
+    replay(never_further, 0, cut)
+    start = whole.rewind(Offset(cut))
+    assert cut - 4096 < start <= cut
+    replay(whole, start, cut)
+    assert [whole.get(i) for i in (0, 1)] == [never_further.get(i) for i in (0, 1)]

@@ -1,0 +1,246 @@
+"""Opening a damaged log: what is cut, and what is refused."""
+
+import struct
+
+import pytest
+
+from nodes.ids import Epoch, Offset
+from nodes.log.batch import read_header
+from nodes.log.errors import LogCorrupt
+from nodes.log.log import Log, LogConfig
+from nodes.storage.memory import PAGE_BYTES, MemoryDisk
+from tests.nodes.log.build import DIRECTORY, SMALL, batch, content, open_log
+
+E1 = Epoch(1)
+FIRST = f"{DIRECTORY}/{0:020d}.log"
+BIG = LogConfig()
+
+
+def written(count: int = 6, *, config: LogConfig = BIG, value: bytes = b"v") -> MemoryDisk:
+    """A disk with a log of single-record batches whose process died."""
+    disk = MemoryDisk()
+    log = open_log(disk, config=config)
+    for number in range(count):
+        log.append_as_leader(batch(value=value, timestamp_ms=1000 + number), E1)
+    return disk
+
+
+def size_of_one(value: bytes = b"v") -> int:
+    """Bytes of each of those batches."""
+    return len(batch(value=value))
+
+
+def cut_file(disk: MemoryDisk, path: str, size: int) -> None:
+    """Cut a file's tail off."""
+    disk.open(path).truncate(size)
+
+
+def overwrite(disk: MemoryDisk, path: str, position: int, data: bytes) -> None:
+    """Change bytes in the middle of a file."""
+    old = disk.read(path)
+    disk.write_atomic(path, old[:position] + data + old[position + len(data) :])
+
+
+def test_an_undamaged_log_is_kept_whole_and_made_durable() -> None:
+    """A dead process loses nothing; and what recovery claims as flushed survives the power."""
+    disk = written()
+    log = open_log(disk, config=BIG)
+    assert (log.end_offset, log.flushed_offset) == (6, 6)
+    assert log.recovery.cut_at is None
+    assert log.recovery.validated_segments == 1
+    disk.crash()
+    assert open_log(disk, config=BIG).end_offset == 6
+
+
+@pytest.mark.parametrize("torn_bytes", [1, 20, 60, 61, 65])
+def test_a_torn_tail_is_cut(torn_bytes: int) -> None:
+    """An incomplete last batch goes, however much of it is there; the rest stays."""
+    disk, one = written(), size_of_one()
+    cut_file(disk, FIRST, 5 * one + torn_bytes)
+    log = open_log(disk, config=BIG)
+    assert (log.end_offset, log.recovery.cut_at, log.recovery.cut_bytes) == (5, 5, torn_bytes)
+    assert log.recovery.reason
+    log.append_as_leader(batch(), E1)
+    assert len(content(log)) == 6
+    assert open_log(disk, config=BIG).end_offset == 6
+
+
+def test_a_last_batch_with_a_bad_crc_is_cut() -> None:
+    """Nothing follows it: an interrupted write explains it. Nor does the log's epoch survive it."""
+    disk, one = written(5), size_of_one()
+    open_log(disk, config=BIG).append_as_leader(batch(value=b"v"), Epoch(7))
+    disk.corrupt(FIRST, 6 * one - 1)
+    log = open_log(disk, config=BIG)
+    assert (log.end_offset, log.recovery.cut_at) == (5, 5)
+    assert log.epochs == ((1, 0),)
+
+
+@pytest.mark.parametrize("position", [8, 16, 25, 65])
+def test_damage_that_intact_batches_follow_is_refused(position: int) -> None:
+    """A flipped bit in length, magic, header or record of an early batch; the file stays."""
+    disk, one = written(), size_of_one()
+    disk.corrupt(FIRST, 2 * one + position)
+    before = disk.read(FIRST)
+    with pytest.raises(
+        LogCorrupt, match=f"{FIRST}, position {2 * one}, offset 2: .*position {3 * one}"
+    ):
+        open_log(disk, config=BIG)
+    assert disk.read(FIRST) == before
+
+
+def test_a_hole_in_the_offsets_is_refused() -> None:
+    """The base offset is outside the CRC; continuity guards it."""
+    disk, one = written(), size_of_one()
+    overwrite(disk, FIRST, 2 * one, struct.pack(">q", 3))
+    with pytest.raises(LogCorrupt, match="offset 3 instead of 2"):
+        open_log(disk, config=BIG)
+
+
+def test_damage_in_a_cleanly_closed_log_is_refused() -> None:
+    """A tail cut silently there would be lost by a replica that stays in sync."""
+    disk, one = written(), size_of_one()
+    open_log(disk, config=BIG).close()
+    cut_file(disk, FIRST, 5 * one + 30)
+    with pytest.raises(LogCorrupt, match="closed cleanly"):
+        open_log(disk, config=BIG, clean=True)
+
+
+def segments(disk: MemoryDisk) -> list[str]:
+    """Paths of the log files."""
+    return [f"{DIRECTORY}/{n}" for n in disk.listdir(DIRECTORY) if n.endswith(".log")]
+
+
+def test_damage_before_later_segments_is_refused() -> None:
+    """The last batch of a segment that others follow is the middle of the log."""
+    disk = written(20, config=SMALL)
+    second = segments(disk)[1]
+    disk.corrupt(second, len(disk.read(second)) - 1)
+    with pytest.raises(LogCorrupt, match="in later segments"):
+        open_log(disk)
+
+
+def test_a_missing_or_cut_segment_below_the_recovery_point_is_refused() -> None:
+    """What was flushed cannot have been lost by a crash."""
+    disk = written(20, config=SMALL)
+    second = segments(disk)[1]
+    cut_file(disk, second, len(disk.read(second)) - 10)
+    with pytest.raises(LogCorrupt, match="below the recovery point"):
+        open_log(disk, recovery_point=20)
+    disk.unlink(second)
+    with pytest.raises(LogCorrupt, match="the next segment begins at offset"):
+        open_log(disk, recovery_point=20)
+
+
+def test_a_short_segment_above_the_recovery_point_ends_the_log() -> None:
+    """Unflushed, a file may end early after a loss of power, although later ones were written."""
+    disk = written(20, config=SMALL)
+    second = segments(disk)[1]
+    cut_file(disk, second, size_of_one() + 10)
+    base = int(second[-24:-4])
+    log = open_log(disk)
+    assert (log.end_offset, log.recovery.cut_at) == (base + 1, base + 1)
+    assert segments(disk)[1:] == [second]
+
+
+def test_pages_that_were_never_written_back_end_the_log() -> None:
+    """Unflushed pages are written in any order: zeros before intact batches are no corruption."""
+    value = b"v" * 500
+    disk, one = written(30, value=value), size_of_one(value)
+    overwrite(disk, FIRST, PAGE_BYTES, bytes(PAGE_BYTES))
+    with pytest.raises(LogCorrupt):
+        open_log(disk, config=BIG, recovery_point=PAGE_BYTES // one + 1)
+    log = open_log(disk, config=BIG)
+    assert log.end_offset == PAGE_BYTES // one
+    assert "magic" in log.recovery.reason or "CRC" in log.recovery.reason
+
+
+def test_zeros_from_a_batch_to_the_end_of_its_page_end_the_log() -> None:
+    """The page was written back once, when the batch was not yet there."""
+    value = b"v" * 500
+    disk, one = written(30, value=value), size_of_one(value)
+    overwrite(disk, FIRST, 3 * one, bytes(PAGE_BYTES - 3 * one))
+    assert open_log(disk, config=BIG).end_offset == 3
+
+
+def test_only_segments_from_the_recovery_point_on_are_validated() -> None:
+    """The point of a recovery point: a restart reads what may be damaged, not everything."""
+    disk = written(20, config=SMALL)
+    third = int(segments(disk)[2][-24:-4])
+    assert open_log(disk, recovery_point=third).recovery.validated_segments == (
+        len(segments(disk)) - 2
+    )
+    assert open_log(disk, clean=True).recovery.validated_segments == 0
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "short", "garbage"])
+def test_indexes_are_rebuilt(clean: bool, suffix: str, damage: str) -> None:
+    """Whatever an index file says, after opening it says what the log file says."""
+    disk = MemoryDisk()
+    config = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+    log = open_log(disk, config=config)
+    for number in range(20):
+        log.append_as_leader(batch(number % 3 + 1, timestamp_ms=1000 + number), E1)
+    log.close()
+    names = [f"{DIRECTORY}/{n}" for n in disk.listdir(DIRECTORY) if n.endswith("." + suffix)]
+    good = [disk.read(name) for name in names]
+    assert len(good[0]) >= 16
+    match damage:
+        case "missing":
+            disk.unlink(names[0])
+        case "short":
+            cut_file(disk, names[0], 5)
+        case _:
+            overwrite(disk, names[0], 0, b"\x01\xff\xff\xff")
+    log = open_log(disk, clean=clean, config=config)
+    assert log.recovery.rebuilt_indexes >= 1
+    for offset in range(log.end_offset):
+        header = read_header(log.read(Offset(offset), 1, log.end_offset))
+        assert header.base_offset <= offset <= header.last_offset
+    log.close()
+    assert [disk.read(name) for name in names] == good
+
+
+def test_index_files_without_their_log_are_removed() -> None:
+    """A crash between the removals of a segment's files leaves them."""
+    disk = written()
+    disk.write_atomic(f"{DIRECTORY}/{99:020d}.index", b"x")
+    open_log(disk, config=BIG)
+    assert not disk.exists(f"{DIRECTORY}/{99:020d}.index")
+
+
+@pytest.mark.parametrize(
+    "stored", [b"", b"nonsense", b"0\n1\n5 2\n", b"0\n2\n1 0\n9 77\n", b"0\n1\n0 6\n"]
+)
+def test_epochs_are_rebuilt_from_the_batches(stored: bytes) -> None:
+    """A checkpoint that is damaged, ahead of the log or behind it does not matter."""
+    disk = written(4)
+    log = open_log(disk, config=BIG)
+    log.append_as_leader(batch(2), Epoch(3))
+    disk.write_atomic(f"{DIRECTORY}/leader-epoch-checkpoint", stored)
+    log = open_log(disk, config=BIG)
+    assert log.epochs == ((1, 0), (3, 4))
+    assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n3 4\n"
+
+
+def test_a_log_that_does_not_open_closes_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refusing a log must not leak descriptors."""
+    disk, one = written(), size_of_one()
+    disk.corrupt(FIRST, 2 * one + 30)
+    closed: list[int] = []
+    opened: list[int] = []
+    from nodes.storage.memory import MemoryFile
+
+    monkeypatch.setattr(MemoryFile, "close", lambda self: closed.append(id(self)))
+    original = MemoryDisk.open
+
+    def counting(self: MemoryDisk, path: str, *, create: bool = False) -> MemoryFile:
+        file = original(self, path, create=create)
+        opened.append(id(file))
+        return file
+
+    monkeypatch.setattr(MemoryDisk, "open", counting)
+    with pytest.raises(LogCorrupt):
+        Log.open(disk, DIRECTORY, BIG, clean=False)
+    assert sorted(closed) == sorted(opened) != []

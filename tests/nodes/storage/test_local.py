@@ -1,0 +1,129 @@
+"""LocalDisk: real files behind the storage seam."""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from nodes.storage.local import LocalDisk
+
+
+def test_what_is_appended_is_read_back_at_any_position(tmp_path: Path) -> None:
+    """Appends go to the end, reads anywhere, and end where the file ends."""
+    file = LocalDisk(tmp_path).open("a", create=True)
+    file.append(b"hello ")
+    file.append(memoryview(b"world"))
+    assert file.size() == 11
+    assert file.pread(0, 100) == b"hello world"
+    assert file.pread(6, 3) == b"wor"
+    assert file.pread(11, 3) == b""
+    file.close()
+
+
+def test_a_cut_file_grows_again_from_its_new_end(tmp_path: Path) -> None:
+    """After truncation the next append is at the new end; truncation never extends."""
+    file = LocalDisk(tmp_path).open("a", create=True)
+    file.append(b"0123456789")
+    file.truncate(4)
+    file.truncate(8)
+    file.append(b"x")
+    assert file.pread(0, 100) == b"0123x"
+    assert file.size() == 5
+    file.close()
+    assert (tmp_path / "a").read_bytes() == b"0123x"
+
+
+def test_an_existing_file_keeps_its_content_when_opened(tmp_path: Path) -> None:
+    """Opening with `create` makes a file only when there is none."""
+    (tmp_path / "a").write_bytes(b"abc")
+    disk = LocalDisk(tmp_path)
+    file = disk.open("a", create=True)
+    assert file.size() == 3
+    file.close()
+    with pytest.raises(FileNotFoundError):
+        disk.open("b")
+
+
+def test_names_are_listed_sorted_renamed_and_removed(tmp_path: Path) -> None:
+    """The directory operations do what their names say, relative to the root."""
+    disk = LocalDisk(tmp_path)
+    disk.makedirs("d/e")
+    disk.makedirs("d/e")
+    for name in ("d/2", "d/1"):
+        disk.write_atomic(name, b"")
+    assert disk.listdir("d") == ["1", "2", "e"]
+    disk.rename("d/1", "d/2")
+    assert disk.listdir("d") == ["2", "e"]
+    disk.unlink("d/2")
+    disk.sync_dir("d")
+    assert not disk.exists("d/2")
+    assert disk.exists("d/e")
+    with pytest.raises(FileNotFoundError):
+        disk.unlink("d/2")
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_an_atomic_write_replaces_and_leaves_nothing_else(tmp_path: Path, durable: bool) -> None:
+    """The new content is there as a whole, whatever a dead writer left beside it."""
+    disk = LocalDisk(tmp_path)
+    disk.write_atomic("a", b"old content")
+    (tmp_path / "a.tmp").write_bytes(b"left by a writer that died")
+    disk.write_atomic("a", b"new", durable=durable)
+    assert disk.read("a") == b"new"
+    assert disk.listdir("") == ["a"]
+
+
+def test_a_sync_in_flight_has_an_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a sync hangs its age grows on the loop's clock; afterwards there is none.
+
+    The file is closed meanwhile, and its descriptor outlives the sync.
+    """
+    release = threading.Event()
+    synced: list[int] = []
+
+    def hanging_fsync(descriptor: int) -> None:
+        release.wait(10)
+        os.fstat(descriptor)  # fails if it was closed early
+        synced.append(descriptor)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        disk = LocalDisk(tmp_path)
+        file = disk.open("a", create=True)
+        assert disk.oldest_sync_age_ms(loop.time() * 1000) == 0
+        started = loop.time() * 1000
+        first = asyncio.ensure_future(disk.sync(file))
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(disk.sync(""))
+        await asyncio.sleep(0)
+        file.close()
+        assert 4000 < disk.oldest_sync_age_ms(started + 5000) <= 5000
+        release.set()
+        await asyncio.gather(first, second)
+        assert disk.oldest_sync_age_ms(started + 5000) == 0
+        with pytest.raises(OSError, match="Bad file"):
+            os.fstat(synced[0])
+
+    monkeypatch.setattr(os, "fsync", hanging_fsync)
+    asyncio.run(scenario())
+
+
+def test_a_failed_write_leaves_an_honest_size(tmp_path: Path) -> None:
+    """When the disk refuses, the error comes through, and size() says what is there."""
+    file = LocalDisk(tmp_path).open("a", create=True)
+    file.append(b"abc")
+    file.close()
+    with pytest.raises(OSError, match="Bad file"):
+        file.append(b"def")
+
+
+def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may take less than it was given; the rest follows."""
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:3]))
+    file = LocalDisk(tmp_path).open("a", create=True)
+    file.append(b"0123456789")
+    file.close()
+    assert (tmp_path / "a").read_bytes() == b"0123456789"

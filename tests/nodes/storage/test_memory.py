@@ -1,0 +1,97 @@
+"""MemoryDisk: what a loss of power leaves."""
+
+import asyncio
+import random
+
+import pytest
+
+from nodes.storage.memory import PAGE_BYTES, MemoryDisk, PowerLost
+
+
+def test_a_crash_forgets_what_was_not_synced() -> None:
+    """Only synced bytes of files with synced names survive."""
+    disk = MemoryDisk()
+    disk.makedirs("d")
+    kept, nameless = disk.open("d/kept", create=True), disk.open("d/nameless", create=True)
+    kept.append(b"synced")
+    kept.sync()
+    disk.sync_dir("d")
+    disk.rename("d/nameless", "d/renamed")
+    nameless.append(b"content")
+    nameless.sync()
+    kept.append(b" and not")
+    assert disk.read("d/kept") == b"synced and not"
+    disk.crash()
+    assert disk.read("d/kept") == b"synced"
+    assert disk.listdir("d") == ["kept", "nameless"]
+    assert disk.read("d/nameless") == b"content"
+
+
+def test_a_crash_brings_back_what_was_removed_or_cut() -> None:
+    """Removals and truncations need their syncs too."""
+    disk = MemoryDisk()
+    file = disk.open("a", create=True)
+    file.append(b"abc")
+    file.sync()
+    disk.sync_dir("")
+    file.truncate(1)
+    disk.unlink("a")
+    assert not disk.exists("a")
+    disk.crash()
+    assert disk.read("a") == b"abc"
+
+
+def test_an_atomic_write_is_durable_only_when_asked() -> None:
+    """`durable` is the difference between the new content and the old after a crash."""
+    disk = MemoryDisk()
+    disk.write_atomic("a", b"1")
+    disk.write_atomic("a", b"2", durable=False)
+    assert disk.read("a") == b"2"
+    disk.crash()
+    assert disk.read("a") == b"1"
+
+
+def test_write_back_before_the_crash_keeps_any_pages() -> None:
+    """With a random source, unsynced pages survive or read as zeros; synced ones always stay."""
+    seen = set()
+    for seed in range(200):
+        disk = MemoryDisk()
+        file = disk.open("a", create=True)
+        disk.sync_dir("")
+        file.append(b"s" * PAGE_BYTES)
+        file.sync()
+        file.append(b"n" * PAGE_BYTES * 2)
+        disk.crash(random.Random(seed))
+        left = disk.read("a")
+        assert left.startswith(b"s" * PAGE_BYTES)
+        pages = left[PAGE_BYTES : 2 * PAGE_BYTES], left[2 * PAGE_BYTES :]
+        seen.add(tuple(page[:1] for page in pages))
+    assert {(b"", b""), (b"n", b""), (b"n", b"n"), (b"\0", b"n")} <= seen
+
+
+def test_power_is_lost_at_the_write_that_was_named() -> None:
+    """The named change does not happen, nor does any later one before the crash."""
+    disk = MemoryDisk()
+    file = disk.open("a", create=True)
+    disk.crash_after_writes = 1
+    file.append(b"1")
+    for _ in range(2):
+        with pytest.raises(PowerLost):
+            file.append(b"2")
+    assert file.pread(0, 9) == b"1"
+
+
+def test_async_sync_takes_files_and_directories() -> None:
+    """The coroutine makes content and names durable."""
+    disk = MemoryDisk()
+    file = disk.open("a", create=True)
+    file.append(b"1")
+
+    async def scenario() -> None:
+        await disk.sync(file)
+        await disk.sync("")
+
+    asyncio.run(scenario())
+    disk.crash()
+    assert disk.read("a") == b"1"
+    assert disk.oldest_sync_age_ms(5.0) == 0

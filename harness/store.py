@@ -81,8 +81,19 @@ class Run:
         finished = [*_read_run_file(self.path).get("finished", ()), phase]
         self.update(finished=finished)
 
-    def stream(self, name: str) -> RowStream:
-        """A stream of one of checkers.history.SCHEMAS, but `history`; `seal` makes it a table."""
+    def cluster_stream(self) -> RowStream:
+        """The stream of what the cluster said of itself (schema CLUSTER)."""
+        return self._stream("cluster")
+
+    def faults_stream(self) -> RowStream:
+        """The stream of what was done to the cluster (schema FAULTS)."""
+        return self._stream("faults")
+
+    def replicas_stream(self) -> RowStream:
+        """The stream of the batches in every replica's files (schema REPLICAS)."""
+        return self._stream("replicas")
+
+    def _stream(self, name: str) -> RowStream:
         return RowStream(self.path / f"{name}.arrows", SCHEMAS[name])
 
     def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:

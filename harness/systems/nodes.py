@@ -182,7 +182,7 @@ class NodesSystem:
             for partition in range(topic.partitions)
         ]
         ends = []
-        replicas = self._run.stream("replicas")
+        replicas = self._run.replicas_stream()
         for node in self._nodes:
             log_dir = self._log_dir(node)
             committed = replica_files.high_watermarks(log_dir)

@@ -78,10 +78,10 @@ def test_sealing_is_idempotent_and_readable_by_the_checkers(tmp_path: Path) -> N
     writer = HistoryWriter(run.history_dir / "w.arrows", writer_id=1, base_ns=run.base_ns)
     writer.start(1)
     writer.close()
-    cluster = run.stream("cluster")
+    cluster = run.cluster_stream()
     cluster.append_named(at_ns=1, kind="leader", topic="t", partition=0, isr=[1, 2])
     cluster.close()
-    run.stream("faults").close()
+    run.faults_stream().close()
     run.write_table("replicas", [])
     run.write_table("replica_ends", [])
     assert {path.name for path in store.seal(run.path)} == {

@@ -154,7 +154,7 @@ def test_collect_reads_replicas_and_ends(tmp_path: Path, target: FakeTarget) -> 
         (directory / f"{0:020d}.log").write_bytes(data)
         (directory.parent / "replication-offset-checkpoint").write_text("0\n1\nt 0 2\n")
     (target.data_dir(3) / "log").mkdir(parents=True)
-    cluster = run.stream("cluster")
+    cluster = run.cluster_stream()
     system.collect(cluster)
     cluster.close()
     store.seal(run.path)

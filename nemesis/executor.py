@@ -211,7 +211,7 @@ class Nemesis:
         except Futile as error:
             self._in_force.remove(active)  # nothing was done, so there is nothing to undo
             self._publish()
-            self._note_healed(record)
+            self._note(record, "fault-healed")
             self._done(record, f"not injected: {error}")
         except Exception as error:
             record.failed(_said(error))
@@ -235,6 +235,8 @@ class Nemesis:
             record.effect = effect.evidence
         if effect.took and record.effective_ns is None:
             record.effective_ns = self._clock.now_ns()
+            # For whoever judges a run whose harness dies before the record is final.
+            self._note(record, "fault-effective", effect=effect.evidence)
 
     def _heal(self, active: _InForce) -> None:
         """Undo one fault, except for what another one still holds; never raises."""
@@ -259,17 +261,17 @@ class Nemesis:
         self._publish()
         if problem is None:
             active.record.healed_ns = self._clock.now_ns()
-            self._note_healed(active.record)
+            self._note(active.record, "fault-healed")
         self._done(active.record, problem and f"not healed: {problem}")
 
-    def _note_healed(self, record: FaultRecord) -> None:
+    def _note(self, record: FaultRecord, kind: str, **fields: object) -> None:
         try:
             self._journal.record(
-                "fault-healed", fault_id=record.event.id, at_ns=self._clock.now_ns()
+                kind, fault_id=record.event.id, at_ns=self._clock.now_ns(), **fields
             )
         except Exception as error:
-            # It is healed; an undo that does not know it only heals it once more.
-            record.failed(f"the heal is not in the journal: {_said(error)}")
+            # The fault itself is in the journal; an undo can only be done once too often.
+            record.failed(f"{kind} is not in the journal: {_said(error)}")
 
     def _give_up(self, record: FaultRecord, why: str) -> None:
         self._pending.remove(record.event)

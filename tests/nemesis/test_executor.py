@@ -71,7 +71,7 @@ def test_journal_then_deed_then_undoing(world: World, fault: str, deed: str, und
     """A fault is on disk before it is made, and its heal is noted after it."""
     world.run(event(fault))
     kinds = [entry[1] if entry[0] == "journal" else entry[0] for entry in world.trace.entries]
-    assert list(dict.fromkeys(kinds)) == ["fault", deed, undoing, "fault-healed"]
+    assert list(dict.fromkeys(kinds)) == ["fault", deed, "fault-effective", undoing, "fault-healed"]
     world.assert_whole()
 
 

@@ -1,7 +1,7 @@
 """A controller with a metadata log in memory: operations go through bytes, as on a real node."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -49,14 +49,22 @@ class Cluster:
             rng=random.Random(seed),
         )
         self.now_ms = 10_000.0
-        self.replayed = ClusterImage(offset=Offset(0), epoch=Epoch(1))
+        self.replayed = ClusterImage(offset=Offset(0), epoch=Epoch(0))
         self.epochs: dict[NodeId, BrokerEpoch] = {}
         self.written: list[MetadataRecord] = []
-        self.controller.on_active(Epoch(1), self.replayed, self.now_ms, {})
+        self.on_batch: Callable[[], None] | None = None
+        self.epoch = Epoch(0)
+        self.take_over()
         self.tick()
         for number in range(1, brokers + 1):
             self.register(number)
             self.beat(number)
+
+    def take_over(self, heard: Mapping[NodeId, float] | None = None) -> None:
+        """A new controller, in the next quorum epoch, from what the log holds."""
+        self.epoch = Epoch(self.epoch + 1)
+        self.controller.on_inactive()
+        self.controller.on_active(self.epoch, self.replayed, self.now_ms, heard or {})
 
     def take(self, result: ControllerResult[R]) -> R:
         """Append a result's records to the log, and replay them."""
@@ -66,8 +74,10 @@ class Cluster:
             offset = Offset(self.controller.image.offset + len(records))
             self.controller.appended(records, offset)
             read = [decode(encode(record)) for record in records]
-            self.replayed, _ = self.replayed.apply(read, offset, Epoch(1))
+            self.replayed, _ = self.replayed.apply(read, offset, self.epoch)
             assert self.replayed == self.controller.image
+            if self.on_batch is not None:
+                self.on_batch()
         return result.response
 
     def register(self, number: int, incarnation: int | None = None) -> BrokerEpoch:
@@ -146,8 +156,9 @@ class Cluster:
     def alter(
         self,
         leader: int,
-        isr: Sequence[int],
+        isr: Sequence[int] = (),
         *,
+        members: tuple[tuple[NodeId, BrokerEpoch], ...] | None = None,
         name: str = "t",
         number: int = 0,
         **other: object,
@@ -160,7 +171,8 @@ class Cluster:
             "partition": number,
             "leader_epoch": partition.leader_epoch if partition else Epoch(0),
             "partition_epoch": partition.partition_epoch if partition else 0,
-            "isr": tuple((node(n), self.epochs.get(node(n), BrokerEpoch(0))) for n in isr),
+            "isr": members
+            or tuple((node(n), self.epochs.get(node(n), BrokerEpoch(0))) for n in isr),
         }
         request = IsrRequest(**(values | other))  # type: ignore[arg-type]
         (answer,) = self.take(

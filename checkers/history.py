@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -198,7 +198,8 @@ def _ends_in_order(path: Path) -> bool:
         return file.read() == END_OF_STREAM
 
 
-Source = Path | pa.Table  # a Parquet file, or rows already in memory
+Source: TypeAlias = "Path | pa.Table"
+"""A Parquet file, or rows already in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

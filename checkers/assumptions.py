@@ -1,0 +1,255 @@
+"""What a check takes for granted of a history, examined before any detector.
+
+An assumption that does not hold is no violation: it says that the history proves less than it
+should. Decisive ones keep a verdict from being VALID.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.durability import cut_clients
+from checkers.engine import Frame
+from checkers.frames import TP, Frames
+from checkers.verdict import Assumption
+
+NAMED = 5
+"""How many offenders an assumption's detail names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """How much of what there is in a run. operations: {(f, type): rows}."""
+
+    operations: Mapping[tuple[str, str], int]
+    backwards: int
+    acked_topics: frozenset[str]
+    replicas: int
+
+    def rows(self, f: str, type_: str | None = None) -> int:
+        """Rows with this `f` (and type)."""
+        return sum(
+            count
+            for (name, kind), count in self.operations.items()
+            if name == f and type_ in (None, kind)
+        )
+
+
+def take_census(frames: Frames) -> Census:
+    """Count the rows of the history by kind, and those that end before they begin."""
+    F = frames.engine.functions
+    backwards = F.when(F.col("complete_ns") < F.col("invoke_ns"), F.lit(1)).otherwise(F.lit(0))
+    rows = frames.engine.rows(
+        frames.history.groupBy("f", "type").agg(
+            F.count(F.lit(1)).alias("rows"), F.sum(backwards).alias("backwards")
+        )
+    )
+    acked = frames.engine.rows(frames.acked.select("topic").distinct())
+    return Census(
+        operations={(row["f"], row["type"]): row["rows"] for row in rows},
+        backwards=sum(row["backwards"] for row in rows),
+        acked_topics=frozenset(row["topic"] for row in acked),
+        replicas=_count(frames, frames.replica_ends),
+    )
+
+
+def examine(frames: Frames, census: Census, finished: Sequence[str] | None) -> list[Assumption]:
+    """All assumptions. finished: the run's finished phases; None when not known."""
+    return [
+        _tables_present(frames),
+        _values_sent_once(frames),
+        _histories_ended(frames),
+        _clocks_monotonic(census),
+        *_faults(frames),
+        _something_acknowledged(frames, census),
+        _something_polled(frames, census),
+        _final_reads_complete(frames),
+        _settled(frames, finished),
+    ]
+
+
+def _tables_present(frames: Frames) -> Assumption:
+    missing = frames.sources.missing
+    return Assumption(
+        name="every table of the run is there",
+        holds=not missing,
+        detail=f"missing: {', '.join(missing)}; the run was cut short" if missing else "",
+        decisive=True,
+    )
+
+
+def _values_sent_once(frames: Frames) -> Assumption:
+    F = frames.engine.functions
+    twice = (
+        frames.sends.groupBy("value")
+        .agg(F.count(F.lit(1)).alias("sends"))
+        .where(F.col("sends") > F.lit(1))
+    )
+    count = _count(frames, twice)
+    return Assumption(
+        name="every value was sent once",
+        holds=count == 0,
+        detail=f"{count} values were sent more than once" if count else "",
+        decisive=True,
+    )
+
+
+def _histories_ended(frames: Frames) -> Assumption:
+    cut = cut_clients(frames)
+    count = _count(frames, cut)
+    named = frames.engine.rows(cut.orderBy("client").limit(NAMED))
+    streams = frames.sources.cut
+    detail = ""
+    if count:
+        listed = ", ".join(str(row["client"]) for row in named)
+        detail = f"{count} clients have no end row ({listed}{', …' if count > NAMED else ''})"
+    if streams:
+        detail += f"{'; ' if detail else ''}cut streams: {', '.join(streams)}"
+    return Assumption(
+        name="every history ended in order",
+        holds=not count and not streams,
+        detail=detail,
+        decisive=True,
+    )
+
+
+def _clocks_monotonic(census: Census) -> Assumption:
+    return Assumption(
+        name="clocks were monotonic",
+        holds=census.backwards == 0,
+        detail=f"{census.backwards} operations end before they begin" if census.backwards else "",
+        decisive=True,
+    )
+
+
+def _faults(frames: Frames) -> list[Assumption]:
+    rows = frames.engine.rows(
+        frames.faults.select("fault_id", "fault", "label", "took_effect", "error").orderBy(
+            "fault_id"
+        )
+    )
+    nemesis = frames.plan.get("nemesis") or {}
+    planned = bool(rows or nemesis.get("faults") or nemesis.get("events"))
+    futile = [row for row in rows if not row["took_effect"]]
+    took = len(rows) - len(futile)
+    listed = "; ".join(
+        f"fault {row['fault_id']} ({row['label'] or row['fault']})"
+        + (f": {row['error']}" if row["error"] else "")
+        for row in futile[:NAMED]
+    )
+    more = f"; and {len(futile) - NAMED} more" if len(futile) > NAMED else ""
+    return [
+        Assumption(
+            name="a planned fault took effect",
+            holds=took > 0 or not planned,
+            detail=f"{took} of {len(rows)} faults took effect" if planned else "none was planned",
+            decisive=True,
+        ),
+        Assumption(
+            name="every fault took effect",
+            holds=not futile,
+            detail=f"no effect: {listed}{more}" if futile else "",
+            decisive=False,
+        ),
+    ]
+
+
+def _something_acknowledged(frames: Frames, census: Census) -> Assumption:
+    planned = [topic.get("name") for topic in frames.plan.get("topics") or ()]
+    silent = [topic for topic in planned if topic not in census.acked_topics]
+    empty = not census.acked_topics
+    detail = "no write was acknowledged" if empty else f"none in {', '.join(map(str, silent))}"
+    return Assumption(
+        name="writes were acknowledged in every topic",
+        holds=not empty and not silent,
+        detail=detail if empty or silent else "",
+        decisive=True,
+    )
+
+
+def _something_polled(frames: Frames, census: Census) -> Assumption:
+    planned = (frames.plan.get("workload") or {}).get("consumers", 0)
+    polled = census.rows("poll", "ok")
+    return Assumption(
+        name="consumers read",
+        holds=bool(polled) or not planned,
+        detail="" if polled else "no consumer returned a record",
+        decisive=True,
+    )
+
+
+def planned_partitions(plan: Mapping[str, Any]) -> dict[tuple[str, int], int | None]:
+    """{(topic, partition): replication factor} of a plan; None where it names none."""
+    return {
+        (topic["name"], partition): topic.get("replication_factor")
+        for topic in plan.get("topics") or ()
+        for partition in range(int(topic.get("partitions") or 1))
+    }
+
+
+def _final_reads_complete(frames: Frames) -> Assumption:
+    rows = frames.engine.rows(frames.complete.select(*TP))
+    reached = {(row["topic"], row["partition"]) for row in rows}
+    sent = frames.engine.rows(
+        frames.sends.where(frames.engine.functions.col("topic").isNotNull()).select(*TP).distinct()
+    )
+    wanted = {(row["topic"], row["partition"]) for row in sent}
+    wanted |= planned_partitions(frames.plan).keys()
+    missing = sorted(wanted - reached)
+    listed = ", ".join(f"{topic}-{partition}" for topic, partition in missing[:NAMED])
+    return Assumption(
+        name="final reads are complete",
+        holds=bool(reached) and not missing,
+        detail=f"{len(missing)} partitions were not read to the end: {listed}"
+        + ("; …" if len(missing) > NAMED else "")
+        if missing
+        else "",
+        decisive=True,
+    )
+
+
+def _settled(frames: Frames, finished: Sequence[str] | None) -> Assumption:
+    """Every planned partition had its whole ISR and a leader when the final reads began."""
+    unsettled = _unsettled(frames)
+    detail = ""
+    if finished is not None and "settle" not in finished:
+        detail = "the run did not finish its settle phase"
+    elif unsettled:
+        detail = f"not every replica was in sync: {', '.join(unsettled[:NAMED])}"
+    return Assumption(name="the cluster settled", holds=not detail, detail=detail, decisive=True)
+
+
+def _unsettled(frames: Frames) -> list[str]:
+    F = frames.engine.functions
+    began = frames.engine.rows(
+        frames.history.where(F.col("f").isin("final-read", "final-read-end")).agg(
+            F.min("invoke_ns").alias("at_ns")
+        )
+    )[0]["at_ns"]
+    if began is None:
+        return ["no final read began"]
+    rows = frames.cluster.where(
+        (F.col("kind") == F.lit("leader")) & (F.col("at_ns") <= F.lit(began))
+    ).select(*TP, "leader", "leader_epoch", "partition_epoch", "isr", "at_ns")
+    order = frames.engine.window.partitionBy(*TP).orderBy(
+        F.coalesce("leader_epoch", F.lit(-1)).desc(),
+        F.coalesce("partition_epoch", F.lit(-1)).desc(),
+        F.col("at_ns").desc(),
+    )
+    last = rows.withColumn("rank", F.row_number().over(order)).where(F.col("rank") == F.lit(1))
+    state = {(row["topic"], row["partition"]): row for row in frames.engine.rows(last)}
+    found = []
+    for (topic, partition), factor in sorted(planned_partitions(frames.plan).items()):
+        row = state.get((topic, partition))
+        if row is None:
+            found.append(f"{topic}-{partition} (nothing recorded)")
+        elif row["leader"] is None or row["leader"] < 0:
+            found.append(f"{topic}-{partition} (no leader)")
+        elif factor is not None and len(row["isr"] or ()) < factor:
+            found.append(f"{topic}-{partition} (ISR {row['isr']})")
+    return found
+
+
+def _count(frames: Frames, frame: Frame) -> int:
+    F = frames.engine.functions
+    return int(frames.engine.rows(frame.agg(F.count(F.lit(1)).alias("rows")))[0]["rows"])

@@ -1,0 +1,365 @@
+"""Causes: which recorded events can explain that an acknowledged write is gone.
+
+A permission to lose a write holds only where its cause is in the record. The causes are
+
+- an *election*: another replica became leader of the partition and its leader epoch starts, in the
+  final log, at some offset. Whatever the deposed leader had at or above that offset was cut off
+  (KIP-101, KIP-279). The deposed leader may go on acknowledging acks=1 writes until it learns of
+  its deposition, so the election reaches until that moment: the first time the node itself
+  reported the new epoch, else the end of the fault that kept it from learning, else its election.
+- a *fault* that touched the leader in power: explains acks=0 sends that no one ever asked about.
+
+The number of elections and faults is small, so this part is plain Python over aggregates; losses
+are joined with the result inside the engine. Whether a cause permits a loss is the contract's.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from checkers.engine import Engine, Frame
+
+SLACK_NS = 2_000_000_000
+"""How long after its fault's end, or after an election nobody resisted, a deposed leader may need
+to learn of it, where nobody saw it learn; and a client to find the new leader."""
+
+VIEW_SLACK_NS = 250_000_000
+"""A node may report an epoch in its metadata a moment before its replicas act on it."""
+
+FOREVER_NS = 1 << 62
+"""Later than any time of a run; slack can be added to it."""
+
+Partition = tuple[str, int]
+
+
+class CauseKind(StrEnum):
+    """What kind of event explains a loss."""
+
+    ELECTION = "election"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A fault that took effect: the nodes it was aimed at, and those it cut from any other."""
+
+    fault_id: int
+    label: str
+    aimed: frozenset[int]
+    cut: frozenset[int]
+    started_ns: int
+    healed_ns: int  # FOREVER_NS: never healed
+
+    def describe(self) -> str:
+        """Such as `fault 3 (pause node 2, 10.000 s to 14.000 s)`."""
+        until = "never healed" if self.healed_ns >= FOREVER_NS else f"to {_seconds(self.healed_ns)}"
+        return f"fault {self.fault_id} ({self.label}, {_seconds(self.started_ns)} {until})"
+
+
+def touching(faults: Sequence[Fault], node: int) -> list[Fault]:
+    """The faults aimed at `node`; where there is none, those that cut it from another node."""
+    return [f for f in faults if node in f.aimed] or [f for f in faults if node in f.cut]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One event of one partition that can explain losses.
+
+    from_ns .. near_until_ns: when clients may have felt it. start_offset: everything at or above
+    it that the deposed leader held was cut; until_ns: the last moment at which the deposed leader
+    may have accepted a write. left_isr: the new leader was not in the in-sync replicas;
+    sole_isr: they were the deposed leader alone.
+    """
+
+    kind: CauseKind
+    topic: str
+    partition: int
+    text: str
+    from_ns: int
+    near_until_ns: int
+    epoch: int | None = None
+    leader: int | None = None
+    deposed: int | None = None
+    start_offset: int | None = None
+    elected_ns: int | None = None
+    until_ns: int | None = None
+    left_isr: bool = False
+    sole_isr: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Causes:
+    """All causes in order, elections first; a cause's number is its place.
+
+    recorded: partitions whose leaders and final leader epochs are both in the record; elsewhere
+    the absence of a cause means nothing.
+    """
+
+    causes: tuple[Cause, ...]
+    recorded: frozenset[Partition]
+
+    schema: ClassVar[pa.Schema] = pa.schema(
+        [
+            ("number", pa.int32()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("epoch", pa.int32()),
+            ("leader", pa.int32()),
+            ("start_offset", pa.int64()),
+            ("elected_ns", pa.int64()),
+            ("until_ns", pa.int64()),
+            ("from_ns", pa.int64()),
+            ("near_until_ns", pa.int64()),
+            ("left_isr", pa.bool_()),
+        ]
+    )
+
+    def table(self) -> pa.Table:
+        """The causes as a table of `schema`, to be joined with losses."""
+        names = [name for name in self.schema.names if name != "number"]
+        rows = [
+            {"number": number} | {name: getattr(cause, name) for name in names}
+            for number, cause in enumerate(self.causes)
+        ]
+        return pa.Table.from_pylist(rows, schema=self.schema)
+
+
+@dataclass(slots=True)
+class _Record:
+    """What the cluster's table says of one partition."""
+
+    leaders: list[Mapping[str, Any]] = field(default_factory=list)
+    starts: dict[int, int] = field(default_factory=dict)  # final leader epoch -> start offset
+    learned_ns: dict[int, list[tuple[int, int]]] = field(
+        default_factory=dict
+    )  # node -> (epoch, at)
+    end_offset: int | None = None
+
+
+def learn_causes(engine: Engine, cluster: Frame, faults: Frame, complete: Frame) -> Causes:
+    """All causes in the record.
+
+    cluster, faults: frames of their schemas. complete: topic, partition, end_offset of the final
+    log.
+    """
+    known = [fault for row in engine.rows(faults) if (fault := read_fault(row)) is not None]
+    records = _read_cluster(engine, cluster, complete)
+    elections: list[Cause] = []
+    troubles: list[Cause] = []
+    for partition, record in sorted(records.items()):
+        elections.extend(_elections(partition, record, known))
+        troubles.extend(_leader_troubles(partition, record, known))
+    return Causes(
+        causes=(*elections, *troubles),
+        recorded=frozenset(p for p, r in records.items() if r.leaders and r.starts),
+    )
+
+
+def read_fault(row: Mapping[str, Any]) -> Fault | None:
+    """A row of the faults' table; None when the fault did not take effect."""
+    if not row["took_effect"] or row["started_ns"] is None:
+        return None
+    healed_ns = row["healed_ns"]
+    aimed, cut = touched_nodes(row["targets"])
+    return Fault(
+        fault_id=row["fault_id"],
+        label=row["label"] or row["fault"],
+        aimed=aimed,
+        cut=cut,
+        started_ns=row["started_ns"],
+        healed_ns=FOREVER_NS if healed_ns is None else healed_ns,
+    )
+
+
+def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:
+    """The nodes in a fault's resolved targets, aimed at and cut off: a JSON list of nodes, or an
+    object with `nodes` and `drops` (pairs of nodes cut from each other)."""
+    try:
+        parsed = json.loads(targets) if targets else []
+    except ValueError:
+        parsed = []
+    if not isinstance(parsed, dict):
+        return frozenset(_integers(parsed)), frozenset()
+    return frozenset(_integers(parsed.get("nodes"))), frozenset(_integers(parsed.get("drops")))
+
+
+def _integers(value: Any) -> Iterable[int]:
+    match value:
+        case bool():
+            return
+        case int():
+            yield value
+        case list():
+            for item in value:
+                yield from _integers(item)
+
+
+def _read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Partition, _Record]:
+    F = engine.functions
+    records: dict[Partition, _Record] = defaultdict(_Record)
+    named = cluster.where(F.col("topic").isNotNull() & F.col("partition").isNotNull())
+    leaders = (
+        named.where((F.col("kind") == F.lit("leader")) & F.col("leader_epoch").isNotNull())
+        .select("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "at_ns")
+        .orderBy("topic", "partition", "leader_epoch", "partition_epoch", "at_ns")
+    )
+    for row in engine.rows(leaders):
+        records[row["topic"], row["partition"]].leaders.append(row)
+    starts = (
+        named.where((F.col("kind") == F.lit("epoch")) & F.col("start_offset").isNotNull())
+        .groupBy("topic", "partition", "leader_epoch")
+        .agg(F.min("start_offset").alias("start_offset"))
+    )
+    for row in engine.rows(starts):
+        record = records[row["topic"], row["partition"]]
+        record.starts[row["leader_epoch"]] = row["start_offset"]
+    views = (
+        named.where((F.col("kind") == F.lit("view")) & F.col("node").isNotNull())
+        .groupBy("topic", "partition", "node", "leader_epoch")
+        .agg(F.min("at_ns").alias("at_ns"))
+        .orderBy("topic", "partition", "node", "at_ns")
+    )
+    for row in engine.rows(views):
+        if row["leader_epoch"] is not None:
+            seen = records[row["topic"], row["partition"]].learned_ns
+            seen.setdefault(row["node"], []).append((row["leader_epoch"], row["at_ns"]))
+    for row in engine.rows(complete):
+        records[row["topic"], row["partition"]].end_offset = row["end_offset"]
+    return dict(records)
+
+
+def _elections(partition: Partition, record: _Record, faults: Sequence[Fault]) -> Iterable[Cause]:
+    """One cause per leader that took over from another node."""
+    previous: Mapping[str, Any] | None = None  # the last row of an earlier epoch
+    deposed: Mapping[str, Any] | None = None  # the last row that had a leader, of an earlier epoch
+    for row in _first_of_each_epoch(record.leaders):
+        elected = _has_leader(row)
+        if elected and deposed is not None and deposed["leader"] != row["leader"]:
+            cause = _election(partition, record, faults, row, deposed, previous or deposed)
+            if cause is not None:
+                yield cause
+        previous = _last_of_epoch(record.leaders, row["leader_epoch"])
+        if elected:
+            deposed = previous if _has_leader(previous) else row
+
+
+def _election(
+    partition: Partition,
+    record: _Record,
+    faults: Sequence[Fault],
+    row: Mapping[str, Any],
+    deposed: Mapping[str, Any],
+    previous: Mapping[str, Any],
+) -> Cause | None:
+    epoch, leader, old = row["leader_epoch"], row["leader"], deposed["leader"]
+    start_offset = _effective_start(record, epoch)
+    if start_offset is None:
+        return None
+    elected_ns = row["at_ns"]
+    at_work = [f for f in faults if f.started_ns <= elected_ns <= f.healed_ns + SLACK_NS]
+    blamed = touching(at_work, old)
+    until_ns, how = _reach(record, old, epoch, elected_ns, blamed)
+    isr = previous["isr"] or deposed["isr"]
+    sole = isr is not None and list(isr) == [old]
+    outside = isr is not None and leader not in isr
+    text = (
+        f"node {old}, leader of {partition[0]}-{partition[1]} in epoch {deposed['leader_epoch']}, "
+        f"was deposed at {_seconds(elected_ns)} by node {leader} in epoch {epoch} from offset "
+        f"{start_offset}; {how}; "
+        + ("; ".join(fault.describe() for fault in blamed) or "no fault touched it")
+        + ("; the new leader was not in sync" if outside else "")
+        + ("; the old one was the only in-sync replica" if sole else "")
+    )
+    return Cause(
+        kind=CauseKind.ELECTION,
+        topic=partition[0],
+        partition=partition[1],
+        text=text,
+        from_ns=min([elected_ns - SLACK_NS, *(fault.started_ns for fault in blamed)]),
+        near_until_ns=until_ns + SLACK_NS,
+        epoch=epoch,
+        leader=leader,
+        deposed=old,
+        start_offset=start_offset,
+        elected_ns=elected_ns,
+        until_ns=until_ns,
+        left_isr=outside,
+        sole_isr=sole and outside,
+    )
+
+
+def _reach(
+    record: _Record, old: int, epoch: int, elected_ns: int, blamed: Sequence[Fault]
+) -> tuple[int, str]:
+    """Until when the deposed leader may have accepted writes, and how that is known."""
+    learned = [at for seen, at in record.learned_ns.get(old, ()) if seen >= epoch]
+    if learned:
+        at_ns = max(min(learned), elected_ns)
+        return at_ns + VIEW_SLACK_NS, f"it knew by {_seconds(at_ns)}"
+    if blamed:
+        healed_ns = max(fault.healed_ns for fault in blamed)
+        if healed_ns >= FOREVER_NS:
+            return FOREVER_NS, "it was never seen to learn of it"
+        return healed_ns + SLACK_NS, "nobody saw it learn of it before its fault ended"
+    return elected_ns + SLACK_NS, "nobody saw it learn of it"
+
+
+def _effective_start(record: _Record, epoch: int) -> int | None:
+    """Where an epoch starts in the final log: one without records starts where the next does."""
+    later = [start for known, start in record.starts.items() if known >= epoch]
+    return min(later) if later else record.end_offset
+
+
+def _leader_troubles(
+    partition: Partition, record: _Record, faults: Sequence[Fault]
+) -> Iterable[Cause]:
+    """One cause per fault that touched the node then leading the partition."""
+    reigns = [row for row in _first_of_each_epoch(record.leaders) if _has_leader(row)]
+    ends = [row["at_ns"] for row in reigns[1:]] + [FOREVER_NS]
+    for fault in faults:
+        for row, end_ns in zip(reigns, ends, strict=True):
+            during = row["at_ns"] <= fault.healed_ns and fault.started_ns <= end_ns
+            if during and touching([fault], row["leader"]):
+                yield Cause(
+                    kind=CauseKind.FAULT,
+                    topic=partition[0],
+                    partition=partition[1],
+                    text=f"{fault.describe()} touched node {row['leader']}, leader of "
+                    f"{partition[0]}-{partition[1]}",
+                    from_ns=fault.started_ns - SLACK_NS,
+                    near_until_ns=fault.healed_ns + SLACK_NS,
+                )
+                break
+
+
+def _first_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The earliest row of each leader epoch (with a leader, if any has one), epochs ascending."""
+    first: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        held = first.get(row["leader_epoch"])
+        if held is None or (_has_leader(row), -row["at_ns"]) > (_has_leader(held), -held["at_ns"]):
+            first[row["leader_epoch"]] = row
+    return [first[epoch] for epoch in sorted(first)]
+
+
+def _last_of_epoch(rows: Sequence[Mapping[str, Any]], epoch: int) -> Mapping[str, Any]:
+    """The latest row of an epoch: by partition epoch where known, then by time."""
+    mine = [row for row in rows if row["leader_epoch"] == epoch]
+    return max(mine, key=lambda row: (_or_less(row["partition_epoch"]), row["at_ns"]))
+
+
+def _or_less(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+def _has_leader(row: Mapping[str, Any]) -> bool:
+    return row["leader"] is not None and row["leader"] >= 0
+
+
+def _seconds(at_ns: int) -> str:
+    return f"{at_ns / 1e9:.3f} s"

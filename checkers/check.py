@@ -1,0 +1,300 @@
+"""Judge a run: assumptions, then every detector, then the contract. The one entry point.
+
+`check` reads what a run left behind and answers with a Verdict; it writes nothing. Whatever goes
+wrong in a detector makes the verdict UNKNOWN with the reason; only a directory that is no run, or
+files that do not fit, raise (HistoryError).
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from checkers.assumptions import Census, examine, take_census
+from checkers.availability import unavailability
+from checkers.consuming import poll_jumps, watermark_regressions
+from checkers.contract import CONTRACT, Judgement, judge, topic_context
+from checkers.divergence import divergent_replicas
+from checkers.durability import aborted_reads, lost_writes, phantoms, truncated_reads
+from checkers.engine import DuckDbEngine, Engine, Frame
+from checkers.frames import EVIDENCE, Frames
+from checkers.history import RunSources, load_plan, load_run
+from checkers.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.statistics import topic_statistics
+from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
+
+EXAMPLES = 20
+"""Rows of evidence kept of an anomaly that is forbidden or undecided."""
+
+FEW_EXAMPLES = 5
+"""Rows of evidence kept of any other."""
+
+DETECTOR_TIMEOUT_S = 600.0
+GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detector:
+    """A detector's name, its function, and what it cannot do without.
+
+    lacking: why there is nothing to judge, or None. decisive: whether that makes the verdict
+    UNKNOWN, for a given plan.
+    """
+
+    name: str
+    find: Callable[[Frames], Frame]
+    lacking: Callable[[Census], str | None]
+    decisive: Callable[[Mapping[str, Any]], bool] = lambda _: True
+
+
+def _acks(census: Census) -> str | None:
+    return None if census.rows("send", "ok") else "no acknowledged write"
+
+
+def _reads(census: Census) -> str | None:
+    read = census.rows("poll", "ok") + census.rows("final-read", "ok")
+    return None if read else "nothing was read"
+
+
+def _polls(census: Census) -> str | None:
+    return None if census.rows("poll", "ok") else "no consumer polled"
+
+
+def _watermarks(census: Census) -> str | None:
+    return None if census.rows("watermark", "ok") else "no client asked for end offsets"
+
+
+def _replicas(census: Census) -> str | None:
+    return None if census.replicas else "no replica's files were read"
+
+
+def _bounded(plan: Mapping[str, Any]) -> bool:
+    return (plan.get("bounds") or {}).get("unavailable_ms") is not None
+
+
+def _with_consumers(plan: Mapping[str, Any]) -> bool:
+    return bool((plan.get("workload") or {}).get("consumers"))
+
+
+def _own_broker(plan: Mapping[str, Any]) -> bool:
+    return plan.get("system") == "nodes"
+
+
+DETECTORS: tuple[Detector, ...] = (
+    Detector(name="lost-write", find=lost_writes, lacking=_acks),
+    Detector(name="duplicate", find=duplicates, lacking=_reads),
+    Detector(name="inconsistent-offset", find=inconsistent_offsets, lacking=_reads),
+    Detector(name="reordered-send", find=reordered_sends, lacking=_acks),
+    Detector(name="truncated-read", find=truncated_reads, lacking=_polls, decisive=_with_consumers),
+    Detector(name="aborted-read", find=aborted_reads, lacking=_reads),
+    Detector(name="phantom", find=phantoms, lacking=_reads),
+    Detector(name="poll-order", find=poll_jumps, lacking=_polls, decisive=_with_consumers),
+    Detector(
+        name="watermark-regression",
+        find=watermark_regressions,
+        lacking=_watermarks,
+        decisive=lambda _: False,
+    ),
+    Detector(
+        name="divergent-replicas",
+        find=divergent_replicas,
+        lacking=_replicas,
+        decisive=_own_broker,
+    ),
+    Detector(name="unavailable", find=unavailability, lacking=_acks, decisive=_bounded),
+)
+
+
+def check(
+    run: Path | RunSources,
+    plan: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
+    *,
+    detector_timeout_s: float = DETECTOR_TIMEOUT_S,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Verdict:
+    """Judge a run directory, or sources already found, by its plan (default: its plan.json).
+
+    engine: default the embedded one, made and closed here. Raises HistoryError when `run` is no
+    run or its files do not fit their schemas.
+    """
+    finished: Sequence[str] | None = None
+    if isinstance(run, RunSources):
+        sources, plan = run, plan or {}
+    else:
+        sources = load_run(run)
+        plan = plan if plan is not None else load_plan(run)
+        finished = _finished_phases(run)
+    if engine is not None:
+        return _check(Frames(engine, sources, plan), finished, detector_timeout_s, now)
+    own = DuckDbEngine()
+    try:
+        return _check(Frames(own, sources, plan), finished, detector_timeout_s, now)
+    finally:
+        own.close()
+
+
+def _finished_phases(run_dir: Path) -> list[str] | None:
+    try:
+        finished = json.loads((run_dir / "run.json").read_text())["finished"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return [str(phase) for phase in finished] if isinstance(finished, list) else None
+
+
+def _check(
+    frames: Frames,
+    finished: Sequence[str] | None,
+    timeout_s: float,
+    now: Callable[[], datetime],
+) -> Verdict:
+    troubles: list[str] = []
+
+    def attempt(what: str, compute: Callable[[], T], otherwise: T) -> T:
+        try:
+            with frames.engine.bounded(timeout_s):
+                return compute()
+        except Exception as error:
+            troubles.append(f"{what} failed: {_brief(error)}")
+            return otherwise
+
+    census = attempt("counting the history", lambda: take_census(frames), None)
+    assumptions: list[Assumption] = []
+    results: list[DetectorResult] = []
+    if census is not None:
+        taken = census
+        assumptions = attempt(
+            "examining assumptions", lambda: examine(frames, taken, finished), assumptions
+        )
+        settled = all(a.holds for a in assumptions if a.name == "the cluster settled")
+        results = [
+            _detect(detector, frames, taken, settled=settled, timeout_s=timeout_s)
+            for detector in DETECTORS
+        ]
+    anomalies = [anomaly for result in results for anomaly in result.anomalies]
+    topics: list[dict[str, Any]] = []
+    topics = attempt("computing statistics", lambda: topic_statistics(frames, anomalies), topics)
+    return Verdict(
+        assumptions=tuple(assumptions),
+        detectors=tuple(results),
+        topics=tuple(topics),
+        contract=tuple(rule.as_json() for rule in CONTRACT),
+        engine=frames.engine.name,
+        checked_at=now().isoformat(timespec="milliseconds"),
+        extra_reasons=tuple(troubles),
+    )
+
+
+def _detect(
+    detector: Detector, frames: Frames, census: Census, *, settled: bool, timeout_s: float
+) -> DetectorResult:
+    started = time.perf_counter()
+    anomalies: tuple[Anomaly, ...] = ()
+    status, decisive = Status.OK, detector.decisive(frames.plan)
+    detail = detector.lacking(census) or ""
+    if detail:
+        status = Status.NOTHING_TO_JUDGE
+    else:
+        try:
+            with frames.engine.bounded(timeout_s):
+                anomalies = _judged(frames, detector.find(frames), settled=settled)
+        except Exception as error:
+            status, detail, decisive = Status.CRASHED, _brief(error), True
+    return DetectorResult(
+        name=detector.name,
+        status=status,
+        seconds=time.perf_counter() - started,
+        detail=detail,
+        decisive=decisive,
+        anomalies=anomalies,
+    )
+
+
+def _judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...]:
+    """The anomalies in a frame of evidence, each group of like rows judged by the contract."""
+    F = frames.engine.functions
+    found = frames.engine.keep(found)
+    counts = frames.engine.rows(found.groupBy(*GROUP).agg(F.count(F.lit(1)).alias("count")))
+    if not counts:
+        return ()
+    order = frames.engine.window.partitionBy(*GROUP).orderBy("invoke_ns", "op", "offset", "value")
+    # Both engines turn a rank filter into a bounded top-n, whatever the size of the group.
+    ranked = found.withColumn("rank", F.row_number().over(order))
+    examples: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in sorted(
+        frames.engine.rows(ranked.where(F.col("rank") <= F.lit(EXAMPLES))),
+        key=lambda row: int(row["rank"]),
+    ):
+        shown = {
+            name: row[name] for name in EVIDENCE if row[name] is not None and name not in GROUP
+        }
+        examples.setdefault(_key(row), []).append(shown)
+    groups = sorted(counts, key=lambda row: tuple((v is not None, v) for v in _key(row)))
+    return tuple(
+        _anomaly(frames, row, examples.get(_key(row), []), settled=settled) for row in groups
+    )
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in GROUP)
+
+
+def _anomaly(
+    frames: Frames, group: Mapping[str, Any], examples: Sequence[dict[str, Any]], *, settled: bool
+) -> Anomaly:
+    kind, topic, partition = group["kind"], group["topic"], group["partition"]
+    context = topic_context(frames.plan, topic)
+    acks = context.acks if group["acks"] is None else group["acks"]
+    cause_id = group["cause_id"]
+    cause = None if cause_id is None else frames.causes.causes[cause_id]
+    context = replace(
+        context,
+        acks=acks,
+        aspect=group["aspect"],
+        cause=cause,
+        cause_recorded=_cause_recorded(frames, kind, topic, partition),
+        settled=settled,
+        exceeds_bound=_exceeds_bound(frames.plan, examples) if kind == "unavailable" else None,
+    )
+    rule = judge(kind, context)
+    grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
+    text = None if cause is None else cause.text
+    if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
+        text = rule.reason
+    return Anomaly(
+        kind=kind,
+        topic=topic,
+        partition=partition,
+        acks=acks,
+        judgement=rule.judgement,
+        count=int(group["count"]),
+        rule=rule.text,
+        aspect=group["aspect"],
+        cause=text,
+        examples=tuple(examples[: EXAMPLES if grave else FEW_EXAMPLES]),
+    )
+
+
+def _cause_recorded(frames: Frames, kind: str, topic: str | None, partition: int | None) -> bool:
+    # Asking for the causes computes them; most anomalies do not need any.
+    if kind not in ("lost-write", "inconsistent-offset", "watermark-regression"):
+        return True
+    return (topic, partition) in frames.causes.recorded
+
+
+def _exceeds_bound(plan: Mapping[str, Any], examples: Sequence[Mapping[str, Any]]) -> bool | None:
+    bound_ms = (plan.get("bounds") or {}).get("unavailable_ms")
+    if bound_ms is None:
+        return None
+    longest_ns = max((row["complete_ns"] - row["invoke_ns"] for row in examples), default=0)
+    return bool(longest_ns > bound_ms * 1_000_000)
+
+
+def _brief(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:300]}"

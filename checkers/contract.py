@@ -1,0 +1,380 @@
+"""The contract: which anomalies the configured guarantees forbid, permit, or only report.
+
+CONTRACT is one table, read from top to bottom; the first row that applies decides. A row that
+permits a loss asks for its cause in the record: "acks=1 and something failed somewhere" is no
+cause. The table is printed in every report. It is the authority; everything else quotes it.
+
+Sources: the Kafka documentation of `acks`, `min.insync.replicas`, `enable.idempotence` and
+`unclean.leader.election.enable`; KIP-98 (idempotence), KIP-101 and KIP-279 (truncation by epoch),
+KIP-207 (end offsets after an election), KIP-320 (consumers and truncation), KIP-966 (eligible
+leader replicas); Adya's and Elle's names for reads that must not be.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from checkers.causes import Cause, CauseKind
+
+
+class Judgement(StrEnum):
+    """What the contract says of an anomaly."""
+
+    FORBIDDEN = "forbidden"
+    PERMITTED = "permitted"
+    INFORMATIONAL = "informational"
+    UNKNOWN = "unknown"
+    """It would be one or the other, but what decides is not in the record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the contract looks at besides the anomaly's kind.
+
+    acks: 0, 1, -1 (all), None for what has no topic. cause: the recorded cause, if any.
+    cause_recorded: the record could have shown a cause. settled: all replicas were in sync again.
+    exceeds_bound: an unavailability longer than the plan's bound; None without a bound.
+    """
+
+    acks: int | None
+    idempotence: bool = False
+    min_insync_replicas: int = 1
+    unclean_election: bool = False
+    max_in_flight: int = 5
+    aspect: str | None = None
+    cause: Cause | None = None
+    cause_recorded: bool = True
+    settled: bool = True
+    exceeds_bound: bool | None = None
+
+    @property
+    def deposed(self) -> bool:
+        """Leadership went to another replica within the write's reach."""
+        return self.cause is not None and self.cause.kind is CauseKind.ELECTION
+
+    @property
+    def unclean(self) -> bool:
+        """The new leader was not in the in-sync replicas, and that was configured."""
+        return self.cause is not None and self.cause.left_isr and self.unclean_election
+
+    @property
+    def sole_isr_lost(self) -> bool:
+        """The in-sync replicas were the leader alone, and another replica was elected."""
+        return self.cause is not None and self.cause.sole_isr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the contract; `configuration` and `reason` are for people, `applies` decides."""
+
+    configuration: str
+    anomaly: str
+    judgement: Judgement
+    reason: str
+    source: str
+    applies: Callable[[Context], bool]
+
+    def as_json(self) -> dict[str, str]:
+        """The row as the report prints it."""
+        return {
+            "configuration": self.configuration,
+            "anomaly": self.anomaly,
+            "judgement": self.judgement.value,
+            "reason": self.reason,
+            "source": self.source,
+        }
+
+    @property
+    def text(self) -> str:
+        """One line that names the row in a verdict."""
+        return f"{self.configuration}: {self.anomaly} {self.judgement.value}: {self.reason}"
+
+
+def _rule(
+    configuration: str,
+    anomaly: str,
+    judgement: Judgement,
+    reason: str,
+    source: str,
+    applies: Callable[[Context], bool] = lambda _: True,
+) -> Rule:
+    return Rule(
+        configuration=configuration,
+        anomaly=anomaly,
+        judgement=judgement,
+        reason=reason,
+        source=source,
+        applies=applies,
+    )
+
+
+FORBIDDEN, PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
+INFORMATIONAL, UNKNOWN = Judgement.INFORMATIONAL, Judgement.UNKNOWN
+
+_LOST = (
+    _rule(
+        "acks=0", "lost-write", PERMITTED,
+        "no acknowledgement was asked for; counted",
+        "Kafka: acks",
+        lambda c: c.acks == 0,
+    ),
+    _rule(
+        "acks=1, a new leader's epoch starts at or below the write, and its predecessor may not "
+        "have known yet", "lost-write", PERMITTED,
+        "the leader alone had the write, and leadership went to another replica",
+        "Kafka: acks; KIP-101",
+        lambda c: c.acks == 1 and c.deposed,
+    ),
+    _rule(
+        "unclean election on, and one took place", "lost-write", PERMITTED,
+        "a replica outside the in-sync replicas was elected",
+        "Kafka: unclean.leader.election.enable",
+        lambda c: c.acks in (1, -1) and c.unclean,
+    ),
+    _rule(
+        "acks=all, min ISR 1, the ISR was the leader alone and another was elected", "lost-write",
+        PERMITTED,
+        "the only in-sync replica was lost",
+        "Kafka: min.insync.replicas; KIP-966",
+        lambda c: c.acks == -1 and c.min_insync_replicas <= 1 and c.sole_isr_lost,
+    ),
+    _rule(
+        "acks=1, leader epochs not recorded", "lost-write", UNKNOWN,
+        "whether leadership changed is not in the record",
+        "-",
+        lambda c: c.acks == 1 and not c.cause_recorded,
+    ),
+    _rule(
+        "acks=all, min ISR 1, leader epochs not recorded", "lost-write", UNKNOWN,
+        "whether the only in-sync replica was lost is not in the record",
+        "-",
+        lambda c: c.acks == -1 and c.min_insync_replicas <= 1 and not c.cause_recorded,
+    ),
+    _rule(
+        "acks=1", "lost-write", FORBIDDEN,
+        "no change of leadership within the write's reach is in the record",
+        "Kafka: acks",
+        lambda c: c.acks == 1,
+    ),
+    _rule(
+        "acks=all, min ISR 1", "lost-write", FORBIDDEN,
+        "the record does not show that the ISR was the leader alone and that it was lost",
+        "Kafka: min.insync.replicas",
+        lambda c: c.acks == -1 and c.min_insync_replicas <= 1,
+    ),
+    _rule(
+        "acks=all, min ISR 2 or more, fewer power losses than min ISR", "lost-write", FORBIDDEN,
+        "every in-sync replica had the write; kills, pauses and partitions do not excuse its loss",
+        "Kafka: acks, min.insync.replicas; the original replication design",
+    ),
+    _rule(
+        "any", "unseen", UNKNOWN,
+        "the final read of the partition did not reach the end",
+        "-",
+    ),
+)  # fmt: skip
+
+_ORDER = (
+    _rule(
+        "idempotence", "duplicate", FORBIDDEN,
+        "the broker must know a batch that it already has by its sequence",
+        "KIP-98",
+        lambda c: c.idempotence,
+    ),
+    _rule(
+        "no idempotence", "duplicate", PERMITTED,
+        "a write whose answer was lost is sent again",
+        "Kafka: enable.idempotence",
+    ),
+    _rule(
+        "idempotence", "reordered-send", FORBIDDEN,
+        "the broker must refuse a batch whose predecessor it lacks",
+        "KIP-98",
+        lambda c: c.idempotence,
+    ),
+    _rule(
+        "no idempotence, retries, more than one in flight", "reordered-send", PERMITTED,
+        "a later batch may land while an earlier one is tried again",
+        "Kafka: max.in.flight.requests.per.connection",
+        lambda c: c.max_in_flight > 1,
+    ),
+    _rule(
+        "one in flight", "reordered-send", FORBIDDEN,
+        "the next batch leaves only when the last one is answered",
+        "Kafka: max.in.flight.requests.per.connection",
+    ),
+)  # fmt: skip
+
+_OFFSETS = (
+    _rule(
+        "acks=1, acknowledged by a leader that was then deposed", "inconsistent-offset", PERMITTED,
+        "the acknowledged copy was cut off with the deposed leader's tail; another copy (a retry "
+        "without idempotence, or a resend) lies elsewhere",
+        "KIP-101",
+        lambda c: c.aspect == "acknowledged" and c.acks == 1 and c.deposed,
+    ),
+    _rule(
+        "unclean election on, and one took place", "inconsistent-offset", PERMITTED,
+        "offsets above the new leader's end are used again",
+        "Kafka: unclean.leader.election.enable",
+        lambda c: c.unclean,
+    ),
+    _rule(
+        "min ISR 1, the ISR was the leader alone and another was elected", "inconsistent-offset",
+        PERMITTED,
+        "the only in-sync replica was lost, and its offsets are used again",
+        "Kafka: min.insync.replicas; KIP-966",
+        lambda c: c.min_insync_replicas <= 1 and c.sole_isr_lost,
+    ),
+    _rule(
+        "acks=1, leader epochs not recorded", "inconsistent-offset", UNKNOWN,
+        "whether leadership changed is not in the record",
+        "-",
+        lambda c: c.aspect == "acknowledged" and c.acks == 1 and not c.cause_recorded,
+    ),
+    _rule(
+        "any", "inconsistent-offset", FORBIDDEN,
+        "an offset that was read, or acknowledged for good, keeps its value",
+        "Kafka: replication; KIP-279",
+    ),
+    _rule(
+        "unclean election on, and one took place", "truncated-read", PERMITTED,
+        "a replica outside the in-sync replicas was elected and cut the log",
+        "Kafka: unclean.leader.election.enable",
+        lambda c: c.unclean,
+    ),
+    _rule(
+        "min ISR 1, the ISR was the leader alone and another was elected", "truncated-read",
+        PERMITTED,
+        "the only in-sync replica was lost; below its HW was what it alone had",
+        "Kafka: min.insync.replicas; KIP-966",
+        lambda c: c.min_insync_replicas <= 1 and c.sole_isr_lost,
+    ),
+    _rule(
+        "any", "truncated-read", FORBIDDEN,
+        "consumers see only records below the high watermark, whatever the producer's acks, and "
+        "those are on every in-sync replica",
+        "the original replication design; KIP-101",
+    ),
+)  # fmt: skip
+
+_READING = (
+    _rule(
+        "any", "aborted-read", FORBIDDEN,
+        "a send that surely failed is in no log",
+        "Adya: G1a",
+    ),
+    _rule(
+        "any", "phantom", FORBIDDEN,
+        "every record comes from a send, unchanged",
+        "Kafka: CRC-32C of the record batch",
+    ),
+    _rule(
+        "a client whose history was cut", "unrecorded", INFORMATIONAL,
+        "its send was in flight when its recorder was killed",
+        "-",
+    ),
+    _rule(
+        "any", "poll-skip", FORBIDDEN,
+        "a consumer is given every record from its position on",
+        "Kafka: consumer position",
+    ),
+    _rule(
+        "any", "nonmonotonic-poll", FORBIDDEN,
+        "a position goes back only by an assignment, a seek, or a reset that is told",
+        "Kafka: consumer position; KIP-320",
+    ),
+    _rule(
+        "around a change of leadership", "watermark-regression", INFORMATIONAL,
+        "a deposed leader that has not learned of it may still answer with its older end",
+        "KIP-207; KIP-320",
+        lambda c: c.deposed,
+    ),
+    _rule(
+        "leader epochs not recorded", "watermark-regression", UNKNOWN,
+        "whether leadership changed is not in the record",
+        "-",
+        lambda c: not c.cause_recorded,
+    ),
+    _rule(
+        "any", "watermark-regression", FORBIDDEN,
+        "the high watermark of one leader never goes back, and a new leader does not tell it "
+        "before it has caught up",
+        "KIP-207",
+    ),
+)  # fmt: skip
+
+_REPLICAS = (
+    _rule(
+        "replicas did not settle", "divergent-replicas", INFORMATIONAL,
+        "a replica may still lack what it is about to fetch",
+        "-",
+        lambda c: c.aspect == "short" and not c.settled,
+    ),
+    _rule(
+        "any", "divergent-replicas", FORBIDDEN,
+        "below the high watermark all replicas are the same, byte for byte",
+        "the original replication design; KIP-101; KIP-279",
+    ),
+    _rule(
+        "any", "unequal-ends", INFORMATIONAL,
+        "beyond the high watermark a follower may lag",
+        "-",
+    ),
+    _rule(
+        "a bound in the plan", "unavailable", FORBIDDEN,
+        "no write was acknowledged for longer than the plan allows",
+        "the plan: bounds.unavailable_ms",
+        lambda c: c.exceeds_bound is True,
+    ),
+    _rule(
+        "any", "unavailable", INFORMATIONAL,
+        "the longest time without an acknowledged write",
+        "-",
+    ),
+    _rule(
+        "any", "recovery", INFORMATIONAL,
+        "from a fault's start or heal to the next acknowledged write",
+        "-",
+    ),
+)  # fmt: skip
+
+CONTRACT: tuple[Rule, ...] = (*_LOST, *_ORDER, *_OFFSETS, *_READING, *_REPLICAS)
+
+
+def judge(anomaly: str, context: Context) -> Rule:
+    """The first row for this anomaly that applies.
+
+    An anomaly that the table does not speak of is a mistake of ours: raises LookupError.
+    """
+    for rule in CONTRACT:
+        if rule.anomaly == anomaly and rule.applies(context):
+            return rule
+    raise LookupError(f"the contract does not speak of {anomaly!r}")
+
+
+def topic_context(plan: Mapping[str, Any], topic: str | None) -> Context:
+    """What a plan says of a topic. Unnamed settings take Kafka's defaults; a topic that the plan
+    does not name has no acks."""
+    topics: list[Mapping[str, Any]] = [*(plan.get("topics") or ())]
+    settings: Mapping[str, Any] = next((t for t in topics if t.get("name") == topic), {})
+    configs = {**(plan.get("broker") or {}), **(settings.get("configs") or {})}
+    workload = plan.get("workload") or {}
+    return Context(
+        acks=acks_number(settings.get("acks")),
+        idempotence=bool(settings.get("idempotence", False)),
+        min_insync_replicas=int(
+            settings.get("min_insync_replicas") or configs.get("min.insync.replicas") or 1
+        ),
+        unclean_election=str(configs.get("unclean.leader.election.enable", "false")).lower()
+        == "true",
+        max_in_flight=int(workload.get("max_in_flight") or 5),
+    )
+
+
+def acks_number(acks: Any) -> int | None:
+    """Kafka's acks as a number: `all` is -1."""
+    if acks is None:
+        return None
+    return -1 if str(acks) == "all" else int(acks)

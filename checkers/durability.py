@@ -1,0 +1,145 @@
+"""Was every acknowledged write kept, and does every record come from a write?
+
+Detectors over sends, reads and the final log. Each finds every instance; none judges.
+"""
+
+from checkers.engine import Column, Frame
+from checkers.frames import TP, Frames, evidence, union
+
+SEQUENCE_BITS = 32  # value = client << 32 | sequence
+FLUSH_SLACK_MS = 5_000
+"""A recorder that is killed loses at most what it did not flush; far less than this."""
+
+DEFAULT_MESSAGE_TIMEOUT_MS = 300_000  # librdkafka's default for message.timeout.ms
+
+
+def lost_writes(frames: Frames) -> Frame:
+    """Acknowledged values that the final log lacks: kind lost-write.
+
+    aspect: where the acknowledged offset lies against the final log: tail (beyond its last
+    record), prefix (before its first), middle; null when no offset was acknowledged (acks=0).
+    other_value: what the final log holds at that offset. Where the final read of the partition did
+    not reach the end, nothing is known: kind unseen.
+    """
+    F = frames.engine.functions
+    kept = frames.placements.where(F.col("final_offset").isNotNull()).select(*TP, "value")
+    missing = frames.engine.keep(frames.acked.join(kept, on=[*TP, "value"], how="left_anti"))
+    bounds = frames.final.groupBy(*TP).agg(
+        F.min("offset").alias("log_start"), F.max("offset").alias("log_last")
+    )
+    in_place = (
+        missing.select("op", *TP, "offset")
+        .join(frames.final.withColumnRenamed("value", "other_value"), on=[*TP, "offset"])
+        .groupBy("op", *TP)
+        .agg(F.min("other_value").alias("other_value"))
+    )
+    found = (
+        frames.explained(missing)
+        .join(frames.complete, on=TP, how="left")
+        .join(bounds, on=TP, how="left")
+        .join(in_place, on=["op", *TP], how="left")
+    )
+    read_to_end = F.col("end_offset").isNotNull()
+    return evidence(
+        frames.engine,
+        found,
+        kind=F.when(read_to_end, F.lit("lost-write")).otherwise(F.lit("unseen")),
+        aspect=F.when(read_to_end & F.col("offset").isNotNull(), _part_of_log(frames)),
+        detail=F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value")),
+    )
+
+
+def _part_of_log(frames: Frames) -> Column:
+    F = frames.engine.functions
+    return (
+        F.when(F.col("log_last").isNull() | (F.col("offset") > F.col("log_last")), F.lit("tail"))
+        .when(F.col("offset") < F.col("log_start"), F.lit("prefix"))
+        .otherwise(F.lit("middle"))
+    )
+
+
+def truncated_reads(frames: Frames) -> Frame:
+    """Records that a consumer was given and that the final log does not hold at their offset."""
+    F = frames.engine.functions
+    polls = frames.reads.where((F.col("f") == F.lit("poll")) & F.col("value").isNotNull())
+    gone = polls.join(frames.final, on=[*TP, "offset", "value"], how="left_anti").join(
+        frames.complete.select(*TP), on=TP, how="left_semi"
+    )
+    # A record below the high watermark is safe whatever its acks: only an election outside the
+    # in-sync replicas explains its end, as for acks=all.
+    as_all = (
+        gone.withColumn("acks", F.lit(-1))
+        .withColumn("leader_epoch", F.lit(None).cast("int"))
+        .withColumn("node", F.lit(None).cast("int"))
+    )
+    return evidence(
+        frames.engine,
+        frames.explained(as_all),
+        kind=F.lit("truncated-read"),
+        acks=F.lit(None),
+    )
+
+
+def aborted_reads(frames: Frames) -> Frame:
+    """Values whose send surely failed (type fail) and that were read all the same (G1a)."""
+    F = frames.engine.functions
+    failed = frames.sends.where(F.col("type") == F.lit("fail")).drop("offset")
+    found = failed.join(frames.placements, on=[*TP, "value"], how="inner")
+    return evidence(frames.engine, found, kind=F.lit("aborted-read"), offset=F.col("first_offset"))
+
+
+def phantoms(frames: Frames) -> Frame:
+    """Records that come from no send of this run.
+
+    kind phantom; aspect: unsent (nobody sent the value to that partition), checksum (the payload
+    is corrupt), foreign (no payload of this run). A value of a client whose history was cut, so
+    late that its send may not have been recorded, is no phantom: kind unrecorded.
+    """
+    F = frames.engine.functions
+    sent = frames.sends.where(F.col("value").isNotNull()).select(*TP, "value")
+    unsent = frames.placements.join(sent, on=[*TP, "value"], how="left_anti")
+    unsent = unsent.withColumn("client", F.shiftright("value", SEQUENCE_BITS).cast("int"))
+    unsent = unsent.withColumn("sequence", F.col("value") % F.lit(1 << SEQUENCE_BITS))
+    unsent = unsent.join(_horizons(frames), on="client", how="left")
+    by_value = evidence(
+        frames.engine,
+        unsent,
+        kind=F.when(F.col("sequence") > F.col("horizon"), F.lit("unrecorded")).otherwise(
+            F.lit("phantom")
+        ),
+        aspect=F.when(F.col("sequence") > F.col("horizon"), F.lit(None)).otherwise(F.lit("unsent")),
+        offset=F.col("first_offset"),
+    )
+    broken = frames.reads.where(F.col("value").isNull())
+    by_error = evidence(
+        frames.engine,
+        broken,
+        kind=F.lit("phantom"),
+        aspect=F.coalesce(F.col("error"), F.lit("foreign")),
+    )
+    return union(by_value, by_error)
+
+
+def _horizons(frames: Frames) -> Frame:
+    """client, horizon for every client whose history was cut: every send up to the sequence
+    `horizon` must be in the record, since it began longer than a message timeout before the cut."""
+    F = frames.engine.functions
+    timeout_ms = (frames.plan.get("workload") or {}).get("message_timeout_ms")
+    wait_ms = (timeout_ms or DEFAULT_MESSAGE_TIMEOUT_MS) + FLUSH_SLACK_MS
+    cut = cut_clients(frames)
+    sends = frames.sends.select("client", "value", "invoke_ns").join(cut, on="client", how="inner")
+    early = F.col("invoke_ns") < F.col("last_ns") - F.lit(wait_ms * 1_000_000)
+    sequence = F.col("value") % F.lit(1 << SEQUENCE_BITS)
+    known = sends.groupBy("client").agg(F.max(F.when(early, sequence)).alias("known"))
+    return cut.join(known, on="client", how="left").select(
+        "client", F.coalesce(F.col("known"), F.lit(-1)).alias("horizon")
+    )
+
+
+def cut_clients(frames: Frames) -> Frame:
+    """client, last_ns of every client without an `end` row; last_ns: the last time it recorded."""
+    F = frames.engine.functions
+    ended = F.max(F.when(F.col("f") == F.lit("end"), F.lit(1)).otherwise(F.lit(0)))
+    last_ns = F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns")))
+    clients = frames.history.groupBy("client").agg(ended.alias("ended"), last_ns.alias("last_ns"))
+    return clients.where(F.col("ended") == F.lit(0)).select("client", "last_ns")

@@ -1,0 +1,259 @@
+"""One DataFrame interface, two engines: embedded DuckDB (through SQLFrame) and PySpark.
+
+A detector is written once, in PySpark's DataFrame API, and takes `functions` and `Window` from the
+engine it is handed; it imports neither library, so both engines live in one process. Frames are
+lazy and stay inside the engine; only `rows` brings data to the driver, and callers hand it nothing
+but aggregates and bounded examples.
+
+Where the two differ, detectors keep to what both have: SQLFrame has no `functions.window` (time is
+bucketed by integer division) and `floor(a / b)` is no integer division for large numbers (`div`
+is, in SQL text, see `div`).
+
+    EngineError           the engine cannot be had on this machine
+    EngineTimeout         a computation ran longer than its bound
+"""
+
+import contextlib
+import itertools
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from checkers.history import Source
+
+Frame: TypeAlias = Any
+"""A DataFrame of the engine at hand; both kinds share PySpark's methods."""
+
+Column: TypeAlias = Any
+"""A column expression of the engine at hand."""
+
+
+class EngineError(Exception):
+    """The engine is not available; the message says what is missing."""
+
+
+class EngineTimeout(Exception):
+    """A computation was stopped at its time bound."""
+
+
+class Engine(Protocol):
+    """What detectors and the checker need of an engine."""
+
+    @property
+    def name(self) -> str:
+        """`duckdb` or `spark`."""
+
+    @property
+    def functions(self) -> Any:
+        """The functions module, as `pyspark.sql.functions`."""
+
+    @property
+    def window(self) -> Any:
+        """The window specification class, as `pyspark.sql.Window`."""
+
+    def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
+        """The rows of all sources as one frame with the columns of `schema`."""
+
+    def keep(self, frame: Frame) -> Frame:
+        """The same rows, computed once (now or at first use) however often they are used."""
+
+    def rows(self, frame: Frame) -> list[dict[str, Any]]:
+        """Bring a small frame to the driver."""
+
+    def bounded(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """Raise EngineTimeout when the computations inside take longer."""
+
+    def close(self) -> None:
+        """Give back memory and temporary files; the engine and its frames end here."""
+
+
+def div(engine: Engine, column: str, divisor: int) -> Column:
+    """Integer division of a column that is not negative."""
+    return engine.functions.expr(f"`{column}` div {divisor}")
+
+
+class DuckDbEngine:
+    """The embedded engine: in this process, out of core, instant to start.
+
+    Intermediate results are tables of a private in-memory database that spills to a temporary
+    directory.
+    """
+
+    name = "duckdb"
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        import duckdb
+        from sqlframe.duckdb import DuckDBSession, Window
+        from sqlframe.duckdb import functions as functions_module
+
+        self._spill = tempfile.TemporaryDirectory(prefix="highwater-duckdb-")
+        self._connection = duckdb.connect(config={"temp_directory": self._spill.name})
+        self._connection.execute("SET preserve_insertion_order = false")
+        if threads is not None:
+            self._connection.execute(f"SET threads = {int(threads)}")
+        self._interrupted_error = duckdb.InterruptException
+        # Not the builder: it hands out one shared session, and every check wants its own.
+        self._session = DuckDBSession(conn=self._connection)
+        self._numbers = itertools.count()
+        self.functions: Any = functions_module
+        self.window: Any = Window
+
+    def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
+        """A view over the files (read again when scanned again) and tables in memory."""
+        columns = ", ".join(f'"{name}"' for name in schema.names)
+        paths = [str(source) for source in sources if isinstance(source, Path)]
+        tables = [source for source in sources if not isinstance(source, Path)]
+        selects = []
+        if paths:
+            quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+            selects.append(f"SELECT {columns} FROM read_parquet([{quoted}])")
+        if tables or not paths:
+            rows = pa.concat_tables([schema.empty_table(), *tables])
+            held = self._new_name()
+            self._connection.register(held, rows.select(schema.names))
+            selects.append(f"SELECT {columns} FROM {held}")
+        name = self._new_name()
+        self._connection.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(selects)}")
+        return self._session.table(name)
+
+    def keep(self, frame: Frame) -> Frame:
+        """Computed now, into a table."""
+        name = self._new_name()
+        self._connection.execute(f"CREATE TABLE {name} AS {self._sql(frame)}")
+        return self._session.table(name)
+
+    def rows(self, frame: Frame) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        found = self._connection.execute(self._sql(frame)).to_arrow_table()
+        return list(found.to_pylist())
+
+    @contextlib.contextmanager
+    def bounded(self, seconds: float) -> Iterator[None]:
+        """Interrupts the running query at the bound."""
+        timer = threading.Timer(seconds, self._connection.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except self._interrupted_error as error:
+            raise EngineTimeout(f"took longer than {seconds:g} s") from error
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Close the database and remove what it spilled."""
+        self._connection.close()
+        self._spill.cleanup()
+
+    def _new_name(self) -> str:
+        return f"t{next(self._numbers)}"
+
+    @staticmethod
+    def _sql(frame: Frame) -> str:
+        # DuckDB optimizes better than SQLFrame's rewriting would, which costs more than most
+        # queries here take.
+        return str(frame.sql(dialect="duckdb", optimize=False, pretty=False))
+
+
+class SparkEngine:
+    """PySpark: the same detectors for histories that need a cluster."""
+
+    name = "spark"
+
+    def __init__(self, session: Any) -> None:
+        try:
+            from pyspark.sql import Window
+            from pyspark.sql import functions as functions_module
+        except ImportError as error:
+            raise EngineError(f"PySpark cannot be imported: {error}") from error
+        self._session = session
+        self._kept: list[Frame] = []
+        self._groups = itertools.count()
+        self.functions: Any = functions_module
+        self.window: Any = Window
+
+    def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
+        """The files by Spark's own reader; tables in memory through Arrow."""
+        paths = [str(source) for source in sources if isinstance(source, Path)]
+        tables = [source for source in sources if not isinstance(source, Path)]
+        frames = []
+        if paths:
+            frames.append(self._session.read.parquet(*paths).select(*schema.names))
+        if tables or not paths:
+            rows = pa.concat_tables([schema.empty_table(), *tables]).select(schema.names)
+            frames.append(self._session.createDataFrame(rows))
+        first, *others = frames
+        for other in others:
+            first = first.unionByName(other)
+        return first
+
+    def keep(self, frame: Frame) -> Frame:
+        """Cached at first use; spills to disk."""
+        kept = frame.persist()
+        self._kept.append(kept)
+        return kept
+
+    def rows(self, frame: Frame) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        return [row.asDict(recursive=True) for row in frame.collect()]
+
+    @contextlib.contextmanager
+    def bounded(self, seconds: float) -> Iterator[None]:
+        """Cancels the running jobs at the bound."""
+        context = self._session.sparkContext
+        group = f"highwater-{id(self)}-{next(self._groups)}"
+        expired = threading.Event()
+
+        def cancel() -> None:
+            expired.set()
+            context.cancelJobGroup(group)
+
+        context.setJobGroup(group, "highwater check", interruptOnCancel=True)
+        timer = threading.Timer(seconds, cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Exception as error:
+            if expired.is_set():
+                raise EngineTimeout(f"took longer than {seconds:g} s") from error
+            raise
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Forget what was kept; the session belongs to whoever made it."""
+        for frame in self._kept:
+            frame.unpersist()
+        self._kept.clear()
+
+
+def local_spark_session(*, cores: int = 2, shuffle_partitions: int = 2) -> Any:
+    """A quiet Spark session in this process's own JVM, for small data. Raises EngineError."""
+    try:
+        from pyspark.sql import SparkSession
+
+        session = (
+            SparkSession.builder.master(f"local[{cores}]")
+            .appName("highwater")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", str(shuffle_partitions))
+            .config("spark.default.parallelism", str(shuffle_partitions))
+            .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.log.level", "ERROR")
+            .getOrCreate()
+        )
+    except Exception as error:
+        raise EngineError(
+            f"Spark cannot start here ({error}); it needs Java 17: apt-get install "
+            "openjdk-17-jre-headless"
+        ) from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,200 @@
+"""The frames that detectors judge: a run's tables, and what several detectors derive from them.
+
+Everything is lazy and computed once. A detector takes `Frames` and returns evidence: one row per
+instance of an anomaly, with the columns of EVIDENCE. It decides nothing about right and wrong.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from checkers.causes import Causes, learn_causes
+from checkers.engine import Column, Engine, Frame
+from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
+
+TP = ["topic", "partition"]
+
+EVIDENCE: Mapping[str, str] = {
+    "kind": "string",  # the anomaly's name
+    "aspect": "string",  # which shape of it: tail, middle, prefix; acknowledged, read; …
+    "topic": "string",
+    "partition": "int",
+    "acks": "int",  # of the send; null: take the topic's
+    "cause_id": "int",  # index into Frames.causes; null: no cause in the record
+    "op": "bigint",
+    "client": "int",
+    "value": "bigint",
+    "offset": "bigint",
+    "invoke_ns": "bigint",
+    "complete_ns": "bigint",
+    "other_op": "bigint",  # the row that it contradicts
+    "other_value": "bigint",
+    "other_offset": "bigint",
+    "node": "int",
+    "detail": "string",
+}
+"""Columns of evidence and their SQL types; offsets in records, times in ns since run start."""
+
+RANK_LIMIT = 1 << 20
+"""More causes than any run has; a cause that permits nothing ranks behind all that do."""
+
+
+class Frames:
+    """One run's frames on one engine, and the plan it followed.
+
+    plan: the fields of plan.json. Raises nothing by itself; computing a frame may raise the
+    engine's errors.
+    """
+
+    def __init__(self, engine: Engine, sources: RunSources, plan: Mapping[str, Any]) -> None:
+        self.engine = engine
+        self.plan = plan
+        self.sources = sources
+        self.history = engine.load(sources.history, HISTORY)
+        self.cluster = engine.load(sources.cluster, CLUSTER)
+        self.faults = engine.load(sources.faults, FAULTS)
+        self.replicas = engine.load(sources.replicas, REPLICAS)
+        self.replica_ends = engine.load(sources.replica_ends, REPLICA_ENDS)
+
+    @cached_property
+    def sends(self) -> Frame:
+        """One row per send."""
+        F = self.engine.functions
+        columns = ["op", "client", "type", "invoke_ns", "complete_ns", *TP]
+        columns += ["value", "offset", "leader_epoch", "acks", "node"]
+        rows = self.history.where(F.col("f") == F.lit("send")).select(*columns)
+        return self.engine.keep(rows.withColumn("acks", F.col("acks").cast("int")))
+
+    @cached_property
+    def acked(self) -> Frame:
+        """The sends that were answered with success."""
+        F = self.engine.functions
+        return self.sends.where(F.col("type") == F.lit("ok"))
+
+    @cached_property
+    def reads(self) -> Frame:
+        """One row per record that a consumer or a final read returned."""
+        F = self.engine.functions
+        columns = ["op", "client", "f", "invoke_ns", "complete_ns", *TP, "value", "offset", "error"]
+        wanted = F.col("f").isin("poll", "final-read") & (F.col("type") == F.lit("ok"))
+        rows = self.history.where(wanted & F.col("offset").isNotNull())
+        return self.engine.keep(rows.select(*columns))
+
+    @cached_property
+    def final(self) -> Frame:
+        """The log in the end: topic, partition, offset, value, as the final reads returned it."""
+        F = self.engine.functions
+        rows = self.reads.where(F.col("f") == F.lit("final-read"))
+        return rows.select(*TP, "offset", "value")
+
+    @cached_property
+    def placements(self) -> Frame:
+        """Where every value was read: topic, partition, value, first_offset, last_offset,
+        final_offset (the first in the final log; null when it is not there)."""
+        F = self.engine.functions
+        in_the_end = F.when(F.col("f") == F.lit("final-read"), F.col("offset"))
+        rows = self.reads.where(F.col("value").isNotNull()).groupBy(*TP, "value")
+        return self.engine.keep(
+            rows.agg(
+                F.min("offset").alias("first_offset"),
+                F.max("offset").alias("last_offset"),
+                F.min(in_the_end).alias("final_offset"),
+            )
+        )
+
+    @cached_property
+    def complete(self) -> Frame:
+        """Partitions whose final read reached the end: topic, partition, end_offset."""
+        F = self.engine.functions
+        reached = (F.col("f") == F.lit("final-read-end")) & (F.col("type") == F.lit("ok"))
+        rows = self.history.where(reached).groupBy(*TP)
+        return self.engine.keep(rows.agg(F.max("offset").alias("end_offset")))
+
+    @cached_property
+    def causes(self) -> Causes:
+        """Every recorded event that can explain a loss."""
+        return learn_causes(self.engine, self.cluster, self.faults, self.complete)
+
+    @cached_property
+    def _causes_frame(self) -> Frame:
+        return self.engine.keep(self.engine.load([self.causes.table()], self.causes.schema))
+
+    def explained(self, evidence: Frame) -> Frame:
+        """Fill `cause_id` of `evidence`, whose rows are writes or reads known by their value.
+
+        evidence: columns op, topic, partition, value, offset, acks, invoke_ns, leader_epoch, node.
+        A row with an offset is explained by the first election whose leader starts at or below
+        it and whose predecessor may still have answered when the operation began; under acks=all
+        elections that left the in-sync replicas come first. A row without an offset (acks=0) is
+        explained by time alone.
+        """
+        F = self.engine.functions
+        evidence = self.engine.keep(evidence)
+        key = ["op", *TP, "value"]
+        causes = self._causes_frame
+        pairs = evidence.select(*key, "offset", "acks", "invoke_ns", "leader_epoch", "node").join(
+            causes, on=TP, how="inner"
+        )
+        by_offset = (
+            (F.col("start_offset") <= F.col("offset"))
+            & (F.col("invoke_ns") <= F.col("until_ns"))
+            & (F.col("leader_epoch").isNull() | (F.col("leader_epoch") < F.col("epoch")))
+            & (
+                F.col("node").isNull()
+                | (F.col("node") != F.col("leader"))
+                | (F.col("invoke_ns") <= F.col("elected_ns"))
+            )
+        )
+        by_time = (
+            F.col("offset").isNull()
+            & (F.col("from_ns") <= F.col("invoke_ns"))
+            & (F.col("invoke_ns") <= F.col("near_until_ns"))
+        )
+        weak = (F.col("acks") == F.lit(-1)) & ~F.col("left_isr")
+        rank = F.col("number") + F.when(weak, F.lit(RANK_LIMIT)).otherwise(F.lit(0))
+        best = (
+            pairs.where(by_offset | by_time)
+            .groupBy(*key)
+            .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
+        )
+        return evidence.join(best, on=key, how="left")
+
+    def near_change(self, evidence: Frame) -> Frame:
+        """Fill `cause_id` with the first change of leadership around a row's `invoke_ns`.
+
+        evidence: columns op, topic, partition, invoke_ns, at most one row per op and partition.
+        """
+        F = self.engine.functions
+        evidence = self.engine.keep(evidence)
+        key = ["op", *TP]
+        near = (F.col("from_ns") <= F.col("invoke_ns")) & (
+            F.col("invoke_ns") <= F.col("near_until_ns")
+        )
+        best = (
+            evidence.select(*key, "invoke_ns")
+            .join(self._causes_frame, on=TP, how="inner")
+            .where(near & F.col("epoch").isNotNull())
+            .groupBy(*key)
+            .agg(F.min("number").cast("int").alias("cause_id"))
+        )
+        return evidence.join(best, on=key, how="left")
+
+
+def evidence(engine: Engine, frame: Frame, **columns: Column) -> Frame:
+    """`frame` with exactly the columns of EVIDENCE; those it lacks are null, `columns` override."""
+    F = engine.functions
+    have = set(frame.columns)
+    made = []
+    for name, kind in EVIDENCE.items():
+        column = columns.get(name)
+        if column is None:
+            column = F.col(name) if name in have else F.lit(None)
+        made.append(column.cast(kind).alias(name))
+    return frame.select(*made)
+
+
+def union(first: Frame, *others: Frame) -> Frame:
+    """All rows of frames with the same columns."""
+    for other in others:
+        first = first.unionByName(other)
+    return first

@@ -1,0 +1,88 @@
+"""Is every value in the log once, at the offset that was promised, in the order it was sent?"""
+
+from checkers.engine import Frame
+from checkers.frames import TP, Frames, evidence, union
+
+
+def duplicates(frames: Frames) -> Frame:
+    """Values at two or more offsets of a partition; offset and other_offset: first and last."""
+    F = frames.engine.functions
+    twice = frames.placements.where(F.col("first_offset") < F.col("last_offset"))
+    found = twice.join(frames.sends.drop("offset"), on=[*TP, "value"], how="left")
+    return evidence(
+        frames.engine,
+        found,
+        kind=F.lit("duplicate"),
+        offset=F.col("first_offset"),
+        other_offset=F.col("last_offset"),
+        other_value=F.col("value"),
+    )
+
+
+def inconsistent_offsets(frames: Frames) -> Frame:
+    """Offsets with two values.
+
+    aspect read: two reads of one offset gave different values. aspect acknowledged: the value is
+    in the final log, but not at the offset that was acknowledged for it (a value that is gone
+    altogether is a lost write and not counted here again).
+    """
+    F = frames.engine.functions
+    by_offset = (
+        frames.reads.where(F.col("value").isNotNull())
+        .groupBy(*TP, "offset")
+        .agg(
+            F.min("value").alias("value"),
+            F.max("value").alias("other_value"),
+            F.min("invoke_ns").alias("invoke_ns"),
+            F.max("complete_ns").alias("complete_ns"),
+            F.min("op").alias("op"),
+        )
+        .where(F.col("value") < F.col("other_value"))
+        .withColumn("acks", F.lit(-1))  # what was read was below the high watermark
+        .withColumn("leader_epoch", F.lit(None).cast("int"))
+        .withColumn("node", F.lit(None).cast("int"))
+    )
+    read = evidence(
+        frames.engine,
+        frames.explained(by_offset),
+        kind=F.lit("inconsistent-offset"),
+        aspect=F.lit("read"),
+        acks=F.lit(None),
+    )
+    elsewhere = (F.col("first_offset") != F.col("offset")) | (
+        F.col("last_offset") != F.col("offset")
+    )
+    suspects = frames.acked.join(
+        frames.placements.where(F.col("final_offset").isNotNull()), on=[*TP, "value"]
+    ).where(F.col("offset").isNotNull() & elsewhere)
+    misplaced = suspects.join(frames.final, on=[*TP, "offset", "value"], how="left_anti")
+    acknowledged = evidence(
+        frames.engine,
+        frames.explained(misplaced),
+        kind=F.lit("inconsistent-offset"),
+        aspect=F.lit("acknowledged"),
+        other_value=F.col("value"),
+        other_offset=F.col("final_offset"),
+    )
+    return union(read, acknowledged)
+
+
+def reordered_sends(frames: Frames) -> Frame:
+    """Steps back in the log: of one producer's acknowledged sends to one partition, in the order
+    they were invoked, one lies at a lower offset than the one before it (other_*).
+
+    A value's place is where it was first read: acks=0 acknowledges no offset, a lost value has no
+    place any more, and a value written again later is a duplicate and not a reordering.
+    """
+    F = frames.engine.functions
+    placed = frames.acked.drop("offset").join(frames.placements, on=[*TP, "value"], how="inner")
+    order = frames.engine.window.partitionBy("client", *TP).orderBy("op")
+    steps = placed.select(
+        "op", "client", *TP, "acks", "value", "invoke_ns", "complete_ns",
+        F.col("first_offset").alias("offset"),
+        F.lag("first_offset").over(order).alias("other_offset"),
+        F.lag("value").over(order).alias("other_value"),
+        F.lag("op").over(order).alias("other_op"),
+    )  # fmt: skip
+    back = steps.where(F.col("offset") < F.col("other_offset"))
+    return evidence(frames.engine, back, kind=F.lit("reordered-send"))

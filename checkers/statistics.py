@@ -1,0 +1,119 @@
+"""The numbers per topic that the report's first table shows, computed by the engine."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from checkers.contract import Judgement, acks_number
+from checkers.engine import Column
+from checkers.frames import Frames
+from checkers.verdict import Anomaly
+
+EXACT_US = 1_000
+"""Latencies are kept to three significant digits from here on; below, to the microsecond."""
+
+
+def topic_statistics(frames: Frames, anomalies: Iterable[Anomaly]) -> list[dict[str, Any]]:
+    """One row per topic of the plan (or, unplanned, of the history), as verdict.json has it.
+
+    p50_ms and p99_ms: publish latency of the sends that were ok, complete minus invoke, by nearest
+    rank.
+    """
+    F = frames.engine.functions
+    counts: dict[str, dict[str, Any]] = defaultdict(dict)
+    rows = frames.engine.rows(
+        frames.sends.groupBy("topic", "type").agg(
+            F.count(F.lit(1)).alias("rows"), F.max("acks").alias("acks")
+        )
+    )
+    for row in rows:
+        counts[row["topic"]][row["type"]] = row["rows"]
+        counts[row["topic"]]["acks"] = row["acks"]
+    latencies = _latencies(frames)
+    listed = list(anomalies)
+    planned: dict[str, Mapping[str, Any]] = {t["name"]: t for t in frames.plan.get("topics") or ()}
+    topics = [*planned, *sorted(counts.keys() - planned.keys())]
+    return [
+        _topic_row(
+            topic,
+            planned.get(topic, {}),
+            counts[topic],
+            latencies.get(topic, ()),
+            [anomaly for anomaly in listed if anomaly.topic == topic],
+        )
+        for topic in topics
+    ]
+
+
+def _topic_row(
+    topic: str,
+    settings: Mapping[str, Any],
+    counts: Mapping[str, Any],
+    latencies: Sequence[tuple[int, int]],
+    anomalies: Sequence[Anomaly],
+) -> dict[str, Any]:
+    lost = [anomaly for anomaly in anomalies if anomaly.kind == "lost-write"]
+    causes: dict[str, int] = defaultdict(int)
+    for anomaly in lost:
+        causes[anomaly.cause or "no cause in the record"] += anomaly.count
+    outcomes = {name: counts.get(name, 0) for name in ("ok", "fail", "info")}
+    return {
+        "topic": topic,
+        "acks": acks_number(settings.get("acks", counts.get("acks"))),
+        "idempotence": bool(settings.get("idempotence", False)),
+        "sent": sum(outcomes.values()),
+        "acked": outcomes["ok"],
+        "failed": outcomes["fail"],
+        "indeterminate": outcomes["info"],
+        "lost": _total(lost),
+        "lost_permitted": _total(a for a in lost if a.judgement is Judgement.PERMITTED),
+        "lost_forbidden": _total(a for a in lost if a.judgement is Judgement.FORBIDDEN),
+        "duplicated": _total(a for a in anomalies if a.kind == "duplicate"),
+        "reordered": _total(a for a in anomalies if a.kind == "reordered-send"),
+        "p50_ms": nearest_rank_ms(latencies, 50),
+        "p99_ms": nearest_rank_ms(latencies, 99),
+        "loss_causes": [
+            {"cause": cause, "count": count}
+            for cause, count in sorted(causes.items(), key=lambda item: (-item[1], item[0]))
+        ],
+    }
+
+
+def _total(anomalies: Iterable[Anomaly]) -> int:
+    return sum(anomaly.count for anomaly in anomalies)
+
+
+def _latencies(frames: Frames) -> dict[str, list[tuple[int, int]]]:
+    """Per topic the histogram (latency in us, sends), ascending."""
+    F = frames.engine.functions
+    took = frames.acked.where(F.col("complete_ns") >= F.col("invoke_ns")).select(
+        "topic", (F.col("complete_ns") - F.col("invoke_ns")).alias("latency_ns")
+    )
+    took = took.select("topic", F.expr("`latency_ns` div 1000").cast("bigint").alias("us"))
+    rounded = took.select("topic", (F.col("us") - F.col("us") % _grain(frames)).alias("us"))
+    rows = frames.engine.rows(
+        rounded.groupBy("topic", "us").agg(F.count(F.lit(1)).alias("sends")).orderBy("topic", "us")
+    )
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        found[row["topic"]].append((row["us"], row["sends"]))
+    return found
+
+
+def _grain(frames: Frames) -> Column:
+    F = frames.engine.functions
+    grain = F.when(F.col("us") < F.lit(EXACT_US), F.lit(1))
+    for step in (10, 100, 1_000, 10_000, 100_000):
+        grain = grain.when(F.col("us") < F.lit(EXACT_US * step), F.lit(step))
+    return grain.otherwise(F.lit(1_000_000))
+
+
+def nearest_rank_ms(histogram: Sequence[tuple[int, int]], percent: int) -> float | None:
+    """The percentile of a histogram (latency in us, count) in ms; None when it is empty."""
+    rank = -(-sum(count for _, count in histogram) * percent // 100)
+    seen = 0
+    for us, count in histogram:
+        seen += count
+        if seen >= rank:
+            return us / 1000
+    return None

@@ -1,0 +1,204 @@
+"""Verdicts: what a check found, as values and as JSON.
+
+    VALID      nothing forbidden, and enough happened to say so
+    INVALID    something forbidden is in the record
+    UNKNOWN    neither: a detector could not judge, or an assumption does not hold
+
+Merged, INVALID outweighs UNKNOWN, which outweighs VALID.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from checkers.contract import Judgement
+
+
+class Outcome(StrEnum):
+    """The answer in one word."""
+
+    VALID = "VALID"
+    INVALID = "INVALID"
+    UNKNOWN = "UNKNOWN"
+
+
+_WEIGHT = {Outcome.VALID: 0, Outcome.UNKNOWN: 1, Outcome.INVALID: 2}
+
+
+def merge(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome of all together; of none, VALID."""
+    return max(outcomes, key=_WEIGHT.__getitem__, default=Outcome.VALID)
+
+
+class Status(StrEnum):
+    """How a detector ended."""
+
+    OK = "ok"
+    CRASHED = "crashed"
+    NOTHING_TO_JUDGE = "nothing-to-judge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """What a check takes for granted of a history. decisive: without it there is no VALID."""
+
+    name: str
+    holds: bool
+    detail: str
+    decisive: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """As verdict.json has it."""
+        return {
+            "name": self.name,
+            "holds": self.holds,
+            "detail": self.detail,
+            "decisive": self.decisive,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anomaly:
+    """All instances of one kind with one judgement for one reason.
+
+    count is exact; examples are the first few rows of evidence (columns of frames.EVIDENCE).
+    """
+
+    kind: str
+    topic: str | None
+    partition: int | None
+    acks: int | None
+    judgement: Judgement
+    count: int
+    rule: str
+    aspect: str | None = None
+    cause: str | None = None
+    examples: tuple[Mapping[str, Any], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """As verdict.json has it; what does not apply is left out."""
+        made = {
+            "kind": self.kind,
+            "topic": self.topic,
+            "partition": self.partition,
+            "acks": self.acks,
+            "judgement": self.judgement.value,
+            "count": self.count,
+            "part_of_log": self.aspect if self.kind == "lost-write" else None,
+            "aspect": self.aspect if self.kind != "lost-write" else None,
+            "cause": self.cause,
+            "rule": self.rule,
+            "examples": [dict(row) for row in self.examples],
+        }
+        optional = ("partition", "part_of_log", "aspect", "cause")
+        return {
+            key: value for key, value in made.items() if value is not None or key not in optional
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectorResult:
+    """How one detector fared. decisive: that it could not judge makes the verdict UNKNOWN."""
+
+    name: str
+    status: Status
+    seconds: float
+    detail: str = ""
+    decisive: bool = True
+    anomalies: tuple[Anomaly, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Instances found, whatever their judgement."""
+        return sum(anomaly.count for anomaly in self.anomalies)
+
+    def as_json(self) -> dict[str, Any]:
+        """As verdict.json has it."""
+        return {
+            "name": self.name,
+            "status": self.status.value,
+            "count": self.count,
+            "seconds": round(self.seconds, 3),
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer, with everything that it rests on."""
+
+    assumptions: tuple[Assumption, ...]
+    detectors: tuple[DetectorResult, ...]
+    topics: tuple[Mapping[str, Any], ...]
+    contract: tuple[Mapping[str, str], ...]
+    engine: str
+    checked_at: str
+    extra_reasons: tuple[str, ...] = field(default=())
+
+    @property
+    def anomalies(self) -> tuple[Anomaly, ...]:
+        """All anomalies, the forbidden ones first, in the detectors' order."""
+        order = list(Judgement)
+        found = [anomaly for result in self.detectors for anomaly in result.anomalies]
+        weights = {
+            Judgement.FORBIDDEN: 0,
+            Judgement.UNKNOWN: 1,
+            Judgement.PERMITTED: 2,
+            Judgement.INFORMATIONAL: 3,
+        }
+        assert len(weights) == len(order)
+        return tuple(sorted(found, key=lambda anomaly: weights[anomaly.judgement]))
+
+    @property
+    def outcome(self) -> Outcome:
+        """INVALID, UNKNOWN or VALID."""
+        return merge(outcome for outcome, _ in self._findings())
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is not VALID, the gravest reasons first; or why it is."""
+        found = sorted(self._findings(), key=lambda finding: -_WEIGHT[finding[0]])
+        if not found:
+            return ("nothing forbidden was found, and every assumption that decides holds",)
+        return tuple(dict.fromkeys(reason for _, reason in found))
+
+    def _findings(self) -> list[tuple[Outcome, str]]:
+        found: list[tuple[Outcome, str]] = []
+        for anomaly in self.anomalies:
+            if anomaly.judgement is Judgement.FORBIDDEN:
+                found.append((Outcome.INVALID, _reason(anomaly)))
+            elif anomaly.judgement is Judgement.UNKNOWN:
+                found.append((Outcome.UNKNOWN, _reason(anomaly)))
+        found.extend(
+            (Outcome.UNKNOWN, f"{assumption.name}: no: {assumption.detail}")
+            for assumption in self.assumptions
+            if assumption.decisive and not assumption.holds
+        )
+        for result in self.detectors:
+            if result.status is not Status.OK and result.decisive:
+                reason = f"detector {result.name} {result.status.value}: {result.detail}"
+                found.append((Outcome.UNKNOWN, reason))
+        found.extend((Outcome.UNKNOWN, reason) for reason in self.extra_reasons)
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of verdict.json."""
+        return {
+            "verdict": self.outcome.value,
+            "reasons": list(self.reasons),
+            "assumptions": [assumption.as_json() for assumption in self.assumptions],
+            "topics": [dict(topic) for topic in self.topics],
+            "anomalies": [anomaly.as_json() for anomaly in self.anomalies],
+            "contract": [dict(row) for row in self.contract],
+            "detectors": [result.as_json() for result in self.detectors],
+            "engine": self.engine,
+            "checked_at": self.checked_at,
+        }
+
+
+def _reason(anomaly: Anomaly) -> str:
+    where = "" if anomaly.topic is None else f" in {anomaly.topic}"
+    if anomaly.partition is not None:
+        where += f"-{anomaly.partition}"
+    return f"{anomaly.count} {anomaly.kind}{where} ({anomaly.rule})"

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from checkers.history import HISTORY, SCHEMAS, table, validate
+from checkers.history import HISTORY, SCHEMAS, HistoryError, table, validate
 from harness.history import RowStream
 
 RUN_FILE = "run.json"
@@ -163,7 +163,10 @@ def seal(path: Path) -> list[Path]:
     made = []
     for stream, schema in streams:
         target = stream.with_suffix(".parquet")
-        _write_parquet(target, _readable_batches(stream, schema), schema)
+        try:
+            _write_parquet(target, _readable_batches(stream, schema), schema)
+        except HistoryError as error:
+            raise StoreError(f"cannot seal the run: {error}") from error
         stream.unlink()
         made.append(target)
     return made

@@ -126,7 +126,7 @@ class Workload:
             sends = 0
             while sends < SENDS_PER_POLL and pace.wait_s(time.monotonic()) == 0:
                 target = _free_partition(producer.in_flight, position, partitions, share)
-                if target is None or producer.pending >= limit:
+                if target is None or producer.pending >= limit or producer.fatal is not None:
                     break
                 producer.send(target)
                 pace.sent(time.monotonic())

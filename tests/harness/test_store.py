@@ -4,12 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from checkers.history import HISTORY, load_run
 from harness import store
-from harness.history import HistoryWriter
+from harness.history import HistoryWriter, RowStream
 
 
 def new_run(root: Path) -> store.Run:
@@ -107,3 +108,13 @@ def test_a_crash_between_sealing_and_removing_a_stream_is_harmless(tmp_path: Pat
     shutil.copy(tmp_path / "kept", stream)
     store.seal(run.path)
     assert pq.read_table(run.history_dir / "w.parquet").num_rows == 1
+
+
+def test_a_stream_of_something_else_is_refused(tmp_path: Path) -> None:
+    """A stream whose columns are not the history's is named, and kept."""
+    run = new_run(tmp_path)
+    stream = run.history_dir / "w.arrows"
+    RowStream(stream, pa.schema([("op", pa.string())])).close()
+    with pytest.raises(store.StoreError, match=r"w\.arrows"):
+        store.seal(run.path)
+    assert stream.exists()

@@ -231,6 +231,28 @@ def test_the_process_ends_in_order_when_its_standard_input_closes(
     assert [row["f"] for row in rows if row["f"] != "send"] == ["start", "end"]
 
 
+def test_a_fatally_broken_producer_is_replaced_under_a_new_number(
+    tmp_path: Path, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What librdkafka gives up on is ended in order, and another instance goes on."""
+
+    class Breaking(RecordingProducer):
+        def send(self, partition: int) -> None:
+            super().send(partition)
+            if self.client == 1000 and self.tally.sent == 3:
+                self.fatal = "broken"
+
+    monkeypatch.setattr("harness.workloads.client.RecordingProducer", Breaking)
+    wanted = config(tmp_path, bootstrap=bootstrap)
+    run_until(wanted, lambda tallies: sum(each.sent for each in tallies) >= 6)
+    rows = rows_of(tmp_path)
+    assert [row["client"] for row in rows if row["f"] == "start"] == [1000, 1001]
+    assert sorted(row["client"] for row in rows if row["f"] == "end") == [1000, 1001]
+    sends = [row for row in rows if row["f"] == "send"]
+    assert len({row["value"] for row in sends}) == len(sends) >= 6
+    assert sum(row["client"] == 1000 for row in sends) == 3
+
+
 def test_a_stat_line_adds_up_the_clients() -> None:
     """Counters are sums, latencies quantiles of what was recent, once."""
     tallies = [Tally(sent=3, acked=2, info=1), Tally(sent=1, acked=1)]

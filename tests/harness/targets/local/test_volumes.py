@@ -1,6 +1,7 @@
 """Disks of the nodes' own, and disks that stall."""
 
 import os
+import subprocess
 import threading
 from pathlib import Path
 
@@ -103,3 +104,17 @@ def test_an_image_is_kept_only_when_asked_for(tmp_path: Path) -> None:
         target.down(keep_data=True)
         assert image.exists()
     assert not image.exists()
+
+
+def test_a_copy_of_the_mount_elsewhere_does_not_keep_the_disk(tmp_path: Path) -> None:
+    """Containers and sandboxes copy every mount there is: the device must go all the same."""
+    require("root")
+    require("loop")
+    with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
+        copy = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; sleep 1000"]
+        with subprocess.Popen(copy, stdout=subprocess.PIPE) as sandbox:
+            assert sandbox.stdout is not None
+            sandbox.stdout.readline()
+            target.down()
+            assert kernel.loops_over(tmp_path / "run/nodes/1/data.img") == []
+            sandbox.kill()

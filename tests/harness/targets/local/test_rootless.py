@@ -1,0 +1,175 @@
+"""A user who is not root gets the same machines, and they end with the run."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.journal import ROOTLESS_UID
+from harness.targets.local import kernel, rootless
+from tests.harness.targets.machine import marked, new_run_id
+from tests.require import require
+
+NOBODY = 65534
+SOURCES = Path(__file__).parents[4]
+ENVIRONMENT = {
+    "PATH": os.environ["PATH"],
+    "PYTHONPATH": f"{SOURCES}:{sysconfig.get_path('purelib')}",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+"""Of the user's processes; `home` adds the user's own directory."""
+
+CLUSTER = """
+from harness.targets.local.rootless import ensure_privileges
+ensure_privileges()
+import os, pathlib, socket, sys, time
+from harness import journal as journals
+from harness.targets.local import LocalTarget, Volume, namespaces
+run_id, linger = sys.argv[1:]
+run_dir = pathlib.Path(os.environ["XDG_RUNTIME_DIR"])
+journal = journals.Journal.create(run_dir / "journal.jsonl", run_id=run_id)
+target = LocalTarget(run_id, run_dir, [1, 2], journal, uplink=True)
+assert target.volume is Volume.DIRECTORY
+target.up()
+with namespaces.entered(target.network.namespace(1)):
+    server = socket.create_server((target.address(1), 9092))
+for come_from in (2, 0):
+    with namespaces.entered(target.network.namespace(come_from)):
+        socket.create_connection((target.address(1), 9092), timeout=30).close()
+target.block(2, 1)
+with namespaces.entered(target.network.namespace(2)), socket.socket() as client:
+    client.settimeout(0.2)
+    assert client.connect_ex((target.address(1), 9092)) != 0
+assert target.blocked_packets(2, 1) > 0
+command = ["sh", "-c", "sleep 1000; exit # " + run_id]
+target.set_command(1, command, {"PATH": os.environ["PATH"]}, run_dir / "log")
+target.start(1)
+target.pause(1)
+print("works", flush=True)
+if linger == "linger":
+    time.sleep(1000)
+target.down()
+journal.finish()
+assert journals.registered() == []
+"""
+
+CLEAN = """
+from harness.clean import clean
+for cleaned in clean():
+    print(cleaned.outcome, *cleaned.problems)
+"""
+
+
+def unprivileged(script: str, *arguments: str, python: str) -> list[str]:
+    """A command line that runs Python code as a user who is not root and has no capabilities."""
+    argv = [python, "-c", script, *arguments]
+    if os.geteuid() != 0:
+        return argv
+    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
+    # The capabilities go with the next exec; the shell brings that about.
+    return [*drop, "sh", "-c", 'exec "$@"', "sh", *argv]
+
+
+@pytest.fixture
+def python() -> str:
+    """An interpreter that such a user may run, with this one's version and packages."""
+    require("userns")
+    for candidate in (sys.executable, shutil.which("python3", path="/usr/bin")):
+        if candidate is None:
+            continue
+        probe = "import sys, pyroute2, harness; print(sys.version_info[:2])"
+        argv = unprivileged(probe, python=candidate)
+        done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+        if done.stdout.strip() == str(sys.version_info[:2]):
+            return candidate
+    pytest.skip("no interpreter here that another user may run with these packages")
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory of the user's own, where runs are kept and registered."""
+    with tempfile.TemporaryDirectory(prefix="highwater-test-", dir="/tmp") as name:
+        if os.geteuid() == 0:
+            os.chown(name, NOBODY, NOBODY)
+        yield Path(name)
+
+
+def run(argv: Sequence[str], home: Path) -> subprocess.CompletedProcess[str]:
+    """Run and wait, with both outputs."""
+    env = {**ENVIRONMENT, "XDG_RUNTIME_DIR": str(home)}
+    return subprocess.run(argv, capture_output=True, text=True, env=env, check=False, timeout=120)
+
+
+def test_a_user_without_privileges_gets_a_working_network(python: str, home: Path) -> None:
+    """Namespaces, links, packet drops and signals work, and everything is taken down."""
+    run_id = new_run_id()
+    done = run(unprivileged(CLUSTER, run_id, "end", python=python), home)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("works")
+    assert marked(run_id) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_everything_inside_ends_with_the_harness(
+    python: str, home: Path, number: signal.Signals
+) -> None:
+    """However the process that the user sees ends, no process survives, and clean does the rest."""
+    run_id = new_run_id()
+    with subprocess.Popen(
+        unprivileged(CLUSTER, run_id, "linger", python=python),
+        stdout=subprocess.PIPE,
+        env={**ENVIRONMENT, "XDG_RUNTIME_DIR": str(home)},
+    ) as harness:
+        assert harness.stdout is not None
+        assert harness.stdout.readline().startswith(b"works")
+        assert len(marked(run_id)) >= 4
+        harness.send_signal(number)
+        harness.wait(60)
+    assert kernel.wait_until(lambda: marked(run_id) == [], 60)
+    assert len(list((home / "highwater/netns").iterdir())) == 4
+    cleaned = run(unprivileged(CLEAN, python=python), home)
+    assert (cleaned.stdout, cleaned.stderr) == ("undone\n", "")
+    assert [path.name for path in (home / "highwater").rglob("*")] == ["netns"]
+
+
+def test_the_exit_status_comes_through(python: str, home: Path) -> None:
+    """Codes as they are, signals as a shell gives them; orphans do not hold up the end."""
+    script = (
+        "from harness.targets.local import rootless; import sys;"
+        "rootless.ensure_privileges(['sh', '-c', sys.argv[1]])"
+    )
+    for command, status in (("sleep 1000 & exit 7", 7), ("kill -9 $$", 137)):
+        assert run(unprivileged(script, command, python=python), home).returncode == status
+
+
+def test_where_nothing_is_allowed_the_user_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No user namespace either: one text that says why and how to get one."""
+
+    def refuse(flags: int) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(kernel, "unshare", refuse)
+    assert rootless.main(["true"]) == 255
+    text = capsys.readouterr().err
+    assert "Operation not permitted" in text
+    assert "sysctl" in text
+
+
+def test_who_may_make_namespaces_is_left_as_he_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root, or whoever is inside already, goes on in the same process."""
+    require("root")
+    require("netns")
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("nothing had to be replaced"))
+    rootless.ensure_privileges()
+    assert rootless.enter_hint() is None
+    monkeypatch.setenv(ROOTLESS_UID, "1000")
+    assert "nsenter" in str(rootless.enter_hint())

@@ -18,15 +18,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from nodes.ids import NO_OFFSET, Epoch, Offset
-from nodes.log.batch import (
-    BatchHeader,
-    check_crc,
-    decode_records,
-    iter_batches,
-    patch,
-    read_header,
-)
+from nodes.ids import Epoch, Offset
+from nodes.log import timestamps
+from nodes.log.batch import BatchHeader, check_crc, iter_batches, patch, read_header
 from nodes.log.checkpoints import CheckpointError, LeaderEpochCheckpoint
 from nodes.log.errors import (
     EpochRegression,
@@ -373,32 +367,14 @@ class Log:
         In a compressed batch that begins earlier, the answer is the batch's first offset: a
         consumer that starts there misses nothing.
         """
-        for segment in self._segments:
-            found = segment.batch_from_time(timestamp_ms)
-            if found is None:
-                continue
-            position, header = found
-            if header.base_timestamp < timestamp_ms and not header.compression:
-                for record in decode_records(segment.file.pread(position, header.size)):
-                    if record.timestamp >= timestamp_ms:
-                        return record.offset, record.timestamp
-            return header.base_offset, header.base_timestamp
-        return None
+        return timestamps.first_at_or_after(self._segments, timestamp_ms)
 
     def max_timestamp(self) -> tuple[Offset, int]:
-        """Offset and wall-clock time of a record with the largest timestamp; (-1, -1) if none.
+        """Offset and wall-clock time of the first record with the largest timestamp; or (-1, -1).
 
         In a compressed batch the offset is that of its last record.
         """
-        best = max(self._segments, key=lambda segment: segment.max_timestamp)
-        if best.max_timestamp < 0:
-            return NO_OFFSET, -1
-        position, header = best.batch_at(best.max_timestamp_offset)
-        if not header.compression:
-            for record in decode_records(best.file.pread(position, header.size)):
-                if record.timestamp == best.max_timestamp:
-                    return record.offset, record.timestamp
-        return best.max_timestamp_offset, best.max_timestamp
+        return timestamps.largest(self._segments)
 
     def _headers(self, start: Offset) -> Iterator[BatchHeader]:
         """Headers of all batches from the one at `start` to the log's end."""

@@ -17,8 +17,8 @@ from nodes.log.batch import MAX_SEQUENCE, BatchHeader
 from nodes.log.errors import InvalidProducerEpoch, OutOfOrderSequence, UnknownProducer
 
 REMEMBERED_BATCHES = 5
-SNAPSHOT_EVERY_BATCHES = 4096
-SNAPSHOTS_KEPT = 8
+SNAPSHOT_EVERY_BATCHES = 1024
+SNAPSHOTS_KEPT = 16
 
 
 class ProducerBatch(NamedTuple):

@@ -31,8 +31,8 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 class Segment:
     """The batches from `base_offset` up to `next_offset`, in `size` bytes.
 
-    The active segment, the log's last, knows the position of each of its batches; sealing it
-    drops them.
+    The active segment, the log's last, knows each of its batches' offset, position and largest
+    timestamp; sealing it drops them.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Segment:
         self.max_timestamp_offset = NO_OFFSET
         self._bases = array("q")
         self._positions = array("q")
+        self._timestamps = array("q")
         self._since_index = 0
         self._indexed_timestamp = -1
         self._index_buffer = bytearray()
@@ -71,6 +72,7 @@ class Segment:
         """Account for the next batch of the file: its position, and an index entry when due."""
         self._bases.append(base_offset)
         self._positions.append(self.size)
+        self._timestamps.append(max_timestamp)
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -112,6 +114,7 @@ class Segment:
         self.sealed = True
         self._bases = array("q")
         self._positions = array("q")
+        self._timestamps = array("q")
 
     def settle_indexes(self, *, seal: bool) -> bool:
         """After every batch of the file was noted: make the index files say so, rewriting them
@@ -133,14 +136,47 @@ class Segment:
         self._time_buffer = bytearray()
         return rewritten
 
-    def cut(self, size: int) -> None:
-        """Cut the log file to `size` bytes and scan what is left; the segment is active again."""
-        self.file.truncate(size)
-        self.sealed = False
-        self._reset()
-        for _, header in self.scan():
-            self.note(header.base_offset, header.last_offset, header.size, header.max_timestamp)
-        self.settle_indexes(seal=False)
+    def cut(self, position: int) -> None:
+        """Cut the log file at a batch's position; the segment is, or becomes, the active one."""
+        self.file.truncate(position)
+        if self.sealed:
+            self.sealed = False
+            self._reset()
+            for _, header in self.scan():
+                self.note(header.base_offset, header.last_offset, header.size, header.max_timestamp)
+            self.settle_indexes(seal=False)
+        elif position < self.size:
+            self._forget_from(position)
+
+    def _forget_from(self, position: int) -> None:
+        """Go back to before the batch at `position` was noted, without reading the file."""
+        kept = bisect_left(self._positions, position)
+        self.size = position
+        self.next_offset = Offset(self._bases[kept])
+        del self._bases[kept:]
+        del self._positions[kept:]
+        del self._timestamps[kept:]
+        self.write_indexes()
+        entries = range(self._index.size() // _INDEX_ENTRY.size)
+        left = bisect_left(entries, position, key=lambda entry: self._index_entry(entry)[1])
+        self._index.truncate(left * _INDEX_ENTRY.size)
+        self._since_index = position - (self._index_entry(left - 1)[1] if left else 0)
+        relative_end = self.next_offset - self.base_offset
+        entries = range(self._time_index.size() // _TIME_ENTRY.size)
+        left = bisect_left(entries, relative_end, key=lambda entry: self._time_entry(entry)[1])
+        self._time_index.truncate(left * _TIME_ENTRY.size)
+        self.max_timestamp, self.max_timestamp_offset, unindexed = -1, NO_OFFSET, 0
+        if left:
+            self.max_timestamp, relative = self._time_entry(left - 1)
+            self.max_timestamp_offset = Offset(self.base_offset + relative)
+            unindexed = bisect_right(self._bases, self.max_timestamp_offset)
+        self._indexed_timestamp = self.max_timestamp
+        tail = self._timestamps[unindexed:]
+        if tail and max(tail) > self.max_timestamp:
+            self.max_timestamp = max(tail)
+            after = unindexed + tail.index(self.max_timestamp) + 1
+            end = self._bases[after] if after < kept else self.next_offset
+            self.max_timestamp_offset = Offset(end - 1)
 
     # --- end of life
 
@@ -230,23 +266,22 @@ class Segment:
         relative, position = _INDEX_ENTRY.unpack(self._index.pread(entry * size, size))
         return relative, position
 
+    def _time_entry(self, entry: int) -> tuple[int, int]:
+        size = _TIME_ENTRY.size
+        stamp, relative = _TIME_ENTRY.unpack(self._time_index.pread(entry * size, size))
+        return stamp, relative
+
     def batch_from_time(self, timestamp_ms: int) -> tuple[int, BatchHeader] | None:
         """The first batch with a record at or after `timestamp_ms`; None when there is none."""
         if self.max_timestamp < timestamp_ms:
             return None
         self.write_indexes()
-        size = _TIME_ENTRY.size
-        entries = range(self._time_index.size() // size)
-
-        def entry_at(entry: int) -> tuple[int, int]:
-            stamp, relative = _TIME_ENTRY.unpack(self._time_index.pread(entry * size, size))
-            return stamp, relative
-
+        entries = range(self._time_index.size() // _TIME_ENTRY.size)
         # All batches up to an entry's offset have no larger timestamp than the entry.
-        found = bisect_left(entries, timestamp_ms, key=lambda entry: entry_at(entry)[0])
+        found = bisect_left(entries, timestamp_ms, key=lambda entry: self._time_entry(entry)[0])
         start = 0
         if found:
-            start, _ = self.batch_at(Offset(self.base_offset + entry_at(found - 1)[1]))
+            start, _ = self.batch_at(Offset(self.base_offset + self._time_entry(found - 1)[1]))
         for position, header in self.scan(start):
             if header.max_timestamp >= timestamp_ms:
                 return position, header

@@ -33,15 +33,22 @@ class LogAgainstList(RuleBasedStateMachine):
         """The model's end offset."""
         return read_header(self.model[-1]).next_offset if self.model else self.start
 
-    @rule(count=st.integers(1, 4), bump=st.integers(0, 1), size=st.integers(0, 200))
-    def lead(self, count: int, bump: int, size: int) -> None:
+    @rule(
+        count=st.integers(1, 4),
+        bump=st.integers(0, 1),
+        size=st.integers(0, 200),
+        stamp=st.integers(990, 1010),
+    )
+    def lead(self, count: int, bump: int, size: int, stamp: int) -> None:
         """Append as leader, perhaps in a new epoch."""
         self.epoch += bump
         value = b"v" * size
         base = self.end
-        appended = self.log.append_as_leader(batch(count, value=value), Epoch(self.epoch))
-        assert appended == (base, base + count - 1, False)
-        self.model.append(batch(count, value=value, base_offset=base, epoch=self.epoch))
+        sent = batch(count, value=value, timestamp_ms=stamp)
+        assert self.log.append_as_leader(sent, Epoch(self.epoch)) == (base, base + count - 1, False)
+        self.model.append(
+            batch(count, value=value, timestamp_ms=stamp, base_offset=base, epoch=self.epoch)
+        )
 
     @rule(counts=st.lists(st.integers(1, 4), max_size=6), bump=st.integers(0, 2))
     def follow(self, counts: list[int], bump: int) -> None:
@@ -109,6 +116,17 @@ class LogAgainstList(RuleBasedStateMachine):
             header = read_header(stored)
             starts.setdefault(header.partition_leader_epoch, header.base_offset)
         assert dict(self.log.epochs) == starts
+
+    @rule()
+    def look_up_times(self) -> None:
+        """Every record carries its batch's timestamp here."""
+        stamps = [(h.base_offset, h.max_timestamp) for h in map(read_header, self.model)]
+        top = max((stamp for _, stamp in stamps), default=-1)
+        first = next(((o, s) for o, s in stamps if s == top), (-1, -1))
+        assert self.log.max_timestamp() == first
+        for asked in range(988, 1012, 3):
+            found = next(((o, s) for o, s in stamps if s >= asked), None)
+            assert self.log.offset_for_timestamp(asked) == found
 
 
 LogAgainstList.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)

@@ -10,7 +10,7 @@ what to do about it. The plan knows nothing of how it is carried out.
 import json
 import secrets
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from nemesis import conditions, targets
 from nemesis.base import Ability, NemesisError
-from nemesis.faults import FAULTS, find
+from nemesis.faults import find
 from nemesis.schedule import Event, Mix, Schedule, checked, generate, scripted
 
 ABILITIES: Mapping[str, frozenset[str]] = {
@@ -281,7 +281,7 @@ def _schedule(plan: Plan, can: frozenset[str], where: str) -> tuple[Schedule, li
         name, why = next(iter(missing.items()))
         raise PlanError(
             f"{where}: target {plan.target} cannot inject {name}: {why}; take it out of the plan, "
-            "or say --nemesis auto to have it left out"
+            "or say --nemesis auto to have it left out; `highwater doctor` tells what is missing here"
         )
     end_ms = round(plan.duration_s * 1000)
     if nemesis.events:
@@ -345,8 +345,3 @@ def _explain(error: ValidationError) -> str:
         case _:
             given = json.dumps(first["input"], default=str)
             return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}, not {given[:80]}{more}"
-
-
-def known_faults() -> Sequence[str]:
-    """Every fault's name, for help texts."""
-    return tuple(FAULTS)

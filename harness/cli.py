@@ -1,0 +1,353 @@
+"""The command line: arguments in, one clear message or result out, and the exit code.
+
+    0    VALID                          254  bad arguments, plan or run directory
+    1    INVALID: a forbidden anomaly   255  the harness itself failed
+    2    UNKNOWN
+
+No logic lives here. Everything that can be wrong with what was asked for is found before anything
+is started. A failure is a sentence that says what happened, to what, and what to do; `--debug`
+adds the traceback. Results go to stdout, everything else to stderr.
+"""
+
+import json
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from importlib.metadata import version as version_of
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from harness.clean import Cleaned
+    from harness.plan import Prepared
+
+BAD_ARGUMENTS: Final = 254
+HARNESS_FAILED: Final = 255
+
+app = typer.Typer(
+    name="highwater",
+    help="Break a replicated log on purpose, and tell which acknowledged writes survived.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+cluster_app = typer.Typer(help="A running cluster for any Kafka client.", no_args_is_help=True)
+app.add_typer(cluster_app, name="cluster")
+
+
+class Engine(StrEnum):
+    """What a history is judged on."""
+
+    duckdb = "duckdb"
+    spark = "spark"
+
+
+class Acks(StrEnum):
+    """Acknowledgement modes, as people write them."""
+
+    none = "0"
+    leader = "1"
+    all = "all"
+
+
+class Mode(StrEnum):
+    """What becomes of faults that the target cannot inject."""
+
+    strict = "strict"
+    auto = "auto"
+
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+Store = Annotated[Path, typer.Option(help="Where run directories are kept.")]
+BrokerModule = Annotated[
+    str | None, typer.Option(help="The module that `python -m` starts on each node.")
+]
+
+
+class _Exit(Exception):
+    """End with this exit code; everything has been said."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"highwater {version_of('highwater')}")
+        raise _Exit(0)
+
+
+@app.command()
+def run(
+    plan: Annotated[
+        str | None, typer.Argument(help="A TOML file or a packaged plan; none is first-light.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
+    duration: Annotated[float | None, typer.Option(help="Seconds of chaos.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
+    acks: Annotated[list[Acks] | None, typer.Option(help="Only topics of these modes.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Sends per second and producer; 0 is full speed.")
+    ] = None,
+    faults: Annotated[
+        str | None, typer.Option(help="A random mix of these, with commas, instead of the plan's.")
+    ] = None,
+    nemesis: Annotated[
+        Mode | None, typer.Option(help="Faults that cannot be injected: refuse, or leave out.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Where the cluster is deployed.")] = None,
+    broker_module: BrokerModule = None,
+    store: Store = Path("store"),
+    replay: Annotated[
+        Path | None, typer.Option(help="Repeat the plan and schedule of this run directory.")
+    ] = None,
+    report: Annotated[bool, typer.Option(help="Write report.html.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Deploy a cluster, load it, break it, and judge what it did."""
+    flags: dict[str, Any] = {
+        "seed": seed,
+        "duration_s": duration,
+        "nodes": nodes,
+        "acks": None if acks is None else [each.value for each in acks],
+        "rate_per_s": rate,
+        "faults": None if faults is None else [f.strip() for f in faults.split(",") if f.strip()],
+        "nemesis": nemesis,
+        "target": target,
+        "broker_module": broker_module,
+    }
+    _run(_prepared(plan, flags, replay), store, report, as_json, debug)
+
+
+@app.command()
+def check(
+    run_dir: Annotated[Path, typer.Argument(help="A stored run; store/latest is the last one.")],
+    engine: Annotated[Engine, typer.Option(help="Where the history is judged.")] = Engine.duckdb,
+    report: Annotated[bool, typer.Option(help="Write report.html again.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Judge a stored run again."""
+    from harness import judging, summary
+
+    verdict = judging.check(run_dir, engine.value)
+    path = judging.write_report(run_dir) if report else None
+    if as_json:
+        print(json.dumps(verdict))
+    else:
+        summary.print_verdict(Console(), verdict, run_dir.resolve(), path)
+    raise _Exit(judging.EXIT_CODES[verdict["verdict"]])
+
+
+@app.command()
+def report(
+    run_dir: Annotated[Path, typer.Argument(help="A judged run.")], debug: Debug = False
+) -> None:
+    """Write the report of a judged run again."""
+    from harness import judging
+
+    print(judging.write_report(run_dir))
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Say what this machine can do, and how to get what it cannot."""
+    from harness import doctor as this_machine
+
+    found = this_machine.capabilities()
+    if as_json:
+        print(this_machine.as_json(found))
+    else:
+        Console().print(this_machine.table(found))
+
+
+@app.command()
+def clean(store: Store = Path("store"), debug: Debug = False) -> None:
+    """Remove what killed runs left running; what they recorded stays."""
+    from harness.clean import clean as clean_up
+
+    _ensure_privileges()
+    _tell_cleaned(clean_up(store), "nothing was left behind")
+
+
+@cluster_app.command("up")
+def cluster_up(
+    nodes: Annotated[int, typer.Option(min=1, max=15, help="Size of the cluster.")] = 3,
+    broker_module: BrokerModule = None,
+    store: Store = Path("store"),
+    detach: Annotated[bool, typer.Option(help="Return, and leave it running.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Start a cluster, print its bootstrap servers, and keep it until Ctrl-C."""
+    from harness import cluster
+    from harness.plan import build
+
+    raw = {"name": "cluster", "seed": 0, "nodes": nodes}
+    plan = build(raw, where="cluster up", flags={"broker_module": broker_module})
+    _ensure_privileges()
+    stop = threading.Event()
+    _on_signals(stop.set)
+
+    def say(where: Any) -> None:
+        for name, value in where.items():
+            print(f"{name} {value}", flush=True)
+        if not detach:
+            print("Ctrl-C ends it", file=sys.stderr)
+
+    cluster.up(plan, root=store, detach=detach, stop=stop, say=say, warn=_warn)
+
+
+@cluster_app.command("down")
+def cluster_down(store: Store = Path("store"), debug: Debug = False) -> None:
+    """Remove detached clusters; what they stored stays."""
+    from harness import cluster
+
+    _ensure_privileges()
+    _tell_cleaned(cluster.down(store), "no cluster was up")
+
+
+def _prepared(plan: str | None, flags: dict[str, Any], replay: Path | None) -> "Prepared":
+    """The plan as asked for, checked against everything known before a start."""
+    from harness import doctor as this_machine
+    from harness import plan as plans
+    from harness import replaying
+
+    if replay is not None:
+        return replaying.load(replay, plan, flags)
+    made = plans.build(plans.load(plan), where=f"plan {plan or plans.FIRST_LIGHT}", flags=flags)
+    abilities = set(plans.ABILITIES[made.target])
+    if this_machine.missing_for({"nftables"}):
+        abilities -= {"packet-drops"}
+    return plans.prepare(made, abilities=abilities)
+
+
+def _run(prepared: "Prepared", root: Path, report: bool, as_json: bool, debug: bool) -> NoReturn:
+    from harness import judging, progress, summary
+    from harness.clean import clean as clean_up
+    from harness.runner import Runner
+
+    _ensure_privileges()
+    for cleaned in clean_up(None):
+        for removed in cleaned.removed:
+            _warn(f"removed what run {cleaned.run_id} left behind: {removed}")
+    with progress.for_terminal(prepared.plan) as shown:
+        runner = Runner(prepared, root=root, progress=shown, with_report=report)
+        _on_signals(runner.stop)
+        outcome = runner.run()
+    run_dir = outcome.run.path
+    if outcome.verdict is None:
+        if debug and outcome.error is not None:
+            traceback.print_exception(outcome.error)
+        _warn(
+            f"the run failed in phase {outcome.failed_phase!r}: {_said(outcome.error)}\n"
+            f"What was recorded is in {run_dir}; see harness.log there, and judge it as it is with "
+            f"`highwater check {run_dir}`."
+        )
+        raise _Exit(HARNESS_FAILED)
+    if as_json:
+        print(json.dumps({"run": str(run_dir), **outcome.verdict}))
+    else:
+        summary.print_verdict(Console(), outcome.verdict, run_dir, outcome.report)
+    raise _Exit(judging.EXIT_CODES[outcome.verdict["verdict"]])
+
+
+def _ensure_privileges() -> None:
+    from harness.targets.local import rootless
+
+    rootless.ensure_privileges()
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    """Ctrl-C and SIGTERM end in order; a second one does not wait for it."""
+
+    def first(number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        _warn(f"{signal.Signals(number).name}: ending in order; once more to end at once")
+        stop()
+
+    signal.signal(signal.SIGINT, first)
+    signal.signal(signal.SIGTERM, first)
+
+
+def _tell_cleaned(results: "Sequence[Cleaned]", nothing: str) -> None:
+    from harness.clean import Outcome
+
+    failed = False
+    for result in results:
+        name = f"run {result.run_id}" if result.run_id else str(result.journal)
+        match result.outcome:
+            case Outcome.ALIVE:
+                print(f"{name} is alive and was left alone ({result.journal.parent})")
+            case Outcome.UNDONE | Outcome.FAILED:
+                print(f"{name}: removed {', '.join(result.removed) or 'nothing'}")
+        for problem in result.problems:
+            failed = True
+            _warn(problem)
+    if not results:
+        print(nothing)
+    if failed:
+        raise _Exit(HARNESS_FAILED)
+
+
+def _warn(text: str) -> None:
+    print(f"highwater: {text}", file=sys.stderr, flush=True)
+
+
+def _said(error: BaseException | None) -> str:
+    return str(error) or type(error).__name__
+
+
+def _exit_code_of(error: BaseException) -> int:
+    """254 when what was asked for is at fault, 255 when we are."""
+    from harness.plan import PlanError
+    from harness.store import StoreError
+
+    return BAD_ARGUMENTS if isinstance(error, PlanError | StoreError) else HARNESS_FAILED
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Entry point: run the command line and exit with its code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # Typer's own error type of a bad command line; which package defines it depends on its version.
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        code = app(arguments, standalone_mode=False)
+    except _Exit as end:
+        code = end.code
+    except usage_error as error:
+        _warn(f"{error.format_message()}\nTry `highwater --help`.")
+        code = BAD_ARGUMENTS
+    except (KeyboardInterrupt, typer.Abort):
+        _warn("interrupted; `highwater clean` removes what may be left")
+        code = HARNESS_FAILED
+    except Exception as error:
+        if "--debug" in arguments:
+            traceback.print_exception(error)
+        _warn(_said(error) if _is_ours(error) else f"{type(error).__name__}: {_said(error)}")
+        code = _exit_code_of(error)
+    sys.stdout.flush()
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_ours(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in ("harness", "nemesis", "checkers")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""Runs a plan from nothing to a verdict: deploy, load, break, heal, settle, read, collect, judge.
+
+A thin sequence of calls into the target, the system, the workload, the monitor, the nemesis and
+the checkers; it decides nothing about any of them. It guarantees that, whatever happens, faults
+are healed, everything that was made is undone, and what was recorded stays: a phase that fails is
+named in run.json, and the run can still be judged with `highwater check`. A stop (Ctrl-C, SIGTERM)
+ends the chaos early and skips what takes long; the verdict then rests on what there is.
+"""
+
+import importlib.metadata
+import json
+import logging
+import platform
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness import judging, store
+from harness.final_reads import run_final_reads
+from harness.history import HistoryWriter
+from harness.journal import Journal
+from harness.monitor import Monitor
+from harness.plan import Prepared
+from harness.progress import Progress
+from harness.store import Run
+from harness.systems.nodes import NodesSystem
+from harness.targets.local.target import LocalTarget
+from harness.workloads.launch import Workload, launch
+from nemesis.executor import FaultRecord, Nemesis
+
+log = logging.getLogger(__name__)
+
+MONITOR_CLIENT: Final = 1
+"""Client number, and writer id, of the monitor."""
+FINAL_READS_TIMEOUT_S: Final = 60.0
+NEMESIS_JOIN_S: Final = 60.0
+"""How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
+POLL_S: Final = 0.2
+
+
+class RunFailed(Exception):
+    """The harness could not do its work; the message says what, and in which phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended: a verdict, or the phase that failed and why."""
+
+    run: Run
+    verdict: dict[str, Any] | None = None
+    report: Path | None = None
+    failed_phase: str | None = None
+    error: BaseException | None = None
+
+
+class _Clock:
+    """The nemesis's clock: the run's own time, and a real wait."""
+
+    def __init__(self, run: Run) -> None:
+        self.now_ns = run.now_ns
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        return stop.wait(seconds)
+
+
+class Runner:
+    """One run. `run` may be called once; `stop` at any time, from a signal handler too."""
+
+    def __init__(
+        self, prepared: Prepared, *, root: Path, progress: Progress, with_report: bool = True
+    ) -> None:
+        """Plan a run whose directory will be made under `root`."""
+        self._plan = prepared.plan
+        self._prepared = prepared
+        self._root = root
+        self._progress = progress
+        self._with_report = with_report
+        self._stop = threading.Event()
+        self._phase_name = "set up"
+
+    def stop(self) -> None:
+        """End the run early but in order."""
+        self._stop.set()
+
+    def run(self) -> Outcome:
+        """Run the plan. Raises StoreError when no run directory can be made; nothing else."""
+        run = store.create(self._root, self._plan.name, versions=versions(), commit=commit())
+        with _logging_to(run.path / "harness.log"):
+            log.info("plan %s, seed %d, run %s", self._plan.name, self._plan.seed, run.run_id)
+            try:
+                run.write_json("plan.json", self._plan.to_json())
+                (run.path / "schedule.json").write_bytes(self._prepared.schedule.to_json())
+                run.update(notes=list(self._prepared.notes))
+                self._on_machines(run)
+                return self._judge(run)
+            except BaseException as error:
+                log.exception("the run failed in phase %r", self._phase_name)
+                run.update(failed_phase=self._phase_name, error=f"{type(error).__name__}: {error}")
+                return Outcome(run=run, failed_phase=self._phase_name, error=error)
+
+    # -- the phases
+
+    def _on_machines(self, run: Run) -> None:
+        """Everything that needs the target, and its end."""
+        plan = self._plan
+        with Journal.create(run.path / "journal.jsonl", run_id=run.run_id) as journal:
+            target = LocalTarget(run.run_id, run.path, list(range(1, plan.nodes + 1)), journal)
+            try:
+                system = NodesSystem(plan, target, run)
+                with self._phase(run, "deploy"):
+                    target.up()
+                    system.configure()
+                    system.start()
+                with self._phase(run, "create topics"):
+                    system.create_topics()
+                with ExitStack() as streams:
+                    self._under_load(run, target, system, journal, streams)
+            finally:
+                failed = self._phase_name
+                with self._phase(run, "teardown"):
+                    target.down()
+                    journal.finish()
+                self._phase_name = failed
+
+    def _under_load(
+        self,
+        run: Run,
+        target: LocalTarget,
+        system: NodesSystem,
+        journal: Journal,
+        streams: ExitStack,
+    ) -> None:
+        """From the first client to the last read, with the streams of records open."""
+        plan = self._plan
+        cluster = run.cluster_stream()
+        streams.callback(cluster.close)
+        writer = HistoryWriter(
+            run.history_dir / "monitor.arrows", writer_id=MONITOR_CLIENT, base_ns=run.base_ns
+        )
+        streams.callback(writer.close)
+        monitor = Monitor(
+            brokers=system.brokers,
+            controllers=system.controllers,
+            partitions={topic.name: topic.partitions for topic in plan.topics},
+            writer=writer,
+            client=MONITOR_CLIENT,
+            cluster=cluster,
+            enter_network=target.in_client_netns,
+        )
+        monitor.start()
+        streams.callback(monitor.stop)
+        workload = launch(plan, target, system.bootstrap, run)
+        try:
+            self._progress.watch(counters=workload.stats, partitions=monitor.view)
+            with self._phase(run, "warm up", plan.warmup_s):
+                self._wait(workload, plan.warmup_s)
+            self._chaos(run, target, monitor, journal, workload)
+            self._enter("settle", plan.settle_timeout_s)
+            if self._settle(run, target, monitor):
+                run.finish_phase("settle")
+        finally:
+            self._stop_workload(run, workload)
+        if not self._stop.is_set():
+            with self._phase(run, "final reads", FINAL_READS_TIMEOUT_S):
+                complete = run_final_reads(
+                    plan, target, system.bootstrap, run, timeout_s=FINAL_READS_TIMEOUT_S
+                )
+                run.update(final_reads_complete=complete, epoch_problems=monitor.record_epochs())
+        monitor.stop()
+        with self._phase(run, "collect"):
+            if killed := system.stop():
+                self._note(run, f"nodes {killed} did not stop in order and were killed")
+            system.collect(cluster)
+
+    def _chaos(
+        self,
+        run: Run,
+        target: LocalTarget,
+        monitor: Monitor,
+        journal: Journal,
+        workload: Workload,
+    ) -> None:
+        """Run the schedule; returns with everything healed."""
+        faults = run.faults_stream()
+
+        def record(done: FaultRecord) -> None:
+            faults.append_named(**done.row())
+            faults.flush()
+            log.info("fault %s: %s", done.label, done.error or done.effect)
+
+        nemesis = Nemesis(
+            schedule=self._prepared.schedule,
+            hosts=target,
+            view=monitor,
+            journal=journal,
+            clock=_Clock(run),
+            on_done=record,
+        )
+        thread = threading.Thread(target=nemesis.run, name="nemesis")
+        self._progress.watch(faults=nemesis.in_force)
+        try:
+            with self._phase(run, "chaos", self._plan.duration_s):
+                thread.start()
+                while thread.is_alive() and not self._stop.is_set():
+                    self._watch(workload)
+                    thread.join(POLL_S)
+        finally:
+            with self._phase(run, "heal"):
+                nemesis.stop()
+                if thread.ident is not None:
+                    thread.join(NEMESIS_JOIN_S)
+                if thread.is_alive():
+                    raise RunFailed(f"faults {nemesis.in_force()} could not be healed")
+                faults.close()
+
+    def _settle(self, run: Run, target: LocalTarget, monitor: Monitor) -> bool:
+        """Wait until the cluster is whole; note what is not. Returns whether it is."""
+        deadline_s = time.monotonic() + self._plan.settle_timeout_s
+        reasons = ["the run was stopped first"]
+        while not self._stop.is_set():
+            left_s = deadline_s - time.monotonic()
+            reasons = monitor.wait_settled(min(2.0, max(0.0, left_s)))
+            if not reasons or left_s <= 0:
+                break
+        for node in target.node_ids():
+            if not target.is_running(node):
+                reasons.append(f"node {node} ended by itself, exit code {target.exit_code(node)}")
+        run.update(settled=not reasons, unsettled=reasons)
+        for reason in reasons:
+            self._note(run, f"not settled: {reason}")
+        return not reasons
+
+    def _stop_workload(self, run: Run, workload: Workload) -> None:
+        with self._phase(run, "stop workload"):
+            for problem in workload.stop():
+                self._note(run, problem)
+
+    def _judge(self, run: Run) -> Outcome:
+        with self._phase(run, "check"):
+            verdict = judging.check(run.path)
+        report = None
+        if self._with_report:
+            try:
+                with self._phase(run, "report"):
+                    report = judging.write_report(run.path)
+            except Exception as error:
+                # The verdict stands without it, and must not be hidden by it.
+                log.exception("no report")
+                self._note(run, f"the report could not be written: {error}")
+        return Outcome(run=run, verdict=verdict, report=report)
+
+    # -- small things
+
+    @contextmanager
+    def _phase(self, run: Run, name: str, bound_s: float | None = None) -> Iterator[None]:
+        self._enter(name, bound_s)
+        began_s = time.monotonic()
+        yield
+        run.finish_phase(name)
+        log.info("phase %s took %.1f s", name, time.monotonic() - began_s)
+
+    def _enter(self, name: str, bound_s: float | None) -> None:
+        self._phase_name = name
+        self._progress.phase(name, bound_s)
+        log.info("phase %s", name)
+
+    def _wait(self, workload: Workload, seconds: float) -> None:
+        deadline_s = time.monotonic() + seconds
+        while not self._stop.is_set() and (left_s := deadline_s - time.monotonic()) > 0:
+            self._watch(workload)
+            self._stop.wait(min(POLL_S, left_s))
+
+    def _watch(self, workload: Workload) -> None:
+        """Clients that died would make every later second of the run worthless."""
+        if problems := workload.problems():
+            raise RunFailed("; ".join(problems))
+
+    def _note(self, run: Run, text: str) -> None:
+        log.warning("%s", text)
+        self._progress.note(text)
+        noted = json.loads((run.path / store.RUN_FILE).read_text()).get("notes", [])
+        run.update(notes=[*noted, text])
+
+
+def versions() -> dict[str, str]:
+    """What a run depends on besides the commit."""
+    packages = ("highwater", "confluent-kafka", "kio", "uvloop", "pyarrow", "duckdb", "sqlframe")
+    found = {"python": platform.python_version(), "kernel": platform.release()}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str | None:
+    """The commit of this source tree, with + when files differ from it; None when unknown."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return described.stdout.strip() or None
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    """Send the package's log records to the run's harness.log."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    harness = logging.getLogger("harness")
+    harness.addHandler(handler)
+    before, harness.level = harness.level, logging.INFO
+    try:
+        yield
+    finally:
+        harness.setLevel(before)
+        harness.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,65 @@
+"""A verdict for the terminal: the answer, why, what each acks mode lost, where to look next."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.plan import acks_name
+
+MAX_REASONS = 10
+_STYLES = {"VALID": "bold green", "INVALID": "bold red", "UNKNOWN": "bold yellow"}
+_COUNTS = ("sent", "acked", "failed", "indeterminate", "lost", "duplicated", "reordered")
+
+
+def print_verdict(
+    console: Console, verdict: Mapping[str, Any], run_dir: Path, report: Path | None
+) -> None:
+    """Print everything that one wants to know first."""
+    console.print()
+    console.print(Text(verdict["verdict"], style=_STYLES[verdict["verdict"]]))
+    reasons = verdict["reasons"]
+    for reason in reasons[:MAX_REASONS]:
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    if len(reasons) > MAX_REASONS:
+        console.print(f"  and {len(reasons) - MAX_REASONS} more reasons in verdict.json")
+    console.print(topics_table(verdict["topics"]))
+    for topic in verdict["topics"]:
+        for cause in topic.get("loss_causes") or ():
+            lost = f"  {topic['topic']}: {cause['count']} lost: {cause['cause']}"
+            console.print(Text(lost), soft_wrap=True)
+    if report is not None:
+        console.print(Text(f"report   {report}"), soft_wrap=True)
+    console.print(Text(f"run      {run_dir}"), soft_wrap=True)
+    console.print(Text(f"replay   highwater run --replay {run_dir}"), soft_wrap=True)
+
+
+def topics_table(topics: list[Mapping[str, Any]]) -> Table:
+    """What became of the sends of each topic, and how long an acknowledgement took."""
+    table = Table()
+    table.add_column("topic")
+    for heading in ("acks", *_COUNTS, "p50 ms", "p99 ms"):
+        table.add_column(heading, justify="right")
+    for topic in topics:
+        acks = topic.get("acks")
+        counts = [_count(topic.get(name)) for name in _COUNTS]
+        if topic.get("lost_forbidden"):
+            counts[_COUNTS.index("lost")] = f"[red]{counts[_COUNTS.index('lost')]}[/]"
+        table.add_row(
+            topic["topic"],
+            "?" if acks is None else acks_name(acks),
+            *counts,
+            *(_ms(topic.get(name)) for name in ("p50_ms", "p99_ms")),
+        )
+    return table
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

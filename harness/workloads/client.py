@@ -215,7 +215,7 @@ def run(workload: Workload) -> int:
             time.sleep(0.02)
         workload.writer.flush()
         if now_s >= next_stat_s:
-            next_stat_s = now_s + STAT_INTERVAL_S
+            next_stat_s = max(next_stat_s + STAT_INTERVAL_S, now_s)
             _print_stat(workload)
     _print_stat(workload)
     workload.writer.close()

@@ -257,10 +257,7 @@ class Controller:
                 name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION
             )
             return ControllerResult(records=[first], response=None)
-        expired = self._sessions.expired(now_ms)
-        for node in expired:
-            self._sessions.end(node)
-        records = self._fence([node for node in expired if node in self._image.brokers])
+        records = self._fence(self._sessions.expired(now_ms))
         if not records and now_ms >= self._next_rebalance_ms:
             self._next_rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
             if self._settings.auto_leader_rebalance:
@@ -333,9 +330,11 @@ class Controller:
 
     def _fence(self, nodes: Sequence[NodeId]) -> list[MetadataRecord]:
         """Fence those of `nodes` that are not; the partitions first, so that at no point of the
-        log a fenced broker leads.
+        log a fenced broker leads. A session that has run out stays until its broker returns: should
+        the append fail, the next tick tries again.
         """
-        brokers = [b for n in nodes if not (b := self._image.brokers[n]).fenced]
+        known = (self._image.brokers.get(node) for node in nodes)
+        brokers = [broker for broker in known if broker is not None and not broker.fenced]
         if not brokers:
             return []
         return [

@@ -25,6 +25,7 @@ from nodes.control.isr import IsrAnswer, IsrRequest
 from nodes.control.records import BrokerEndpoint, MetadataRecord, encode
 from nodes.control.topics import NewTopic, TopicAnswer
 from nodes.ids import NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset
+from nodes.log.errors import MessageTooLarge
 from nodes.raft.errors import NotLeader
 from nodes.server.metadata_publisher import Committed, MetadataPublisher
 from nodes.wire.server import Api, RequestContext
@@ -41,6 +42,8 @@ log = logging.getLogger("nodes.controller")
 class MetadataQuorum(Protocol):
     """What the shell needs of the quorum node."""
 
+    node_id: NodeId
+
     @property
     def leader_id(self) -> NodeId | None:
         """The quorum's leader as last heard."""
@@ -52,7 +55,10 @@ class MetadataQuorum(Protocol):
         ...
 
     def append(self, records: Sequence[bytes]) -> Offset:
-        """Append one batch; its last offset. Raises NotLeader: nothing was appended."""
+        """Append one batch; its last offset.
+
+        Raises NotLeader, MessageTooLarge: nothing was appended.
+        """
         ...
 
     async def committed(self, offset: Offset, epoch: Epoch) -> None:
@@ -133,9 +139,9 @@ class ControllerShell:
         self._controller.on_inactive()
 
     def _observe_leader(self) -> None:
-        """Remember who led last, to count that broker's silence from when it was heard of."""
+        """Remember who led before us, to count that broker's silence from when it was heard of."""
         leader = self._quorum.leader_id
-        if leader is not None and not self._controller.active:
+        if leader is not None and leader != self._quorum.node_id:
             self._led_before = leader
 
     # --- operations
@@ -161,6 +167,10 @@ class ControllerShell:
             await self._quorum.committed(self._end, epoch)
         except NotLeader as error:
             raise ControlError(ErrorCode.not_controller, str(error)) from error
+        except MessageTooLarge as error:
+            raise ControlError(
+                ErrorCode.policy_violation, f"too much for one batch of the metadata log: {error}"
+            ) from error
         if result is None:
             assert refusal is not None
             log.info("refused: %s", refusal)

@@ -1,0 +1,435 @@
+"""The controller's shell: answers only after the commit, refusals when it does not lead."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+
+from nodes.control.controller import Controller
+from nodes.control.settings import ControlSettings
+from nodes.ids import Epoch, NodeId, Offset
+from nodes.log.errors import MessageTooLarge
+from nodes.raft.errors import NotLeader
+from nodes.server.controller_io import TICK_MS, ControllerShell
+from nodes.server.metadata_publisher import MetadataPublisher
+from nodes.wire.codec import decode_response, encode_response
+from nodes.wire.server import RequestContext
+from nodes.wire.versions import fill
+from tests.nodes.server.test_metadata_publisher import Batch
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+ME, OTHER = NodeId(1), NodeId(2)
+CONTEXT = RequestContext(listener="CONTROLLER", peer_host="127.0.0.1", client_id=None)
+AUTO_COMMIT = True
+
+
+class FakeQuorum:
+    """A quorum of one, whose commits come when the test says so."""
+
+    def __init__(self) -> None:
+        self.node_id = ME
+        self.leader_id: NodeId | None = None
+        self.last_contact_ms: dict[NodeId, float] = {}
+        self.epoch = Epoch(0)
+        self.end = Offset(0)
+        self.uncommitted: list[Batch] = []
+        self.waiting: list[tuple[Offset, asyncio.Future[None]]] = []
+        self.high_watermark = Offset(0)
+        self.auto_commit = AUTO_COMMIT
+        self.too_large = False
+        self.listeners: list[Any] = []
+
+    def append(self, records: Sequence[bytes]) -> Offset:
+        if self.leader_id != ME:
+            raise NotLeader(self.leader_id, self.epoch)
+        if self.too_large:
+            raise MessageTooLarge("9 MB")
+        last = Offset(self.end + len(records) - 1)
+        self.end = Offset(last + 1)
+        self.uncommitted.append(Batch(last, self.epoch, tuple(records)))
+        if self.auto_commit:
+            asyncio.get_running_loop().call_soon(self.commit)
+        return last
+
+    async def committed(self, offset: Offset, epoch: Epoch) -> None:
+        if self.leader_id != ME or epoch != self.epoch:
+            raise NotLeader(self.leader_id, self.epoch)
+        if offset >= self.high_watermark:
+            waiter = asyncio.get_running_loop().create_future()
+            self.waiting.append((offset, waiter))
+            await waiter
+
+    def commit(self) -> None:
+        batches, self.uncommitted = self.uncommitted, []
+        self.high_watermark = self.end
+        for listener in self.listeners:
+            listener.on_commit(batches)
+        waiting, self.waiting = self.waiting, []
+        for _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def lead(self) -> None:
+        """Win an election: the epoch's first record is a control batch."""
+        self.epoch = Epoch(self.epoch + 1)
+        self.leader_id = ME
+        self.uncommitted.append(Batch(self.end, self.epoch, ()))
+        self.end = Offset(self.end + 1)
+        self.commit()
+        for listener in self.listeners:
+            listener.on_active(self.epoch)
+
+    def follow(self, leader: NodeId | None) -> None:
+        """Lose the leadership and what was not committed; another leads, or nobody."""
+        self.epoch = Epoch(self.epoch + 1)
+        self.leader_id = leader
+        self.uncommitted = []
+        self.end = self.high_watermark
+        for listener in self.listeners:
+            listener.on_inactive(self.epoch)
+        waiting, self.waiting = self.waiting, []
+        for _, waiter in waiting:
+            waiter.set_exception(NotLeader(leader, self.epoch))
+
+
+class Node:
+    """A controller node with a fake quorum, spoken to in kio's entities through their bytes."""
+
+    def __init__(self, session_timeout_ms: float = 9000) -> None:
+        self.quorum = FakeQuorum()
+        self.publisher = MetadataPublisher()
+        self.controller = Controller(
+            cluster_id=CLUSTER_ID,
+            settings=ControlSettings(session_timeout_ms=session_timeout_ms),
+            rng=random.Random(1),
+        )
+        self.shell = ControllerShell(self.controller, self.quorum, self.publisher)
+        self.quorum.listeners += [self.publisher, self.shell]
+
+    async def ask(self, api_key: int, version: int, **values: Any) -> Any:
+        request = fill(load_request_schema(api_key, version), **values)
+        handler = self.shell.apis()[api_key].handler
+        response = await asyncio.wait_for(_awaited(handler(request, CONTEXT)), 20)
+        return decode_response(encode_response(response, 1)[4:], api_key, version)
+
+    async def register(self, number: int, incarnation: int | None = None) -> Any:
+        return await self.ask(
+            62,
+            4,
+            broker_id=number,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=UUID(int=incarnation or number),
+            listeners=[{"name": "PLAINTEXT", "host": "h", "port": 9000 + number}],
+        )
+
+    async def beat(self, number: int, epoch: int, **values: Any) -> Any:
+        offset = self.publisher.image.offset
+        return await self.ask(
+            63,
+            1,
+            broker_id=number,
+            broker_epoch=epoch,
+            **{"current_metadata_offset": offset, **values},
+        )
+
+    async def brokers(self, count: int) -> list[int]:
+        """Brokers 1.. in service; their epochs."""
+        epochs = []
+        for number in range(1, count + 1):
+            epochs.append((await self.register(number)).broker_epoch)
+            await self.beat(number, epochs[-1])
+        return epochs
+
+    async def create(self, version: int = 7, **values: Any) -> Any:
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, **values}
+        return (await self.ask(19, version, topics=[topic])).topics[0]
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+def in_loop(test: Callable[[Node], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Runs a test in a loop of its own, with a node that leads."""
+
+    def run() -> None:
+        async def main() -> None:
+            node = Node()
+            node.quorum.lead()
+            await test(node)
+
+        asyncio.run(main())
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
+
+
+async def _settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@in_loop
+async def test_a_broker_registers_and_comes_into_service(node: Node) -> None:
+    """Registration, heartbeat, image: the broker epoch is where the record is in the log."""
+    answer = await node.register(1)
+    assert answer.error_code is ErrorCode.none
+    assert answer.broker_epoch == node.publisher.image.offset
+    answer = await node.beat(1, answer.broker_epoch)
+    assert answer.error_code is ErrorCode.none
+    assert (answer.is_fenced, answer.is_caught_up) == (False, True)
+    assert node.publisher.image.active(ME)
+    assert node.publisher.image == node.controller.image
+
+
+@in_loop
+async def test_nothing_is_answered_before_the_commit(node: Node) -> None:
+    """Nor are later requests that were decided on it: an unchanged repetition, a refusal."""
+    node.quorum.auto_commit = False
+    first = asyncio.ensure_future(node.register(1))
+    await _settle()
+    again = asyncio.ensure_future(node.register(1))
+    other = asyncio.ensure_future(node.register(1, incarnation=9))
+    await _settle()
+    assert not first.done()
+    assert not again.done()
+    assert not other.done()
+    assert len(node.quorum.uncommitted) == 1
+    assert node.publisher.image.brokers == {}
+    node.quorum.commit()
+    assert (await first).broker_epoch == (await again).broker_epoch > 0
+    assert (await other).error_code is ErrorCode.duplicate_broker_registration
+
+
+@in_loop
+async def test_lost_leadership_fails_all_that_wait(node: Node) -> None:
+    """With NOT_CONTROLLER; what they had written is gone for the next leadership too."""
+    node.quorum.auto_commit = False
+    waiting = asyncio.ensure_future(node.register(1))
+    await _settle()
+    node.quorum.follow(OTHER)
+    assert (await waiting).error_code is ErrorCode.not_controller
+    node.quorum.lead()
+    assert node.controller.image.brokers == {}
+    node.quorum.auto_commit = True
+    assert (await node.register(1)).error_code is ErrorCode.none
+
+
+@in_loop
+async def test_every_request_is_refused_while_another_leads(node: Node) -> None:
+    """NOT_CONTROLLER wherever the response has room for it."""
+    node.quorum.follow(OTHER)
+    refused = ErrorCode.not_controller
+    assert (await node.register(1)).error_code is refused
+    assert (await node.beat(1, 1)).error_code is refused
+    assert (await node.create()).error_code is refused
+    assert (await node.ask(56, 3, broker_id=1, broker_epoch=1)).error_code is refused
+    assert (await node.ask(64, 0, broker_id=1)).error_code is refused
+    assert (await node.ask(67, 0, broker_id=1, broker_epoch=1)).error_code is refused
+
+
+@in_loop
+async def test_a_leadership_lost_unnoticed_refuses_too(node: Node) -> None:
+    """The quorum knows first: its refusal to append is the answer."""
+    node.quorum.leader_id = OTHER
+    assert (await node.register(1)).error_code is ErrorCode.not_controller
+    assert node.controller.image.brokers == {}
+
+
+@in_loop
+async def test_topics_are_created_in_every_version(node: Node) -> None:
+    """Each version gets the fields it has."""
+    await node.brokers(2)
+    for version in range(2, 8):
+        topic = await node.create(
+            version,
+            name=f"t{version}",
+            num_partitions=3,
+            replication_factor=2,
+            configs=[{"name": "retention.ms", "value": "5"}],
+        )
+        assert topic.error_code is ErrorCode.none
+        if version >= 5:
+            assert (topic.num_partitions, topic.replication_factor) == (3, 2)
+            assert [(c.name, c.value) for c in topic.configs] == [("retention.ms", "5")]
+        if version >= 7:
+            assert topic.topic_id == node.publisher.image.topic_ids[f"t{version}"]
+    assert len(node.publisher.image.topics) == 6
+    taken = await node.create(name="t2")
+    assert taken.error_code is ErrorCode.topic_already_exists
+    assert "t2" in taken.error_message
+    placed = {"num_partitions": -1, "replication_factor": -1}
+    by_hand = await node.create(
+        name="hand", assignments=[{"partition_index": 0, "broker_ids": [2, 1]}], **placed
+    )
+    assert by_hand.error_code is ErrorCode.none
+    partition = node.publisher.image.partition("hand", 0)
+    assert partition is not None
+    assert partition.replicas == (2, 1)
+
+
+@in_loop
+async def test_a_topic_whose_commit_takes_too_long_is_timed_out(node: Node) -> None:
+    """The client learns that it does not know; the topic may still come."""
+    await node.brokers(1)
+    node.quorum.auto_commit = False
+    topics = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
+    answer = await node.ask(19, 7, topics=topics, timeout=timedelta(milliseconds=10))
+    assert answer.topics[0].error_code is ErrorCode.request_timed_out
+    node.quorum.commit()
+    assert node.publisher.image.topic("t") is not None
+
+
+@in_loop
+async def test_a_leader_changes_its_isr(node: Node) -> None:
+    """AlterPartition: one answer for each partition, in the order asked."""
+    epochs = await node.brokers(2)
+    await node.create(replication_factor=2)
+    partition = node.publisher.image.partition("t", 0)
+    assert partition is not None
+    topic_id = node.publisher.image.topic_ids["t"]
+    leader = partition.leader
+
+    def change(number: int, topic: UUID = topic_id) -> dict[str, Any]:
+        data = {
+            "partition_index": number,
+            "leader_epoch": 0,
+            "partition_epoch": 0,
+            "new_isr_with_epochs": [{"broker_id": leader, "broker_epoch": epochs[leader - 1]}],
+        }
+        return {"topic_id": topic, "partitions": [data]}
+
+    request = {"broker_id": leader, "broker_epoch": epochs[leader - 1]}
+    answer = await node.ask(56, 3, **request, topics=[change(5), change(0), change(0, UUID(int=9))])
+    assert answer.error_code is ErrorCode.none
+    rows = [topic.partitions[0] for topic in answer.topics]
+    assert [row.error_code for row in rows] == [
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.none,
+        ErrorCode.unknown_topic_id,
+    ]
+    assert (rows[1].leader_id, rows[1].isr, rows[1].partition_epoch) == (leader, (leader,), 1)
+    assert [topic.topic_id for topic in answer.topics] == [topic_id, topic_id, UUID(int=9)]
+    stale = await node.ask(56, 3, broker_id=leader, broker_epoch=0, topics=[])
+    assert stale.error_code is ErrorCode.stale_broker_epoch
+
+
+@in_loop
+async def test_producer_ids_and_unregistration(node: Node) -> None:
+    """The small requests and their refusals."""
+    (epoch,) = await node.brokers(1)
+    block = await node.ask(67, 0, broker_id=1, broker_epoch=epoch)
+    assert (block.producer_id_start, block.producer_id_len) == (0, 1000)
+    block = await node.ask(67, 0, broker_id=1, broker_epoch=epoch)
+    assert block.producer_id_start == 1000
+    assert (await node.ask(64, 0, broker_id=1)).error_code is ErrorCode.none
+    gone = await node.ask(64, 0, broker_id=1)
+    assert gone.error_code is ErrorCode.broker_id_not_registered
+    assert "not registered" in gone.error_message
+    stale = await node.ask(67, 0, broker_id=1, broker_epoch=epoch)
+    assert stale.error_code is ErrorCode.stale_broker_epoch
+
+
+@in_loop
+async def test_a_controlled_shutdown_by_heartbeats(node: Node) -> None:
+    """Asked for, handed over, let go."""
+    epochs = await node.brokers(2)
+    await node.create(replication_factor=2)
+    partition = node.publisher.image.partition("t", 0)
+    assert partition is not None
+    leader = partition.leader
+    other = 3 - leader
+    answer = await node.beat(leader, epochs[leader - 1], want_shut_down=True)
+    assert not answer.should_shut_down
+    changed = node.publisher.image.partition("t", 0)
+    assert changed is not None
+    assert changed.leader == other
+    await node.beat(other, epochs[other - 1])
+    answer = await node.beat(leader, epochs[leader - 1], want_shut_down=True)
+    assert answer.should_shut_down
+
+
+@in_loop
+async def test_a_batch_too_large_for_the_log_is_refused(node: Node) -> None:
+    """Nothing was written: the controller's image is as it was."""
+    await node.brokers(1)
+    before = node.controller.image
+    node.quorum.too_large = True
+    assert (await node.create()).error_code is ErrorCode.policy_violation
+    assert node.controller.image is before
+
+
+def test_ticks_fence_the_silent() -> None:
+    """The running shell fences by the loop's clock, as long as it leads, until it is stopped."""
+
+    async def main() -> None:
+        node = Node(session_timeout_ms=4 * TICK_MS)
+        node.shell.start()
+        node.quorum.lead()
+        await node.brokers(1)
+        fenced = asyncio.Event()
+        node.publisher.subscribe(lambda image, _: None if image.active(ME) else fenced.set())
+        await asyncio.wait_for(fenced.wait(), 20)
+        await node.shell.stop()
+        await node.shell.stop()
+        assert node.publisher.image.features == {"metadata.version": 23}
+
+    asyncio.run(main())
+
+
+def test_a_failing_tick_does_not_stop_the_ticking(caplog: pytest.LogCaptureFixture) -> None:
+    """A controller that stops fencing would be worse than one that complains."""
+
+    async def main() -> None:
+        node = Node()
+        ticks = []
+        enough = asyncio.Event()
+
+        def fail() -> None:
+            ticks.append(1)
+            if len(ticks) > 1:
+                enough.set()
+            raise RuntimeError("broken")
+
+        node.shell.tick = fail  # type: ignore[method-assign]
+        node.shell.start()
+        await asyncio.wait_for(enough.wait(), 20)
+        await node.shell.stop()
+
+    asyncio.run(main())
+    assert "a tick of the controller failed" in caplog.text
+
+
+@pytest.mark.parametrize(("heard_ago_ms", "fenced"), [(9_500, True), (8_000, False)])
+def test_the_deposed_leaders_session_counts_from_its_last_sign_of_life(
+    heard_ago_ms: float, fenced: bool
+) -> None:
+    """The one that led before us, and no other voter that was silent for as long."""
+
+    async def main() -> None:
+        node = Node()
+        node.quorum.lead()
+        await node.brokers(3)
+        node.quorum.follow(OTHER)
+        node.shell.tick()
+        node.quorum.leader_id = None
+        node.shell.tick()
+        heard_ms = asyncio.get_running_loop().time() * 1000 - heard_ago_ms
+        node.quorum.last_contact_ms = {OTHER: heard_ms, NodeId(3): heard_ms}
+        node.quorum.lead()
+        node.shell.tick()
+        node.shell.tick()
+        await _settle()
+        image = node.publisher.image
+        assert image.active(OTHER) is not fenced
+        assert image.active(ME)
+        assert image.active(NodeId(3))
+
+    asyncio.run(main())

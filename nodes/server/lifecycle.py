@@ -48,6 +48,7 @@ class BrokerLifecycle:
         self._now_ms = now_ms
         self._stopping = False
         self._may_stop = asyncio.Event()
+        self._last_failure = ""
         self.broker_epoch = BrokerEpoch(-1)
         self.fenced = True
 
@@ -92,10 +93,14 @@ class BrokerLifecycle:
     async def _ask(self, request: Any) -> Any | None:
         timeout_s = self._config.broker_session_timeout_ms / 2000
         try:
-            return await self._controller.request(request, timeout_s=timeout_s)
+            response = await self._controller.request(request, timeout_s=timeout_s)
         except ChannelError as error:
-            log.info("the controller did not answer: %s", error)
+            if str(error) != self._last_failure:
+                log.info("the controller did not answer: %s", error)
+            self._last_failure = str(error)
             return None
+        self._last_failure = ""
+        return response
 
     async def _register(self) -> None:
         listeners = [

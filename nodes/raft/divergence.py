@@ -5,7 +5,7 @@ epoch, and the smaller of its two ends, is where a replica has to cut: never the
 which says nothing of what a log holds beyond it (KIP-101).
 """
 
-from nodes.ids import Offset
+from nodes.ids import Epoch, Offset
 from nodes.raft.messages import EpochEnd, FetchRequest, LogView
 
 
@@ -13,7 +13,10 @@ def divergence(log: LogView, request: FetchRequest) -> EpochEnd | None:
     """The leader's side: None when its `log` has all that the replica says it has."""
     if request.offset == 0:
         return None
-    epoch, end = log.end_offset_for_epoch(request.last_epoch)
+    # An epoch newer than all of this log, which no replica of this epoch can have, is asked about
+    # as its own last: logs call it unknown, and that must not mean "agrees on nothing".
+    asked = Epoch(min(request.last_epoch, log.last_epoch))
+    epoch, end = log.end_offset_for_epoch(asked)
     if epoch == request.last_epoch and 0 <= request.offset <= end:
         return None
     if epoch < 0:  # nothing that old is here: they agree on nothing

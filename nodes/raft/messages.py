@@ -30,7 +30,10 @@ class LogView(Protocol):
         """The epoch of the last record; -1 when the log is empty."""
 
     def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
-        """The largest epoch not above `epoch`, and where it ends; (-1, -1) when there is none."""
+        """The largest epoch not above `epoch`, and where it ends.
+
+        Epochs older than the first end where that one begins; newer than the last: (-1, -1).
+        """
 
 
 class EpochEnd(NamedTuple):
@@ -126,7 +129,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendLeaderChange:
-    """Append a LeaderChangeMessage control batch in `epoch`, then call `log_advanced`."""
+    """Append a LeaderChangeMessage control batch in `epoch`; once flushed, call `log_advanced`."""
 
     epoch: Epoch
     leader_id: NodeId

@@ -67,10 +67,12 @@ class MemoryLog:
         return self.entries[-1][0] if self.entries else NO_EPOCH
 
     def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
+        if epoch < 0 or epoch > self.last_epoch:
+            return NO_EPOCH, NO_OFFSET
         for end in range(len(self.entries), 0, -1):
             if self.entries[end - 1][0] <= epoch:
                 return self.entries[end - 1][0], Offset(end)
-        return NO_EPOCH, NO_OFFSET
+        return epoch, Offset(0)
 
     def truncate(self, offset: int) -> None:
         del self.entries[offset:]

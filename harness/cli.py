@@ -194,11 +194,12 @@ def cluster_up(
     debug: Debug = False,
 ) -> None:
     """Start a cluster, print its bootstrap servers, and keep it until Ctrl-C."""
-    from harness import cluster
     from harness.plan import build
 
     raw = {"name": "cluster", "seed": 0, "nodes": nodes}
     plan = build(raw, where="cluster up", flags={"broker_module": broker_module})
+    from harness import cluster
+
     _ensure_privileges()
     stop = threading.Event()
     _on_signals(stop.set)

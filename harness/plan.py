@@ -281,7 +281,7 @@ def _schedule(plan: Plan, can: frozenset[str], where: str) -> tuple[Schedule, li
         name, why = next(iter(missing.items()))
         raise PlanError(
             f"{where}: target {plan.target} cannot inject {name}: {why}; take it out of the plan, "
-            "or say --nemesis auto to have it left out; `highwater doctor` tells what is missing here"
+            "or leave it out with --nemesis auto; `highwater doctor` says what is missing here"
         )
     end_ms = round(plan.duration_s * 1000)
     if nemesis.events:

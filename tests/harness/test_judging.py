@@ -1,0 +1,71 @@
+"""Bringing a run directory into order before it is judged."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from harness import judging, store
+from harness.journal import Journal
+from harness.store import Run, StoreError
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run with a plan and nothing else."""
+    run = store.create(tmp_path / "store", "test", versions={}, commit=None)
+    run.write_json("plan.json", {"name": "test", "topics": [{"name": "t", "acks": 1}]})
+    return run
+
+
+def journal_of(run: Run, registry: Path) -> Journal:
+    """The run's journal, known to nobody but the test."""
+    registry.mkdir()
+    return Journal.create(run.path / "journal.jsonl", run_id=run.run_id, registry=registry)
+
+
+def test_a_run_that_goes_on_is_not_touched(run: Run, tmp_path: Path) -> None:
+    """Sealing under a living harness would tear its streams away."""
+    stream = run.faults_stream()
+    with journal_of(run, tmp_path / "registry"), pytest.raises(StoreError, match="still goes on"):
+        judging.check(run.path)
+    assert stream.path.exists()
+    stream.close()
+
+
+def test_faults_of_a_killed_harness_come_from_its_journal(run: Run, tmp_path: Path) -> None:
+    """What was in force when the harness died is in the record, with the proof as far as it got."""
+    stream = run.faults_stream()
+    stream.append_named(fault_id=0, fault="kill", took_effect=True)
+    stream.close()
+    with journal_of(run, tmp_path / "registry") as journal:
+        said = {"fault": "pause", "label": "pause node 2", "planned_ms": 5, "nodes": [2]}
+        journal.record("fault", fault_id=0, at_ns=1, fault="kill", label="kill", planned_ms=1)
+        for number in (1, 2):
+            journal.record("fault", fault_id=number, at_ns=10 * number, **said)
+        journal.record("fault-effective", fault_id=1, at_ns=11, effect="node 2 in state T")
+        journal.record("fault-healed", fault_id=1, at_ns=12)
+    judging.check(run.path)
+    rows = pyarrow.parquet.read_table(run.path / "faults.parquet").to_pylist()
+    assert [row["fault_id"] for row in rows] == [0, 1, 2]
+    assert [row["took_effect"] for row in rows] == [True, True, False]
+    assert (rows[1]["started_ns"], rows[1]["effective_ns"], rows[1]["healed_ns"]) == (10, 11, 12)
+    assert json.loads(rows[1]["targets"]) == {"nodes": [2]}
+    assert rows[2]["healed_ns"] is None
+    assert "from its journal" in rows[2]["error"]
+
+
+def test_judging_twice_gives_one_answer(run: Run) -> None:
+    """A stored run can be judged again at any time."""
+    first, second = (judging.check(run.path) for _ in range(2))
+    first.pop("checked_at"), second.pop("checked_at")
+    for detector in (*first["detectors"], *second["detectors"]):
+        detector.pop("seconds")
+    assert first == second
+
+
+def test_a_report_needs_a_verdict(run: Run) -> None:
+    """The error says which command to run first."""
+    with pytest.raises(StoreError, match="highwater check"):
+        judging.write_report(run.path)

@@ -36,7 +36,7 @@ NOWHERE = "127.0.0.1:1"
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """One mock cluster for the module; every test uses a topic of its own."""
-    with mock_cluster("flow", "zero", "process", "cut", "idempotent", "large") as address:
+    with mock_cluster("flow", "zero", "process", "cut", "idempotent", "large", "broken") as address:
         yield address
 
 
@@ -243,7 +243,7 @@ def test_a_fatally_broken_producer_is_replaced_under_a_new_number(
                 self.fatal = "broken"
 
     monkeypatch.setattr("harness.workloads.client.RecordingProducer", Breaking)
-    wanted = config(tmp_path, bootstrap=bootstrap)
+    wanted = config(tmp_path, bootstrap=bootstrap, topic="broken")
     run_until(wanted, lambda tallies: sum(each.sent for each in tallies) >= 6)
     rows = rows_of(tmp_path)
     assert [row["client"] for row in rows if row["f"] == "start"] == [1000, 1001]

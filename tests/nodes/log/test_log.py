@@ -159,7 +159,7 @@ def test_a_follower_refuses_what_does_not_continue_its_log(data: bytes, error: t
     log.append_as_leader(batch(2), E2)
     with pytest.raises(error):
         log.append_as_follower(data)
-    assert log.end_offset == 2
+    assert (log.end_offset, log.epochs) == (2, ((2, 0),))
 
 
 def test_a_follower_spreads_a_large_fetch_over_segments(disk: Disk) -> None:
@@ -232,6 +232,27 @@ def test_truncation_removes_whole_batches(clean: bool, offset: int) -> None:
         log.close()
     log = open_log(disk, clean=clean)
     assert content(log) == after
+
+
+@pytest.mark.parametrize("kept", range(1, 20))
+def test_a_truncated_segment_indexes_as_if_the_tail_had_never_been(kept: int) -> None:
+    """Positions, index entries and the largest timestamp go back with the log."""
+    stamps = [1000 + number * 2 - number % 4 // 3 * 5 for number in range(20)]
+    config = LogConfig(index_interval_bytes=200)
+    truncated, never = MemoryDisk(), MemoryDisk()
+    for disk, first in ((truncated, 20), (never, kept)):
+        log = open_log(disk, config=config)
+        for stamp in stamps[:first]:
+            log.append_as_leader(batch(timestamp_ms=stamp), E1)
+        log.truncate_to(Offset(kept))
+        top = max(stamps[:kept])
+        assert log.max_timestamp() == (stamps.index(top), top)
+        for stamp in stamps:
+            log.append_as_leader(batch(timestamp_ms=stamp), E2)
+        log.close()
+    for suffix in ("log", "index"):
+        path = f"{DIRECTORY}/{0:020d}.{suffix}"
+        assert truncated.read(path) == never.read(path)
 
 
 def test_truncation_forgets_epochs(disk: Disk) -> None:

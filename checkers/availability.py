@@ -5,89 +5,97 @@ that no task orders a whole partition; a gap shorter than a bucket may go unseen
 only.
 """
 
+from collections.abc import Iterator
+
 from checkers.engine import Frame, div
-from checkers.frames import TP, Frames, evidence, union
+from checkers.frames import TP, Frames, evidence
 
 BUCKET_NS = 100_000_000
 
 
-def unavailability(frames: Frames) -> Frame:
+def unavailability(frames: Frames) -> Iterator[Frame]:
     """kind unavailable: the longest time of each partition without an acknowledgement while sends
     to it went on, from invoke_ns to complete_ns. kind recovery: from a fault's start or heal (at
     invoke_ns, aspect started or healed, other_op: the fault's id) to the next acknowledgement."""
     F = frames.engine.functions
-    sends = frames.sends.where(F.col("acks") != F.lit(0))
-    acks = frames.acked.where((F.col("acks") != F.lit(0)) & F.col("complete_ns").isNotNull())
-    buckets = acks.withColumn("bucket", div(frames.engine, "complete_ns", BUCKET_NS))
+    answers = frames.engine.keep(
+        frames.acked.where((F.col("acks") != F.lit(0)) & F.col("complete_ns").isNotNull()).select(
+            *TP, "complete_ns", div(frames.engine, "complete_ns", BUCKET_NS).alias("bucket")
+        )
+    )
     buckets = frames.engine.keep(
-        buckets.groupBy(*TP, "bucket").agg(
+        answers.groupBy(*TP, "bucket").agg(
             F.min("complete_ns").alias("first_ns"), F.max("complete_ns").alias("last_ns")
         )
     )
+    yield evidence(
+        frames.engine,
+        _longest_gaps(frames, buckets),
+        kind=F.lit("unavailable"),
+        complete_ns=F.col("until_ns"),
+    )
+    for aspect in ("started", "healed"):
+        yield evidence(
+            frames.engine,
+            _next_answers(frames, answers, buckets, f"{aspect}_ns"),
+            kind=F.lit("recovery"),
+            aspect=F.lit(aspect),
+            invoke_ns=F.col("at_ns"),
+            complete_ns=F.col("next_ns"),
+            other_op=F.col("fault_id"),
+        )
+
+
+def _longest_gaps(frames: Frames, buckets: Frame) -> Frame:
+    """topic, partition, invoke_ns, until_ns: the longest gap of each partition."""
+    F = frames.engine.functions
+    sends = frames.sends.where(F.col("acks") != F.lit(0))
     tries = sends.groupBy(*TP).agg(
         F.min("invoke_ns").alias("first_ns"), F.max("invoke_ns").alias("last_ns")
     )
-    return union(_longest_gaps(frames, buckets, tries), _recoveries(frames, acks, buckets))
-
-
-def _longest_gaps(frames: Frames, buckets: Frame, tries: Frame) -> Frame:
-    F = frames.engine.functions
     # The first try opens the first gap; a last try after the last answer closes the last one.
     answered = buckets.groupBy(*TP).agg(F.max("last_ns").alias("answered_ns"))
-    closing = tries.join(answered, on=TP, how="left").where(
+    edges = frames.engine.keep(tries.join(answered, on=TP, how="left"))
+    opening = edges.select(*TP, "first_ns", F.col("first_ns").alias("last_ns"))
+    closing = edges.where(
         F.col("answered_ns").isNull() | (F.col("last_ns") > F.col("answered_ns"))
+    ).select(*TP, F.col("last_ns").alias("first_ns"), "last_ns")
+    points = frames.engine.keep(
+        buckets.select(*TP, "first_ns", "last_ns").unionByName(opening).unionByName(closing)
     )
-    opening = tries.select(*TP, F.col("first_ns").alias("from_ns"), F.col("first_ns").alias("to"))
-    points = union(
-        opening,
-        closing.select(*TP, F.col("last_ns").alias("from_ns"), F.col("last_ns").alias("to")),
-        buckets.select(*TP, F.col("last_ns").alias("from_ns"), F.col("first_ns").alias("to")),
-    )
-    order = frames.engine.window.partitionBy(*TP).orderBy("to", "from_ns")
-    gaps = points.select(*TP, F.lag("from_ns").over(order).alias("invoke_ns"), "to")
-    gaps = gaps.withColumn("gap_ns", F.col("to") - F.col("invoke_ns"))
-    longest = frames.engine.window.partitionBy(*TP).orderBy(F.col("gap_ns").desc(), "to")
-    gaps = gaps.where(F.col("gap_ns") > F.lit(0)).withColumn("rank", F.row_number().over(longest))
-    return evidence(
-        frames.engine,
-        gaps.where(F.col("rank") == F.lit(1)),
-        kind=F.lit("unavailable"),
-        complete_ns=F.col("to"),
-    )
-
-
-def _recoveries(frames: Frames, acks: Frame, buckets: Frame) -> Frame:
-    F = frames.engine.functions
-    faults = frames.faults.where(F.col("took_effect"))
-    moments = union(
-        faults.select(
-            "fault_id", F.lit("started").alias("aspect"), F.col("started_ns").alias("at")
-        ),
-        faults.select("fault_id", F.lit("healed").alias("aspect"), F.col("healed_ns").alias("at")),
-    ).where(F.col("at").isNotNull() & (F.col("at") >= F.lit(0)))
-    moments = frames.engine.keep(
-        moments.withColumn("bucket", div(frames.engine, "at", BUCKET_NS)).withColumn(
-            "at_bucket", div(frames.engine, "at", BUCKET_NS)
+    order = frames.engine.window.partitionBy(*TP).orderBy("first_ns", "last_ns")
+    gaps = frames.engine.keep(
+        points.select(
+            *TP,
+            F.lag("last_ns").over(order).alias("invoke_ns"),
+            F.col("first_ns").alias("until_ns"),
         )
     )
-    soon = acks.withColumn("bucket", div(frames.engine, "complete_ns", BUCKET_NS)).join(
-        moments.drop("at_bucket"), on="bucket", how="inner"
+    gap_ns = F.col("until_ns") - F.col("invoke_ns")
+    longest = frames.engine.window.partitionBy(*TP).orderBy(gap_ns.desc(), "until_ns")
+    ranked = gaps.where(gap_ns > F.lit(0)).withColumn("rank", F.row_number().over(longest))
+    return ranked.where(F.col("rank") == F.lit(1))
+
+
+def _next_answers(frames: Frames, answers: Frame, buckets: Frame, moment: str) -> Frame:
+    """fault_id, at_ns, topic, partition, next_ns: the first answer at or after each fault's
+    `moment` (started_ns or healed_ns), per partition that had one."""
+    F = frames.engine.functions
+    moments = frames.engine.keep(
+        frames.faults.where(F.col("took_effect") & (F.col(moment) >= F.lit(0))).select(
+            "fault_id",
+            F.col(moment).alias("at_ns"),
+            div(frames.engine, moment, BUCKET_NS).alias("at_bucket"),
+        )
     )
-    soon = soon.where(F.col("complete_ns") >= F.col("at"))
-    later = buckets.join(
-        moments.drop("bucket"), on=F.col("bucket") > F.col("at_bucket"), how="inner"
+    columns = ["fault_id", "at_ns", *TP]
+    # Within the moment's own bucket every answer counts; beyond it the buckets' first ones do.
+    same = (F.col("bucket") == F.col("at_bucket")) & (F.col("complete_ns") >= F.col("at_ns"))
+    later = F.col("bucket") > F.col("at_bucket")
+    soon = answers.join(moments, on=same, how="inner").select(
+        *columns, F.col("complete_ns").alias("next_ns")
     )
-    columns = ["fault_id", "aspect", "at", *TP]
-    both = union(
-        soon.select(*columns, F.col("complete_ns").alias("next_ns")),
-        later.select(*columns, F.col("first_ns").alias("next_ns")),
+    after = buckets.join(moments, on=later, how="inner").select(
+        *columns, F.col("first_ns").alias("next_ns")
     )
-    nearest = both.groupBy(*columns).agg(F.min("next_ns").alias("next_ns"))
-    return evidence(
-        frames.engine,
-        nearest,
-        kind=F.lit("recovery"),
-        invoke_ns=F.col("at"),
-        complete_ns=F.col("next_ns"),
-        other_op=F.col("fault_id"),
-    )
+    return soon.unionByName(after).groupBy(*columns).agg(F.min("next_ns").alias("next_ns"))

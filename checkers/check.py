@@ -20,7 +20,7 @@ from checkers.contract import CONTRACT, Judgement, judge, topic_context
 from checkers.divergence import divergent_replicas
 from checkers.durability import aborted_reads, lost_writes, phantoms, truncated_reads
 from checkers.engine import DuckDbEngine, Engine, Frame
-from checkers.frames import EVIDENCE, Frames
+from checkers.frames import EVIDENCE, Detect, Frames
 from checkers.history import RunSources, load_plan, load_run
 from checkers.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.statistics import topic_statistics
@@ -47,7 +47,7 @@ class Detector:
     """
 
     name: str
-    find: Callable[[Frames], Frame]
+    find: Detect
     lacking: Callable[[Census], str | None]
     decisive: Callable[[Mapping[str, Any]], bool] = lambda _: True
 
@@ -202,7 +202,11 @@ def _detect(
     else:
         try:
             with frames.engine.bounded(timeout_s):
-                anomalies = _judged(frames, detector.find(frames), settled=settled)
+                anomalies = tuple(
+                    anomaly
+                    for found in detector.find(frames)
+                    for anomaly in _judged(frames, found, settled=settled)
+                )
         except Exception as error:
             status, detail, decisive = Status.CRASHED, _brief(error), True
     return DetectorResult(

@@ -5,11 +5,13 @@ reference, the replica of the highest HW (the lowest node of those): below its o
 exactly the reference's batches.
 """
 
-from checkers.engine import Frame
-from checkers.frames import TP, Frames, evidence, union
+from collections.abc import Iterator
+
+from checkers.engine import Column, Frame
+from checkers.frames import TP, Frames, evidence
 
 
-def divergent_replicas(frames: Frames) -> Frame:
+def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     """kind divergent-replicas, one row per batch or replica, offset: where, node: who.
 
     aspect bytes: another batch than the reference's at the same base offset; extra: a batch that
@@ -18,57 +20,60 @@ def divergent_replicas(frames: Frames) -> Frame:
     """
     F = frames.engine.functions
     pairs = frames.engine.keep(_pairs(frames))
-    batches = frames.replicas.select("node", *TP, "base_offset", "last_offset", "digest")
-    theirs = batches.select(
-        F.col("node").alias("reference"), *TP, "base_offset",
-        F.col("last_offset").alias("their_last"), F.col("digest").alias("their_digest"),
-    )  # fmt: skip
-    mine = (
-        batches.join(pairs, on=["node", *TP], how="inner")
-        .where((F.col("last_offset") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start")))
-        .join(theirs, on=["reference", *TP, "base_offset"], how="left")
-    )
-    differing = mine.where(
-        F.col("their_digest").isNull() | (F.col("their_digest") != F.col("digest"))
-    )
-    unlike = evidence(
-        frames.engine,
-        differing,
-        kind=F.lit("divergent-replicas"),
-        aspect=F.when(F.col("their_digest").isNull(), F.lit("extra")).otherwise(F.lit("bytes")),
-        offset=F.col("base_offset"),
-        other_offset=F.col("last_offset"),
-        detail=_against(frames),
-    )
-    expected = (
-        theirs.join(pairs, on=["reference", *TP], how="inner")
-        .where((F.col("their_last") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start")))
-        .join(
-            batches.select("node", *TP, "base_offset"),
-            on=["node", *TP, "base_offset"],
-            how="left_anti",
-        )
-    )
-    missing = evidence(
-        frames.engine,
-        expected,
-        kind=F.lit("divergent-replicas"),
-        aspect=F.lit("missing"),
-        offset=F.col("base_offset"),
-        other_offset=F.col("their_last"),
-        detail=_against(frames),
-    )
     short = F.col("end_offset") < F.col("their_hw")
-    ends = evidence(
-        frames.engine,
-        pairs.where(short | (F.col("end_offset") != F.col("their_end"))),
-        kind=F.when(short, F.lit("divergent-replicas")).otherwise(F.lit("unequal-ends")),
-        aspect=F.when(short, F.lit("short")),
-        offset=F.col("end_offset"),
-        other_offset=F.when(short, F.col("their_hw")).otherwise(F.col("their_end")),
-        detail=_against(frames),
+    unequal = frames.suspects(pairs.where(short | (F.col("end_offset") != F.col("their_end"))))
+    if unequal is not None:
+        yield evidence(
+            frames.engine,
+            unequal,
+            kind=F.when(short, F.lit("divergent-replicas")).otherwise(F.lit("unequal-ends")),
+            aspect=F.when(short, F.lit("short")),
+            offset=F.col("end_offset"),
+            other_offset=F.when(short, F.col("their_hw")).otherwise(F.col("their_end")),
+            detail=_against(frames),
+        )
+    kind = F.lit("divergent-replicas")
+    unlike = frames.suspects(_unlike(frames, pairs))
+    if unlike is not None:
+        aspect = F.when(F.col("their_digest").isNull(), F.lit("extra")).otherwise(F.lit("bytes"))
+        yield evidence(frames.engine, unlike, kind=kind, aspect=aspect, detail=_against(frames))
+    missing = frames.suspects(_missing(frames, pairs))
+    if missing is not None:
+        aspect = F.lit("missing")
+        yield evidence(frames.engine, missing, kind=kind, aspect=aspect, detail=_against(frames))
+
+
+def _unlike(frames: Frames, pairs: Frame) -> Frame:
+    """Batches below the replica's own HW that the reference has not, or has with other bytes."""
+    F = frames.engine.functions
+    mine = frames.replicas.select(
+        "node", *TP, "base_offset", F.col("last_offset").alias("other_offset"), "digest"
+    ).join(pairs, on=["node", *TP], how="inner")
+    theirs = frames.replicas.select(
+        F.col("node").alias("reference"), *TP, "base_offset",
+        F.col("digest").alias("their_digest"),
+    )  # fmt: skip
+    within = (F.col("other_offset") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start"))
+    compared = mine.where(within).join(theirs, on=["reference", *TP, "base_offset"], how="left")
+    return compared.where(
+        F.col("their_digest").isNull() | (F.col("their_digest") != F.col("digest"))
+    ).withColumnRenamed("base_offset", "offset")
+
+
+def _missing(frames: Frames, pairs: Frame) -> Frame:
+    """Batches of the reference below the replica's own HW that the replica has not."""
+    F = frames.engine.functions
+    theirs = frames.replicas.select(
+        F.col("node").alias("reference"), *TP, "base_offset",
+        F.col("last_offset").alias("other_offset"),
+    ).join(pairs, on=["reference", *TP], how="inner")  # fmt: skip
+    within = (F.col("other_offset") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start"))
+    mine = frames.replicas.select("node", *TP, "base_offset")
+    return (
+        theirs.where(within)
+        .join(mine, on=["node", *TP, "base_offset"], how="left_anti")
+        .withColumnRenamed("base_offset", "offset")
     )
-    return union(unlike, missing, ends)
 
 
 def _pairs(frames: Frames) -> Frame:
@@ -76,7 +81,7 @@ def _pairs(frames: Frames) -> Frame:
     the replica, their_hw and their_end of the reference, log_start: where both have begun."""
     F = frames.engine.functions
     order = frames.engine.window.partitionBy(*TP).orderBy(F.col("high_watermark").desc(), "node")
-    ranked = frames.replica_ends.withColumn("rank", F.row_number().over(order))
+    ranked = frames.engine.keep(frames.replica_ends.withColumn("rank", F.row_number().over(order)))
     reference = ranked.where(F.col("rank") == F.lit(1)).select(
         *TP,
         F.col("node").alias("reference"),
@@ -87,11 +92,12 @@ def _pairs(frames: Frames) -> Frame:
     others = ranked.where(F.col("rank") > F.lit(1)).select(
         "node", *TP, "start_offset", "end_offset", F.col("high_watermark").alias("hw")
     )
-    return others.join(reference, on=TP, how="inner").withColumn(
-        "log_start", F.greatest("start_offset", "their_start")
-    )
+    return others.join(reference, on=TP, how="inner").select(
+        "node", "reference", *TP, "hw", "end_offset", "their_hw", "their_end",
+        F.greatest("start_offset", "their_start").alias("log_start"),
+    )  # fmt: skip
 
 
-def _against(frames: Frames) -> Frame:
+def _against(frames: Frames) -> Column:
     F = frames.engine.functions
     return F.concat(F.lit("against node "), F.col("reference").cast("string"))

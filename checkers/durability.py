@@ -3,8 +3,10 @@
 Detectors over sends, reads and the final log. Each finds every instance; none judges.
 """
 
+from collections.abc import Iterator
+
 from checkers.engine import Column, Frame
-from checkers.frames import TP, Frames, evidence, union
+from checkers.frames import TP, Frames, evidence
 
 SEQUENCE_BITS = 32  # value = client << 32 | sequence
 FLUSH_SLACK_MS = 5_000
@@ -13,7 +15,7 @@ FLUSH_SLACK_MS = 5_000
 DEFAULT_MESSAGE_TIMEOUT_MS = 300_000  # librdkafka's default for message.timeout.ms
 
 
-def lost_writes(frames: Frames) -> Frame:
+def lost_writes(frames: Frames) -> Iterator[Frame]:
     """Acknowledged values that the final log lacks: kind lost-write.
 
     aspect: where the acknowledged offset lies against the final log: tail (beyond its last
@@ -22,25 +24,30 @@ def lost_writes(frames: Frames) -> Frame:
     not reach the end, nothing is known: kind unseen.
     """
     F = frames.engine.functions
-    kept = frames.placements.where(F.col("final_offset").isNotNull()).select(*TP, "value")
-    missing = frames.engine.keep(frames.acked.join(kept, on=[*TP, "value"], how="left_anti"))
+    kept = frames.placements.where(F.col("final_offset").isNotNull())
+    missing = frames.suspects(
+        frames.acked.join(kept.select(*TP, "value"), on=[*TP, "value"], how="left_anti")
+    )
+    if missing is None:
+        return
     bounds = frames.final.groupBy(*TP).agg(
         F.min("offset").alias("log_start"), F.max("offset").alias("log_last")
     )
+    holders = frames.final.select(*TP, "offset", F.col("value").alias("other_value"))
     in_place = (
         missing.select("op", *TP, "offset")
-        .join(frames.final.withColumnRenamed("value", "other_value"), on=[*TP, "offset"])
+        .join(holders, on=[*TP, "offset"], how="inner")
         .groupBy("op", *TP)
         .agg(F.min("other_value").alias("other_value"))
     )
     found = (
-        frames.explained(missing)
+        frames.engine.keep(frames.explained(missing))
         .join(frames.complete, on=TP, how="left")
-        .join(bounds, on=TP, how="left")
-        .join(in_place, on=["op", *TP], how="left")
+        .join(frames.engine.keep(bounds), on=TP, how="left")
+        .join(frames.engine.keep(in_place), on=["op", *TP], how="left")
     )
     read_to_end = F.col("end_offset").isNotNull()
-    return evidence(
+    yield evidence(
         frames.engine,
         found,
         kind=F.when(read_to_end, F.lit("lost-write")).otherwise(F.lit("unseen")),
@@ -58,37 +65,46 @@ def _part_of_log(frames: Frames) -> Column:
     )
 
 
-def truncated_reads(frames: Frames) -> Frame:
+def truncated_reads(frames: Frames) -> Iterator[Frame]:
     """Records that a consumer was given and that the final log does not hold at their offset."""
     F = frames.engine.functions
     polls = frames.reads.where((F.col("f") == F.lit("poll")) & F.col("value").isNotNull())
-    gone = polls.join(frames.final, on=[*TP, "offset", "value"], how="left_anti").join(
-        frames.complete.select(*TP), on=TP, how="left_semi"
-    )
-    # A record below the high watermark is safe whatever its acks: only an election outside the
-    # in-sync replicas explains its end, as for acks=all.
-    as_all = (
-        gone.withColumn("acks", F.lit(-1))
-        .withColumn("leader_epoch", F.lit(None).cast("int"))
-        .withColumn("node", F.lit(None).cast("int"))
-    )
-    return evidence(
+    gone = frames.suspects(polls.join(frames.final, on=[*TP, "offset", "value"], how="left_anti"))
+    if gone is None:
+        return
+    judged = gone.join(frames.complete.select(*TP), on=TP, how="left_semi")
+    yield evidence(
         frames.engine,
-        frames.explained(as_all),
+        frames.explained(read_as_committed(frames, judged)),
         kind=F.lit("truncated-read"),
         acks=F.lit(None),
     )
 
 
-def aborted_reads(frames: Frames) -> Frame:
+def read_as_committed(frames: Frames, reads: Frame) -> Frame:
+    """Reads with the columns that `Frames.explained` wants. A record below the high watermark is
+    safe whatever its acks: only what explains the loss of an acks=all write explains its end."""
+    F = frames.engine.functions
+    return reads.select(
+        "op", *TP, "value", "offset", "invoke_ns", "complete_ns",
+        *(name for name in ("client", "other_value") if name in reads.columns),
+        F.lit(-1).alias("acks"),
+        F.lit(None).cast("int").alias("leader_epoch"),
+        F.lit(None).cast("int").alias("node"),
+    )  # fmt: skip
+
+
+def aborted_reads(frames: Frames) -> Iterator[Frame]:
     """Values whose send surely failed (type fail) and that were read all the same (G1a)."""
     F = frames.engine.functions
     failed = frames.sends.where(F.col("type") == F.lit("fail")).drop("offset")
-    found = failed.join(frames.placements, on=[*TP, "value"], how="inner")
-    return evidence(frames.engine, found, kind=F.lit("aborted-read"), offset=F.col("first_offset"))
+    found = frames.suspects(failed.join(frames.placements, on=[*TP, "value"], how="inner"))
+    if found is not None:
+        kind, offset = F.lit("aborted-read"), F.col("first_offset")
+        yield evidence(frames.engine, found, kind=kind, offset=offset)
 
 
-def phantoms(frames: Frames) -> Frame:
+def phantoms(frames: Frames) -> Iterator[Frame]:
     """Records that come from no send of this run.
 
     kind phantom; aspect: unsent (nobody sent the value to that partition), checksum (the payload
@@ -96,28 +112,30 @@ def phantoms(frames: Frames) -> Frame:
     late that its send may not have been recorded, is no phantom: kind unrecorded.
     """
     F = frames.engine.functions
-    sent = frames.sends.where(F.col("value").isNotNull()).select(*TP, "value")
-    unsent = frames.placements.join(sent, on=[*TP, "value"], how="left_anti")
-    unsent = unsent.withColumn("client", F.shiftright("value", SEQUENCE_BITS).cast("int"))
-    unsent = unsent.withColumn("sequence", F.col("value") % F.lit(1 << SEQUENCE_BITS))
-    unsent = unsent.join(_horizons(frames), on="client", how="left")
-    by_value = evidence(
-        frames.engine,
-        unsent,
-        kind=F.when(F.col("sequence") > F.col("horizon"), F.lit("unrecorded")).otherwise(
-            F.lit("phantom")
-        ),
-        aspect=F.when(F.col("sequence") > F.col("horizon"), F.lit(None)).otherwise(F.lit("unsent")),
-        offset=F.col("first_offset"),
+    broken = frames.suspects(frames.reads.where(F.col("value").isNull()))
+    if broken is not None:
+        aspect = F.coalesce(F.col("error"), F.lit("foreign"))
+        yield evidence(frames.engine, broken, kind=F.lit("phantom"), aspect=aspect)
+    unsent = frames.suspects(
+        frames.placements.join(frames.sends, on=[*TP, "value"], how="left_anti")
     )
-    broken = frames.reads.where(F.col("value").isNull())
-    by_error = evidence(
-        frames.engine,
-        broken,
-        kind=F.lit("phantom"),
-        aspect=F.coalesce(F.col("error"), F.lit("foreign")),
+    if unsent is None:
+        return
+    senders = unsent.select(
+        *TP,
+        "value",
+        F.shiftright("value", SEQUENCE_BITS).cast("int").alias("client"),
+        (F.col("value") % F.lit(1 << SEQUENCE_BITS)).alias("sequence"),
+        F.col("first_offset").alias("offset"),
     )
-    return union(by_value, by_error)
+    found = senders.join(_horizons(frames), on="client", how="left")
+    excused = F.col("sequence") > F.col("horizon")
+    yield evidence(
+        frames.engine,
+        found,
+        kind=F.when(excused, F.lit("unrecorded")).otherwise(F.lit("phantom")),
+        aspect=F.when(excused, F.lit(None)).otherwise(F.lit("unsent")),
+    )
 
 
 def _horizons(frames: Frames) -> Frame:
@@ -126,7 +144,7 @@ def _horizons(frames: Frames) -> Frame:
     F = frames.engine.functions
     timeout_ms = (frames.plan.get("workload") or {}).get("message_timeout_ms")
     wait_ms = (timeout_ms or DEFAULT_MESSAGE_TIMEOUT_MS) + FLUSH_SLACK_MS
-    cut = cut_clients(frames)
+    cut = frames.engine.keep(cut_clients(frames))
     sends = frames.sends.select("client", "value", "invoke_ns").join(cut, on="client", how="inner")
     early = F.col("invoke_ns") < F.col("last_ns") - F.lit(wait_ms * 1_000_000)
     sequence = F.col("value") % F.lit(1 << SEQUENCE_BITS)

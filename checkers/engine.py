@@ -64,6 +64,9 @@ class Engine(Protocol):
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """Bring a small frame to the driver."""
 
+    def is_empty(self, frame: Frame) -> bool:
+        """Whether a frame has no rows."""
+
     def bounded(self, seconds: float) -> contextlib.AbstractContextManager[None]:
         """Raise EngineTimeout when the computations inside take longer."""
 
@@ -96,8 +99,10 @@ class DuckDbEngine:
         if threads is not None:
             self._connection.execute(f"SET threads = {int(threads)}")
         self._interrupted_error = duckdb.InterruptException
-        # Not the builder: it hands out one shared session, and every check wants its own.
-        self._session = DuckDBSession(conn=self._connection)
+        # SQLFrame keeps one session per class, and a second one would take over the first one's
+        # connection: a class of its own for every engine.
+        own_class = type("EngineSession", (DuckDBSession,), {})
+        self._session = own_class(conn=self._connection)
         self._numbers = itertools.count()
         self.functions: Any = functions_module
         self.window: Any = Window
@@ -130,6 +135,11 @@ class DuckDbEngine:
         """The rows as dicts."""
         found = self._connection.execute(self._sql(frame)).to_arrow_table()
         return list(found.to_pylist())
+
+    def is_empty(self, frame: Frame) -> bool:
+        """Stops at the first row."""
+        found = self._connection.execute(f"SELECT 1 FROM ({self._sql(frame)}) LIMIT 1")
+        return found.fetchone() is None
 
     @contextlib.contextmanager
     def bounded(self, seconds: float) -> Iterator[None]:
@@ -200,6 +210,10 @@ class SparkEngine:
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """The rows as dicts."""
         return [row.asDict(recursive=True) for row in frame.collect()]
+
+    def is_empty(self, frame: Frame) -> bool:
+        """Stops at the first row."""
+        return bool(frame.isEmpty())
 
     @contextlib.contextmanager
     def bounded(self, seconds: float) -> Iterator[None]:

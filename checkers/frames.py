@@ -1,12 +1,14 @@
 """The frames that detectors judge: a run's tables, and what several detectors derive from them.
 
-Everything is lazy and computed once. A detector takes `Frames` and returns evidence: one row per
-instance of an anomaly, with the columns of EVIDENCE. It decides nothing about right and wrong.
+Everything is lazy and computed once. A detector takes `Frames` and yields frames of evidence: one
+row per instance of an anomaly, with the columns of EVIDENCE. It decides nothing about right and
+wrong. Most runs have nothing to show, so a detector first finds its suspects with as little work as
+possible (`suspects`) and gathers the evidence only where there are any.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from checkers.causes import Causes, learn_causes
 from checkers.engine import Column, Engine, Frame
@@ -61,9 +63,9 @@ class Frames:
         """One row per send."""
         F = self.engine.functions
         columns = ["op", "client", "type", "invoke_ns", "complete_ns", *TP]
-        columns += ["value", "offset", "leader_epoch", "acks", "node"]
-        rows = self.history.where(F.col("f") == F.lit("send")).select(*columns)
-        return self.engine.keep(rows.withColumn("acks", F.col("acks").cast("int")))
+        columns += ["value", "offset", "leader_epoch", "node"]
+        rows = self.history.where(F.col("f") == F.lit("send"))
+        return self.engine.keep(rows.select(*columns, F.col("acks").cast("int").alias("acks")))
 
     @cached_property
     def acked(self) -> Frame:
@@ -110,6 +112,11 @@ class Frames:
         rows = self.history.where(reached).groupBy(*TP)
         return self.engine.keep(rows.agg(F.max("offset").alias("end_offset")))
 
+    def suspects(self, frame: Frame) -> Frame | None:
+        """The rows of `frame`, computed; None when there are none."""
+        kept = self.engine.keep(frame)
+        return None if self.engine.is_empty(kept) else kept
+
     @cached_property
     def causes(self) -> Causes:
         """Every recorded event that can explain a loss."""
@@ -129,7 +136,6 @@ class Frames:
         explained by time alone.
         """
         F = self.engine.functions
-        evidence = self.engine.keep(evidence)
         key = ["op", *TP, "value"]
         causes = self._causes_frame
         pairs = evidence.select(*key, "offset", "acks", "invoke_ns", "leader_epoch", "node").join(
@@ -165,7 +171,6 @@ class Frames:
         evidence: columns op, topic, partition, invoke_ns, at most one row per op and partition.
         """
         F = self.engine.functions
-        evidence = self.engine.keep(evidence)
         key = ["op", *TP]
         near = (F.col("from_ns") <= F.col("invoke_ns")) & (
             F.col("invoke_ns") <= F.col("near_until_ns")
@@ -193,8 +198,5 @@ def evidence(engine: Engine, frame: Frame, **columns: Column) -> Frame:
     return frame.select(*made)
 
 
-def union(first: Frame, *others: Frame) -> Frame:
-    """All rows of frames with the same columns."""
-    for other in others:
-        first = first.unionByName(other)
-    return first
+Detect: TypeAlias = Callable[[Frames], Iterator[Frame]]
+"""A detector: frames in, frames of evidence out."""

@@ -1,15 +1,21 @@
 """Is every value in the log once, at the offset that was promised, in the order it was sent?"""
 
+from collections.abc import Iterator
+
+from checkers.durability import read_as_committed
 from checkers.engine import Frame
-from checkers.frames import TP, Frames, evidence, union
+from checkers.frames import TP, Frames, evidence
 
 
-def duplicates(frames: Frames) -> Frame:
+def duplicates(frames: Frames) -> Iterator[Frame]:
     """Values at two or more offsets of a partition; offset and other_offset: first and last."""
     F = frames.engine.functions
-    twice = frames.placements.where(F.col("first_offset") < F.col("last_offset"))
+    repeated = F.col("first_offset") < F.col("last_offset")
+    twice = frames.suspects(frames.placements.where(repeated))
+    if twice is None:
+        return
     found = twice.join(frames.sends.drop("offset"), on=[*TP, "value"], how="left")
-    return evidence(
+    yield evidence(
         frames.engine,
         found,
         kind=F.lit("duplicate"),
@@ -19,7 +25,7 @@ def duplicates(frames: Frames) -> Frame:
     )
 
 
-def inconsistent_offsets(frames: Frames) -> Frame:
+def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
     """Offsets with two values.
 
     aspect read: two reads of one offset gave different values. aspect acknowledged: the value is
@@ -27,7 +33,7 @@ def inconsistent_offsets(frames: Frames) -> Frame:
     altogether is a lost write and not counted here again).
     """
     F = frames.engine.functions
-    by_offset = (
+    two_valued = frames.suspects(
         frames.reads.where(F.col("value").isNotNull())
         .groupBy(*TP, "offset")
         .agg(
@@ -38,36 +44,36 @@ def inconsistent_offsets(frames: Frames) -> Frame:
             F.min("op").alias("op"),
         )
         .where(F.col("value") < F.col("other_value"))
-        .withColumn("acks", F.lit(-1))  # what was read was below the high watermark
-        .withColumn("leader_epoch", F.lit(None).cast("int"))
-        .withColumn("node", F.lit(None).cast("int"))
     )
-    read = evidence(
-        frames.engine,
-        frames.explained(by_offset),
-        kind=F.lit("inconsistent-offset"),
-        aspect=F.lit("read"),
-        acks=F.lit(None),
-    )
+    if two_valued is not None:
+        yield evidence(
+            frames.engine,
+            frames.explained(read_as_committed(frames, two_valued)),
+            kind=F.lit("inconsistent-offset"),
+            aspect=F.lit("read"),
+            acks=F.lit(None),
+        )
     elsewhere = (F.col("first_offset") != F.col("offset")) | (
         F.col("last_offset") != F.col("offset")
     )
-    suspects = frames.acked.join(
-        frames.placements.where(F.col("final_offset").isNotNull()), on=[*TP, "value"]
-    ).where(F.col("offset").isNotNull() & elsewhere)
-    misplaced = suspects.join(frames.final, on=[*TP, "offset", "value"], how="left_anti")
-    acknowledged = evidence(
-        frames.engine,
-        frames.explained(misplaced),
-        kind=F.lit("inconsistent-offset"),
-        aspect=F.lit("acknowledged"),
-        other_value=F.col("value"),
-        other_offset=F.col("final_offset"),
+    surviving = frames.placements.where(F.col("final_offset").isNotNull())
+    misplaced = frames.suspects(
+        frames.acked.join(surviving, on=[*TP, "value"], how="inner")
+        .where(F.col("offset").isNotNull() & elsewhere)
+        .join(frames.final, on=[*TP, "offset", "value"], how="left_anti")
     )
-    return union(read, acknowledged)
+    if misplaced is not None:
+        yield evidence(
+            frames.engine,
+            frames.explained(misplaced),
+            kind=F.lit("inconsistent-offset"),
+            aspect=F.lit("acknowledged"),
+            other_value=F.col("value"),
+            other_offset=F.col("final_offset"),
+        )
 
 
-def reordered_sends(frames: Frames) -> Frame:
+def reordered_sends(frames: Frames) -> Iterator[Frame]:
     """Steps back in the log: of one producer's acknowledged sends to one partition, in the order
     they were invoked, one lies at a lower offset than the one before it (other_*).
 
@@ -84,5 +90,6 @@ def reordered_sends(frames: Frames) -> Frame:
         F.lag("value").over(order).alias("other_value"),
         F.lag("op").over(order).alias("other_op"),
     )  # fmt: skip
-    back = steps.where(F.col("offset") < F.col("other_offset"))
-    return evidence(frames.engine, back, kind=F.lit("reordered-send"))
+    back = frames.suspects(steps.where(F.col("offset") < F.col("other_offset")))
+    if back is not None:
+        yield evidence(frames.engine, back, kind=F.lit("reordered-send"))

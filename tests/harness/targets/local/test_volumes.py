@@ -111,10 +111,14 @@ def test_a_copy_of_the_mount_elsewhere_does_not_keep_the_disk(tmp_path: Path) ->
     require("root")
     require("loop")
     with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
-        copy = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; sleep 1000"]
-        with subprocess.Popen(copy, stdout=subprocess.PIPE) as sandbox:
-            assert sandbox.stdout is not None
-            sandbox.stdout.readline()
-            target.down()
-            assert kernel.loops_over(tmp_path / "run/nodes/1/data.img") == []
-            sandbox.kill()
+        copy = ["unshare", "--mount", "--propagation", "private"]
+        with subprocess.Popen(
+            [*copy, "sh", "-c", "echo; exec sleep 1000"], stdout=subprocess.PIPE
+        ) as sandbox:
+            try:
+                assert sandbox.stdout is not None
+                sandbox.stdout.readline()
+                target.down()
+                assert kernel.loops_over(tmp_path / "run/nodes/1/data.img") == []
+            finally:
+                sandbox.kill()

@@ -92,12 +92,12 @@ class Board:
         for topic, (acked, errors) in self._rates_now().items():
             parts.append(f"{topic} {acked:.0f} ops/s{f' {errors:.0f} errors/s' if errors else ''}")
         parts += [f"[{fault}]" for fault in self._faults()]
-        thin = [
-            f"{partition} leader {view.leader} isr {','.join(map(str, view.isr))}"
-            for partition, view in sorted(self._partitions().items())
-            if len(view.isr) < len(view.replicas) or view.leader is None
-        ]
-        return " | ".join(parts + thin)
+        views = self._partitions().values()
+        if short := sum(len(view.isr) < len(view.replicas) for view in views):
+            parts.append(f"{short} of {len(views)} partitions lack in-sync replicas")
+        if headless := sum(view.leader is None for view in views):
+            parts.append(f"{headless} have no leader")
+        return " | ".join(parts)
 
     def __rich__(self) -> Group:
         """The live display."""
@@ -130,10 +130,13 @@ class Board:
         return Group(title, rows, broken)
 
     def _rates_now(self) -> dict[str, tuple[float, float]]:
+        rates = {}
         for topic, seen in self._counters().items():
+            rate = self._rates.setdefault(topic, _Rate())
             if seen:
-                self._rates.setdefault(topic, _Rate()).take(seen)
-        return {topic: (rate.acked_per_s, rate.errors_per_s) for topic, rate in self._rates.items()}
+                rate.take(seen)
+            rates[topic] = (rate.acked_per_s, rate.errors_per_s)
+        return rates
 
 
 class _Rate:

@@ -237,6 +237,7 @@ class Runner:
 
     def _stop_workload(self, run: Run, workload: Workload) -> None:
         with self._phase(run, "stop workload"):
+            self._progress.watch(counters=dict, faults=tuple)
             for problem in workload.stop():
                 self._note(run, problem)
 

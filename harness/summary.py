@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +13,16 @@ from harness.plan import acks_name
 
 MAX_REASONS = 10
 _STYLES = {"VALID": "bold green", "INVALID": "bold red", "UNKNOWN": "bold yellow"}
-_COUNTS = ("sent", "acked", "failed", "indeterminate", "lost", "duplicated", "reordered")
+_COUNTS = {
+    "sent": "sent",
+    "acked": "acked",
+    "failed": "failed",
+    "indeterminate": "info",
+    "lost": "lost",
+    "duplicated": "dup",
+    "reordered": "reord",
+}
+"""Columns of verdict.json, and headings short enough for 80 characters in all."""
 
 
 def print_verdict(
@@ -39,19 +49,19 @@ def print_verdict(
 
 def topics_table(topics: list[Mapping[str, Any]]) -> Table:
     """What became of the sends of each topic, and how long an acknowledgement took."""
-    table = Table()
-    table.add_column("topic")
-    for heading in ("acks", *_COUNTS, "p50 ms", "p99 ms"):
-        table.add_column(heading, justify="right")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("topic", no_wrap=True)
+    for heading in ("acks", *_COUNTS.values(), "p50 ms", "p99 ms"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for topic in topics:
         acks = topic.get("acks")
-        counts = [_count(topic.get(name)) for name in _COUNTS]
+        counts = {name: Text(_count(topic.get(name))) for name in _COUNTS}
         if topic.get("lost_forbidden"):
-            counts[_COUNTS.index("lost")] = f"[red]{counts[_COUNTS.index('lost')]}[/]"
+            counts["lost"].stylize("bold red")
         table.add_row(
             topic["topic"],
             "?" if acks is None else acks_name(acks),
-            *counts,
+            *counts.values(),
             *(_ms(topic.get(name)) for name in ("p50_ms", "p99_ms")),
         )
     return table

@@ -44,22 +44,31 @@ def main(argv: list[str] | None = None) -> int:
         directory = Path(config.log_dir)
         directory.mkdir(parents=True, exist_ok=True)
         with _locked(directory):
-            uvloop.run(_serve(config, LocalDisk(directory)))
+            failure = uvloop.run(_serve(config, LocalDisk(directory)))
     except (OSError, ConfigError, StartError, LogError) as error:
         print(f"node cannot run: {error}", file=sys.stderr)
         return 1
-    return 0
+    if failure:
+        print(f"node stopped: {failure}", file=sys.stderr)
+    return 1 if failure else 0
 
 
-async def _serve(config: NodeConfig, disk: LocalDisk) -> None:
+async def _serve(config: NodeConfig, disk: LocalDisk) -> str:
+    """Run until told to stop or unable to go on; why, or nothing after a clean stop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     node = Node(config, disk, rng=random.Random(), wall_clock_ms=_wall_clock_ms)
     await node.start()
-    await stop.wait()
+    stopping = asyncio.ensure_future(stop.wait())
+    failing = asyncio.ensure_future(node.failed())
+    await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
+    if failing.done():
+        return failing.result()
+    failing.cancel()
     await node.stop()
+    return ""
 
 
 def _wall_clock_ms() -> int:

@@ -106,8 +106,8 @@ class Broker:
             await asyncio.sleep(self._config.high_watermark_checkpoint_interval_ms / 1000)
             self.replicas.checkpoint()
 
-    def close(self) -> None:
-        """Stop fetching, flush and close the logs."""
+    def close(self) -> bool:
+        """Stop fetching, flush and close the logs; false when some log had failed."""
         self._fetchers.stop()
         self._controller.close()
-        self.replicas.close()
+        return self.replicas.close()

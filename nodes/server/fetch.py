@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
+from nodes.ids import (
+    NO_EPOCH,
+    NO_NODE,
+    NO_OFFSET,
+    BrokerEpoch,
+    Epoch,
+    NodeId,
+    Offset,
+    TopicPartition,
+)
 from nodes.log.errors import LogError
 from nodes.replication.truncation import Divergence, divergence
 from nodes.server.isr import IsrManager
@@ -53,6 +62,9 @@ class _Answer(NamedTuple):
         return self.error is not ErrorCode.none or self.diverging is not None
 
 
+_UNREAD = _Answer(ErrorCode.none)
+
+
 @dataclass(slots=True)
 class _Part:
     """One partition's part of the request."""
@@ -61,7 +73,7 @@ class _Part:
     partition: TopicPartition | None
     request: Any
     replica: Replica | None
-    answer: _Answer = _Answer(ErrorCode.none)
+    answer: _Answer = _UNREAD
 
 
 class FetchHandler:

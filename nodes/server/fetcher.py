@@ -216,6 +216,7 @@ class Fetcher:
             if answer.diverging_epoch.end_offset >= 0 or answer.diverging_epoch.epoch >= 0:
                 told = answer.diverging_epoch
                 replica.truncate(Divergence(told.epoch, told.end_offset))
+                self._replicas.checkpoint(durable=True)
             else:
                 replica.append_fetched(answer.records or b"", Offset(answer.high_watermark))
         except (LogError, OSError):
@@ -234,4 +235,5 @@ class Fetcher:
             log.info("%s: restarting at the leader's log start %d", replica.partition, start)
             replica.log.truncate_fully(start)
             replica.state.truncated(start)
+            self._replicas.checkpoint(durable=True)
         return False

@@ -33,6 +33,7 @@ log = logging.getLogger("nodes")
 
 METADATA_LOG = "__cluster_metadata-0"
 METADATA_SEGMENT_BYTES = 1 << 30
+FAILURE_CHECK_S = 0.2
 
 
 class StartError(Exception):
@@ -188,12 +189,30 @@ class Node:
             await self.raft.stop()
         for connection in list(self._connections):
             connection.close()
-        broker_epoch = -1
+        broker_epoch, clean = -1, self.failure() == ""
         if self.broker is not None:
-            self.broker.close()
+            clean = self.broker.close() and clean
             broker_epoch = self.broker.lifecycle.broker_epoch
-        CleanShutdown(self._disk).write(broker_epoch)
-        log.info("stopped cleanly")
+        if clean:
+            CleanShutdown(self._disk).write(broker_epoch)
+        log.info("stopped cleanly" if clean else "stopped after a failure: no clean mark")
+
+    def failure(self) -> str:
+        """Why this node must not go on: a failed log or quorum member; empty while it may.
+
+        A node has one log directory; when that fails, it has nothing left to serve.
+        """
+        if self.raft is not None and self.raft.halted is not None:
+            return f"the quorum member halted: {self.raft.halted}"
+        return self.broker.replicas.failed_log() if self.broker is not None else ""
+
+    async def failed(self) -> str:
+        """Wait until there is a failure; what it is."""
+        while True:
+            failure = self.failure()
+            if failure:
+                return failure
+            await asyncio.sleep(FAILURE_CHECK_S)
 
 
 def _now_ms() -> float:

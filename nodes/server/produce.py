@@ -30,6 +30,8 @@ _LOG_ERRORS: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (log_errors.OutOfOrderSequence, ErrorCode.out_of_order_sequence_number),
     (log_errors.InvalidProducerEpoch, ErrorCode.invalid_producer_epoch),
     (log_errors.UnknownProducer, ErrorCode.unknown_producer_id),
+    (log_errors.InvalidBatch, ErrorCode.invalid_record),
+    (log_errors.LogOffline, ErrorCode.kafka_storage_error),
     (log_errors.LogError, ErrorCode.unknown_server_error),
     (OSError, ErrorCode.kafka_storage_error),
 )

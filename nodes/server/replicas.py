@@ -166,6 +166,8 @@ class ReplicaManager:
             clean=self._clean_start,
             recovery_point=self._recovery_points.get(partition, Offset(0)),
         )
+        if partition_log.recovery.cut_bytes:
+            log.warning("%s: recovery: %s", partition, partition_log.recovery)
         checkpointed = self._high_watermarks.get(partition, Offset(0))
         high_watermark = max(
             partition_log.start_offset, min(checkpointed, partition_log.end_offset)
@@ -183,7 +185,11 @@ class ReplicaManager:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def checkpoint(self, *, durable: bool = False) -> None:
-        """Write the high watermarks and recovery points; an older state of them is always safe."""
+        """Write the high watermarks and recovery points.
+
+        An older state is safe, unless a log was truncated since: a recovery point above the log's
+        end would exempt what is appended next from validation. So a truncation makes it durable.
+        """
         self._high_watermarks.update(
             {partition: r.state.high_watermark for partition, r in self._replicas.items()}
         )
@@ -196,10 +202,19 @@ class ReplicaManager:
         ):
             OffsetCheckpoint(self._disk, name).write(offsets, durable=durable)
 
-    def close(self) -> None:
-        """Flush and close every log, and write the checkpoints: the last act of a clean stop."""
+    def failed_log(self) -> str:
+        """Why some log cannot be written any more; empty while all can."""
+        failures = (replica.log.offline for replica in self._replicas.values())
+        return next((failure for failure in failures if failure), "")
+
+    def close(self) -> bool:
+        """Flush and close every log and write the checkpoints; false when some log had failed."""
+        failed = bool(self.failed_log())
         for replica in self._replicas.values():
-            replica.log.flush()
-        self.checkpoint(durable=True)
+            if not replica.log.offline:
+                replica.log.flush()
+        if not failed:
+            self.checkpoint(durable=True)
         for replica in self._replicas.values():
             replica.log.close()
+        return not failed

@@ -7,7 +7,7 @@ whether asking twice is safe.
 """
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from nodes.wire.codec import correlation_id_of, decode_response, encode_request
 from nodes.wire.errors import (
@@ -49,8 +49,7 @@ class _Connection(asyncio.Protocol):
         self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -118,6 +117,9 @@ class Channel:
     def _send(self, connection: _Connection, entity: Any, limit: float) -> "asyncio.Future[Any]":
         if len(connection.waiting) >= MAX_IN_FLIGHT:
             raise ConnectFailed(f"{self.peer}: {MAX_IN_FLIGHT} requests are in flight already")
+        transport = connection.transport
+        if transport is None:
+            raise Disconnected(f"{self.peer} closed the connection at once")
         loop = asyncio.get_running_loop()
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         frame = encode_request(entity, self._next_id, self.client_id)
@@ -126,8 +128,7 @@ class Channel:
         what = f"{self.peer} did not answer api key {api_key} within {limit:g} s"
         timer = loop.call_later(limit, connection.fail, RequestTimedOut(what))
         connection.waiting[self._next_id] = _Waiting(future, timer, api_key, version)
-        assert connection.transport is not None
-        connection.transport.write(frame)
+        transport.write(frame)
         return future
 
     async def _connect(self, limit: float) -> _Connection:

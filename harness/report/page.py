@@ -1,0 +1,175 @@
+"""The report of a run: one HTML file that needs nothing else, made from what is stored.
+
+Guarantees: opens offline (styles, script and figures are in the file, and its content security
+policy forbids it to load anything); every text that came from a run is escaped; whatever is missing
+is said. It judges nothing: the verdict is read, not made.
+"""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.report import words
+from harness.report.figures import GRID, draw
+from harness.report.findings import arrange
+from harness.report.loading import Stored, load
+from harness.report.scales import px
+from harness.report.series import Series, TopicCounts, collect
+from harness.store import write_atomic
+
+REPORT_FILE = "report.html"
+MAX_CAUSES = 6
+"""Causes of loss named under a topic; the rest is counted, and listed with the anomalies."""
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write `run_dir`/report.html and return its path. Raises OSError when it cannot be written.
+
+    Missing or damaged parts of the run do not raise: the report says what it lacks.
+    """
+    path = run_dir / REPORT_FILE
+    write_atomic(path, render(run_dir))
+    return path
+
+
+def render(run_dir: Path) -> str:
+    """The report as text."""
+    run_dir = run_dir.absolute()
+    stored = load(run_dir)
+    series = collect(stored, GRID)
+    return _environment().get_template("report.html.j2").render(_context(stored, series))
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("harness.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        num=words.number,
+        ms=words.milliseconds,
+        sec=words.seconds,
+        px=px,
+        acks=words.acks_label,
+        acks_class=words.acks_class,
+        shorten=words.shorten,
+    )
+    return made
+
+
+def _context(stored: Stored, series: Series) -> dict[str, Any]:
+    verdict = stored.verdict
+    templates = resources.files("harness.report").joinpath("templates")
+    return {
+        # Our own files, not a run's: the only texts that are not escaped.
+        "css": Markup(templates.joinpath("report.css").read_text()),
+        "js": Markup(templates.joinpath("report.js").read_text()),
+        "name": str(stored.plan.get("name") or stored.run_dir.parent.name),
+        "started": _started(stored.run.get("started_wall_ns")),
+        "duration_s": series.span_s,
+        "outcome": words.outcome(verdict),
+        "why": words.why(verdict),
+        "judged": bool(verdict),
+        "reasons": _texts(verdict.get("reasons")),
+        "missing": stored.missing,
+        "topics": _topics(verdict, series.topics),
+        "figure": draw(series),
+        "faults": series.faults,
+        "faults_known": bool(stored.faults),
+        "kinds": arrange(_rows(verdict.get("anomalies"))),
+        "assumptions": [
+            {"name": "", "holds": False, "detail": "", "decisive": True} | row
+            for row in _rows(verdict.get("assumptions"))
+        ],
+        "contract": [
+            {"configuration": "", "anomaly": "", "judgement": "", "reason": "", "source": ""} | row
+            for row in _rows(verdict.get("contract"))
+        ],
+        "detectors": [
+            {"name": "", "status": "", "count": 0, "seconds": None, "detail": ""} | row
+            for row in _rows(verdict.get("detectors"))
+        ],
+        "engine": str(verdict.get("engine") or ""),
+        "checked_at": str(verdict.get("checked_at") or ""),
+        "environment": _environment_rows(stored),
+        "plan": json.dumps(stored.plan, indent=2, ensure_ascii=False) if stored.plan else "",
+        "replay": f"highwater run --replay {shlex.quote(str(stored.run_dir))}",
+    }
+
+
+def _started(wall_ns: Any) -> str:
+    if not isinstance(wall_ns, int):
+        return ""
+    return f"{datetime.fromtimestamp(wall_ns / 1e9, tz=UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _texts(found: Any) -> list[str]:
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
+def _rows(found: Any) -> list[dict[str, Any]]:
+    """The objects of a JSON list; anything else in it is no row."""
+    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+
+
+def _topics(verdict: Mapping[str, Any], counts: Sequence[TopicCounts]) -> list[dict[str, Any]]:
+    """One row per topic: as judged, or else what the history alone says of it."""
+    if judged := _rows(verdict.get("topics")):
+        return [_judged_topic(topic) for topic in judged]
+    return [
+        {
+            "topic": each.topic, "acks": each.acks, "idempotence": False, "sent": each.sent,
+            "acked": each.acked, "failed": each.failed, "indeterminate": each.indeterminate,
+            "lost": None, "lost_permitted": None, "lost_forbidden": None, "duplicated": None,
+            "reordered": None, "p50_ms": each.p50_ms, "p99_ms": each.p99_ms, "causes": [],
+            "more_causes": 0,
+        }
+        for each in counts
+    ]  # fmt: skip
+
+
+def _judged_topic(topic: Mapping[str, Any]) -> dict[str, Any]:
+    names = (
+        "topic", "acks", "idempotence", "sent", "acked", "failed", "indeterminate", "lost",
+        "lost_permitted", "lost_forbidden", "duplicated", "reordered", "p50_ms", "p99_ms",
+    )  # fmt: skip
+    causes = sorted(_rows(topic.get("loss_causes")), key=lambda row: -int(row.get("count") or 0))
+    return {name: topic.get(name) for name in names} | {
+        "causes": [
+            {"count": row.get("count"), "cause": str(row.get("cause") or "no cause in the record")}
+            for row in causes[:MAX_CAUSES]
+        ],
+        "more_causes": max(0, len(causes) - MAX_CAUSES),
+    }
+
+
+def _environment_rows(stored: Stored) -> list[tuple[str, str]]:
+    """What the run ran on, as (name, value)."""
+    plan, run = stored.plan, stored.run
+    rows = [
+        ("run", run.get("run_id")),
+        ("directory", stored.run_dir),
+        ("commit", run.get("commit")),
+        ("seed", plan.get("seed")),
+        ("target", plan.get("target")),
+        ("system", plan.get("system")),
+        ("broker", plan.get("broker_module")),
+        ("nodes", plan.get("nodes")),
+        ("phases finished", ", ".join(_texts(run.get("finished")))),
+    ]
+    versions = run.get("versions")
+    if isinstance(versions, dict):
+        rows.extend(sorted(versions.items()))
+    return [(name, str(value)) for name, value in rows if value not in (None, "")]

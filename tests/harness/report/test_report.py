@@ -1,0 +1,244 @@
+"""The report of a run as a reader gets it: what it says, what it escapes, what it does without."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.parquet
+import pytest
+
+from checkers.history import FAULTS, table
+from harness.report import render, write_report
+from tests.harness.report.synthetic import Shape, judged_run, killed_run, write_run
+from tests.require import require
+
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """A page's tags, attributes and visible text; fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes.extend((tag, name, value or "") for name, value in attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes.extend((tag, name, value or "") for name, value in attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        """The visible text, its white space collapsed."""
+        return " ".join(" ".join(self.texts).split())
+
+
+@pytest.mark.parametrize("outcome", ["VALID", "INVALID", "UNKNOWN"])
+def test_says_the_verdict_first(tmp_path: Path, outcome: str) -> None:
+    """The verdict is the first heading, and the title too."""
+    page = Page(render(judged_run(tmp_path / "run", outcome)))
+    assert page.text.index(outcome) == 0
+    first = re.search(r"<h1[^>]*>(\w+)</h1>", render(tmp_path / "run"))
+    assert first is not None
+    assert first[1] == outcome
+
+
+def test_says_in_a_sentence_why(tmp_path: Path) -> None:
+    """Which acks mode lost how much, and what the contract says of it."""
+    invalid = Page(render(judged_run(tmp_path / "invalid", "INVALID"))).text
+    assert "acks=all lost 12 acknowledged writes, which nothing permits: every in-sync" in invalid
+    valid = Page(render(judged_run(tmp_path / "valid", "VALID"))).text
+    assert "acks=0 lost 105 and acks=1 lost 48, each for a cause on record" in valid
+    unknown = Page(render(judged_run(tmp_path / "unknown", "UNKNOWN"))).text
+    assert "does not prove anything: final reads complete: no: 4 of 9 partitions" in unknown
+
+
+def test_holds_everything_about_a_run(tmp_path: Path) -> None:
+    """Tables, causes, faults, rules, assumptions, detectors, environment and the replay."""
+    text = Page(render(judged_run(tmp_path / "run", "INVALID"))).text
+    for part in (
+        "105", "✕ forbidden 12", "✓ permitted 48", "no cause in the record",
+        "was deposed at 23.402 s by node 3 in epoch 5",
+        "leader:acks-1/0", "leader of acks-1/0 is node 2", "611 packets dropped",
+        "3:4100", "22.400000 s", "2 more are not shown",
+        "final reads complete", "KIP-98", "watermark-regression",
+        "librdkafka", "a16ec80b4c1df6aa10c7a3c15a26a0ee20e0ce9a", "2011", '"rate_per_s": 200',
+        f"highwater run --replay {tmp_path / 'run'}",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_the_forbidden_comes_first(tmp_path: Path) -> None:
+    """Also when the verdict lists it last."""
+    run = judged_run(tmp_path / "run", "INVALID")
+    verdict = json.loads((run / "verdict.json").read_text())
+    verdict["anomalies"].reverse()
+    (run / "verdict.json").write_text(json.dumps(verdict))
+    text = render(run)
+    anomalies = text[text.index('id="anomalies"') : text.index('id="assumptions"')]
+    assert anomalies.index("kind-lost-write") < anomalies.index("kind-unavailable")
+    assert re.findall(r"<details( open)?>\s*<summary><span class=\"mark (\w+)", anomalies) == [
+        (" open", "forbidden"), ("", "permitted"), ("", "permitted"), ("", "informational"),
+    ]  # fmt: skip
+
+
+def test_faults_are_told_apart_without_colour(tmp_path: Path) -> None:
+    """Bands have names and patterns; one that did nothing says so."""
+    text = render(judged_run(tmp_path / "run", "VALID"))
+    for mark in ("url(#hatch)", "url(#stripes)", "url(#dots)", ">0 kill node 1<"):
+        assert mark in text
+    assert "partition.one-way node 1 (no effect)" in text
+
+
+def test_needs_nothing_from_outside(tmp_path: Path) -> None:
+    """No reference leaves the file, and its policy forbids it to load anything."""
+    text = render(judged_run(tmp_path / "run", "INVALID"))
+    page = Page(text)
+    for tag, name, value in page.attributes:
+        if name in ("src", "href", "srcset", "data", "action", "xlink:href", "poster"):
+            assert value.startswith("#"), (tag, name, value)
+    assert not {"link", "img", "iframe", "object"} & {tag for tag, _, _ in page.attributes}
+    assert not re.search(r"https?:|//\w|@import|url\((?!#)", re.sub(r"// .*", "", text))
+    assert "default-src 'none'" in text
+
+
+def test_escapes_whatever_a_run_says(tmp_path: Path) -> None:
+    """A hostile name cannot become markup, not in a table, a figure, a script or an attribute."""
+    evil = "<script>alert(1)</script>\"'&"
+    run = judged_run(
+        tmp_path / "run<b>", "INVALID", Shape(sends=600, topics={evil: -1, "b</svg>": 1, "c": 0})
+    )
+    for name in ("plan", "run", "verdict"):
+        found = json.loads((run / f"{name}.json").read_text())
+        found |= {"name": evil, "commit": evil, "engine": evil}
+        for row in [*found.get("anomalies", ()), *found.get("detectors", ())]:
+            row |= {"kind": evil, "cause": evil, "rule": evil, "detail": evil}
+        (run / f"{name}.json").write_text(json.dumps(found))
+    text = render(run)
+    assert "alert(1)" in Page(text).text
+    assert "<script>alert" not in text
+    assert "</svg>/" not in text
+    assert "run<b>" not in text
+    assert text.count("<script") == 2
+
+
+def test_the_plan_of_an_odd_run_directory_is_quoted(tmp_path: Path) -> None:
+    """The replay command can be pasted into a shell."""
+    text = Page(render(judged_run(tmp_path / "a run", "VALID"))).text
+    assert f"highwater run --replay '{tmp_path / 'a run'}'" in text
+
+
+def test_a_killed_run_says_what_is_missing(tmp_path: Path) -> None:
+    """Cut streams are drawn as far as they go, and every missing part has its sentence."""
+    text = Page(render(killed_run(tmp_path / "run"))).text
+    assert text.index("UNKNOWN") == 0
+    assert "has not been judged" in text
+    assert f"highwater check {tmp_path / 'run'} judges it" in text
+    assert "One client's history was cut short" in text
+    assert "faults.parquet) is missing" in text
+    assert "cluster.parquet) is missing" in text
+    assert "not judged" in text
+    assert "3,500 sends are drawn" in text
+
+
+@pytest.mark.parametrize(
+    "part", ["plan.json", "run.json", "verdict.json", "faults.parquet", "cluster.parquet",
+             "history/clients-1.parquet"],
+)  # fmt: skip
+@pytest.mark.parametrize("damaged", [False, True])
+def test_any_part_may_be_missing_or_damaged(tmp_path: Path, part: str, damaged: bool) -> None:
+    """The rest is shown, and the part is named."""
+    run = judged_run(tmp_path / "run", "VALID", Shape(sends=300))
+    if damaged:
+        (run / part).write_bytes(b"\xff{ not what it was")
+    else:
+        (run / part).unlink()
+    text = Page(render(run)).text
+    assert "What is missing" in text
+    names = {"history/clients-1.parquet": "clients-1.parquet" if damaged else "No history"}
+    assert names.get(part, part) in text
+
+
+def test_an_empty_directory_has_a_report(tmp_path: Path) -> None:
+    """Nothing at all is stored: it says so and fails nowhere."""
+    text = Page(render(tmp_path)).text
+    assert "Nothing was recorded that could be drawn" in text
+    assert "No send is recorded" in text
+
+
+def test_a_run_without_faults_says_so(tmp_path: Path) -> None:
+    """No fault is something else than no record of faults."""
+    run = judged_run(tmp_path / "run", "VALID", Shape(sends=300))
+    pyarrow.parquet.write_table(table(FAULTS), run / "faults.parquet")
+    text = Page(render(run)).text
+    assert "No fault was injected" in text
+    assert "Which faults were injected is not on record" not in text
+
+
+def test_the_file_is_replaced_whole(tmp_path: Path) -> None:
+    """Writing it again leaves one file, the newer one."""
+    run = judged_run(tmp_path / "run", "VALID", Shape(sends=300))
+    path = write_report(run)
+    assert path == run / "report.html"
+    before = path.read_text()
+    (run / "verdict.json").unlink()
+    write_report(run)
+    assert path.read_text() != before
+    assert sorted(p.name for p in run.iterdir() if "report" in p.name) == ["report.html"]
+
+
+def test_a_long_run_stays_a_small_file(tmp_path: Path) -> None:
+    """Half a million sends do not grow the report: its size follows pixels, not rows."""
+    run = tmp_path / "run"
+    write_run(run, Shape(sends=500_000))
+    text = render(run)
+    assert "500,000 sends are drawn as" in text
+    assert len(text.encode()) < 2_000_000
+
+
+def test_the_same_run_gives_the_same_report(tmp_path: Path) -> None:
+    """Nothing of the moment of writing is in it."""
+    run = judged_run(tmp_path / "run", "INVALID", Shape(sends=3_000))
+    assert render(run) == render(run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outcome", ["VALID", "KILLED"])
+def test_a_browser_runs_it_without_complaint(tmp_path: Path, outcome: str) -> None:
+    """The script comes to its end, and nothing is written to the console."""
+    require("chromium")
+    run = tmp_path / "run"
+    killed_run(run) if outcome == "KILLED" else judged_run(run, outcome)
+    path = write_report(run)
+    browser = shutil.which("chromium")
+    assert browser is not None
+    done = subprocess.run(
+        [
+            browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+            "--no-first-run", "--disable-background-networking", "--disable-component-update",
+            "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr",
+            "--dump-dom", f"file://{quote(str(path))}",
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert re.search(r'<html[^>]* data-ready="yes"', done.stdout)
+    assert "CONSOLE" not in done.stderr

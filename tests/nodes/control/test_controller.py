@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from nodes.control import elections
 from nodes.control.controller import METADATA_VERSION, PRODUCER_ID_BLOCK
 from nodes.control.image import PartitionImage
 from nodes.control.records import (
@@ -184,6 +185,14 @@ def test_a_fenced_follower_leaves_the_isr_without_a_new_leader_epoch(cluster: Cl
     assert cluster.partition().partition_epoch == 1
 
 
+def test_a_broker_is_fenced_once(cluster: Cluster) -> None:
+    """Its silence goes on; the metadata log does not."""
+    cluster.lose(2)
+    offset = cluster.image.offset
+    cluster.wait(3 * SESSION_MS, 1, 3)
+    assert cluster.image.offset == offset
+
+
 def test_a_fenced_broker_that_returns_waits_to_be_taken_into_the_isr(cluster: Cluster) -> None:
     """Unfencing gives back service, not the ISR: the leader decides about that."""
     cluster.lose(2)
@@ -195,7 +204,7 @@ def test_the_first_live_in_sync_replica_in_assignment_order_leads() -> None:
     """Not the order of the ISR, not the lowest id."""
     cluster = Cluster(brokers=4)
     cluster.create("t", nodes(4, 3, 1, 2))
-    cluster.alter(4, [4, 1, 2])
+    cluster.alter(4, [4, 2, 1])
     cluster.lose(4)
     assert cluster.partition().leader == 1
 
@@ -406,6 +415,19 @@ def test_leaderships_return_to_preferred_replicas_at_the_interval() -> None:
     cluster.wait(5_000, 1, 2, 3)
     assert (cluster.partition("t").leader, cluster.partition("t").leader_epoch) == (1, 2)
     assert cluster.partition("u").leader == 2
+
+
+def test_preferred_elections_are_bounded() -> None:
+    """A batch moves so many; the next one moves the others."""
+    cluster = Cluster(brokers=2)
+    cluster.create("t", *[nodes(1, 2)] * 5)
+    cluster.lose(1)
+    cluster.beat(1)
+    for number in range(5):
+        cluster.alter(2, [2, 1], number=number)
+    assert len(elections.preferred(cluster.image, limit=3)) == 3
+    every = list(cluster.image.partitions())
+    assert len(elections.preferred(cluster.image, every[:2], limit=3)) == 2
 
 
 def test_automatic_rebalance_can_be_off() -> None:

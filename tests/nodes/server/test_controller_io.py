@@ -216,8 +216,10 @@ async def test_lost_leadership_fails_all_that_wait(node: Node) -> None:
     await _settle()
     node.quorum.follow(OTHER)
     assert (await waiting).error_code is ErrorCode.not_controller
+    assert not node.controller.active
     node.quorum.lead()
     assert node.controller.image.brokers == {}
+    assert (await node.beat(1, 1)).error_code is ErrorCode.stale_broker_epoch
     node.quorum.auto_commit = True
     assert (await node.register(1)).error_code is ErrorCode.none
 

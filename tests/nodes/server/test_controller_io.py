@@ -212,10 +212,11 @@ async def test_nothing_is_answered_before_the_commit(node: Node) -> None:
 async def test_lost_leadership_fails_all_that_wait(node: Node) -> None:
     """With NOT_CONTROLLER; what they had written is gone for the next leadership too."""
     node.quorum.auto_commit = False
-    waiting = asyncio.ensure_future(node.register(1))
+    waiting = [asyncio.ensure_future(node.register(number)) for number in (1, 2, 3)]
     await _settle()
     node.quorum.follow(OTHER)
-    assert (await waiting).error_code is ErrorCode.not_controller
+    for answer in waiting:
+        assert (await answer).error_code is ErrorCode.not_controller
     assert not node.controller.active
     node.quorum.lead()
     assert node.controller.image.brokers == {}

@@ -142,13 +142,17 @@ class RecordingProducer:
 
     def poll(self, timeout_s: float) -> None:
         """Record outcomes; waits up to `timeout_s` for the first."""
-        self._producer.poll(timeout_s)
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as error:
+            # Raised once librdkafka declares the producer broken; its outcomes were delivered.
+            self._on_error(error.args[0])
 
     def close(self, timeout_s: float) -> None:
         """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
         deadline = time.monotonic() + timeout_s
         while self._pending and (left := deadline - time.monotonic()) > 0:
-            self._producer.poll(min(left, 0.1))
+            self.poll(min(left, 0.1))
         for value in list(self._pending):
             self._finish(value, Outcome.INFO, error="unfinished")
         self._producer.purge()  # nothing is sent after the end row

@@ -14,6 +14,7 @@ that librdkafka declares fatally broken is ended and replaced under a new client
 import contextlib
 import itertools
 import json
+import os
 import signal
 import sys
 import threading
@@ -239,7 +240,8 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the harness, which ends us
 
     def watch_stdin() -> None:
-        while sys.stdin.buffer.read(4096):
+        # Not by sys.stdin: its lock, held by a blocked read, would abort the interpreter's exit.
+        while os.read(sys.stdin.fileno(), 4096):
             pass
         workload.stop.set()
 

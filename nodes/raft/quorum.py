@@ -52,10 +52,9 @@ from nodes.raft.messages import (
     VoteRequest,
 )
 from nodes.raft.roles import TRANSITIONS, Role
-from nodes.raft.timing import BACKOFF_BASE_MS, QuorumTiming
+from nodes.raft.timing import QuorumTiming
 
 _NEVER = float("-inf")
-_MAX_DOUBLINGS = 10
 
 
 class Quorum:
@@ -167,9 +166,8 @@ class Quorum:
             granted = self._grants(now_ms, request)
             if granted and not request.pre_vote and self._state.voted_for is None:
                 self._settle(now_ms, replace(self._state, voted_for=request.candidate_id))
-        answer = VoteAnswer(
-            error=error, epoch=self.epoch, leader_id=self.leader_id, granted=granted
-        )
+        leader = self.leader_id
+        answer = VoteAnswer(error=error, epoch=self.epoch, leader_id=leader, granted=granted)
         return answer, self._drain()
 
     def on_vote_answer(
@@ -205,9 +203,8 @@ class Quorum:
         if error is ErrorCode.none and self.role is Role.FOLLOWER:
             successors = request.preferred_successors
             place = successors.index(self.node_id) if self.node_id in successors else 0
-            wait = place * BACKOFF_BASE_MS * (1 + self._rng.random())
             self._leader_heard_ms = _NEVER
-            self._deadline_ms = now_ms + min(wait, self._timing.election_backoff_max_ms)
+            self._deadline_ms = now_ms + self._timing.succession_ms(self._rng, place)
         return self._answer(error), self._drain()
 
     def on_answer(self, now_ms: float, answer: Answer) -> list[Action]:
@@ -270,10 +267,8 @@ class Quorum:
                 self._deadline_ms = now_ms  # deposed (KAFKA-15489): ask the others
             return False, self._drain()
         self._hear_leader(now_ms)
-        at_end = (request.offset, request.last_epoch) == (
-            self._log.end_offset,
-            self._log.last_epoch,
-        )
+        end = (self._log.end_offset, self._log.last_epoch)
+        at_end = (request.offset, request.last_epoch) == end
         if at_end and answer.diverging is not None:
             self._truncate(answer.diverging)
         return at_end and answer.diverging is None, self._drain()
@@ -319,13 +314,12 @@ class Quorum:
         """Take `state` for true and the role that follows from it; act again after `wait_ms`."""
         self._persist(state)
         self.transition(self._resting_role())
-        fresh = self._fresh_deadline(now_ms)
-        self._deadline_ms = fresh if wait_ms is None else now_ms + wait_ms
+        self._deadline_ms = self._fresh_deadline(now_ms) if wait_ms is None else now_ms + wait_ms
 
     def _fresh_deadline(self, now_ms: float) -> float:
         if self.role in (Role.FOLLOWER, Role.OBSERVER):
             return now_ms + self._timing.fetch_timeout_ms
-        return now_ms + self._timing.election_timeout_ms * (1 + self._rng.random())
+        return now_ms + self._timing.election_wait_ms(self._rng)
 
     def _observe(self, now_ms: float, epoch: Epoch, leader_id: NodeId | None) -> None:
         """Every message tells of an epoch, and perhaps of its leader. Stale ones change nothing."""
@@ -413,11 +407,9 @@ class Quorum:
             self._lose_round(now_ms)
 
     def _lose_round(self, now_ms: float) -> None:
-        """Pause for a random time that grows with every lost round, then ask again."""
-        self._lost_rounds = min(self._lost_rounds + 1, _MAX_DOUBLINGS)
-        backoff = BACKOFF_BASE_MS * self._rng.uniform(0.5, 2.0**self._lost_rounds)
-        wait = min(backoff, self._timing.election_backoff_max_ms * self._rng.uniform(0.5, 1.0))
-        self._settle(now_ms, self._state, wait)
+        self._lost_rounds += 1
+        pause_ms = self._timing.backoff_ms(self._rng, self._lost_rounds)
+        self._settle(now_ms, self._state, pause_ms)
 
     # -- inside, leading
 
@@ -432,15 +424,13 @@ class Quorum:
             now_ms=now_ms,
         )
         granting = tuple(sorted(node for node, granted in self._granted.items() if granted))
-        self._actions.append(
-            AppendLeaderChange(
-                epoch=self.epoch,
-                leader_id=self.node_id,
-                voters=self.voters,
-                granting_voters=granting,
-            )
+        change = AppendLeaderChange(
+            epoch=self.epoch,
+            leader_id=self.node_id,
+            voters=self.voters,
+            granting_voters=granting,
         )
-        self._actions.append(BecameLeader(epoch=self.epoch))
+        self._actions += [change, BecameLeader(epoch=self.epoch)]
         self._announce(self._others)
 
     def _announce(self, to: Iterable[NodeId]) -> None:

@@ -1,8 +1,10 @@
 """The quorum's times, as Kafka names and defaults them."""
 
+import random
 from dataclasses import dataclass
 
 BACKOFF_BASE_MS = 100.0
+MAX_DOUBLINGS = 10
 CHECK_QUORUM_FACTOR = 1.5
 """A leader waits this many fetch timeouts for a majority's fetches, as Kafka's does."""
 
@@ -29,3 +31,17 @@ class QuorumTiming:
     def announce_ms(self) -> float:
         """How often a leader announces itself to voters that do not fetch."""
         return self.fetch_timeout_ms / 2
+
+    def election_wait_ms(self, rng: random.Random) -> float:
+        """How long a voter without leader waits before it asks around: one to two timeouts."""
+        return self.election_timeout_ms * (1 + rng.random())
+
+    def backoff_ms(self, rng: random.Random, lost_rounds: int) -> float:
+        """The pause after so many lost rounds in a row: random, longer each time, bounded."""
+        pause = BACKOFF_BASE_MS * rng.uniform(0.5, 2.0 ** min(lost_rounds, MAX_DOUBLINGS))
+        return min(pause, self.election_backoff_max_ms * rng.uniform(0.5, 1.0))
+
+    def succession_ms(self, rng: random.Random, place: int) -> float:
+        """How long the successor at `place` waits when a leader resigned; the first not at all."""
+        pause = place * BACKOFF_BASE_MS * (1 + rng.random())
+        return min(pause, self.election_backoff_max_ms)

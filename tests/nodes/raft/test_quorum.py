@@ -189,6 +189,15 @@ def test_a_follower_of_a_live_leader_refuses_pre_votes() -> None:
     assert quorum.on_vote(2000, vote(1, by=C, pre=True))[0].granted
 
 
+def test_a_follower_of_a_leader_that_resigned_grants_pre_votes() -> None:
+    """Otherwise the successor would have to wait for the fetch timeout after all."""
+    quorum = member()
+    quorum.on_begin_epoch(0, begin(1))
+    resigned = EndEpochRequest(epoch=Epoch(1), leader_id=B, preferred_successors=(C, A))
+    quorum.on_end_epoch(1, resigned)
+    assert quorum.on_vote(2, vote(1, by=C, pre=True))[0].granted
+
+
 def test_a_leader_refuses_pre_votes() -> None:
     """It is alive, as the one who asks may see."""
     quorum, _ = leader()

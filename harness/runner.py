@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 MONITOR_CLIENT: Final = 1
 """Client number, and writer id, of the monitor."""
 FINAL_READS_TIMEOUT_S: Final = 60.0
+FIRST_ACK_TIMEOUT_S: Final = 30.0
+"""How long the clients may take to start and to have one send acknowledged in every topic."""
 NEMESIS_JOIN_S: Final = 60.0
 """How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
 POLL_S: Final = 0.2
@@ -158,6 +160,7 @@ class Runner:
         try:
             self._progress.watch(counters=workload.stats, partitions=monitor.view)
             with self._phase(run, "warm up", plan.warmup_s):
+                self._await_acks(run, workload)
                 self._wait(workload, plan.warmup_s)
             self._chaos(run, target, monitor, journal, workload)
             self._enter("settle", plan.settle_timeout_s)
@@ -269,6 +272,19 @@ class Runner:
         self._phase_name = name
         self._progress.phase(name, bound_s)
         log.info("phase %s", name)
+
+    def _await_acks(self, run: Run, workload: Workload) -> None:
+        """Let every topic have its first acknowledgement, so that faults meet a working cluster."""
+        deadline_s = time.monotonic() + FIRST_ACK_TIMEOUT_S
+        while not self._stop.is_set():
+            waiting = [name for name, seen in workload.stats().items() if not seen.get("acked")]
+            if not waiting:
+                return
+            if time.monotonic() > deadline_s:
+                self._note(run, f"no send to {', '.join(waiting)} was acknowledged in time")
+                return
+            self._watch(workload)
+            self._stop.wait(POLL_S)
 
     def _wait(self, workload: Workload, seconds: float) -> None:
         deadline_s = time.monotonic() + seconds

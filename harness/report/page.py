@@ -86,7 +86,7 @@ def _context(stored: Stored, series: Series) -> dict[str, Any]:
         "missing": stored.missing,
         "topics": _topics(verdict, series.topics),
         "figure": draw(series),
-        "faults": series.faults,
+        "timeline": series.timeline,
         "faults_known": bool(stored.faults),
         "kinds": arrange(_rows(verdict.get("anomalies"))),
         "assumptions": [

@@ -4,6 +4,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+WIDTH = 1080
+LEFT, RIGHT = 78.0, 1072.0
+"""Where the time axis begins and ends, in a drawing WIDTH px wide."""
+TITLE_HEIGHT = 18
+CHARACTER_PX = 6.3
+"""Width of a character of the small print, on the safe side."""
+
 TICK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 MAX_TIME_TICKS = 14
 
@@ -72,11 +79,11 @@ def decades(values_ms: Iterable[float]) -> tuple[int, int]:
 
 
 def nice_ceiling(value: float) -> float:
-    """The next of 1, 2, 2.5, 5 times a power of ten, at least 1."""
+    """The next round number, at least 1."""
     if value <= 1:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(f * power for f in (1, 2, 2.5, 5, 10) if f * power >= value)
+    return next(f * power for f in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if f * power >= value)
 
 
 def latency_label(value_ms: float) -> str:

@@ -4,6 +4,7 @@ The sentence under the verdict says what was found, where, and what the contract
 made from verdict.json alone and takes no part in judging.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,7 +68,7 @@ def number(value: Any) -> str:
 
 def milliseconds(value: Any) -> str:
     """A latency in ms with three significant digits; a dash where there is none."""
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or not math.isfinite(value):
         return NOTHING
     if value >= 100:
         return f"{value:,.0f}"
@@ -115,7 +116,7 @@ def outcome(verdict: Mapping[str, Any]) -> str:
 def why(verdict: Mapping[str, Any]) -> str:
     """One sentence: why the verdict is what it is."""
     if not verdict:
-        return "This run has not been judged, so nothing is known of its writes."
+        return "This run has not been judged, so it is not known what became of its writes."
     match outcome(verdict):
         case "INVALID":
             return _why_invalid(verdict)
@@ -123,7 +124,9 @@ def why(verdict: Mapping[str, Any]) -> str:
             return _why_valid(verdict.get("topics") or ())
         case _:
             reasons = verdict.get("reasons") or ["the verdict names no reason"]
-            return f"Nothing forbidden was found, but this does not prove anything: {reasons[0]}."
+            return (
+                f"Nothing forbidden was found, but that is not enough for a verdict: {reasons[0]}."
+            )
 
 
 def _why_invalid(verdict: Mapping[str, Any]) -> str:

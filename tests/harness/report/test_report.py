@@ -69,7 +69,7 @@ def test_says_in_a_sentence_why(tmp_path: Path) -> None:
     valid = Page(render(judged_run(tmp_path / "valid", "VALID"))).text
     assert "acks=0 lost 105 and acks=1 lost 48, each for a cause on record" in valid
     unknown = Page(render(judged_run(tmp_path / "unknown", "UNKNOWN"))).text
-    assert "does not prove anything: final reads complete: no: 4 of 9 partitions" in unknown
+    assert "is not enough for a verdict: final reads complete: no: 4 of 9 partitions" in unknown
 
 
 def test_holds_everything_about_a_run(tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""A run's tables as views of an embedded DuckDB, which does all the counting."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from checkers.history import SCHEMAS, Source
+from harness.report.loading import Stored
+
+
+@contextmanager
+def connect(stored: Stored) -> Iterator[Any]:
+    """A connection with the views history, faults and cluster; empty where nothing is stored."""
+    with duckdb.connect(config={"autoinstall_known_extensions": False}) as db:
+        for name in ("history", "faults", "cluster"):
+            sources: Sequence[Source] = getattr(stored, name)
+            parts = []
+            for number, source in enumerate(sources):
+                if isinstance(source, pa.Table):
+                    db.register(f"{name}_{number}", source)
+                    parts.append(f"SELECT * FROM {name}_{number}")
+                else:
+                    quoted = str(source).replace("'", "''")
+                    parts.append(f"SELECT * FROM read_parquet('{quoted}')")
+            # So that the view has every column also when nothing was stored.
+            db.register(f"{name}_empty", SCHEMAS[name].empty_table())
+            parts.append(f"SELECT * FROM {name}_empty")
+            db.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(parts)}")
+        yield db

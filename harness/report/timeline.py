@@ -1,0 +1,212 @@
+"""What happened to the cluster: leaders of partitions and faults, bounded for drawing.
+
+Times are seconds since the start of the run. A long run has more than can be drawn: the partitions
+with the most leader epochs are kept, of many changes in a short time the last, and the first
+faults; how much was left out is counted.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+MAX_LANES = 30
+MAX_FAULTS = 300
+CROWDED_ROWS = 3_000
+"""Changes of leader or ISR that are all drawn; of more, one per partition and moment."""
+CROWDED_MOMENTS = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reign:
+    """A span in which a partition's leader and ISR did not change; leader None: it had none."""
+
+    start_s: float
+    end_s: float
+    leader: int | None
+    epoch: int
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderLane:
+    """The leaders of one partition."""
+
+    topic: str
+    partition: int
+    reigns: tuple[Reign, ...]
+
+    @property
+    def name(self) -> str:
+        """Such as acks-all/2."""
+        return f"{self.topic}/{self.partition}"
+
+    @property
+    def changes(self) -> tuple[Reign, ...]:
+        """The reigns that began with another leader than the last one known."""
+        changed = []
+        last: int | None = None
+        for reign in self.reigns:
+            if reign.leader is not None:
+                if last is not None and reign.leader != last:
+                    changed.append(reign)
+                last = reign.leader
+        return tuple(changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultSpan:
+    """One fault as it was recorded."""
+
+    fault_id: int
+    fault: str
+    label: str
+    asked: str
+    resolved: str
+    planned_s: float | None
+    started_s: float | None
+    effective_s: float | None
+    healed_s: float | None
+    effect: str
+    took_effect: bool
+    error: str
+
+    @property
+    def injected(self) -> bool:
+        """Whether anything was done: a fault that would have changed nothing is started, and then
+        left out."""
+        return self.started_s is not None and not self.error.startswith("not injected")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Leaders and faults over time; what was left out of each is counted."""
+
+    lanes: tuple[LeaderLane, ...]
+    lanes_left_out: int
+    crowded_s: float | None
+    """Of the changes within this time only the last is there; None: all are."""
+    faults: tuple[FaultSpan, ...]
+    faults_left_out: int
+
+
+def read_timeline(db: Any, span_s: float) -> Timeline:
+    """Leaders and faults from the views `cluster` and `faults`."""
+    partitions, changes = db.execute(
+        "SELECT count(DISTINCT (topic, partition)), count(*) FROM cluster"
+        " WHERE kind = 'leader' AND topic IS NOT NULL AND partition IS NOT NULL"
+    ).fetchone()
+    crowded_s = span_s / CROWDED_MOMENTS if changes > CROWDED_ROWS else None
+    lanes = tuple(_lanes(db, span_s, crowded_s))
+    faults = tuple(_faults(db))
+    recorded = db.execute("SELECT count(*) FROM faults").fetchone()[0]
+    return Timeline(
+        lanes=lanes,
+        lanes_left_out=partitions - len(lanes),
+        crowded_s=crowded_s,
+        faults=faults,
+        faults_left_out=recorded - len(faults),
+    )
+
+
+def _lanes(db: Any, span_s: float, crowded_s: float | None) -> Iterator[LeaderLane]:
+    moment_ns = max(1, round((crowded_s or 0) * 1e9))
+    rows = db.execute(
+        "WITH leaders AS (SELECT * FROM cluster"
+        "  WHERE kind = 'leader' AND topic IS NOT NULL AND partition IS NOT NULL),"
+        " kept AS (SELECT topic, partition FROM leaders GROUP BY ALL"
+        f"  ORDER BY count(DISTINCT leader_epoch) DESC, topic, partition LIMIT {MAX_LANES}),"
+        " numbered AS (SELECT topic, partition, at_ns, leader, leader_epoch, isr,"
+        "  row_number() OVER (PARTITION BY topic, partition ORDER BY at_ns) AS place"
+        "  FROM leaders SEMI JOIN kept USING (topic, partition))"
+        " SELECT topic, partition, at_ns, leader, leader_epoch, isr FROM numbered"
+        f" QUALIFY {'true' if crowded_s is None else 'false'} OR row_number() OVER"
+        f" (PARTITION BY topic, partition, at_ns // {moment_ns} ORDER BY place DESC) = 1"
+        " ORDER BY topic, partition, place"
+    ).fetchall()
+    lanes: dict[tuple[str, int], list[Reign]] = {}
+    for topic, partition, at_ns, leader, epoch, isr in rows:
+        reign = Reign(
+            start_s=at_ns / 1e9,
+            end_s=span_s,
+            leader=None if leader is None or leader < 0 else leader,
+            epoch=epoch or 0,
+            isr=tuple(sorted(isr or ())),
+        )
+        _succeed(lanes.setdefault((topic, partition), []), reign)
+    for (topic, partition), reigns in sorted(lanes.items()):
+        yield LeaderLane(topic=topic, partition=partition, reigns=tuple(reigns))
+
+
+def _succeed(reigns: list[Reign], new: Reign) -> None:
+    """End the last reign where the new one begins, unless it brings nothing new."""
+    if reigns:
+        last = reigns[-1]
+        # Views of older epochs arrive late; what counts is the newest epoch heard of.
+        same = (new.leader, new.epoch, new.isr) == (last.leader, last.epoch, last.isr)
+        if same or new.epoch < last.epoch:
+            return
+        reigns[-1] = replace(last, end_s=new.start_s)
+    reigns.append(new)
+
+
+def _faults(db: Any) -> Iterator[FaultSpan]:
+    rows = db.execute(
+        "SELECT fault_id, fault, label, targets, planned_ms, started_ns, effective_ns, healed_ns,"
+        " effect, took_effect, error FROM faults ORDER BY started_ns NULLS LAST, fault_id"
+        f" LIMIT {MAX_FAULTS}"
+    ).fetchall()
+    for (
+        number,
+        fault,
+        label,
+        targets,
+        planned,
+        started,
+        effective,
+        healed,
+        effect,
+        took,
+        error,
+    ) in rows:
+        asked, resolved = _targets(targets)
+        yield FaultSpan(
+            fault_id=number,
+            fault=fault,
+            label=label or fault,
+            asked=asked,
+            resolved=resolved,
+            planned_s=None if planned is None else planned / 1e3,
+            started_s=_seconds(started),
+            effective_s=_seconds(effective),
+            healed_s=_seconds(healed),
+            effect=effect or "",
+            took_effect=bool(took),
+            error=error or "",
+        )
+
+
+def _seconds(at_ns: int | None) -> float | None:
+    return None if at_ns is None else at_ns / 1e9
+
+
+def _targets(text: str | None) -> tuple[str, str]:
+    """What was asked for, and what it came to, in words; odd content is passed on as it is."""
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return "", text or ""
+    if not isinstance(found, dict):
+        return "", _nodes(found) if isinstance(found, list) else str(found)
+    nodes = found.get("nodes")
+    said = [_nodes(nodes)] if isinstance(nodes, list) and nodes else []
+    if found.get("resolved"):
+        said = [str(found["resolved"])]
+    if drops := found.get("drops"):
+        pairs = [f"{d[0]}→{d[1]}" for d in drops if isinstance(d, list) and len(d) == 2]
+        said.append(f"cut {', '.join(pairs)}")
+    return str(found.get("asked") or ""), "; ".join(said)
+
+
+def _nodes(nodes: Sequence[object]) -> str:
+    return f"node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"

@@ -12,6 +12,8 @@ from rich.text import Text
 from harness.plan import acks_name
 
 MAX_REASONS = 10
+MAX_CAUSES = 3
+"""Per topic, the gravest first."""
 _STYLES = {"VALID": "bold green", "INVALID": "bold red", "UNKNOWN": "bold yellow"}
 _COUNTS = {
     "sent": "sent",
@@ -38,9 +40,13 @@ def print_verdict(
         console.print(f"  and {len(reasons) - MAX_REASONS} more reasons in verdict.json")
     console.print(topics_table(verdict["topics"]))
     for topic in verdict["topics"]:
-        for cause in topic.get("loss_causes") or ():
+        causes = topic.get("loss_causes") or ()
+        for cause in causes[:MAX_CAUSES]:
             lost = f"  {topic['topic']}: {cause['count']} lost: {cause['cause']}"
             console.print(Text(lost), soft_wrap=True)
+        if len(causes) > MAX_CAUSES:
+            more = f"  {topic['topic']}: and {len(causes) - MAX_CAUSES} more causes in verdict.json"
+            console.print(Text(more))
     if report is not None:
         console.print(Text(f"report   {report}"), soft_wrap=True)
     console.print(Text(f"run      {run_dir}"), soft_wrap=True)

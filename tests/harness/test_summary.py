@@ -1,0 +1,49 @@
+"""A verdict on the terminal: everything that matters, within 80 characters a row."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness import summary
+
+TOPIC = {
+    "topic": "acks-all", "acks": -1, "sent": 123_456, "acked": 123_000, "failed": 0,
+    "indeterminate": 456, "lost": 12, "lost_forbidden": 12, "duplicated": 0, "reordered": None,
+    "p50_ms": 1.234, "p99_ms": None, "loss_causes": [{"cause": "nobody knows", "count": 12}],
+}  # fmt: skip
+
+
+def shown(verdict: dict[str, Any], report: Path | None = None) -> str:
+    """What is printed for a verdict, 80 characters wide."""
+    screen = io.StringIO()
+    summary.print_verdict(Console(file=screen, width=80), verdict, Path("/runs/1"), report)
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize("answer", ["VALID", "INVALID", "UNKNOWN"])
+def test_a_verdict_has_its_reasons_its_table_and_its_way_back(answer: str) -> None:
+    """Answer, reasons, figures, causes, paths, and the command that repeats the run."""
+    text = shown(
+        {"verdict": answer, "reasons": ["because"], "topics": [TOPIC]}, Path("/runs/1/report.html")
+    )
+    assert text.split()[0] == answer
+    for part in ("because", "acks-all", "123,456", "1.23", "nobody knows", "/runs/1/report.html"):
+        assert part in text
+    assert "highwater run --replay /runs/1" in text
+    table = [line for line in text.splitlines() if "acks-all" in line and "all  " in line]
+    assert all(len(line.rstrip()) <= 80 for line in table)
+
+
+def test_many_reasons_and_causes_are_cut_with_a_word() -> None:
+    """The terminal shows the first ones and says where the rest is."""
+    causes = [{"cause": f"cause {number}", "count": 1} for number in range(20)]
+    reasons = [f"reason {number}" for number in range(30)]
+    text = shown(
+        {"verdict": "INVALID", "reasons": reasons, "topics": [TOPIC | {"loss_causes": causes}]}
+    )
+    assert f"and {30 - summary.MAX_REASONS} more reasons" in text
+    assert f"and {20 - summary.MAX_CAUSES} more causes" in text
+    assert "cause 19" not in text

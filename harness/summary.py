@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -55,7 +54,7 @@ def print_verdict(
 
 def topics_table(topics: list[Mapping[str, Any]]) -> Table:
     """What became of the sends of each topic, and how long an acknowledgement took."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold underline")
     table.add_column("topic", no_wrap=True)
     for heading in ("acks", *_COUNTS.values(), "p50 ms", "p99 ms"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -78,4 +77,4 @@ def _count(value: int | None) -> str:
 
 
 def _ms(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+    return "" if value is None else f"{value:.2f}" if value < 100 else f"{value:.0f}"

@@ -11,8 +11,8 @@ from harness import summary
 
 TOPIC = {
     "topic": "acks-all", "acks": -1, "sent": 123_456, "acked": 123_000, "failed": 0,
-    "indeterminate": 456, "lost": 12, "lost_forbidden": 12, "duplicated": 0, "reordered": None,
-    "p50_ms": 1.234, "p99_ms": None, "loss_causes": [{"cause": "nobody knows", "count": 12}],
+    "indeterminate": 456, "lost": 12_345, "lost_forbidden": 12, "duplicated": 0, "reordered": None,
+    "p50_ms": 1.234, "p99_ms": 1234.5, "loss_causes": [{"cause": "nobody knows", "count": 12}],
 }  # fmt: skip
 
 
@@ -33,8 +33,7 @@ def test_a_verdict_has_its_reasons_its_table_and_its_way_back(answer: str) -> No
     for part in ("because", "acks-all", "123,456", "1.23", "nobody knows", "/runs/1/report.html"):
         assert part in text
     assert "highwater run --replay /runs/1" in text
-    table = [line for line in text.splitlines() if "acks-all" in line and "all  " in line]
-    assert all(len(line.rstrip()) <= 80 for line in table)
+    assert "…" not in text
 
 
 def test_many_reasons_and_causes_are_cut_with_a_word() -> None:

@@ -19,7 +19,9 @@ from pathlib import Path
 import uvloop
 
 from nodes.config import ConfigError, NodeConfig, load_config, parse_properties
+from nodes.log.checkpoints import CheckpointError
 from nodes.log.errors import LogError
+from nodes.raft.errors import RaftError
 from nodes.server.node import Node, StartError
 from nodes.storage.local import LocalDisk
 
@@ -45,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         directory.mkdir(parents=True, exist_ok=True)
         with _locked(directory):
             failure = uvloop.run(_serve(config, LocalDisk(directory)))
-    except (OSError, ConfigError, StartError, LogError) as error:
+    except (OSError, ConfigError, StartError, LogError, CheckpointError, RaftError) as error:
         print(f"node cannot run: {error}", file=sys.stderr)
         return 1
     if failure:

@@ -31,6 +31,8 @@ class Endpoint:
 class TopicDefaults:
     """Topic configuration where a topic names none of its own."""
 
+    partitions: int
+    replication_factor: int
     min_insync_replicas: int
     segment_bytes: int
     max_message_bytes: int
@@ -66,6 +68,7 @@ class NodeConfig:
     controlled_shutdown_max_wait_ms: int
     leader_imbalance_check_interval_ms: int
     auto_leader_rebalance: bool
+    unclean_leader_election: bool
     max_request_bytes: int
     index_interval_bytes: int
 
@@ -190,6 +193,8 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         cluster_id=read.text("cluster.id", "highwater"),
         rack=read.text("broker.rack", "") or None,
         topic_defaults=TopicDefaults(
+            partitions=read.number("num.partitions", 1, least=1),
+            replication_factor=read.number("default.replication.factor", 1, least=1),
             min_insync_replicas=read.number("min.insync.replicas", 1, least=1),
             segment_bytes=read.number("log.segment.bytes", 1 << 30, least=1024),
             max_message_bytes=read.number("message.max.bytes", 1_048_588, least=1),
@@ -220,6 +225,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         leader_imbalance_check_interval_ms=1000
         * read.number("leader.imbalance.check.interval.seconds", 300, least=1),
         auto_leader_rebalance=read.flag("auto.leader.rebalance.enable", default=True),
+        unclean_leader_election=read.flag("unclean.leader.election.enable", default=False),
         max_request_bytes=read.number("socket.request.max.bytes", 100 << 20, least=1024),
         index_interval_bytes=read.number("log.index.interval.bytes", 4096),
     )

@@ -468,8 +468,8 @@ class Log:
             if self._flushed >= wanted or self._truncations != truncations:
                 return self._flushed
             reached = self.end_offset
-            targets: list[File | str] = [*self._unflushed(), *self._unsynced_dirs]
-            self._unsynced_dirs = []
+            directories = self._unsynced_dirs
+            targets: list[File | str] = [*self._unflushed(), *directories]
             with self._failing():
                 for target in targets:
                     await self._disk.sync(target)
@@ -477,6 +477,8 @@ class Log:
                         # The file may be gone, and what was appended since is not synced. All
                         # names are: a truncation sees to that.
                         return self._flushed
+            # Only now: a cancelled caller leaves them to the next.
+            self._unsynced_dirs = [d for d in self._unsynced_dirs if d not in directories]
             self._flushed = max(self._flushed, reached)
             return self._flushed
 

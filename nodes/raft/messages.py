@@ -6,15 +6,16 @@ before everything that rests on it.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import Epoch, NodeId, Offset
+from nodes.log.divergence import EpochEnd, EpochHistory
 from nodes.raft.election_state import ElectionState
 
 
-class LogView(Protocol):
+class LogView(EpochHistory, Protocol):
     """What the quorum reads of the metadata log. It writes through actions only."""
 
     @property
@@ -24,23 +25,6 @@ class LogView(Protocol):
     @property
     def flushed_offset(self) -> Offset:
         """Below it every record survives a power loss."""
-
-    @property
-    def last_epoch(self) -> Epoch:
-        """The epoch of the last record; -1 when the log is empty."""
-
-    def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
-        """The largest epoch not above `epoch`, and where it ends.
-
-        Epochs older than the first end where that one begins; newer than the last: (-1, -1).
-        """
-
-
-class EpochEnd(NamedTuple):
-    """Up to `end_offset`, the leader's log may agree with one whose last epoch is `epoch`."""
-
-    epoch: Epoch
-    end_offset: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

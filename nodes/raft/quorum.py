@@ -28,7 +28,7 @@ from typing import assert_never
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import Epoch, NodeId, Offset
-from nodes.raft.divergence import divergence, truncation_offset
+from nodes.log.divergence import EpochEnd, divergence, truncation_offset
 from nodes.raft.election_state import ElectionState
 from nodes.raft.errors import CommittedTruncation, InvariantBroken, TwoLeaders
 from nodes.raft.leadership import Leadership
@@ -39,7 +39,6 @@ from nodes.raft.messages import (
     BecameLeader,
     BeginEpochRequest,
     EndEpochRequest,
-    EpochEnd,
     FetchAnswer,
     FetchRequest,
     HighWatermarkAdvanced,
@@ -217,7 +216,7 @@ class Quorum:
     def on_fetch(self, now_ms: float, request: FetchRequest) -> tuple[FetchAnswer, list[Action]]:
         """A replica's fetch arrived: note what it says, and answer (see `fetch_answer`)."""
         if self._check_fetch(request) is ErrorCode.none and self.leadership is not None:
-            if divergence(self._log, request) is None:
+            if self._diverging(request) is None:
                 end = self._log.end_offset
                 self.leadership.fetched(request.replica_id, now_ms, request.offset, end)
                 self._advance()
@@ -236,7 +235,7 @@ class Quorum:
             epoch=self.epoch,
             leader_id=self.leader_id,
             high_watermark=self.high_watermark,
-            diverging=divergence(self._log, request) if error is ErrorCode.none else None,
+            diverging=self._diverging(request) if error is ErrorCode.none else None,
         )
 
     def fetch_request(self) -> FetchRequest:
@@ -487,6 +486,9 @@ class Quorum:
             self._lost_rounds = 0
             self._leader_heard_ms = now_ms
             self._settle(now_ms, self._state)
+
+    def _diverging(self, request: FetchRequest) -> EpochEnd | None:
+        return divergence(self._log, request.last_epoch, request.offset)
 
     def _truncate(self, diverging: EpochEnd) -> None:
         end = truncation_offset(self._log, diverging)

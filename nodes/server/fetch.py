@@ -22,8 +22,8 @@ from nodes.ids import (
     Offset,
     TopicPartition,
 )
+from nodes.log.divergence import EpochEnd, divergence
 from nodes.log.errors import LogError
-from nodes.replication.truncation import Divergence, divergence
 from nodes.server.isr import IsrManager
 from nodes.server.queries import leadership_error
 from nodes.server.replica import Replica, Wakeup
@@ -54,7 +54,7 @@ class _Answer(NamedTuple):
     high_watermark: Offset = NO_OFFSET
     log_start: Offset = NO_OFFSET
     records: bytes = b""
-    diverging: Divergence | None = None
+    diverging: EpochEnd | None = None
 
     @property
     def urgent(self) -> bool:
@@ -204,7 +204,7 @@ def _leadership_error(part: _Part) -> ErrorCode:
     return leadership_error(part.replica, getattr(part.request, "current_leader_epoch", NO_EPOCH))
 
 
-def _diverging(replica: Replica, request: Any) -> Divergence | None:
+def _diverging(replica: Replica, request: Any) -> EpochEnd | None:
     last_epoch = Epoch(getattr(request, "last_fetched_epoch", NO_EPOCH))
     return divergence(replica.log, last_epoch, request.fetch_offset)
 

@@ -18,9 +18,9 @@ from kio.schema.fetch.v17.request import FetchRequest
 
 from nodes.config import NodeConfig
 from nodes.ids import NodeId, Offset, TopicPartition
+from nodes.log.divergence import EpochEnd
 from nodes.log.errors import LogError
 from nodes.replication.partition import Role
-from nodes.replication.truncation import Divergence
 from nodes.server.isr import Registration
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
@@ -215,7 +215,7 @@ class Fetcher:
         try:
             if answer.diverging_epoch.end_offset >= 0 or answer.diverging_epoch.epoch >= 0:
                 told = answer.diverging_epoch
-                replica.truncate(Divergence(told.epoch, told.end_offset))
+                replica.truncate(EpochEnd(told.epoch, told.end_offset))
                 self._replicas.checkpoint(durable=True)
             else:
                 replica.append_fetched(answer.records or b"", Offset(answer.high_watermark))

@@ -33,6 +33,7 @@ log = logging.getLogger("nodes")
 
 METADATA_LOG = "__cluster_metadata-0"
 METADATA_SEGMENT_BYTES = 1 << 30
+METADATA_BATCH_BYTES = 8 << 20
 FAILURE_CHECK_S = 0.2
 
 
@@ -106,6 +107,7 @@ class Node:
             LogConfig(
                 segment_bytes=METADATA_SEGMENT_BYTES,
                 index_interval_bytes=self.config.index_interval_bytes,
+                max_message_bytes=METADATA_BATCH_BYTES,
             ),
             clean=clean,
             recovery_point=Offset(0),
@@ -129,6 +131,9 @@ class Node:
     def _make_controller(self, raft: RaftNode, publisher: MetadataPublisher) -> ControllerShell:
         settings = ControlSettings(
             session_timeout_ms=self.config.broker_session_timeout_ms,
+            default_partitions=self.config.topic_defaults.partitions,
+            default_replication_factor=self.config.topic_defaults.replication_factor,
+            unclean_leader_election=self.config.unclean_leader_election,
             auto_leader_rebalance=self.config.auto_leader_rebalance,
             leader_imbalance_check_interval_ms=self.config.leader_imbalance_check_interval_ms,
         )

@@ -19,12 +19,12 @@ from kio.schema.vote.v2.request import VoteRequest as WireVoteRequest
 from kio.serial import entity_writer
 
 from nodes.ids import NO_NODE, Epoch, NodeId, Offset
+from nodes.log.divergence import EpochEnd
 from nodes.raft.messages import (
     Answer,
     AppendLeaderChange,
     BeginEpochRequest,
     EndEpochRequest,
-    EpochEnd,
     FetchAnswer,
     FetchRequest,
     VoteAnswer,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
+from nodes.log.divergence import EpochEnd, truncation_offset
 from nodes.log.log import Appended, Log
 from nodes.replication.partition import Ack, Assignment, PartitionState, Role
-from nodes.replication.truncation import Divergence, truncation_offset
 
 log = logging.getLogger("nodes.replica")
 
@@ -116,10 +116,10 @@ class Replica:
         if self.state.follow_high_watermark(leader_hw, self.log.end_offset):
             self._wake(self._on_commit)
 
-    def truncate(self, told: Divergence) -> None:
+    def truncate(self, told: EpochEnd) -> None:
         """Cut the log where it departs from the leader's."""
         end = self.log.end_offset
-        offset = truncation_offset(self.log, end, told)
+        offset = truncation_offset(self.log, told)
         log.info(
             "truncating %s from %d to %d: the leader ended epoch %d at %d (leader epoch %d)",
             self.partition,

@@ -6,7 +6,8 @@ Members with one rule left out show that each invariant can fail.
 import pytest
 
 from nodes.ids import Offset
-from nodes.raft.messages import Action, EpochEnd, FetchRequest, VoteRequest
+from nodes.log.divergence import EpochEnd
+from nodes.raft.messages import Action, FetchRequest, VoteRequest
 from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
 from tests.nodes.raft.network import Network, Violation, Weather, chaos

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import Epoch, NodeId, Offset
+from nodes.log.divergence import EpochEnd
 from nodes.raft.election_state import ElectionState
 from nodes.raft.errors import CommittedTruncation, InvariantBroken, TwoLeaders
 from nodes.raft.messages import (
@@ -14,7 +15,6 @@ from nodes.raft.messages import (
     BecameLeader,
     BeginEpochRequest,
     EndEpochRequest,
-    EpochEnd,
     FetchAnswer,
     FetchRequest,
     HighWatermarkAdvanced,

@@ -3,7 +3,7 @@
 import pytest
 
 from nodes.ids import Epoch, Offset
-from nodes.replication.truncation import Divergence, divergence, truncation_offset
+from nodes.log.divergence import EpochEnd, divergence, truncation_offset
 
 
 class History:
@@ -13,10 +13,15 @@ class History:
         self.epochs = epochs
         self.end = end
 
+    @property
+    def last_epoch(self) -> Epoch:
+        with_records = [epoch for epoch, start in self.epochs if start < self.end]
+        return Epoch(with_records[-1] if with_records else -1)
+
     def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
-        below = [number for number, _ in self.epochs if number <= epoch]
-        if not below:
+        if not self.epochs or epoch > self.epochs[-1][0]:
             return Epoch(-1), Offset(-1)
+        below = [number for number, _ in self.epochs if number <= epoch] or [epoch]
         above = [start for number, start in self.epochs if number > epoch]
         return Epoch(below[-1]), Offset(above[0] if above else self.end)
 
@@ -28,7 +33,7 @@ def cut(leader: History, follower: History, last_epoch: int) -> int:
         told = divergence(leader, epoch, end)
         if told is None:
             return end
-        end = truncation_offset(follower, end, told)
+        end = truncation_offset(follower, told)
         kept = [(number, start) for number, start in follower.epochs if start < end]
         follower = History(*kept, end=end)
         epoch = Epoch(kept[-1][0] if kept else -1)
@@ -62,6 +67,12 @@ def test_follower_is_cut_where_the_logs_depart(
 
 
 def test_no_epoch_in_common_trusts_nothing() -> None:
-    """The leader answers (-1, -1) when it has no epoch as old as the follower's."""
-    follower = History((1, 0), end=9)
-    assert truncation_offset(follower, Offset(9), Divergence(Epoch(-1), Offset(-1))) == 0
+    """A leader without any record as old as the follower's shares nothing with it."""
+    told = divergence(History(end=0), Epoch(3), Offset(9))
+    assert told == EpochEnd(Epoch(3), Offset(0))
+    assert truncation_offset(History((3, 0), end=9), told) == 0
+
+
+def test_a_consumer_without_epochs_is_served() -> None:
+    """Old consumers name no epoch: nothing can be said, so nothing is."""
+    assert divergence(History((5, 0), end=9), Epoch(-1), Offset(4)) is None

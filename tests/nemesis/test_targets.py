@@ -80,15 +80,26 @@ def test_strangers_and_empty_minorities_are_refused() -> None:
         ("isr:a/0 is 1,2", False),
         ("isr:a/0 size 3", True),
         ("isr:a/1 size 3", False),
+        ("controller is leader:a/0", False),
+        ("controller is-not leader:a/0", True),
+        ("controller is leader:a/2", True),
+        ("controller is-not leader:a/2", False),
+        ("controller is-not leader:b/0", False),
     ],
 )
 def test_conditions_against_the_view(text: str, holds: bool) -> None:
     """A condition holds only on what the cluster is known to be."""
-    assert conditions.parse(text).holds(FakeView()) is holds
+    view = FakeView()
+    view.leaders["a", 2] = 3
+    assert conditions.parse(text).holds(view) is holds
 
 
 @pytest.mark.parametrize(
-    "text", ["", "leader:a/0", "leader:a/0 size 1", "isr:a/0 is-not 1", "leader:a/0 is 1,2"]
+    "text",
+    [
+        *("", "leader:a/0", "leader:a/0 size 1", "isr:a/0 is-not 1", "leader:a/0 is 1,2"),
+        *("controller is 1", "controller is leader:a", "controller size leader:a/0"),
+    ],
 )
 def test_bad_conditions_are_refused(text: str) -> None:
     """What cannot be evaluated is refused when the plan is read."""

@@ -82,7 +82,7 @@ def draw(series: Series) -> Figure | None:
     if series.acks:
         y = section("Publish latency", "log scale, by the time of the send")
         latency, y = latency_panels(series, axis, y)
-        y = section("Acknowledged per second", "errors per second downwards")
+        y = section("Acknowledged per second", "errors downwards; ▲ a burst beyond the scale")
         rates, y = rate_panels(series, axis, y)
     lanes: list[Lane] = []
     if timeline.lanes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.report.words import MEANINGS, acks_label, gravity, number, weight
+from harness.report.words import MEANINGS, acks_label, gravity, number, seconds, weight
 
 MAX_FINDINGS = 40
 """Per kind; what is beyond is counted."""
@@ -18,12 +18,14 @@ MAX_OPEN = 3
 _SEQUENCE_BITS = 32
 
 _HEADS = {
+    "lasted_ns": "lasted",
     "invoke_ns": "invoked",
     "complete_ns": "completed",
     "other_op": "other op",
     "other_value": "other value",
     "other_offset": "other offset",
 }
+_LASTING = ("unavailable", "recovery")
 _SAID_ABOVE = frozenset({"kind", "topic", "partition", "acks", "aspect", "cause", "cause_id"})
 
 
@@ -78,7 +80,8 @@ def arrange(anomalies: Sequence[Mapping[str, Any]]) -> list[Kind]:
 
 def _kind(name: str, anomalies: Sequence[Mapping[str, Any]]) -> Kind:
     ordered = sorted(
-        anomalies, key=lambda a: (weight(str(a.get("judgement"))), -int(a.get("count") or 0))
+        _together(anomalies),
+        key=lambda a: (weight(str(a.get("judgement"))), -int(a.get("count") or 0)),
     )
     totals: dict[str, int] = {}
     for anomaly in ordered:
@@ -95,18 +98,63 @@ def _kind(name: str, anomalies: Sequence[Mapping[str, Any]]) -> Kind:
     )
 
 
-def _finding(anomaly: Mapping[str, Any], place: int) -> Finding:
-    examples = [row for row in anomaly.get("examples") or () if isinstance(row, Mapping)]
-    shown = examples[:MAX_EVIDENCE_ROWS]
-    count = int(anomaly.get("count") or 0)
+def _together(anomalies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What is only worth knowing, as one table for all partitions, what lasted longest first."""
+    made: list[Mapping[str, Any]] = []
+    merged: dict[str, dict[str, Any]] = {}
+    for anomaly in anomalies:
+        if anomaly.get("judgement") != "informational":
+            made.append(anomaly)
+            continue
+        rule = str(anomaly.get("rule"))
+        if rule not in merged:
+            merged[rule] = {"judgement": "informational", "rule": rule, "count": 0, "examples": []}
+            made.append(merged[rule])
+        merged[rule]["count"] += int(anomaly.get("count") or 0)
+        merged[rule]["examples"] += [_placed(anomaly, row) for row in _examples(anomaly)]
+    for each in merged.values():
+        rows = each["examples"]
+        rows.sort(key=lambda row: -row.get("lasted_ns", 0))
+        if rows and "lasted_ns" in rows[0]:
+            whole = len(rows) == each["count"]
+            each["aspect"] = (
+                f"{'longest' if whole else 'longest of the examples'} "
+                f"{seconds(rows[0]['lasted_ns'] / 1e9)}, {rows[0]['where']}"
+            )
+    return made
+
+
+def _placed(anomaly: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of evidence that says itself where it belongs and how long it lasted."""
+    placed: dict[str, Any] = {"where": _where(anomaly), "what": _aspect(anomaly) or None}
+    begin, end = row.get("invoke_ns"), row.get("complete_ns")
+    if anomaly.get("kind") in _LASTING and isinstance(begin, int) and isinstance(end, int):
+        placed["lasted_ns"] = end - begin
+    if anomaly.get("kind") == "recovery":
+        row = {"fault" if key == "other_op" else key: value for key, value in row.items()}
+    return placed | dict(row)
+
+
+def _examples(anomaly: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in anomaly.get("examples") or () if isinstance(row, Mapping)]
+
+
+def _where(anomaly: Mapping[str, Any]) -> str:
     topic, partition = anomaly.get("topic"), anomaly.get("partition")
     where = "" if topic is None else f"{topic}" if partition is None else f"{topic}/{partition}"
+    return " · ".join(part for part in (acks_label(anomaly.get("acks")), where) if part)
+
+
+def _finding(anomaly: Mapping[str, Any], place: int) -> Finding:
+    examples = _examples(anomaly)
+    shown = examples[:MAX_EVIDENCE_ROWS]
+    count = int(anomaly.get("count") or 0)
     heads = _heads(shown)
     judgement = str(anomaly.get("judgement"))
     return Finding(
         judgement=judgement,
         count=count,
-        where=" · ".join(part for part in (acks_label(anomaly.get("acks")), where) if part),
+        where=_where(anomaly),
         aspect=_aspect(anomaly),
         cause=str(anomaly.get("cause") or ""),
         rule=str(anomaly.get("rule") or ""),

@@ -5,11 +5,19 @@ cannot be read becomes a sentence in `missing`, never an error. Rows are not rea
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkers.history import HistoryError, RunSources, Source, load_run
+from checkers.history import (
+    SCHEMAS,
+    HistoryError,
+    RunSources,
+    Source,
+    load_run,
+    read_arrow_stream,
+)
 
 Json = dict[str, Any]
 
@@ -37,6 +45,8 @@ class Stored:
     faults: tuple[Source, ...]
     cluster: tuple[Source, ...]
     missing: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What the run itself had to say: failures, faults left out, what did not settle."""
 
 
 def load(run_dir: Path) -> Stored:
@@ -63,7 +73,11 @@ def load(run_dir: Path) -> Stored:
     except HistoryError as error:
         if plan:  # a missing plan has been said already
             missing.append(f"The recorded tables cannot be read: {error}.")
-    missing.extend(text for name, text in _LACKS.items() if name in sources.missing)
+    faults, cluster = (
+        _sealed_or_cut(run_dir, name, getattr(sources, name)) for name in ("faults", "cluster")
+    )
+    absent = {*sources.missing} - {n for n, s in (("faults", faults), ("cluster", cluster)) if s}
+    missing.extend(text for name, text in _LACKS.items() if name in absent)
     if sources.cut:
         many = f"{len(sources.cut)} of the clients' histories were" if len(sources.cut) > 1 else (
             "One client's history was"
@@ -75,10 +89,31 @@ def load(run_dir: Path) -> Stored:
         run=run,
         verdict=verdict,
         history=sources.history,
-        faults=sources.faults,
-        cluster=sources.cluster,
+        faults=faults,
+        cluster=cluster,
         missing=tuple(missing),
+        notes=tuple(_notes(run)),
     )
+
+
+def _sealed_or_cut(run_dir: Path, name: str, sealed: tuple[Source, ...]) -> tuple[Source, ...]:
+    """A table beside the history; while it is not sealed, what its stream holds so far."""
+    stream = run_dir / f"{name}.arrows"
+    if sealed or not stream.is_file():
+        return sealed
+    try:
+        return (read_arrow_stream(stream, SCHEMAS[name])[0],)
+    except HistoryError:
+        return ()
+
+
+def _notes(run: Json) -> Iterator[str]:
+    if run.get("error"):
+        yield f"The run failed in the phase {run.get('failed_phase')!r}: {run['error']}"
+    for name in ("notes", "unsettled", "epoch_problems"):
+        found = run.get(name)
+        if isinstance(found, list):
+            yield from (str(each) for each in found if str(each) not in str(run.get("error")))
 
 
 def _read_json(path: Path, lack: str, consequence: str, missing: list[str]) -> Json:

@@ -84,6 +84,7 @@ def _context(stored: Stored, series: Series) -> dict[str, Any]:
         "judged": bool(verdict),
         "reasons": _texts(verdict.get("reasons")),
         "missing": stored.missing,
+        "notes": stored.notes,
         "topics": _topics(verdict, series.topics),
         "figure": draw(series),
         "timeline": series.timeline,

@@ -18,6 +18,7 @@ from harness.report.scales import (
     line,
     nice_ceiling,
     points,
+    triangles,
 )
 from harness.report.series import AcksSeries, Series
 from harness.report.words import acks_class, acks_label, number
@@ -27,6 +28,8 @@ LATENCY_HEIGHT = 128
 PX_PER_DECADE = 26
 RATE_HEIGHT, ERRORS_HEIGHT = 56, 22
 PANEL_GAP = 16
+BURST = 1.6
+"""How far above the 90th percentile the scale of throughput goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,8 @@ class LatencyPanel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatePanel:
-    """Acknowledged sends per second upwards, errors per second downwards from `base`."""
+    """Acknowledged sends per second upwards, errors per second downwards from `base`; `beyond`
+    marks the bars that are cut off at the top."""
 
     title: str
     css: str
@@ -56,6 +60,7 @@ class RatePanel:
     base: float
     bottom: float
     acked: str
+    beyond: str
     failed: str
     indeterminate: str
     ticks: Sequence[Tick]
@@ -108,7 +113,7 @@ def _quantile_line(
 def rate_panels(series: Series, axis: TimeAxis, y: float) -> tuple[list[RatePanel], float]:
     """One panel below the other from `y` on, and where they end; errors have their own scale."""
     step_s = series.step_s
-    most = nice_ceiling(max(max(each.acked, default=0) for each in series.acks) / step_s)
+    most = _usual_most([n / step_s for each in series.acks for n in each.acked if n])
     errors = nice_ceiling(
         max(
             f + i
@@ -124,9 +129,13 @@ def rate_panels(series: Series, axis: TimeAxis, y: float) -> tuple[list[RatePane
         bottom = base + ERRORS_HEIGHT
         edges = [axis.x(b * step_s) for b in range(len(each.acked) + 1)]
         acked, failed, indeterminate = [], [], []
+        beyond: list[tuple[float, float]] = []
         for b, (left, right) in enumerate(itertools.pairwise(edges)):
             # A hair of overlap, or the browser shows seams between neighbours.
-            acked.append((left, right + 0.2, base - RATE_HEIGHT * each.acked[b] / step_s / most))
+            share = each.acked[b] / step_s / most
+            acked.append((left, right + 0.2, base - RATE_HEIGHT * min(share, 1.0)))
+            if share > 1.0:
+                beyond.append(((left + right) / 2, top - 3))
             fail = ERRORS_HEIGHT * each.failed[b] / step_s / errors
             both = fail + ERRORS_HEIGHT * each.indeterminate[b] / step_s / errors
             failed.append((left, right, base + fail))
@@ -139,6 +148,7 @@ def rate_panels(series: Series, axis: TimeAxis, y: float) -> tuple[list[RatePane
                 base=base,
                 bottom=bottom,
                 acked=bars(acked, base),
+                beyond=triangles(beyond),
                 failed=bars(failed, base),
                 indeterminate=bars(indeterminate, base),
                 ticks=[
@@ -150,3 +160,11 @@ def rate_panels(series: Series, axis: TimeAxis, y: float) -> tuple[list[RatePane
         )
         y = bottom + PANEL_GAP
     return panels, y - PANEL_GAP
+
+
+def _usual_most(rates: Sequence[float]) -> float:
+    """Where the scale of throughput ends: what waited for a leader is acknowledged in a burst,
+    beside which everything else would be a flat line."""
+    ordered = sorted(rates)
+    usual = BURST * ordered[len(ordered) * 9 // 10] if ordered else 0.0
+    return nice_ceiling(min(usual, ordered[-1]) if ordered else 0.0)

@@ -144,3 +144,8 @@ def crosses(places: Iterable[tuple[float, float]], size: float = 2.2) -> str:
     """Diagonal crosses."""
     d, e = px(size * 2), px(-size * 2)
     return "".join(f"M{px(x - size)} {px(y - size)}l{d} {d}m{e} 0l{d} {e}" for x, y in places)
+
+
+def triangles(places: Iterable[tuple[float, float]]) -> str:
+    """Small triangles that point upwards from their base at y."""
+    return "".join(f"M{px(x - 3)} {px(y)}h6l-3 -5z" for x, y in places)

@@ -198,14 +198,15 @@ def _targets(text: str | None) -> tuple[str, str]:
         return "", text or ""
     if not isinstance(found, dict):
         return "", _nodes(found) if isinstance(found, list) else str(found)
+    asked = str(found.get("asked") or "")
     nodes = found.get("nodes")
     said = [_nodes(nodes)] if isinstance(nodes, list) and nodes else []
-    if found.get("resolved"):
-        said = [str(found["resolved"])]
+    if (because := str(found.get("resolved") or "")) not in ("", asked, *said):
+        said = [f"{said[0]} ({because})" if said else because]
     if drops := found.get("drops"):
         pairs = [f"{d[0]}→{d[1]}" for d in drops if isinstance(d, list) and len(d) == 2]
         said.append(f"cut {', '.join(pairs)}")
-    return str(found.get("asked") or ""), "; ".join(said)
+    return asked, "; ".join(said)
 
 
 def _nodes(nodes: Sequence[object]) -> str:

@@ -8,12 +8,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
+import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
 from checkers.history import FAULTS, table
 from harness.report import render, write_report
-from tests.harness.report.synthetic import Shape, judged_run, killed_run, write_run
+from tests.harness.report.synthetic import Shape, fault_rows, judged_run, killed_run, write_run
 from tests.require import require
 
 VOID = {"meta", "br"}
@@ -158,6 +160,38 @@ def test_a_killed_run_says_what_is_missing(tmp_path: Path) -> None:
     assert "cluster.parquet) is missing" in text
     assert "not judged" in text
     assert "3,500 sends are drawn" in text
+
+
+def test_unsealed_tables_are_read_as_far_as_they_go(tmp_path: Path) -> None:
+    """Faults of a killed run, from the stream that its harness could not seal."""
+    run = killed_run(tmp_path / "run")
+    rows = table(FAULTS, fault_rows())
+    stream = run / "faults.arrows"
+    with pa.OSFile(str(stream), "wb") as file, pa.ipc.new_stream(file, FAULTS) as writer:
+        for batch in rows.to_batches(max_chunksize=2):
+            writer.write_batch(batch)
+    stream.write_bytes(stream.read_bytes()[:-100])
+    text = Page(render(run)).text
+    assert "1 partition.isolate-leader node 2" in text
+    assert "5 partition.one-way" not in text
+    assert "faults.parquet) is missing" not in text
+
+
+def test_what_the_run_noted_is_said(tmp_path: Path) -> None:
+    """Its failure, what was left out, what did not settle; the failure not twice."""
+    run = judged_run(tmp_path / "run", "UNKNOWN", Shape(sends=300))
+    noted = {
+        "error": "RunFailed: the clients ended with code -6", "failed_phase": "chaos",
+        "notes": ["the clients ended with code -6", "pause was left out"],
+        "unsettled": ["node 2 does not answer"],
+    }  # fmt: skip
+    found = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(found | noted))
+    text = Page(render(run)).text
+    assert "failed in the phase 'chaos': RunFailed: the clients ended with code -6" in text
+    assert text.count("ended with code -6") == 1
+    assert "pause was left out" in text
+    assert "node 2 does not answer" in text
 
 
 @pytest.mark.parametrize(

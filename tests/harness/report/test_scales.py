@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.report.panels import rate_panels
 from harness.report.scales import (
     LogScale,
     TimeAxis,
@@ -12,6 +13,8 @@ from harness.report.scales import (
     nice_ceiling,
     time_label,
 )
+from harness.report.series import AcksSeries, Series
+from harness.report.timeline import Timeline
 
 
 def test_a_line_stops_where_there_is_no_value() -> None:
@@ -54,6 +57,24 @@ def test_time_ticks_are_few(span_s: float) -> None:
 def test_nice_ceiling(value: float, expected: float) -> None:
     """The next round number, never below the value."""
     assert nice_ceiling(value) == expected
+
+
+def test_a_burst_does_not_flatten_the_rest() -> None:
+    """What waited for a leader comes at once: cut off at the top of the scale, and marked so."""
+    acked = [200] * 99 + [20_000]
+    nothing: list[float | None] = [None] * 100
+    calm = AcksSeries(
+        acks=1, acked=acked, failed=[0] * 100, indeterminate=[0] * 100, p50_ms=nothing,
+        p99_ms=nothing, dots=[], sends=0,
+    )  # fmt: skip
+    series = Series(
+        span_s=100.0, step_s=1.0, acks=(calm,), topics=(),
+        timeline=Timeline(lanes=(), lanes_left_out=0, crowded_s=None, faults=(), faults_left_out=0),
+    )  # fmt: skip
+    (panel,), _ = rate_panels(series, TimeAxis(span_s=100.0, left=0, right=1000), 0.0)
+    assert panel.ticks[0].label == "400"
+    assert panel.beyond.count("M") == 1
+    assert f"V{panel.top:g}H" in panel.acked
 
 
 def test_labels() -> None:

@@ -61,6 +61,27 @@ def test_what_is_not_shown_is_counted() -> None:
     assert kind.findings[0].rows[0][0].text == "2:7"
 
 
+def test_what_is_only_worth_knowing_is_one_table() -> None:
+    """Recovery times of all partitions together, the longest first, with their faults."""
+    times = [
+        anomaly("recovery", 1, judgement="informational", topic="t", partition=n, aspect="healed",
+                rule="any", examples=[{"invoke_ns": 5, "complete_ns": 5 + n * 10**9,
+                                       "other_op": n}])
+        for n in range(3)
+    ]  # fmt: skip
+    (kind,) = arrange([*times, anomaly("recovery", 1)])
+    forbidden, informational = kind.findings
+    assert (forbidden.judgement, informational.count) == ("forbidden", 3)
+    assert informational.aspect == "longest 2.000 s, acks=all · t/2"
+    assert list(informational.heads) == [
+        "where", "what", "lasted", "invoked", "completed", "fault",
+    ]  # fmt: skip
+    assert [row[0].text for row in informational.rows] == [
+        "acks=all · t/2", "acks=all · t/1", "acks=all · t/0",
+    ]  # fmt: skip
+    assert informational.rows[0][2].text == "2.000000 s"
+
+
 def test_small_words() -> None:
     """Lists, labels, latencies, names that are cut."""
     assert listed(["a", "b", "c"]) == "a, b and c"

@@ -299,9 +299,8 @@ class Log:
             self._begin_segment(self.end_offset)
 
     def _sync_names(self) -> None:
-        names, self._unsynced_dirs = self._unsynced_dirs, []
-        for directory in names:
-            self._disk.sync_dir(directory)
+        while self._unsynced_dirs:
+            self._disk.sync_dir(self._unsynced_dirs.pop())
 
     def _begin_segment(self, base_offset: Offset) -> None:
         self._active = Segment(

@@ -215,8 +215,9 @@ class Quorum:
 
     def on_fetch(self, now_ms: float, request: FetchRequest) -> tuple[FetchAnswer, list[Action]]:
         """A replica's fetch arrived: note what it says, and answer (see `fetch_answer`)."""
-        if self._check_fetch(request) is ErrorCode.none and self.leadership is not None:
-            if self._diverging(request) is None:
+        told = self.fetch_answer(request)
+        if told.error is ErrorCode.none and self.leadership is not None:
+            if told.diverging is None:
                 end = self._log.end_offset
                 self.leadership.fetched(request.replica_id, now_ms, request.offset, end)
                 self._advance()
@@ -229,13 +230,14 @@ class Quorum:
 
         Records from its offset go with an answer that has neither error nor divergence.
         """
-        error = self._check_fetch(request)
+        error, log = self._check_fetch(request), self._log
+        refused = error is not ErrorCode.none
         return FetchAnswer(
             error=error,
             epoch=self.epoch,
             leader_id=self.leader_id,
             high_watermark=self.high_watermark,
-            diverging=self._diverging(request) if error is ErrorCode.none else None,
+            diverging=None if refused else divergence(log, request.last_epoch, request.offset),
         )
 
     def fetch_request(self) -> FetchRequest:
@@ -479,16 +481,11 @@ class Quorum:
             return ErrorCode.invalid_request
         return ErrorCode.none
 
-    # -- inside, following
-
     def _hear_leader(self, now_ms: float) -> None:
         if self.role in (Role.FOLLOWER, Role.PROSPECTIVE, Role.OBSERVER):
             self._lost_rounds = 0
             self._leader_heard_ms = now_ms
             self._settle(now_ms, self._state)
-
-    def _diverging(self, request: FetchRequest) -> EpochEnd | None:
-        return divergence(self._log, request.last_epoch, request.offset)
 
     def _truncate(self, diverging: EpochEnd) -> None:
         end = truncation_offset(self._log, diverging)

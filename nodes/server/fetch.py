@@ -179,13 +179,15 @@ class FetchHandler:
                 replica.watch(wakeup, commits=not fetcher.is_follower)
             timer = loop.call_at(deadline, wakeup.fire)
             try:
+                # Only now: what was appended since the last look, before this task first ran say,
+                # fired nothing, and whoever waits for it would wait until the deadline.
+                if self._read(request, fetcher, parts) or loop.time() >= deadline:
+                    return _response(request, parts)
                 await wakeup.future
             finally:
                 timer.cancel()
                 for replica in watched:
                     replica.unwatch(wakeup)
-            if self._read(request, fetcher, parts) or loop.time() >= deadline:
-                return _response(request, parts)
 
 
 def _requested(request: Any) -> list[tuple[Any, Any]]:

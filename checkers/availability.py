@@ -7,10 +7,20 @@ only.
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from checkers.engine import Frame, div
 from checkers.frames import TP, Frames, evidence
 
 BUCKET_NS = 100_000_000
+MOMENTS = pa.schema(
+    [
+        ("fault_id", pa.int32()),
+        ("aspect", pa.string()),
+        ("at_ns", pa.int64()),
+        ("at_bucket", pa.int64()),
+    ]
+)
 
 
 def unavailability(frames: Frames) -> Iterator[Frame]:
@@ -34,16 +44,34 @@ def unavailability(frames: Frames) -> Iterator[Frame]:
         kind=F.lit("unavailable"),
         complete_ns=F.col("until_ns"),
     )
-    for aspect in ("started", "healed"):
+    moments = _moments(frames)
+    if moments is not None:
         yield evidence(
             frames.engine,
-            _next_answers(frames, answers, buckets, f"{aspect}_ns"),
+            _next_answers(frames, answers, buckets, moments),
             kind=F.lit("recovery"),
-            aspect=F.lit(aspect),
             invoke_ns=F.col("at_ns"),
             complete_ns=F.col("next_ns"),
             other_op=F.col("fault_id"),
         )
+
+
+def _moments(frames: Frames) -> Frame | None:
+    """fault_id, aspect, at_ns, at_bucket of every fault's start and heal; None without any."""
+    rows = [
+        {
+            "fault_id": row["fault_id"],
+            "aspect": aspect,
+            "at_ns": row[f"{aspect}_ns"],
+            "at_bucket": row[f"{aspect}_ns"] // BUCKET_NS,
+        }
+        for row in frames.engine.rows(frames.faults)
+        for aspect in ("started", "healed")
+        if row["took_effect"] and row[f"{aspect}_ns"] is not None
+    ]
+    if not rows:
+        return None
+    return frames.engine.load([pa.Table.from_pylist(rows, schema=MOMENTS)], MOMENTS)
 
 
 def _longest_gaps(frames: Frames, buckets: Frame) -> Frame:
@@ -77,18 +105,11 @@ def _longest_gaps(frames: Frames, buckets: Frame) -> Frame:
     return ranked.where(F.col("rank") == F.lit(1))
 
 
-def _next_answers(frames: Frames, answers: Frame, buckets: Frame, moment: str) -> Frame:
-    """fault_id, at_ns, topic, partition, next_ns: the first answer at or after each fault's
-    `moment` (started_ns or healed_ns), per partition that had one."""
+def _next_answers(frames: Frames, answers: Frame, buckets: Frame, moments: Frame) -> Frame:
+    """fault_id, aspect, at_ns, topic, partition, next_ns: the first answer at or after each moment,
+    per partition that had one."""
     F = frames.engine.functions
-    moments = frames.engine.keep(
-        frames.faults.where(F.col("took_effect") & (F.col(moment) >= F.lit(0))).select(
-            "fault_id",
-            F.col(moment).alias("at_ns"),
-            div(frames.engine, moment, BUCKET_NS).alias("at_bucket"),
-        )
-    )
-    columns = ["fault_id", "at_ns", *TP]
+    columns = ["fault_id", "aspect", "at_ns", *TP]
     # Within the moment's own bucket every answer counts; beyond it the buckets' first ones do.
     same = (F.col("bucket") == F.col("at_bucket")) & (F.col("complete_ns") >= F.col("at_ns"))
     later = F.col("bucket") > F.col("at_bucket")

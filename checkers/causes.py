@@ -7,6 +7,7 @@ A permission to lose a write holds only where its cause is in the record. The ca
   (KIP-101, KIP-279). The deposed leader may go on acknowledging acks=1 writes until it learns of
   its deposition, so the election reaches until that moment: the first time the node itself
   reported the new epoch, else the end of the fault that kept it from learning, else its election.
+  Elections after the final read (of a shutdown, say) explain nothing.
 - a *fault* that touched the leader in power: explains acks=0 sends that no one ever asked about.
 
 The number of elections and faults is small, so this part is plain Python over aggregates; losses
@@ -139,13 +140,14 @@ class _Record:
         default_factory=dict
     )  # node -> (epoch, at)
     end_offset: int | None = None
+    read_ns: int | None = None  # when the final read of the partition was over
 
 
 def learn_causes(engine: Engine, cluster: Frame, faults: Frame, complete: Frame) -> Causes:
     """All causes in the record.
 
     cluster, faults: frames of their schemas. complete: topic, partition, end_offset of the final
-    log.
+    log, read_ns when it had been read: what happened later explains nothing that was read.
     """
     known = [fault for row in engine.rows(faults) if (fault := read_fault(row)) is not None]
     records = _read_cluster(engine, cluster, complete)
@@ -229,7 +231,8 @@ def _read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Parti
             seen = records[row["topic"], row["partition"]].learned_ns
             seen.setdefault(row["node"], []).append((row["leader_epoch"], row["at_ns"]))
     for row in engine.rows(complete):
-        records[row["topic"], row["partition"]].end_offset = row["end_offset"]
+        record = records[row["topic"], row["partition"]]
+        record.end_offset, record.read_ns = row["end_offset"], row["read_ns"]
     return dict(records)
 
 
@@ -258,9 +261,9 @@ def _election(
 ) -> Cause | None:
     epoch, leader, old = row["leader_epoch"], row["leader"], deposed["leader"]
     start_offset = _effective_start(record, epoch)
-    if start_offset is None:
-        return None
     elected_ns = row["at_ns"]
+    if start_offset is None or (record.read_ns is not None and elected_ns > record.read_ns):
+        return None
     at_work = [f for f in faults if f.started_ns <= elected_ns <= f.healed_ns + SLACK_NS]
     blamed = touching(at_work, old)
     until_ns, how = _reach(record, old, epoch, elected_ns, blamed)

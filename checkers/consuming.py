@@ -91,16 +91,21 @@ def _predecessors(frames: Frames) -> Frame:
 
 
 def watermark_regressions(frames: Frames) -> Iterator[Frame]:
-    """The end offset that one client saw went back, between two asks one after the other."""
+    """The end offset that one client saw went back, between two asks one after the other.
+
+    aspect deposed: the later answer is of an older leader epoch than the earlier one; advanced: it
+    is not; null: the answers do not tell their epochs.
+    """
     F = frames.engine.functions
     asked = frames.history.where(
         (F.col("f") == F.lit("watermark"))
         & (F.col("type") == F.lit("ok"))
         & F.col("offset").isNotNull()
-    ).select("op", "client", "invoke_ns", "complete_ns", *TP, "offset")
+    ).select("op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch", "node")
     order = frames.engine.window.partitionBy("client", *TP).orderBy("complete_ns", "op")
     steps = asked.select(
-        "op", "client", "invoke_ns", "complete_ns", *TP, "offset",
+        "op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch", "node",
+        F.lag("leader_epoch").over(order).alias("other_epoch"),
         F.lag("offset").over(order).alias("other_offset"),
         F.lag("op").over(order).alias("other_op"),
         F.lag("complete_ns").over(order).alias("other_complete_ns"),
@@ -112,5 +117,7 @@ def watermark_regressions(frames: Frames) -> Iterator[Frame]:
         )
     )
     if back is not None:
-        found = frames.near_change(back)
-        yield evidence(frames.engine, found, kind=F.lit("watermark-regression"))
+        older = F.col("leader_epoch") < F.col("other_epoch")
+        aspect = F.when(older, F.lit("deposed")).when(~older, F.lit("advanced"))
+        found, kind = frames.near_change(back), F.lit("watermark-regression")
+        yield evidence(frames.engine, found, kind=kind, aspect=aspect)

@@ -286,16 +286,23 @@ _READING = (
         "Kafka: consumer position; KIP-320",
     ),
     _rule(
-        "around a change of leadership", "watermark-regression", INFORMATIONAL,
+        "answered by a leader of an older epoch", "watermark-regression", INFORMATIONAL,
         "a deposed leader that has not learned of it may still answer with its older end",
         "KIP-207; KIP-320",
-        lambda c: c.deposed,
+        lambda c: c.aspect == "deposed",
     ),
     _rule(
-        "leader epochs not recorded", "watermark-regression", UNKNOWN,
+        "answers without leader epochs, around a change of leadership", "watermark-regression",
+        INFORMATIONAL,
+        "it may have been a deposed leader that answered",
+        "KIP-207; KIP-320",
+        lambda c: c.aspect is None and c.deposed,
+    ),
+    _rule(
+        "no leader epochs recorded at all", "watermark-regression", UNKNOWN,
         "whether leadership changed is not in the record",
         "-",
-        lambda c: not c.cause_recorded,
+        lambda c: c.aspect is None and not c.cause_recorded,
     ),
     _rule(
         "any", "watermark-regression", FORBIDDEN,

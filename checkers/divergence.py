@@ -5,10 +5,28 @@ reference, the replica of the highest HW (the lowest node of those): below its o
 exactly the reference's batches.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
 
 from checkers.engine import Column, Frame
 from checkers.frames import TP, Frames, evidence
+
+PAIRS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("node", pa.int32()),
+        ("reference", pa.int32()),
+        ("hw", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("their_hw", pa.int64()),
+        ("their_end", pa.int64()),
+        ("log_start", pa.int64()),
+    ]
+)
 
 
 def divergent_replicas(frames: Frames) -> Iterator[Frame]:
@@ -19,7 +37,7 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     below the reference's HW. kind unequal-ends: the logs end apart, at or above the HW.
     """
     F = frames.engine.functions
-    pairs = frames.engine.keep(_pairs(frames))
+    pairs = _pairs(frames)
     short = F.col("end_offset") < F.col("their_hw")
     unequal = frames.suspects(pairs.where(short | (F.col("end_offset") != F.col("their_end"))))
     if unequal is not None:
@@ -78,24 +96,32 @@ def _missing(frames: Frames, pairs: Frame) -> Frame:
 
 def _pairs(frames: Frames) -> Frame:
     """Every replica beside its reference: node, reference, topic, partition, hw and end_offset of
-    the replica, their_hw and their_end of the reference, log_start: where both have begun."""
-    F = frames.engine.functions
-    order = frames.engine.window.partitionBy(*TP).orderBy(F.col("high_watermark").desc(), "node")
-    ranked = frames.engine.keep(frames.replica_ends.withColumn("rank", F.row_number().over(order)))
-    reference = ranked.where(F.col("rank") == F.lit(1)).select(
-        *TP,
-        F.col("node").alias("reference"),
-        F.col("high_watermark").alias("their_hw"),
-        F.col("end_offset").alias("their_end"),
-        F.col("start_offset").alias("their_start"),
-    )
-    others = ranked.where(F.col("rank") > F.lit(1)).select(
-        "node", *TP, "start_offset", "end_offset", F.col("high_watermark").alias("hw")
-    )
-    return others.join(reference, on=TP, how="inner").select(
-        "node", "reference", *TP, "hw", "end_offset", "their_hw", "their_end",
-        F.greatest("start_offset", "their_start").alias("log_start"),
-    )  # fmt: skip
+    the replica, their_hw and their_end of the reference, log_start: where both have begun.
+
+    As many rows as replicas, so plain Python does.
+    """
+    replicas: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for row in frames.engine.rows(frames.replica_ends):
+        replicas[row["topic"], row["partition"]].append(row)
+    pairs = []
+    for (topic, partition), rows in sorted(replicas.items()):
+        reference = min(rows, key=lambda row: (-row["high_watermark"], row["node"]))
+        pairs += [
+            {
+                "topic": topic,
+                "partition": partition,
+                "node": row["node"],
+                "reference": reference["node"],
+                "hw": row["high_watermark"],
+                "end_offset": row["end_offset"],
+                "their_hw": reference["high_watermark"],
+                "their_end": reference["end_offset"],
+                "log_start": max(row["start_offset"], reference["start_offset"]),
+            }
+            for row in rows
+            if row["node"] != reference["node"]
+        ]
+    return frames.engine.load([pa.Table.from_pylist(pairs, schema=PAIRS)], PAIRS)
 
 
 def _against(frames: Frames) -> Column:

@@ -123,13 +123,13 @@ class DuckDbEngine:
             selects.append(f"SELECT {columns} FROM {held}")
         name = self._new_name()
         self._connection.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(selects)}")
-        return self._session.table(name)
+        return self._table(name)
 
     def keep(self, frame: Frame) -> Frame:
         """Computed now, into a table."""
         name = self._new_name()
         self._connection.execute(f"CREATE TABLE {name} AS {self._sql(frame)}")
-        return self._session.table(name)
+        return self._table(name)
 
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """The rows as dicts."""
@@ -161,6 +161,14 @@ class DuckDbEngine:
 
     def _new_name(self) -> str:
         return f"t{next(self._numbers)}"
+
+    def _table(self, name: str) -> Frame:
+        # SQLFrame would look the columns up with six queries; it needs only their names, since
+        # DuckDB resolves the types.
+        described = self._connection.execute(f"SELECT * FROM {name} LIMIT 0").description
+        columns = {column[0]: "string" for column in described}
+        self._session.catalog.add_table(name, column_mapping=columns)
+        return self._session.table(name)
 
     @staticmethod
     def _sql(frame: Frame) -> str:

@@ -106,11 +106,13 @@ class Frames:
 
     @cached_property
     def complete(self) -> Frame:
-        """Partitions whose final read reached the end: topic, partition, end_offset."""
+        """Partitions whose final read reached the end: topic, partition, end_offset, read_ns."""
         F = self.engine.functions
         reached = (F.col("f") == F.lit("final-read-end")) & (F.col("type") == F.lit("ok"))
         rows = self.history.where(reached).groupBy(*TP)
-        return self.engine.keep(rows.agg(F.max("offset").alias("end_offset")))
+        return self.engine.keep(
+            rows.agg(F.max("offset").alias("end_offset"), F.max("complete_ns").alias("read_ns"))
+        )
 
     def suspects(self, frame: Frame) -> Frame | None:
         """The rows of `frame`, computed; None when there are none."""

@@ -77,16 +77,20 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     """Steps back in the log: of one producer's acknowledged sends to one partition, in the order
     they were invoked, one lies at a lower offset than the one before it (other_*).
 
-    A value's place is where it was first read: acks=0 acknowledges no offset, a lost value has no
-    place any more, and a value written again later is a duplicate and not a reordering.
+    A value's place is the first in the final log (where that lacks it, the first that was read):
+    acks=0 acknowledges no offset, a lost value has no place any more, and a value written again
+    later is a duplicate and not a reordering.
     """
     F = frames.engine.functions
-    placed = frames.acked.drop("offset").join(frames.placements, on=[*TP, "value"], how="inner")
+    places = frames.placements.select(
+        *TP, "value", F.coalesce(F.col("final_offset"), F.col("first_offset")).alias("place")
+    )
+    placed = frames.acked.drop("offset").join(places, on=[*TP, "value"], how="inner")
     order = frames.engine.window.partitionBy("client", *TP).orderBy("op")
     steps = placed.select(
         "op", "client", *TP, "acks", "value", "invoke_ns", "complete_ns",
-        F.col("first_offset").alias("offset"),
-        F.lag("first_offset").over(order).alias("other_offset"),
+        F.col("place").alias("offset"),
+        F.lag("place").over(order).alias("other_offset"),
         F.lag("value").over(order).alias("other_value"),
         F.lag("op").over(order).alias("other_op"),
     )  # fmt: skip

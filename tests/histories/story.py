@@ -77,14 +77,16 @@ class Story:
             "offset": None if topic == NONE else offset,
             "acks": ACKS[topic],
         }
-        return self.row("send", PRODUCER[topic], at_s, **(columns | more))
+        client = more.pop("client", PRODUCER[topic])
+        return self.row("send", client, at_s, **(columns | more))
 
     def poll(self, topic: str, at_s: float, records: dict[int, int | None], **more: Any) -> None:
         """One poll that returns {offset: value}."""
         op = self.next_op()
+        client = more.pop("client", CONSUMER[topic])
         for offset, held in records.items():
             columns = {"op": op, "topic": topic, "partition": 0, "offset": offset, "value": held}
-            self.row("poll", more.get("client", CONSUMER[topic]), at_s, **(columns | more))
+            self.row("poll", client, at_s, **(columns | more))
 
     def assign(self, topic: str, at_s: float, offset: int) -> None:
         """The topic's consumer goes to an offset."""

@@ -1,0 +1,120 @@
+"""Every golden history gets the answer that it was written for, on both engines.
+
+The fast test checks those that can share a run in one run, the others one by one; the slow tests
+check each by itself, on DuckDB and on Spark.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from checkers.check import check
+from checkers.engine import SparkEngine, local_spark_session
+from checkers.verdict import Anomaly, Status, Verdict
+from tests.histories.golden import ALL_GOLDEN, Golden
+from tests.histories.multiplex import alike, multiplex, prefix
+from tests.require import require
+
+ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational")}
+# What makes a whole run UNKNOWN would do so to all that share it.
+SHARED = [
+    name
+    for name, golden in sorted(ALL_GOLDEN.items())
+    if golden.outcome != "UNKNOWN" and alike(golden.story())
+]
+ALONE = [name for name in sorted(ALL_GOLDEN) if name not in SHARED]
+
+
+def summary(anomalies: Iterable[Anomaly]) -> dict[tuple[str, str | None], tuple[str, int]]:
+    """{(kind, aspect): (judgement, count)} without what every run has; one judgement per kind."""
+    counts: Counter[tuple[str, str | None, str]] = Counter()
+    for anomaly in anomalies:
+        if (anomaly.kind, anomaly.judgement.value) not in ALWAYS_THERE:
+            counts[anomaly.kind, anomaly.aspect, anomaly.judgement.value] += anomaly.count
+    found = {(k, aspect): (judgement, count) for (k, aspect, judgement), count in counts.items()}
+    assert len(found) == len(counts), "one kind got two judgements"
+    return found
+
+
+def assert_none_crashed(verdict: Verdict) -> None:
+    """Every detector came to an end."""
+    assert not [r.as_json() for r in verdict.detectors if r.status is Status.CRASHED]
+    assert not verdict.extra_reasons
+
+
+def assert_as_written(golden: Golden, verdict: Verdict) -> None:
+    """The verdict is what the golden history says."""
+    assert_none_crashed(verdict)
+    assert summary(verdict.anomalies) == golden.expect
+    assert verdict.outcome.value == golden.outcome, verdict.reasons
+    assert golden.because in "; ".join(verdict.reasons)
+    assert golden.cause in "; ".join(a.cause or "" for a in verdict.anomalies)
+
+
+def comparable(verdict: Verdict) -> dict[str, Any]:
+    """What two engines must agree on: all of it but their names and times."""
+    found = verdict.as_json()
+    del found["engine"], found["checked_at"]
+    for result in found["detectors"]:
+        del result["seconds"]
+    return found
+
+
+def test_golden_histories_in_one_run() -> None:
+    """Each shows its anomalies in its own topics, whatever the other topics show."""
+    story = multiplex([ALL_GOLDEN[name].story() for name in SHARED])
+    verdict = check(story.sources(), story.plan)
+    assert_none_crashed(verdict)
+    for number, name in enumerate(SHARED):
+        golden = ALL_GOLDEN[name]
+        mine = [a for a in verdict.anomalies if (a.topic or "").startswith(prefix(number))]
+        assert summary(mine) == golden.expect, name
+        assert golden.cause in "; ".join(a.cause or "" for a in mine), name
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_golden_history(name: str) -> None:
+    """The embedded engine gives the verdict that the history was written for."""
+    golden = ALL_GOLDEN[name]
+    story = golden.story()
+    assert_as_written(golden, check(story.sources(), story.plan))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """One Spark session for all histories."""
+    require("java")
+    session = local_spark_session()
+    yield session
+    session.stop()
+
+
+@pytest.mark.slow
+def test_engines_agree_on_all_golden_histories(spark: Any) -> None:
+    """Spark gives the same answers as DuckDB, to the last example row."""
+    story = multiplex([ALL_GOLDEN[name].story() for name in SHARED])
+    engine = SparkEngine(spark)
+    try:
+        on_spark = check(story.sources(), story.plan, engine)
+    finally:
+        engine.close()
+    assert comparable(on_spark) == comparable(check(story.sources(), story.plan))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(ALL_GOLDEN))
+def test_golden_history_on_both_engines(name: str, spark: Any) -> None:
+    """Each history by itself, on each engine, with equal answers."""
+    golden = ALL_GOLDEN[name]
+    story = golden.story()
+    engine = SparkEngine(spark)
+    try:
+        on_spark = check(story.sources(), story.plan, engine)
+    finally:
+        engine.close()
+    assert_as_written(golden, on_spark)
+    on_duckdb = check(story.sources(), story.plan)
+    assert_as_written(golden, on_duckdb)
+    assert comparable(on_spark) == comparable(on_duckdb)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from checkers.engine import Frame, div
-from checkers.frames import TP, Frames, evidence
+from checkers.frames import TP, Frames, evidence, left_join
 
 BUCKET_NS = 100_000_000
 MOMENTS = pa.schema(
@@ -83,7 +83,7 @@ def _longest_gaps(frames: Frames, buckets: Frame) -> Frame:
     )
     # The first try opens the first gap; a last try after the last answer closes the last one.
     answered = buckets.groupBy(*TP).agg(F.max("last_ns").alias("answered_ns"))
-    edges = frames.engine.keep(tries.join(answered, on=TP, how="left"))
+    edges = frames.engine.keep(left_join(tries, answered, on=TP))
     opening = edges.select(*TP, "first_ns", F.col("first_ns").alias("last_ns"))
     closing = edges.where(
         F.col("answered_ns").isNull() | (F.col("last_ns") > F.col("answered_ns"))

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.engine import Column, Frame
-from checkers.frames import TP, Frames, evidence
+from checkers.frames import TP, Frames, evidence, left_join
 
 PAIRS = pa.schema(
     [
@@ -72,7 +72,7 @@ def _unlike(frames: Frames, pairs: Frame) -> Frame:
         F.col("digest").alias("their_digest"),
     )  # fmt: skip
     within = (F.col("other_offset") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start"))
-    compared = mine.where(within).join(theirs, on=["reference", *TP, "base_offset"], how="left")
+    compared = left_join(mine.where(within), theirs, on=["reference", *TP, "base_offset"])
     return compared.where(
         F.col("their_digest").isNull() | (F.col("their_digest") != F.col("digest"))
     ).withColumnRenamed("base_offset", "offset")

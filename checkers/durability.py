@@ -6,7 +6,7 @@ Detectors over sends, reads and the final log. Each finds every instance; none j
 from collections.abc import Iterator
 
 from checkers.engine import Column, Frame
-from checkers.frames import TP, Frames, evidence
+from checkers.frames import TP, Frames, evidence, left_join
 
 SEQUENCE_BITS = 32  # value = client << 32 | sequence
 FLUSH_SLACK_MS = 5_000
@@ -40,12 +40,9 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
         .groupBy("op", *TP)
         .agg(F.min("other_value").alias("other_value"))
     )
-    found = (
-        frames.engine.keep(frames.explained(missing))
-        .join(frames.complete, on=TP, how="left")
-        .join(frames.engine.keep(bounds), on=TP, how="left")
-        .join(frames.engine.keep(in_place), on=["op", *TP], how="left")
-    )
+    found = left_join(frames.engine.keep(frames.explained(missing)), frames.complete, on=TP)
+    found = left_join(found, frames.engine.keep(bounds), on=TP)
+    found = left_join(found, frames.engine.keep(in_place), on=["op", *TP])
     read_to_end = F.col("end_offset").isNotNull()
     yield evidence(
         frames.engine,
@@ -128,7 +125,7 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
         (F.col("value") % F.lit(1 << SEQUENCE_BITS)).alias("sequence"),
         F.col("first_offset").alias("offset"),
     )
-    found = senders.join(_horizons(frames), on="client", how="left")
+    found = left_join(senders, _horizons(frames), on=["client"])
     excused = F.col("sequence") > F.col("horizon")
     yield evidence(
         frames.engine,
@@ -149,7 +146,7 @@ def _horizons(frames: Frames) -> Frame:
     early = F.col("invoke_ns") < F.col("last_ns") - F.lit(wait_ms * 1_000_000)
     sequence = F.col("value") % F.lit(1 << SEQUENCE_BITS)
     known = sends.groupBy("client").agg(F.max(F.when(early, sequence)).alias("known"))
-    return cut.join(known, on="client", how="left").select(
+    return left_join(cut, known, on=["client"]).select(
         "client", F.coalesce(F.col("known"), F.lit(-1)).alias("horizon")
     )
 

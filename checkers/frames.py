@@ -165,7 +165,7 @@ class Frames:
             .groupBy(*key)
             .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
         )
-        return evidence.join(best, on=key, how="left")
+        return left_join(evidence, best, on=key)
 
     def near_change(self, evidence: Frame) -> Frame:
         """Fill `cause_id` with the first change of leadership around a row's `invoke_ns`.
@@ -184,7 +184,17 @@ class Frames:
             .groupBy(*key)
             .agg(F.min("number").cast("int").alias("cause_id"))
         )
-        return evidence.join(best, on=key, how="left")
+        return left_join(evidence, best, on=key)
+
+
+def left_join(left: Frame, right: Frame, on: list[str]) -> Frame:
+    """All rows of `left` with the columns of `right` where it has the same keys, else null.
+
+    SQLFrame takes the second mention of a key after a join from the right side, where a left join
+    may have left null; the names are therefore settled here, each mentioned once.
+    """
+    names = [*left.columns, *(name for name in right.columns if name not in on)]
+    return left.join(right, on=on, how="left").select(*names)
 
 
 def evidence(engine: Engine, frame: Frame, **columns: Column) -> Frame:

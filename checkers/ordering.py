@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from checkers.durability import read_as_committed
 from checkers.engine import Frame
-from checkers.frames import TP, Frames, evidence
+from checkers.frames import TP, Frames, evidence, left_join
 
 
 def duplicates(frames: Frames) -> Iterator[Frame]:
@@ -14,14 +14,13 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
     twice = frames.suspects(frames.placements.where(repeated))
     if twice is None:
         return
-    found = twice.join(frames.sends.drop("offset"), on=[*TP, "value"], how="left")
+    found = left_join(twice, frames.sends.drop("offset"), on=[*TP, "value"])
     yield evidence(
         frames.engine,
         found,
         kind=F.lit("duplicate"),
         offset=F.col("first_offset"),
         other_offset=F.col("last_offset"),
-        other_value=F.col("value"),
     )
 
 
@@ -30,7 +29,7 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
 
     aspect read: two reads of one offset gave different values. aspect acknowledged: the value is
     in the final log, but not at the offset that was acknowledged for it (a value that is gone
-    altogether is a lost write and not counted here again).
+    altogether is a lost write and not counted here again); other_offset: where it is.
     """
     F = frames.engine.functions
     two_valued = frames.suspects(
@@ -68,7 +67,6 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
             frames.explained(misplaced),
             kind=F.lit("inconsistent-offset"),
             aspect=F.lit("acknowledged"),
-            other_value=F.col("value"),
             other_offset=F.col("final_offset"),
         )
 

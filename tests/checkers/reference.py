@@ -1,0 +1,140 @@
+"""The detectors again, in the plainest Python there is, for histories of a few rows.
+
+Takes rows (dicts) and counts instances: {(kind, aspect, topic, partition): count}. Shares nothing
+with the code under test but the definitions of the anomalies.
+"""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+Row = dict[str, Any]
+Counts = Counter[tuple[str, str | None, str, int]]
+
+
+def find(history: list[Row]) -> Counts:
+    """Every instance of every anomaly that a history alone shows."""
+    found: Counts = Counter()
+    partitions = {(r["topic"], r["partition"]) for r in history if r.get("topic") is not None}
+    for topic, partition in partitions:
+        rows = [r for r in history if (r.get("topic"), r.get("partition")) == (topic, partition)]
+        for kind, aspect in _of_partition(rows):
+            found[kind, aspect, topic, partition] += 1
+    return found
+
+
+def _of_partition(rows: list[Row]) -> Iterable[tuple[str, str | None]]:
+    sends = [r for r in rows if r["f"] == "send"]
+    acked = [r for r in sends if r["type"] == "ok"]
+    final = [r for r in rows if r["f"] == "final-read"]
+    polls = [r for r in rows if r["f"] == "poll"]
+    complete = any(r["f"] == "final-read-end" and r["type"] == "ok" for r in rows)
+    yield from _lost(acked, final, complete)
+    yield from _order(acked, final, polls)
+    yield from _offsets(acked, final, polls)
+    yield from _reads(sends, final, polls, complete)
+    for client in {r["client"] for r in rows}:
+        yield from _jumps(
+            [r for r in rows if r["client"] == client], {r["offset"] for r in final + polls}
+        )
+        yield from _watermarks([r for r in rows if r["client"] == client and r["f"] == "watermark"])
+
+
+def _lost(acked: list[Row], final: list[Row], complete: bool) -> Iterable[tuple[str, str | None]]:
+    there = {r["value"] for r in final}
+    offsets = [r["offset"] for r in final]
+    for send in acked:
+        if send["value"] in there:
+            continue
+        if not complete:
+            yield "unseen", None
+        elif send["offset"] is None:
+            yield "lost-write", None
+        elif not offsets or send["offset"] > max(offsets):
+            yield "lost-write", "tail"
+        elif send["offset"] < min(offsets):
+            yield "lost-write", "prefix"
+        else:
+            yield "lost-write", "middle"
+
+
+def _order(
+    acked: list[Row], final: list[Row], polls: list[Row]
+) -> Iterable[tuple[str, str | None]]:
+    in_the_end, anywhere = defaultdict(set), defaultdict(set)
+    for row in final:
+        in_the_end[row["value"]].add(row["offset"])
+    for row in final + polls:
+        if row["value"] is not None:
+            anywhere[row["value"]].add(row["offset"])
+    for offsets in anywhere.values():
+        if len(offsets) > 1:
+            yield "duplicate", None
+    for client in {r["client"] for r in acked}:
+        mine = sorted((r for r in acked if r["client"] == client), key=lambda r: r["op"])
+        places = [
+            min(in_the_end[r["value"]] or anywhere[r["value"]])
+            for r in mine
+            if anywhere[r["value"]]
+        ]
+        for before, after in itertools.pairwise(places):
+            if after < before:
+                yield "reordered-send", None
+
+
+def _offsets(
+    acked: list[Row], final: list[Row], polls: list[Row]
+) -> Iterable[tuple[str, str | None]]:
+    values = defaultdict(set)
+    for row in final + polls:
+        if row["value"] is not None:
+            values[row["offset"]].add(row["value"])
+    for several in values.values():
+        if len(several) > 1:
+            yield "inconsistent-offset", "read"
+    log = {(r["offset"], r["value"]) for r in final}
+    for send in acked:
+        survives = any(value == send["value"] for _, value in log)
+        if survives and send["offset"] is not None and (send["offset"], send["value"]) not in log:
+            yield "inconsistent-offset", "acknowledged"
+
+
+def _reads(
+    sends: list[Row], final: list[Row], polls: list[Row], complete: bool
+) -> Iterable[tuple[str, str | None]]:
+    log = {(r["offset"], r["value"]) for r in final}
+    if complete:
+        for row in polls:
+            if row["value"] is not None and (row["offset"], row["value"]) not in log:
+                yield "truncated-read", None
+    read = {r["value"] for r in final + polls if r["value"] is not None}
+    for send in sends:
+        if send["type"] == "fail" and send["value"] in read:
+            yield "aborted-read", None
+    for _ in read - {r["value"] for r in sends}:
+        yield "phantom", "unsent"
+    for row in final + polls:
+        if row["value"] is None:
+            yield "phantom", row["error"] or "foreign"
+
+
+def _jumps(rows: list[Row], held: set[int]) -> Iterable[tuple[str, str | None]]:
+    expected = None
+    moves = [r for r in rows if r["f"] in ("poll", "assign")]
+    for row in sorted(moves, key=lambda r: (r["op"], r["offset"])):
+        if row["f"] == "assign":
+            expected = row["offset"] if row["offset"] >= 0 else None
+            continue
+        if expected is not None and row["offset"] < expected:
+            yield "nonmonotonic-poll", None
+        if expected is not None and any(expected <= o < row["offset"] for o in held):
+            yield "poll-skip", None
+        expected = row["offset"] + 1
+
+
+def _watermarks(rows: list[Row]) -> Iterable[tuple[str, str | None]]:
+    asks = sorted(rows, key=lambda r: (r["complete_ns"], r["op"]))
+    for before, after in itertools.pairwise(asks):
+        if after["offset"] < before["offset"] and before["complete_ns"] <= after["invoke_ns"]:
+            yield "watermark-regression", None

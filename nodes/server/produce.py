@@ -15,6 +15,7 @@ from nodes.log import errors as log_errors
 from nodes.replication.partition import Ack
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
+from nodes.wire.errors import Unanswerable
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -35,10 +36,6 @@ _LOG_ERRORS: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (log_errors.LogError, ErrorCode.unknown_server_error),
     (OSError, ErrorCode.kafka_storage_error),
 )
-
-
-class UnansweredError(Exception):
-    """An acks=0 request failed; closing the connection is the only way to say so."""
 
 
 class _Outcome(NamedTuple):
@@ -71,7 +68,8 @@ class ProduceHandler:
         if acks == 0:
             failed = [outcome for outcome in outcomes if outcome.error]
             if failed:
-                raise UnansweredError(f"{failed[0].partition}: {failed[0].error.name}")
+                first = failed[0]
+                raise Unanswerable(f"acks=0 produce to {first.partition}: {first.error.name}")
             return None
         if any(outcome.pending for outcome in outcomes):
             timeout_s = request.timeout.total_seconds()

@@ -4,6 +4,7 @@ WireError
 ├── MalformedFrame      the peer sent bytes that are no Kafka message; the connection is closed
 │   └── OversizedFrame  a frame longer than `socket.request.max.bytes`
 ├── UnsupportedVersion  a well-formed request that this node does not serve
+├── Unanswerable        a request that failed and may not be answered; the connection is closed
 └── ChannelError        a request of ours got no answer
     ├── ConnectFailed     nothing was sent: the request surely did not happen
     ├── RequestTimedOut   it may have happened
@@ -25,6 +26,10 @@ class OversizedFrame(MalformedFrame):
 
 class UnsupportedVersion(WireError):
     """An api key or version that this node does not serve."""
+
+
+class Unanswerable(WireError):
+    """A request whose sender wants no answer failed: only a closed connection can tell."""
 
 
 class ChannelError(WireError):

@@ -17,12 +17,17 @@ from typing import Any, NamedTuple, cast
 from kio.schema.errors import ErrorCode
 
 from nodes.wire.codec import decode_request, encode_response
-from nodes.wire.errors import MalformedFrame, UnsupportedVersion
+from nodes.wire.errors import MalformedFrame, Unanswerable, UnsupportedVersion
 from nodes.wire.frames import FrameBuffer, RequestHead, read_request_head
 from nodes.wire.versions import fill, response_class
 
+PRODUCE = 0
 API_VERSIONS = 18
 MAX_IN_FLIGHT = 64
+
+ADVERTISED_OLDEST: Mapping[int, int] = {PRODUCE: 0}
+"""Older than what is served, on purpose: librdkafka 2.0, for one, compresses nothing unless Produce
+v0 is advertised, although it never sends it. Kafka 4 says the same untruth (KAFKA-18659)."""
 
 log = logging.getLogger("nodes.wire")
 
@@ -37,7 +42,8 @@ class RequestContext:
 
 
 Handler = Callable[[Any, RequestContext], "Awaitable[Any] | Any"]
-"""Takes a request entity; returns the response (or an awaitable of it), None for no answer."""
+"""Takes a request entity; returns the response (or an awaitable of it), None for no answer. Raises
+Unanswerable to have the connection closed; anything else it raises is a bug of ours."""
 
 
 class Api(NamedTuple):
@@ -68,7 +74,11 @@ class Dispatcher:
     def api_versions_response(self, version: int, error: ErrorCode) -> Any:
         """The ApiVersions answer; v0 with an error tells a newer client to ask for less."""
         keys = [
-            {"api_key": key, "min_version": api.oldest, "max_version": api.newest}
+            {
+                "api_key": key,
+                "min_version": ADVERTISED_OLDEST.get(key, api.oldest),
+                "max_version": api.newest,
+            }
             for key, api in sorted(self._apis.items())
         ]
         return fill(response_class(API_VERSIONS, version), error_code=error, api_keys=keys)
@@ -110,9 +120,12 @@ class ServerConnection(asyncio.Protocol):
         self._answers.clear()
 
     def close(self) -> None:
-        """Drop the connection at once."""
-        if self._transport is not None:
-            self._transport.abort()
+        """Drop the connection at once, and what it sent and was not read yet."""
+        # Now, not when the loop gets round to `connection_lost`: what follows garbage is garbage.
+        transport, self._transport = self._transport, None
+        self._backlog.clear()
+        if transport is not None:
+            transport.abort()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -162,6 +175,9 @@ class ServerConnection(asyncio.Protocol):
         )
         try:
             answer = handler(request.entity, context)
+        except Unanswerable as error:
+            self._refuse(error)
+            return
         except Exception:
             self._handler_failed(head)
             return

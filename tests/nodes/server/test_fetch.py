@@ -15,7 +15,7 @@ from nodes.wire.server import RequestContext
 from nodes.wire.versions import fill
 from tests.nodes.server.cluster import PATIENCE_S, Cluster, running
 
-BATCH = encode_batch([Record(offset=0, timestamp=0, key=None, value=b"news")], timestamp_ms=1)
+BATCH = encode_batch([Record(value=b"news")], timestamp_ms=1)
 SOMEBODY = RequestContext(listener="PLAINTEXT", peer_host="127.0.0.1", client_id=None)
 CONSUMER, FOLLOWER = -1, 2
 

@@ -80,6 +80,7 @@ class Monitor:
         self._stopping: asyncio.Event | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
+        self._ended = False
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
 
     def start(self) -> None:
@@ -93,13 +94,17 @@ class Monitor:
 
         Raises what ended the watching, if anything did.
         """
-        if self._thread.is_alive() and self._loop is not None and self._stopping is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
-        if self._thread.ident is not None and self._thread.is_alive():
-            self._thread.join()
-            self._writer.end(self._client)
+        if self._loop is not None and self._stopping is not None:
+            with suppress(RuntimeError):  # the loop is closed: it ended by itself
+                self._loop.call_soon_threadsafe(self._stopping.set)
+        if self._thread.ident is None:
+            return  # never started
+        self._thread.join()
         if self._failure is not None:
             raise self._failure
+        if not self._ended:
+            self._ended = True
+            self._writer.end(self._client)
 
     # -- what the nemesis asks
 

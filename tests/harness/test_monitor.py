@@ -160,3 +160,23 @@ def test_after_the_stop_nothing_is_asked_any_more(monitor: Monitor) -> None:
     monitor.stop()
     monitor.stop()
     assert monitor.record_epochs() == ["the monitor is not running"]
+
+
+def test_however_quickly_it_stops_its_end_is_recorded(
+    monitor: Monitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that is gone before its stop returns ended in order too: once, and with its row."""
+    loop = monitor._loop
+
+    class Quick:
+        def call_soon_threadsafe(self, stop: Any) -> None:
+            assert loop is not None
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(stop)
+            monitor._thread.join()
+
+    monkeypatch.setattr(monitor, "_loop", Quick())
+    monitor.stop()
+    monitor.stop()
+    monitor._writer.close()
+    assert [row["f"] for row in rows(tmp_path / "w.arrows")].count("end") == 1

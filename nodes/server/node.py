@@ -181,6 +181,7 @@ class Node:
 
     async def stop(self) -> None:
         """A clean stop: hand over leaderships, resign, flush, leave the clean mark."""
+        clean = not self.failure()
         if self.broker is not None:
             moved = await self.broker.hand_over(self.config.controlled_shutdown_max_wait_ms)
             log.info("leaderships handed over" if moved else "stopping with leaderships")
@@ -194,7 +195,7 @@ class Node:
             await self.raft.stop()
         for connection in list(self._connections):
             connection.close()
-        broker_epoch, clean = -1, self.failure() == ""
+        broker_epoch = -1
         if self.broker is not None:
             clean = self.broker.close() and clean
             broker_epoch = self.broker.lifecycle.broker_epoch

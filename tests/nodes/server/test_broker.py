@@ -239,3 +239,17 @@ def test_unknown_things_are_named_as_such() -> None:
         assert beyond.error_code is ErrorCode.offset_out_of_range
 
     end_to_end(1, test)
+
+
+def test_a_clean_stop_leaves_its_mark_once() -> None:
+    """The mark says that no recovery is needed; the next start takes it away (KAFKA-10471)."""
+
+    async def test(cluster: Cluster) -> None:
+        disk = cluster.disks[1]
+        assert not disk.exists(".kafka_cleanshutdown")
+        await cluster.stop(1)
+        assert disk.exists(".kafka_cleanshutdown")
+        await cluster.start(1)
+        assert not disk.exists(".kafka_cleanshutdown")
+
+    end_to_end(1, test)

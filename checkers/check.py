@@ -23,7 +23,7 @@ from checkers.engine import DuckDbEngine, Engine, Frame
 from checkers.frames import EVIDENCE, Detect, Frames
 from checkers.history import RunSources, load_plan, load_run
 from checkers.ordering import duplicates, inconsistent_offsets, reordered_sends
-from checkers.statistics import topic_statistics
+from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
 
 EXAMPLES = 20

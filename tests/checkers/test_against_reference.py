@@ -13,6 +13,7 @@ from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_sessi
 from checkers.verdict import Status
 from tests.checkers.reference import Counts, find
 from tests.histories.golden import ALL_GOLDEN
+from tests.histories.multiplex import multiplex
 from tests.histories.story import CONSUMER, PRODUCER, READER, TOPICS, Story, healthy, v
 from tests.require import require
 
@@ -83,33 +84,37 @@ def detected(story: Story, engine: Engine) -> Counts:
     return counts
 
 
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+Changes = list[tuple[str, str, int, int]]
+RUNS = st.lists(bends(), min_size=10, max_size=10)
+SLOWLY = settings(
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(changes=bends())
-def test_generated_histories(changes: list[tuple[str, str, int, int]]) -> None:
-    """Exact counts of every kind, whatever is planted where."""
-    story = bent(changes)
-    engine = DuckDbEngine()
+
+
+def assert_counts_as_the_reference(runs: list[Changes], engine: Engine) -> None:
+    """Ten bent runs side by side, checked as one."""
+    story = multiplex([bent(changes) for changes in runs])
     try:
         assert detected(story, engine) == find(story.history)
     finally:
         engine.close()
+
+
+@settings(SLOWLY, max_examples=3)
+@given(runs=RUNS)
+def test_generated_histories(runs: list[Changes]) -> None:
+    """Exact counts of every kind, whatever is planted where."""
+    assert_counts_as_the_reference(runs, DuckDbEngine())
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
-@given(changes=bends())
-def test_more_generated_histories(changes: list[tuple[str, str, int, int]]) -> None:
+@settings(SLOWLY, max_examples=30)
+@given(runs=RUNS)
+def test_more_generated_histories(runs: list[Changes]) -> None:
     """The same, more often."""
-    story = bent(changes)
-    engine = DuckDbEngine()
-    try:
-        assert detected(story, engine) == find(story.history)
-    finally:
-        engine.close()
+    assert_counts_as_the_reference(runs, DuckDbEngine())
 
 
 @pytest.fixture(scope="module")
@@ -122,21 +127,11 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=5,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    derandomize=True,
-)
-@given(changes=bends())
-def test_generated_histories_on_spark(spark: Any, changes: list[tuple[str, str, int, int]]) -> None:
+@settings(SLOWLY, max_examples=2)
+@given(runs=RUNS)
+def test_generated_histories_on_spark(spark: Any, runs: list[Changes]) -> None:
     """Spark counts the same."""
-    story = bent(changes)
-    engine = SparkEngine(spark)
-    try:
-        assert detected(story, engine) == find(story.history)
-    finally:
-        engine.close()
+    assert_counts_as_the_reference(runs, SparkEngine(spark))
 
 
 # Excuses of cut clients and the epochs of answers are beyond the reference.

@@ -1,0 +1,168 @@
+"""A check always ends in a verdict: of cut runs, with broken detectors, beyond its time."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+
+import checkers.check
+from checkers.assumptions import take_census
+from checkers.check import DETECTORS, EXAMPLES, Detector, _detect, check
+from checkers.engine import DuckDbEngine
+from checkers.frames import Frames
+from checkers.history import HISTORY, HistoryError
+from checkers.topics import nearest_rank_ms
+from checkers.verdict import Outcome, Status
+from tests.histories.story import ALL, healthy
+from tests.require import require
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """The healthy run as a directory."""
+    story = healthy()
+    (tmp_path / "history").mkdir()
+    (tmp_path / "plan.json").write_text(json.dumps(story.plan))
+    for name, rows in story.tables().items():
+        folder = tmp_path / "history" if name == "history" else tmp_path
+        pyarrow.parquet.write_table(rows, folder / f"{name}.parquet")
+    return tmp_path
+
+
+def test_run_directory_is_judged_by_its_own_plan(run_dir: Path) -> None:
+    """Nothing but the directory is needed."""
+    verdict = check(run_dir)
+    assert verdict.outcome is Outcome.VALID, verdict.reasons
+    numbers = {topic["topic"]: topic for topic in verdict.topics}
+    assert numbers["all"] == {
+        "topic": "all", "acks": -1, "idempotence": True, "sent": 20, "acked": 20, "failed": 0,
+        "indeterminate": 0, "lost": 0, "lost_permitted": 0, "lost_forbidden": 0, "duplicated": 0,
+        "reordered": 0, "p50_ms": 1.0, "p99_ms": 1.0, "loss_causes": [],
+    }  # fmt: skip
+
+
+def test_unfinished_settling_is_unknown(run_dir: Path) -> None:
+    """run.json says that the run never settled, whatever the cluster's record looks like."""
+    (run_dir / "run.json").write_text(json.dumps({"finished": ["warmup", "chaos"]}))
+    verdict = check(run_dir)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "did not finish its settle phase" in verdict.reasons[0]
+
+
+def test_harness_killed_in_the_middle(run_dir: Path) -> None:
+    """A cut stream and missing tables give UNKNOWN with the reasons, and no phantoms."""
+    path = run_dir / "history" / "history.parquet"
+    rows = pyarrow.parquet.read_table(path)
+    path.unlink()
+    stream = path.with_suffix(".arrows")
+    with pa.OSFile(str(stream), "wb") as sink, pa.ipc.new_stream(sink, HISTORY) as out:
+        for batch in rows.to_batches(max_chunksize=20):
+            out.write_batch(batch)
+    stream.write_bytes(stream.read_bytes()[: stream.stat().st_size // 2])
+    for name in ("cluster", "replicas", "replica_ends"):
+        (run_dir / f"{name}.parquet").unlink()
+    verdict = check(run_dir)
+    assert verdict.outcome is Outcome.UNKNOWN, verdict.reasons
+    told = "; ".join(verdict.reasons)
+    assert "missing: cluster, replicas, replica_ends" in told
+    assert "cut streams: history.arrows" in told
+
+
+def test_crashing_detector_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One detector's failure leaves the others their say."""
+
+    def explode(frames: Any) -> Any:
+        raise RuntimeError("boom\nwith a long story")
+
+    broken = Detector(name="broken", find=explode, lacking=lambda _: None)
+    monkeypatch.setattr(checkers.check, "DETECTORS", (broken, *DETECTORS))
+    story = healthy()
+    verdict = check(story.sources(), story.plan)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert verdict.reasons == ("detector broken crashed: RuntimeError: boom",)
+    assert [r.status for r in verdict.detectors[1:]] == [Status.OK] * len(DETECTORS)
+
+
+def test_time_bound_is_kept() -> None:
+    """A detector beyond its time is stopped and said to be unknown, not waited for."""
+    engine = DuckDbEngine()
+    story = healthy()
+    slow = "SELECT count(*) FROM range(1000000) a, range(1000000) b"
+
+    def dawdle(frames: Any) -> Any:
+        engine._connection.execute(slow).fetchall()
+
+    detector = Detector(name="slow", find=dawdle, lacking=lambda _: None)
+    frames = Frames(engine, story.sources(), story.plan)
+    result = _detect(detector, frames, take_census(frames), settled=True, timeout_s=0.5)
+    assert (result.status, result.decisive) == (Status.CRASHED, True)
+    assert "took longer than 0.5 s" in result.detail
+    engine.close()
+
+
+def test_two_engines_at_once() -> None:
+    """Checks that overlap do not take over each other's database."""
+    first, second = DuckDbEngine(), DuckDbEngine()
+    good, bad = healthy(), healthy()
+    bad.forget(topic=ALL, values={bad.rows("send", ALL)[5]["value"]})
+    frames = Frames(first, good.sources(), good.plan)
+    before = first.rows(frames.sends)
+    assert check(bad.sources(), bad.plan, second).outcome is Outcome.INVALID
+    assert check(good.sources(), good.plan, first).outcome is Outcome.VALID
+    assert first.rows(frames.sends) == before
+    first.close()
+    second.close()
+
+
+def test_examples_are_bounded_and_counts_are_not() -> None:
+    """A thousand lost writes are a thousand, of which twenty are shown, the earliest first."""
+    story = healthy()
+    for sequence in range(100, 1100):
+        story.send(ALL, sequence, 20 + sequence, 20 + sequence / 100)
+    verdict = check(story.sources(), story.plan)
+    (lost,) = [a for a in verdict.anomalies if a.kind == "lost-write"]
+    assert lost.count == 1000
+    assert len(lost.examples) == EXAMPLES
+    assert [row["offset"] for row in lost.examples] == list(range(120, 140))
+    assert verdict.topics[2]["lost_forbidden"] == 1000
+
+
+def test_no_run_is_an_error(tmp_path: Path) -> None:
+    """What is no run gets no verdict."""
+    with pytest.raises(HistoryError):
+        check(tmp_path)
+
+
+def test_percentiles_by_nearest_rank() -> None:
+    """The smallest value that is at least as great as p percent of all."""
+    assert nearest_rank_ms([(1000, 50), (2000, 49), (9000, 1)], 50) == 1.0
+    assert nearest_rank_ms([(1000, 50), (2000, 49), (9000, 1)], 99) == 2.0
+    assert nearest_rank_ms([(1000, 50), (2000, 48), (9000, 2)], 99) == 9.0
+    assert nearest_rank_ms([], 50) is None
+
+
+@pytest.mark.slow
+def test_spark_job(run_dir: Path, tmp_path: Path) -> None:
+    """Submitted to Spark, the job writes one verdict per run and exits by the worst."""
+    require("java")
+    submit = Path(sys.executable).with_name("spark-submit")
+    job = Path(checkers.check.__file__).with_name("job.py")
+    output = tmp_path / "verdicts"
+    done = subprocess.run(
+        [submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false",
+         "--conf", "spark.driver.bindAddress=127.0.0.1",
+         "--conf", "spark.driver.host=127.0.0.1",
+         "--conf", "spark.sql.shuffle.partitions=2", job, run_dir, "--output", output],
+        capture_output=True, text=True, timeout=900, check=False,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    verdict = json.loads((output / "0.json").read_text())
+    assert (verdict["verdict"], verdict["engine"]) == ("VALID", "spark")

@@ -36,6 +36,7 @@ READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 15.0
 REQUEST_TIMEOUT_S: Final = 2.0
 RETRY_S: Final = 0.1
+FOREVER_NS: Final = 1 << 62
 
 QUICK_FAILOVER: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "2000",
@@ -86,6 +87,7 @@ class NodesSystem:
         self._target = target
         self._run = run
         self._nodes = tuple(target.node_ids())
+        self._stopping_ns = FOREVER_NS
 
     @property
     def brokers(self) -> dict[int, tuple[str, int]]:
@@ -169,13 +171,17 @@ class NodesSystem:
 
     def stop(self) -> list[int]:
         """SIGTERM to all nodes at once; returns those that had to be killed at the bound."""
+        self._stopping_ns = self._run.now_ns()
         # Together: the last to go could not ask a quorum for leave.
         with ThreadPoolExecutor(max_workers=len(self._nodes)) as pool:
             ended = list(pool.map(lambda n: self._target.stop(n, STOP_TIMEOUT_S), self._nodes))
         return [node for node, clean in zip(self._nodes, ended, strict=True) if not clean]
 
     def collect(self, cluster: RowStream) -> None:
-        """Read the stopped nodes' files into the run; the controllers' decisions into `cluster`."""
+        """Read the stopped nodes' files into the run; the controllers' decisions into `cluster`.
+
+        What was decided because the nodes were told to stop is left out: the run was over.
+        """
         partitions = [
             TopicPartition(topic.name, partition)
             for topic in self._plan.topics
@@ -209,7 +215,8 @@ class NodesSystem:
         self._run.write_table("replica_ends", ends)
         log_dirs = [self._log_dir(node) for node in self._nodes]
         for change in replica_files.metadata_rows(log_dirs, self._run.started_wall_ns):
-            cluster.append_named(**change)
+            if change["at_ns"] <= self._stopping_ns:
+                cluster.append_named(**change)
         cluster.flush()
 
     def _log_dir(self, node: int) -> Path:

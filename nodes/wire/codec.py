@@ -9,6 +9,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.response_header.v1.header import ResponseHeader as FlexibleResponseHeader
 from kio.serial import entity_reader, entity_writer
 
+from nodes.wire.arrays import check_arrays, uvarint
 from nodes.wire.errors import MalformedFrame, UnsupportedVersion
 from nodes.wire.frames import RequestHead, frame_of, read_request_head
 
@@ -25,13 +26,13 @@ class Request(NamedTuple):
 
 
 @cache
-def _request_codec(api_key: int, version: int) -> tuple[Any, bool]:
+def _request_codec(api_key: int, version: int) -> tuple[Any, Any, bool]:
     try:
         schema = load_request_schema(api_key, version)
     except Exception as error:
         raise UnsupportedVersion(f"api key {api_key} has no version {version}") from error
     flexible_header = schema.__header_schema__.__version__ >= 2
-    return entity_reader(schema), flexible_header
+    return schema, entity_reader(schema), flexible_header
 
 
 @cache
@@ -60,37 +61,28 @@ def _body(entity: Any) -> bytes:
 
 def _skip_tags(frame: bytes, position: int) -> int:
     """Where the header's tagged fields end; header tags are not used by anyone yet."""
-    count, position = _uvarint(frame, position)
-    for _ in range(count):
-        _, position = _uvarint(frame, position)
-        size, position = _uvarint(frame, position)
-        position += size
+    try:
+        count, position = uvarint(frame, position)
+        for _ in range(count):
+            _, position = uvarint(frame, position)
+            size, position = uvarint(frame, position)
+            position += size
+    except IndexError:
+        position = len(frame) + 1
     if position > len(frame):
         raise MalformedFrame("tagged fields of the header run past the frame")
     return position
 
 
-def _uvarint(frame: bytes, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        if position >= len(frame):
-            break
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return value, position
-    raise MalformedFrame("an unsigned varint that does not end")
-
-
 def decode_request(frame: bytes, head: RequestHead | None = None) -> Request:
     """Read a request frame. Raises MalformedFrame, UnsupportedVersion."""
     head = head or read_request_head(frame)
-    reader, flexible = _request_codec(head.api_key, head.api_version)
+    schema, reader, flexible = _request_codec(head.api_key, head.api_version)
     position = head.after_client_id
     if flexible:
         position = _skip_tags(frame, position)
     try:
+        check_arrays(schema, frame, position)
         entity, size = reader(frame, position)
     except Exception as error:
         # kio's readers raise a family of unrelated types (its own errors, ValueError, IndexError).

@@ -1,0 +1,218 @@
+"""Refuses requests with arrays that cannot be: longer than the frame, or null against the schema.
+
+kio's reader makes room for all the elements that an array announces before it reads the first, and
+a process that asks for more memory than there is gets aborted: a few bytes would end a broker. It
+also reads any array as null, where handlers rely on the schema. So a request is walked once before
+it is read, by a plan made of its schema, and has to end where its last field does. Runs of fields
+of fixed size are one step of the plan, so that a walk costs little.
+
+Pure. Values are not looked at, and whatever else may be wrong with a request is left to its reader.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import Field, fields
+from functools import cache
+from types import NoneType
+from typing import Any, assert_never, get_args
+
+from kio.serial._introspect import (
+    EntityField,
+    EntityTupleField,
+    PrimitiveField,
+    PrimitiveTupleField,
+    classify_field,
+    get_field_tag,
+    get_schema_field_type,
+    is_optional,
+)
+
+from nodes.wire.errors import MalformedFrame
+
+MAX_ELEMENTS = 1_000_000
+"""Of all arrays of one request together: bounds the time of a walk through a frame of any size."""
+
+_FIXED_SIZES = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "error_code": 2,
+    "int32": 4,
+    "uint32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "float64": 8,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+    "uuid": 16,
+}
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+class _Budget:
+    __slots__ = ("elements",)
+
+    def __init__(self) -> None:
+        self.elements = MAX_ELEMENTS
+
+
+_Walk = Callable[[bytes, int, _Budget], int]
+"""Takes a request, the position of a field, and what is left to spend; returns the field's end."""
+_Step = int | _Walk
+"""A number of bytes, or a walk."""
+
+
+def check_arrays(schema: Any, request: bytes, position: int) -> None:
+    """Walk the body of a request (an entity of kio's class `schema`) that begins at `position`.
+
+    Raises MalformedFrame when it ends before its last field does, has too many elements, or null
+    where the schema has an array.
+    """
+    try:
+        end = _entity(schema)(request, position, _Budget())
+    except (IndexError, struct.error):
+        end = len(request) + 1
+    if end > len(request):
+        raise MalformedFrame("fields or arrays that are longer than the frame")
+
+
+def uvarint(data: bytes, position: int) -> tuple[int, int]:
+    """The unsigned varint at `position`, and where it ends. Raises MalformedFrame, IndexError."""
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value = byte & 0x7F
+    for shift in range(7, 35, 7):
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position + 1
+    raise MalformedFrame("an unsigned varint that does not end")
+
+
+@cache
+def _entity(schema: Any) -> _Walk:
+    steps: list[_Step] = []
+    tagged: dict[int, _Walk] = {}
+    for field in fields(schema):
+        step = _field(field, schema.__flexible__)
+        tag = get_field_tag(field)
+        if tag is not None:
+            tagged[tag] = _walk_of(step)
+        elif isinstance(step, int) and steps and isinstance(steps[-1], int):
+            steps[-1] += step
+        else:
+            steps.append(step)
+    if schema.__flexible__:
+        steps.append(_tagged_fields(tagged))
+    return _sequence(tuple(steps))
+
+
+def _sequence(steps: tuple[_Step, ...]) -> _Walk:
+    def walk(data: bytes, position: int, budget: _Budget) -> int:
+        for step in steps:
+            if isinstance(step, int):
+                position += step
+            else:
+                position = step(data, position, budget)
+        return position
+
+    return walk
+
+
+def _walk_of(step: _Step) -> _Walk:
+    return _sequence((step,)) if isinstance(step, int) else step
+
+
+def _field(field: Field[Any], flexible: bool) -> _Step:
+    match classify_field(field):
+        case PrimitiveField():
+            return _primitive(get_schema_field_type(field), flexible)
+        case PrimitiveTupleField():
+            element = _primitive(get_schema_field_type(field), flexible)
+            return _array(element, flexible, _may_be_null(field))
+        case EntityTupleField(schema):
+            return _array(_entity(schema), flexible, _may_be_null(field))
+        case EntityField(schema):
+            return _nullable(_entity(schema)) if is_optional(field) else _entity(schema)
+        case kind:
+            assert_never(kind)
+
+
+def _may_be_null(field: Field[Any]) -> bool:
+    # kio's own `is_optional` is about an array's elements.
+    return NoneType in get_args(field.type)
+
+
+def _primitive(kafka_type: str, flexible: bool) -> _Step:
+    size = _FIXED_SIZES.get(kafka_type)
+    if size is not None:
+        return size
+    if flexible:
+        return _compact_bytes
+    return _short_bytes if kafka_type == "string" else _long_bytes
+
+
+def _compact_bytes(data: bytes, position: int, budget: _Budget) -> int:
+    size, position = uvarint(data, position)
+    return position + max(size - 1, 0)
+
+
+def _short_bytes(data: bytes, position: int, budget: _Budget) -> int:
+    size: int = _INT16.unpack_from(data, position)[0]
+    return position + 2 + max(size, 0)
+
+
+def _long_bytes(data: bytes, position: int, budget: _Budget) -> int:
+    size: int = _INT32.unpack_from(data, position)[0]
+    return position + 4 + max(size, 0)
+
+
+def _array(element: _Step, flexible: bool, nullable: bool) -> _Walk:
+    def walk(data: bytes, position: int, budget: _Budget) -> int:
+        if flexible:
+            count, position = uvarint(data, position)
+            count -= 1
+        else:
+            (count,) = _INT32.unpack_from(data, position)
+            position += 4
+        if count <= 0:
+            if count < 0 and not nullable:
+                raise MalformedFrame("null instead of an array")
+            return position
+        budget.elements -= count
+        if budget.elements < 0:
+            raise MalformedFrame(f"more than {MAX_ELEMENTS} elements in arrays")
+        if isinstance(element, int):
+            return position + count * element
+        for _ in range(count):
+            position = element(data, position, budget)
+        return position
+
+    return walk
+
+
+def _nullable(entity: _Walk) -> _Walk:
+    def walk(data: bytes, position: int, budget: _Budget) -> int:
+        is_null = data[position] >= 0x80  # an int8 of -1
+        return position + 1 if is_null else entity(data, position + 1, budget)
+
+    return walk
+
+
+def _tagged_fields(known: dict[int, _Walk]) -> _Walk:
+    def walk(data: bytes, position: int, budget: _Budget) -> int:
+        count, position = uvarint(data, position)
+        for _ in range(count):
+            tag, position = uvarint(data, position)
+            size, position = uvarint(data, position)
+            field = known.get(tag)
+            if field is not None and field(data, position, budget) != position + size:
+                raise MalformedFrame(f"tagged field {tag} is not as long as it says")
+            position += size
+        return position
+
+    return walk

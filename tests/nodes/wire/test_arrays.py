@@ -1,0 +1,118 @@
+"""Announced lengths are checked against what is there, for every request that Kafka knows."""
+
+import io
+import random
+import struct
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.index import load_request_schema
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_writer
+from kio.serial._introspect import (
+    EntityField,
+    EntityTupleField,
+    PrimitiveField,
+    PrimitiveTupleField,
+    classify_field,
+    get_schema_field_type,
+)
+from kio.static.constants import EntityType
+
+from nodes.wire.arrays import MAX_ELEMENTS, check_arrays
+from nodes.wire.codec import decode_request, encode_request
+from nodes.wire.errors import MalformedFrame
+
+REQUESTS = [
+    (api_key, version)
+    for api_key, name in sorted(api_key_map.items())
+    for version, of_type in schema_name_map[name].items()
+    if EntityType.request in of_type
+]
+VALUES: dict[str, Any] = {
+    "bool": True,
+    "float64": 1.5,
+    "uuid": UUID(int=7),
+    "string": "some",
+    "bytes": b"bytes",
+    "records": b"records",
+    "timedelta_i32": timedelta(seconds=1),
+    "timedelta_i64": timedelta(seconds=1),
+}
+
+
+def filled(schema: Any) -> Any:
+    """An entity with something in every field, two elements in every array, tags included."""
+    values = {}
+    for field in fields(schema):
+        match classify_field(field):
+            case PrimitiveField():
+                value = VALUES.get(get_schema_field_type(field), 1)
+            case PrimitiveTupleField():
+                value = (VALUES.get(get_schema_field_type(field), 1),) * 2
+            case EntityField(nested):
+                value = filled(nested)
+            case EntityTupleField(nested):
+                value = (filled(nested),) * 2
+        values[field.name] = value
+    return schema(**values)
+
+
+def body(entity: Any) -> bytes:
+    """The entity as it goes over the wire, without a header."""
+    buffer = io.BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(("api_key", "version"), REQUESTS)
+def test_a_walk_ends_where_the_request_does(api_key: int, version: int) -> None:
+    """The whole of a request passes, and nothing that lacks as much as its last byte."""
+    schema = load_request_schema(api_key, version)
+    data = body(filled(schema))
+    check_arrays(schema, b"head" + data, 4)
+    if data:
+        with pytest.raises(MalformedFrame, match="longer than the frame"):
+            check_arrays(schema, data[:-1], 0)
+
+
+def test_no_announced_length_ends_the_process() -> None:
+    """A huge length anywhere in a request is refused, or read as a value, or as a shorter one."""
+    rng = random.Random(3)
+    huge = [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x40"]
+    for api_key, version in REQUESTS:
+        frame = encode_request(filled(load_request_schema(api_key, version)), 1, "me")[4:]
+        for position in range(12, len(frame) - 5):
+            bomb = rng.choice(huge)
+            try:
+                decode_request(frame[:position] + bomb + frame[position + len(bomb) :])
+            except MalformedFrame:
+                continue
+
+
+def test_the_number_of_elements_is_bounded() -> None:
+    """Even of those that are there: a walk through a big frame must end soon."""
+    schema = load_request_schema(3, 1)  # Metadata: an array of topic names
+    empty_name = b"\0\0"
+    few, many = (
+        struct.pack(">i", count) + empty_name * count for count in (1000, MAX_ELEMENTS + 1)
+    )
+    check_arrays(schema, few, 0)
+    with pytest.raises(MalformedFrame, match="more than 1000000 elements"):
+        check_arrays(schema, many, 0)
+
+
+def test_only_some_arrays_may_be_null() -> None:
+    """Metadata's topics may (all of them, it means), those of ListOffsets may not."""
+    for null, metadata, list_offsets in (
+        (b"\xff\xff\xff\xff", 1, 1),
+        (b"\0", 12, 9),
+    ):
+        allowed = load_request_schema(3, metadata)
+        check_arrays(allowed, null + b"\0" * 5, 0)
+        refused = load_request_schema(2, list_offsets)
+        with pytest.raises(MalformedFrame, match="null instead of an array"):
+            check_arrays(refused, b"\0" * (4 if list_offsets == 1 else 5) + null + b"\0" * 9, 0)

@@ -39,7 +39,7 @@ COMMON: Final[Mapping[str, Any]] = {
     "socket.connection.setup.timeout.ms": 1_000,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
-    "topic.metadata.refresh.interval.ms": 1_000,
+    "topic.metadata.refresh.interval.ms": 250,
     "topic.metadata.refresh.fast.interval.ms": 100,
     "allow.auto.create.topics": False,
     "broker.address.family": "v4",

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -201,25 +201,33 @@ def cluster_up(
     from harness import cluster
 
     _ensure_privileges()
+    _clean_up_after_the_dead()
     stop = threading.Event()
     _on_signals(stop.set)
+    print(f"starting {nodes} nodes", file=sys.stderr, flush=True)
 
-    def say(where: Any) -> None:
-        for name, value in where.items():
-            print(f"{name} {value}", flush=True)
-        if not detach:
-            print("Ctrl-C ends it", file=sys.stderr)
+    def say(facts: Mapping[str, str]) -> None:
+        for name, value in facts.items():
+            print(f"{name:<10} {value}", flush=True)
 
     cluster.up(plan, root=store, detach=detach, stop=stop, say=say, warn=_warn)
+    if not detach:
+        print("the cluster is down; logs and data stay in the store", file=sys.stderr)
 
 
 @cluster_app.command("down")
-def cluster_down(store: Store = Path("store"), debug: Debug = False) -> None:
+def cluster_down(
+    run: Annotated[
+        Path | None, typer.Argument(help="The run directory that `up` printed; none is all.")
+    ] = None,
+    store: Store = Path("store"),
+    debug: Debug = False,
+) -> None:
     """Remove detached clusters; what they stored stays."""
     from harness import cluster
 
     _ensure_privileges()
-    _tell_cleaned(cluster.down(store), "no cluster was up")
+    _tell_cleaned(cluster.down(store, run), "no detached cluster is up")
 
 
 def _prepared(plan: str | None, flags: dict[str, Any], replay: Path | None) -> "Prepared":
@@ -239,13 +247,10 @@ def _prepared(plan: str | None, flags: dict[str, Any], replay: Path | None) -> "
 
 def _run(prepared: "Prepared", root: Path, report: bool, as_json: bool, debug: bool) -> NoReturn:
     from harness import judging, progress, summary
-    from harness.clean import clean as clean_up
     from harness.runner import Runner
 
     _ensure_privileges()
-    for cleaned in clean_up(None):
-        for removed in cleaned.removed:
-            _warn(f"removed what run {cleaned.run_id} left behind: {removed}")
+    _clean_up_after_the_dead()
     with progress.for_terminal(prepared.plan) as shown:
         runner = Runner(prepared, root=root, progress=shown, with_report=report)
         _on_signals(runner.stop)
@@ -271,6 +276,14 @@ def _ensure_privileges() -> None:
     from harness.targets.local import rootless
 
     rootless.ensure_privileges()
+
+
+def _clean_up_after_the_dead() -> None:
+    from harness.clean import clean as clean_up
+
+    for cleaned in clean_up(None):
+        for removed in cleaned.removed:
+            _warn(f"removed what run {cleaned.run_id} left behind: {removed}")
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

@@ -2,7 +2,7 @@
 
 The same brokers on the same target as in a run, without workload, faults or verdict. In the
 foreground it lives as long as the harness; detached it lives on, and `highwater cluster down`
-removes it by its journal.
+removes it by its journal. Several may be up at once: each has a subnet of its own.
 """
 
 import threading
@@ -12,8 +12,9 @@ from pathlib import Path
 from harness import clean, store
 from harness.clean import Cleaned
 from harness.journal import Journal
-from harness.plan import Plan
+from harness.plan import Plan, PlanError
 from harness.runner import commit, versions
+from harness.store import Run
 from harness.systems.nodes import NodesSystem
 from harness.targets.local import rootless
 from harness.targets.local.target import LocalTarget
@@ -21,8 +22,8 @@ from harness.targets.local.target import LocalTarget
 POLL_S = 0.5
 
 
-class ClusterError(Exception):
-    """The cluster cannot be started as asked."""
+class ClusterError(PlanError):
+    """The cluster cannot be started or ended as asked."""
 
 
 def up(
@@ -36,9 +37,9 @@ def up(
 ) -> None:
     """Start the plan's nodes and `say` where they are; then wait for `stop`, unless detached.
 
-    `say` gets bootstrap (host:port,...), run (the directory with logs and data) and, without root,
-    enter (how to get onto its network); `warn` gets what happens later. Raises ClusterError,
-    TargetError, DeployError, StoreError.
+    `say` gets bootstrap (host:port,...), logs, without root enter (how to get onto its network),
+    stop (what ends it) and run (the directory with everything); nothing when `stop` came first.
+    `warn` gets what happens later. Raises ClusterError, TargetError, DeployError, StoreError.
     """
     if detach and rootless.is_rootless():
         raise ClusterError(
@@ -57,13 +58,13 @@ def up(
             system = NodesSystem(plan, target, run)
             system.configure()
             system.start()
-            where = {"bootstrap": system.bootstrap, "run": str(run.path)}
-            if (hint := rootless.enter_hint()) is not None:
-                where["enter"] = hint
-            say(where)
+            if stop.is_set():
+                system.stop()
+                return
+            say(_facts(system.bootstrap, run.path, detach))
             keep = detach
             if not detach:
-                _watch(target, stop, warn)
+                _watch(target, run, stop, warn)
                 system.stop()
         finally:
             if not keep:
@@ -71,15 +72,43 @@ def up(
                 journal.finish()
 
 
-def down(root: Path) -> list[Cleaned]:
-    """Remove every detached cluster, and what killed runs left."""
-    return clean.clean(root, everything=True)
+def down(root: Path, run: Path | None = None) -> list[Cleaned]:
+    """Remove the cluster whose run directory is `run`; or every detached one, and what killed runs
+    left. Runs and foreground clusters that are alive are left alone, and not mentioned.
+
+    Raises StoreError when `run` is no run directory, ClusterError when it is in the foreground.
+    """
+    if run is None:
+        found = clean.clean(root, everything=True)
+        return [each for each in found if each.outcome is not clean.Outcome.ALIVE]
+    path = store.open_run(run).path / "journal.jsonl"
+    if not path.exists():
+        raise ClusterError(f"{run}: nothing was ever started in this run: it has no journal")
+    done = clean.undo(path)
+    if done.outcome is clean.Outcome.ALIVE:
+        raise ClusterError(f"{run} is not detached: it ends where it was started, by Ctrl-C")
+    return [done]
 
 
-def _watch(target: LocalTarget, stop: threading.Event, warn: Callable[[str], None]) -> None:
+def _facts(bootstrap: str, run: Path, detach: bool) -> dict[str, str]:
+    hint = rootless.enter_hint()
+    return {
+        "bootstrap": bootstrap,
+        "logs": f"{run}/nodes/*/node.log",
+        **({} if hint is None else {"enter": hint}),
+        "stop": f"highwater cluster down {run}" if detach else "Ctrl-C",
+        "run": str(run),
+    }
+
+
+def _watch(
+    target: LocalTarget, run: Run, stop: threading.Event, warn: Callable[[str], None]
+) -> None:
     dead: list[int] = []
     while not stop.wait(POLL_S):
         for node in target.node_ids():
             if node not in dead and not target.is_running(node):
                 dead.append(node)
-                warn(f"node {node} ended by itself, exit code {target.exit_code(node)}")
+                code = target.exit_code(node)
+                log = run.node_dir(node) / "node.log"
+                warn(f"node {node} ended by itself, exit code {code}; see {log}")

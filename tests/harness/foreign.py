@@ -136,9 +136,9 @@ class Confluent:
     name = "confluent-kafka"
     cannot: Mapping[Feature, str] = {}
 
-    def create_topic(self, bootstrap: str, topic: str) -> bool:
+    def create_topic(self, bootstrap: str, topic: str, replicas: int = REPLICAS) -> bool:
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        made = admin.create_topics([RdTopic(topic, PARTITIONS, REPLICAS)])[topic]
+        made = admin.create_topics([RdTopic(topic, PARTITIONS, replicas)])[topic]
         try:
             made.result(PATIENCE_S)
         except KafkaException as error:

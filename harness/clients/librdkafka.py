@@ -3,9 +3,9 @@
 Each instance belongs to one thread, has a client number of its own and writes `start` before its
 first operation and `end` after its last; an instance whose process died has no `end`.
 
-The settings aim at quick failover: metadata is refreshed every second and at once after an error,
-reconnects back off for half a second at most, a request that a cut-off broker never answers is
-given up after SOCKET_TIMEOUT_MS. What to send when, and on which thread, is left to the workload.
+The settings aim at quick failover: metadata is refreshed four times a second and at once after an
+error, reconnects back off for half a second at most, a request that a cut-off broker never answers
+is given up after SOCKET_TIMEOUT_MS. What to send when, and on which thread, is the workload's.
 """
 
 import time

@@ -176,3 +176,13 @@ def test_creating_topics(cluster: Up, client: Client) -> None:
     sent = [Message(b"here")]
     client.produce(cluster.bootstrap, name, sent)
     assert client.consume(cluster.bootstrap, name, 1) == sent
+
+
+def test_a_group_id_does_not_stop_who_assigns(cluster: Up, topic: str) -> None:
+    """There is no coordinator yet: the answer is one to retry, and nobody else has to wait for it.
+
+    What needs one (subscribing, stored offsets, kafka-python with any group id) does not work yet.
+    """
+    client = Confluent()
+    client.produce(cluster.bootstrap, topic, [Message(b"news")])
+    assert client.consume(cluster.bootstrap, topic, 1, group="a-group") == [Message(b"news")]

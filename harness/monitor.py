@@ -39,6 +39,8 @@ EPOCHS_AT_ONCE: Final = 32
 
 LATEST: Final = -1
 NO_REPLICA: Final = -1
+DEBUGGING_REPLICA: Final = -2
+"""Told the log's end, which clients are not."""
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 Address = tuple[str, int]
@@ -133,12 +135,19 @@ class Monitor:
         """The newest view of every partition seen so far."""
         return self._tracker.newest
 
-    def wait_settled(self, timeout_s: float) -> list[str]:
-        """Wait until the cluster is whole again; returns why it is not, empty when it is."""
+    def wait_settled(self, timeout_s: float, *, quiet: bool = False) -> list[str]:
+        """Wait until the cluster is whole again; returns why it is not, empty when it is.
+
+        Whole: every node answers and sees every partition led and fully in sync. With `quiet`,
+        that is once nobody writes any more, also: every record is committed, so that a read up to
+        the high watermark is a read of everything.
+        """
         since_ns = self._writer.now_ns()
         deadline_s = time.monotonic() + timeout_s
         while True:
             reasons = self._tracker.unsettled(since_ns)
+            if quiet and not reasons:
+                reasons = self._in_thread(self._uncommitted(), "their end offsets")
             if self._failure is not None:
                 reasons.append(f"the monitor failed: {self._failure!r}")
             if not reasons or time.monotonic() > deadline_s:
@@ -147,14 +156,19 @@ class Monitor:
 
     def record_epochs(self) -> list[str]:
         """Record the final leader epochs of every partition; returns what could not be learnt."""
+        return self._in_thread(self._record_epochs(), "their epochs")
+
+    def _in_thread(self, asking: Coroutine[Any, Any, list[str]], what: str) -> list[str]:
+        """Ask the leaders from the monitor's own loop; returns its answer, or why there is none."""
         if self._loop is None or not self._thread.is_alive():
+            asking.close()
             return ["the monitor is not running"]
-        work = asyncio.run_coroutine_threadsafe(self._record_epochs(), self._loop)
+        work = asyncio.run_coroutine_threadsafe(asking, self._loop)
         try:
             return work.result(COLLECT_TIMEOUT_S)
         except TimeoutError:
             work.cancel()
-            return [f"the leaders did not name their epochs within {COLLECT_TIMEOUT_S:.0f} s"]
+            return [f"the leaders did not name {what} within {COLLECT_TIMEOUT_S:.0f} s"]
 
     # -- inside the thread
 
@@ -237,21 +251,7 @@ class Monitor:
         self, node: int, led: Sequence[tuple[TopicPartition, PartitionView]]
     ) -> None:
         """One ListOffsets to one leader: one operation, one row per partition it answered for."""
-        topics: dict[str, list[dict[str, int]]] = {}
-        for partition, view in led:
-            topics.setdefault(partition.topic, []).append(
-                {
-                    "partition_index": partition.partition,
-                    # So that a deposed leader refuses instead of answering for the past.
-                    "current_leader_epoch": view.leader_epoch,
-                    "timestamp": LATEST,
-                }
-            )
-        request = fill(
-            ListOffsetsRequest,
-            replica_id=NO_REPLICA,
-            topics=[{"name": topic, "partitions": asked} for topic, asked in topics.items()],
-        )
+        request = _latest_request(led, NO_REPLICA)
         op = self._writer.next_op()
         invoke_ns = self._writer.now_ns()
         answer = await self._channels[node].request(request)
@@ -265,6 +265,32 @@ class Monitor:
                     int(found.partition_index), None, int(found.offset),
                     int(found.leader_epoch), node=node,
                 )  # fmt: skip
+
+    async def _uncommitted(self) -> list[str]:
+        """Partitions whose leader holds records beyond the high watermark, or does not answer."""
+        reasons = []
+        for node, led in self._by_leader().items():
+            try:
+                # In this order: with nobody writing, equal means that all of the log is committed.
+                committed = await self._ends(node, _latest_request(led, NO_REPLICA))
+                ends = await self._ends(node, _latest_request(led, DEBUGGING_REPLICA))
+            except WireError as error:
+                reasons.append(f"node {node}: {error}")
+                continue
+            for partition, _ in led:
+                known, end = committed.get(partition), ends.get(partition)
+                if known is None or known != end:
+                    reasons.append(f"{partition} is committed up to {known}, its log ends at {end}")
+        return reasons
+
+    async def _ends(self, node: int, request: Any) -> dict[TopicPartition, int]:
+        answer = await self._channels[node].request(request)
+        return {
+            TopicPartition(str(topic.name), int(found.partition_index)): int(found.offset)
+            for topic in answer.topics
+            for found in topic.partitions
+            if found.error_code is ErrorCode.none
+        }
 
     async def _record_epochs(self) -> list[str]:
         problems = []
@@ -308,6 +334,25 @@ class Monitor:
             for topic in answer.topics
             for each in topic.partitions
         ]
+
+
+def _latest_request(led: Sequence[tuple[TopicPartition, PartitionView]], replica_id: int) -> Any:
+    """Asks a leader for end offsets: the high watermark as a client, the log's end otherwise."""
+    topics: dict[str, list[dict[str, int]]] = {}
+    for partition, view in led:
+        topics.setdefault(partition.topic, []).append(
+            {
+                "partition_index": partition.partition,
+                # So that a deposed leader refuses instead of answering for the past.
+                "current_leader_epoch": view.leader_epoch,
+                "timestamp": LATEST,
+            }
+        )
+    return fill(
+        ListOffsetsRequest,
+        replica_id=replica_id,
+        topics=[{"name": topic, "partitions": asked} for topic, asked in topics.items()],
+    )
 
 
 def _epoch_request(partition: TopicPartition, current_epoch: int, epoch: int) -> Any:

@@ -163,11 +163,15 @@ class Runner:
                 self._await_acks(run, workload)
                 self._wait(workload, plan.warmup_s)
             self._chaos(run, target, monitor, journal, workload)
-            self._enter("settle", plan.settle_timeout_s)
-            if self._settle(run, target, monitor):
-                run.finish_phase("settle")
+            with self._phase(run, "recover", plan.settle_timeout_s):
+                missing = self._wait_whole(monitor, quiet=False)
+            if missing and not self._stop.is_set():
+                self._note(run, f"not recovered under load: {'; '.join(missing)}")
         finally:
             self._stop_workload(run, workload)
+        self._enter("settle", plan.settle_timeout_s)
+        if self._settle(run, target, monitor):
+            run.finish_phase("settle")
         if not self._stop.is_set():
             with self._phase(run, "final reads", FINAL_READS_TIMEOUT_S):
                 complete = run_final_reads(
@@ -222,14 +226,8 @@ class Runner:
                 faults.close()
 
     def _settle(self, run: Run, target: LocalTarget, monitor: Monitor) -> bool:
-        """Wait until the cluster is whole; note what is not. Returns whether it is."""
-        deadline_s = time.monotonic() + self._plan.settle_timeout_s
-        reasons = ["the run was stopped first"]
-        while not self._stop.is_set():
-            left_s = deadline_s - time.monotonic()
-            reasons = monitor.wait_settled(min(2.0, max(0.0, left_s)))
-            if not reasons or left_s <= 0:
-                break
+        """Wait until the idle cluster is whole; note what is not. Returns whether it is."""
+        reasons = self._wait_whole(monitor, quiet=True)
         for node in target.node_ids():
             if not target.is_running(node):
                 reasons.append(f"node {node} ended by itself, exit code {target.exit_code(node)}")
@@ -237,6 +235,17 @@ class Runner:
         for reason in reasons:
             self._note(run, f"not settled: {reason}")
         return not reasons
+
+    def _wait_whole(self, monitor: Monitor, *, quiet: bool) -> list[str]:
+        """Wait, within the plan's bound, until nothing is missing; returns what still is."""
+        deadline_s = time.monotonic() + self._plan.settle_timeout_s
+        reasons = ["the run was stopped first"]
+        while not self._stop.is_set():
+            left_s = deadline_s - time.monotonic()
+            reasons = monitor.wait_settled(min(2.0, max(0.0, left_s)), quiet=quiet)
+            if not reasons or left_s <= 0:
+                break
+        return reasons
 
     def _stop_workload(self, run: Run, workload: Workload) -> None:
         with self._phase(run, "stop workload"):

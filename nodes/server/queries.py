@@ -19,6 +19,7 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 OFFSET_NOT_AVAILABLE_SINCE = 5
 BROKER_ENDPOINTS = 1
+CONSUMER = -1
 
 
 class Position(NamedTuple):
@@ -179,8 +180,7 @@ class Queries:
         epoch = replica.state.leader_epoch
         if part.timestamp == EARLIEST:
             return Position(ErrorCode.none, replica.log.start_offset, -1, epoch)
-        from_broker = request.replica_id >= 0
-        if part.timestamp == LATEST and from_broker:
+        if part.timestamp == LATEST and request.replica_id != CONSUMER:
             return Position(ErrorCode.none, replica.log.end_offset, -1, epoch)
         if replica.state.high_watermark < replica.state.epoch_start:
             # A new leader may not know yet how far its predecessor had committed (KIP-207).

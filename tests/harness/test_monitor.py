@@ -123,6 +123,25 @@ def test_settled_is_waited_for_and_refused_with_reasons(
     assert any("in-sync replicas [1] of [1, 2]" in why for why in monitor.wait_settled(0.0))
 
 
+def test_quiet_means_that_every_record_is_committed(
+    monitor: Monitor, nodes: dict[int, FakeNode]
+) -> None:
+    """Records beyond the high watermark would be missing from the final reads: wait for them."""
+    assert monitor.wait_settled(DEADLINE_S, quiet=True) == []
+
+    def lagging(request: Any) -> dict[str, Any]:
+        told = end_offsets(request)
+        if request.replica_id == -2:  # who asks so is told the log's end
+            for topic in told["topics"]:
+                topic["partitions"] = [{**p, "offset": 77} for p in topic["partitions"]]
+        return told
+
+    for node in nodes.values():
+        node.answers[LIST_OFFSETS] = lagging
+    assert monitor.wait_settled(DEADLINE_S) == []
+    assert any("its log ends at 77" in why for why in monitor.wait_settled(1.0, quiet=True))
+
+
 def test_a_silent_node_is_not_settled_and_harms_nothing(
     monitor: Monitor, nodes: dict[int, FakeNode]
 ) -> None:

@@ -101,8 +101,8 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
         def view(self) -> Mapping[Any, Any]:
             return {}
 
-        def wait_settled(self, _: float) -> list[str]:
-            lab.call("settle")
+        def wait_settled(self, _: float, *, quiet: bool) -> list[str]:
+            lab.call("settle" if quiet else "recover")
             return list(lab.unsettled)
 
         def record_epochs(self) -> list[str]:
@@ -187,12 +187,12 @@ def prepared(*events: Mapping[str, Any], duration_s: float = 0.6) -> Prepared:
 
 KILL = {"at_ms": 0, "fault": "kill", "targets": "node:2", "duration_ms": 300}
 ORDER = [
-    *("up", "configure", "start", "create topics", "monitor", "launch", "settle"),
-    *("stop clients", "final reads", "stop nodes", "collect", "down", "check", "report"),
+    *("up", "configure", "start", "create topics", "monitor", "launch", "recover"),
+    *("stop clients", "settle", "final reads", "stop nodes", "collect", "down", "check", "report"),
 ]
 PHASES = [
-    *("deploy", "create topics", "warm up", "chaos", "heal", "settle", "stop workload"),
-    *("final reads", "collect", "teardown", "check", "report"),
+    *("deploy", "create topics", "warm up", "chaos", "heal", "recover", "stop workload"),
+    *("settle", "final reads", "collect", "teardown", "check", "report"),
 ]
 
 
@@ -282,7 +282,7 @@ def test_a_stop_heals_and_judges_what_there_is(lab: Lab, tmp_path: Path) -> None
     outcome = runner.run()
     stopper.join()
     assert lab.trace.entries == [("kill", 2), ("start", 2)]
-    assert lab.calls == [call for call in ORDER if call not in ("settle", "final reads")]
+    assert lab.calls == [call for call in ORDER if call not in ("recover", "settle", "final reads")]
     stored = record_of(outcome)
     assert stored["unsettled"] == ["the run was stopped first"]
     assert "settle" not in stored["finished"]

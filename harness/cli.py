@@ -289,11 +289,15 @@ def _clean_up_after_the_dead() -> None:
 def _on_signals(stop: Callable[[], None]) -> None:
     """Ctrl-C and SIGTERM end in order; a second one does not wait for it."""
 
+    def end_in_order(number: int) -> None:
+        _warn(f"{signal.Signals(number).name}: ending in order; once more to end at once")
+        stop()
+
     def first(number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-        _warn(f"{signal.Signals(number).name}: ending in order; once more to end at once")
-        stop()
+        # In a thread: the handler may have interrupted this one inside a print or a lock.
+        threading.Thread(target=end_in_order, args=(number,), daemon=True).start()
 
     signal.signal(signal.SIGINT, first)
     signal.signal(signal.SIGTERM, first)

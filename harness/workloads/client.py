@@ -236,7 +236,8 @@ def main(argv: list[str]) -> int:
     config = ClientConfig.load(Path(argv[1]))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     workload = Workload(config)
-    signal.signal(signal.SIGTERM, lambda *_: workload.stop.set())
+    # In a thread: the handler may interrupt this one inside the event's own lock.
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=workload.stop.set).start())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the harness, which ends us
 
     def watch_stdin() -> None:

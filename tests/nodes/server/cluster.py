@@ -148,6 +148,7 @@ class Cluster:
         for node in self.ids:
             if self.nodes[node] is not None:
                 await self.stop(node)
+        await asyncio.sleep(0.05)  # what was dropped last needs some turns of the loop to end
 
 
 async def eventually(condition: Any) -> None:

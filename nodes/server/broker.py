@@ -11,6 +11,7 @@ from uuid import UUID
 
 from nodes.config import NodeConfig
 from nodes.control.image import ClusterImage, Delta
+from nodes.server.apis import Parts, broker_apis
 from nodes.server.controller_link import ControllerLink
 from nodes.server.fetch import FetchHandler
 from nodes.server.fetcher import FetcherPool
@@ -24,16 +25,6 @@ from nodes.server.replicas import ReplicaManager
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
 from nodes.wire.server import Api
-
-PRODUCE = 0
-FETCH = 1
-LIST_OFFSETS = 2
-METADATA = 3
-FIND_COORDINATOR = 10
-CREATE_TOPICS = 19
-INIT_PRODUCER_ID = 22
-OFFSET_FOR_LEADER_EPOCH = 23
-DESCRIBE_CLUSTER = 60
 
 
 class Broker:
@@ -66,24 +57,16 @@ class Broker:
         )
         self._fetchers = FetcherPool(config, self.replicas, self.lifecycle, connect)
         self.replicas.fetch_with(self._fetchers)
-        self._produce = ProduceHandler(self.replicas)
-        self._fetch = FetchHandler(self.replicas, self._isr, now_ms)
-        self._queries = Queries(config, self.replicas, lambda: raft.leader_id)
-        self._forwarding = Forwarding(config.node_id, self._controller, self.lifecycle)
+        self._parts = Parts(
+            produce=ProduceHandler(self.replicas),
+            fetch=FetchHandler(self.replicas, self._isr, now_ms),
+            queries=Queries(config, self.replicas, lambda: raft.leader_id),
+            forwarding=Forwarding(config.node_id, self._controller, self.lifecycle),
+        )
 
     def apis(self) -> dict[int, Api]:
         """What is served to clients and other brokers."""
-        return {
-            PRODUCE: Api(3, 12, self._produce.handle),
-            FETCH: Api(4, 17, self._fetch.handle),
-            LIST_OFFSETS: Api(1, 9, self._queries.list_offsets),
-            METADATA: Api(0, 13, self._queries.metadata),
-            FIND_COORDINATOR: Api(0, 6, self._queries.find_coordinator),
-            CREATE_TOPICS: Api(2, 7, self._forwarding.create_topics),
-            INIT_PRODUCER_ID: Api(0, 5, self._forwarding.init_producer_id),
-            OFFSET_FOR_LEADER_EPOCH: Api(2, 4, self._queries.offset_for_leader_epoch),
-            DESCRIBE_CLUSTER: Api(0, 2, self._queries.describe_cluster),
-        }
+        return broker_apis(self._parts)
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What runs for as long as the broker does."""

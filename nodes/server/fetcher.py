@@ -48,12 +48,18 @@ class FetcherPool:
         self._registration = registration
         self._connect = connect
         self._fetchers: dict[NodeId, Fetcher] = {}
+        self._leader_of: dict[TopicPartition, NodeId] = {}
         self._addresses: dict[NodeId, tuple[str, int]] = {}
 
-    def follow(self, leader_of: Mapping[TopicPartition, NodeId]) -> None:
-        """Fetch these partitions from these leaders, and nothing else."""
+    def follow(self, changes: Mapping[TopicPartition, NodeId | None]) -> None:
+        """Fetch these partitions from these leaders from now on, or (None) no more."""
+        for partition, follows in changes.items():
+            if follows is None:
+                self._leader_of.pop(partition, None)
+            else:
+                self._leader_of[partition] = follows
         wanted: dict[NodeId, tuple[TopicPartition, ...]] = {}
-        for partition, leader in leader_of.items():
+        for partition, leader in self._leader_of.items():
             wanted[leader] = (*wanted.get(leader, ()), partition)
         for leader in [leader for leader in self._fetchers if leader not in wanted]:
             self._fetchers.pop(leader).stop()

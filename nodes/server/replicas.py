@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.config import NodeConfig
 from nodes.control.image import ClusterImage, Delta, PartitionImage, PartitionKey
-from nodes.ids import NO_NODE, NodeId, Offset, TopicPartition
+from nodes.ids import NodeId, Offset, TopicPartition
 from nodes.log.checkpoints import OffsetCheckpoint
 from nodes.log.log import Log, LogConfig
 from nodes.replication.partition import Assignment, PartitionState, Role
@@ -28,10 +28,13 @@ RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 
 
 class FetchPlan(Protocol):
-    """Who fetches: told after every change which partitions follow which leader."""
+    """Who fetches: told of every change, once for each batch of the metadata log."""
 
-    def follow(self, leader_of: Mapping[TopicPartition, NodeId]) -> None:
-        """The partitions to fetch and from whom; replaces what was said before."""
+    def follow(self, changes: Mapping[TopicPartition, NodeId | None]) -> None:
+        """Whom to fetch these partitions from now on, None: not at all. The others stay as before.
+
+        Names every partition whose leader or leader epoch changed, and those no longer hosted here.
+        """
         ...
 
 
@@ -110,23 +113,22 @@ class ReplicaManager:
         return None if topic is None else topic.partitions.get(key.partition)
 
     def _update(self, changes: Iterable[tuple[PartitionKey, PartitionImage | None]]) -> None:
+        plan: dict[TopicPartition, NodeId | None] = {}
         for key, image in changes:
             partition = TopicPartition(key.topic, key.partition)
             if image is None or self._config.node_id not in image.replicas:
                 self._drop(partition)
+                plan[partition] = None
                 continue
             replica = self._replicas.get(partition) or self._open(partition, key.topic_id)
-            self._assign(replica, image)
-        if self._fetch_plan is not None:
-            self._fetch_plan.follow(
-                {
-                    partition: replica.state.leader
-                    for partition, replica in self._replicas.items()
-                    if replica.state.role is Role.FOLLOWER and replica.state.leader != NO_NODE
-                }
-            )
+            if self._assign(replica, image):
+                follows = replica.state.role is Role.FOLLOWER
+                plan[partition] = replica.state.leader if follows else None
+        if plan and self._fetch_plan is not None:
+            self._fetch_plan.follow(plan)
 
-    def _assign(self, replica: Replica, image: PartitionImage) -> None:
+    def _assign(self, replica: Replica, image: PartitionImage) -> bool:
+        """Give the replica its role; true when that or the leader epoch changed."""
         assignment = Assignment(
             replicas=image.replicas,
             isr=image.isr,
@@ -135,7 +137,8 @@ class ReplicaManager:
             partition_epoch=image.partition_epoch,
         )
         min_isr = self._min_isr(replica.partition.topic)
-        if replica.apply(assignment, min_isr, self._now_ms()):
+        changed = replica.apply(assignment, min_isr, self._now_ms())
+        if changed:
             log.info(
                 "%s: %s in leader epoch %d (leader %d, ISR %s, end %d, high watermark %d)",
                 replica.partition,
@@ -146,6 +149,7 @@ class ReplicaManager:
                 replica.log.end_offset,
                 replica.state.high_watermark,
             )
+        return changed
 
     def _min_isr(self, topic: str) -> int:
         own = self.image.topic_config(topic).get("min.insync.replicas")

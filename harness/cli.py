@@ -10,26 +10,34 @@ adds the traceback. Results go to stdout, everything else to stderr.
 """
 
 import json
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from importlib.metadata import version as version_of
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-if TYPE_CHECKING:
-    from harness.clean import Cleaned
-    from harness.plan import Prepared
+from harness.commands.base import (
+    BAD_ARGUMENTS,
+    HARNESS_FAILED,
+    BrokerModule,
+    Debug,
+    Exit,
+    Store,
+    clean_up_after_the_dead,
+    ensure_privileges,
+    on_signals,
+    tell_cleaned,
+    warn,
+)
+from harness.commands.cluster import cluster_app
 
-BAD_ARGUMENTS: Final = 254
-HARNESS_FAILED: Final = 255
+if TYPE_CHECKING:
+    from harness.plan import Prepared
 
 app = typer.Typer(
     name="highwater",
@@ -38,7 +46,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-cluster_app = typer.Typer(help="A running cluster for any Kafka client.", no_args_is_help=True)
 app.add_typer(cluster_app, name="cluster")
 
 
@@ -64,28 +71,13 @@ class Mode(StrEnum):
     auto = "auto"
 
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
-Store = Annotated[Path, typer.Option(help="Where run directories are kept.")]
-BrokerModule = Annotated[
-    str | None, typer.Option(help="The module that `python -m` starts on each node.")
-]
-
-
-class _Exit(Exception):
-    """End with this exit code; everything has been said."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
         print(f"highwater {version_of('highwater')}")
-        raise _Exit(0)
+        raise Exit(0)
 
 
 @app.command()
@@ -148,7 +140,7 @@ def check(
         print(json.dumps(verdict))
     else:
         summary.print_verdict(Console(), verdict, run_dir.resolve(), path)
-    raise _Exit(judging.EXIT_CODES[verdict["verdict"]])
+    raise Exit(judging.EXIT_CODES[verdict["verdict"]])
 
 
 @app.command()
@@ -181,53 +173,8 @@ def clean(store: Store = Path("store"), debug: Debug = False) -> None:
     """Remove what killed runs left running; what they recorded stays."""
     from harness.clean import clean as clean_up
 
-    _ensure_privileges()
-    _tell_cleaned(clean_up(store), "nothing was left behind")
-
-
-@cluster_app.command("up")
-def cluster_up(
-    nodes: Annotated[int, typer.Option(min=1, max=15, help="Size of the cluster.")] = 3,
-    broker_module: BrokerModule = None,
-    store: Store = Path("store"),
-    detach: Annotated[bool, typer.Option(help="Return, and leave it running.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Start a cluster, print its bootstrap servers, and keep it until Ctrl-C."""
-    from harness.plan import build
-
-    raw = {"name": "cluster", "seed": 0, "nodes": nodes}
-    plan = build(raw, where="cluster up", flags={"broker_module": broker_module})
-    from harness import cluster
-
-    _ensure_privileges()
-    _clean_up_after_the_dead()
-    stop = threading.Event()
-    _on_signals(stop.set)
-    print(f"starting {nodes} nodes", file=sys.stderr, flush=True)
-
-    def say(facts: Mapping[str, str]) -> None:
-        for name, value in facts.items():
-            print(f"{name:<10} {value}", flush=True)
-
-    cluster.up(plan, root=store, detach=detach, stop=stop, say=say, warn=_warn)
-    if not detach:
-        print("the cluster is down; logs and data stay in the store", file=sys.stderr)
-
-
-@cluster_app.command("down")
-def cluster_down(
-    run: Annotated[
-        Path | None, typer.Argument(help="The run directory that `up` printed; none is all.")
-    ] = None,
-    store: Store = Path("store"),
-    debug: Debug = False,
-) -> None:
-    """Remove detached clusters; what they stored stays."""
-    from harness import cluster
-
-    _ensure_privileges()
-    _tell_cleaned(cluster.down(store, run), "no detached cluster is up")
+    ensure_privileges()
+    tell_cleaned(clean_up(store), "nothing was left behind")
 
 
 def _prepared(plan: str | None, flags: dict[str, Any], replay: Path | None) -> "Prepared":
@@ -249,82 +196,27 @@ def _run(prepared: "Prepared", root: Path, report: bool, as_json: bool, debug: b
     from harness import judging, progress, summary
     from harness.runner import Runner
 
-    _ensure_privileges()
-    _clean_up_after_the_dead()
+    ensure_privileges()
+    clean_up_after_the_dead()
     with progress.for_terminal(prepared.plan) as shown:
         runner = Runner(prepared, root=root, progress=shown, with_report=report)
-        _on_signals(runner.stop)
+        on_signals(runner.stop)
         outcome = runner.run()
     run_dir = outcome.run.path
     if outcome.verdict is None:
         if debug and outcome.error is not None:
             traceback.print_exception(outcome.error)
-        _warn(
+        warn(
             f"the run failed in phase {outcome.failed_phase!r}: {_said(outcome.error)}\n"
             f"What was recorded is in {run_dir}; see harness.log there, and judge it as it is with "
             f"`highwater check {run_dir}`."
         )
-        raise _Exit(HARNESS_FAILED)
+        raise Exit(HARNESS_FAILED)
     if as_json:
         print(json.dumps({"run": str(run_dir), **outcome.verdict}))
     else:
         summary.print_verdict(Console(), outcome.verdict, run_dir, outcome.report)
-    raise _Exit(judging.EXIT_CODES[outcome.verdict["verdict"]])
-
-
-def _ensure_privileges() -> None:
-    from harness.targets.local import rootless
-
-    rootless.ensure_privileges()
-
-
-def _clean_up_after_the_dead() -> None:
-    from harness.clean import clean as clean_up
-
-    for cleaned in clean_up(None):
-        for removed in cleaned.removed:
-            _warn(f"removed what run {cleaned.run_id} left behind: {removed}")
-
-
-def _on_signals(stop: Callable[[], None]) -> None:
-    """Ctrl-C and SIGTERM end in order; a second one does not wait for it."""
-
-    def end_in_order(number: int) -> None:
-        _warn(f"{signal.Signals(number).name}: ending in order; once more to end at once")
-        stop()
-
-    def first(number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-        # In a thread: the handler may have interrupted this one inside a print or a lock.
-        threading.Thread(target=end_in_order, args=(number,), daemon=True).start()
-
-    signal.signal(signal.SIGINT, first)
-    signal.signal(signal.SIGTERM, first)
-
-
-def _tell_cleaned(results: "Sequence[Cleaned]", nothing: str) -> None:
-    from harness.clean import Outcome
-
-    failed = False
-    for result in results:
-        name = f"run {result.run_id}" if result.run_id else str(result.journal)
-        match result.outcome:
-            case Outcome.ALIVE:
-                print(f"{name} is alive and was left alone ({result.journal.parent})")
-            case Outcome.UNDONE | Outcome.FAILED:
-                print(f"{name}: removed {', '.join(result.removed) or 'nothing'}")
-        for problem in result.problems:
-            failed = True
-            _warn(problem)
-    if not results:
-        print(nothing)
-    if failed:
-        raise _Exit(HARNESS_FAILED)
-
-
-def _warn(text: str) -> None:
-    print(f"highwater: {text}", file=sys.stderr, flush=True)
+    raise Exit(judging.EXIT_CODES[outcome.verdict["verdict"]])
 
 
 def _said(error: BaseException | None) -> str:
@@ -346,18 +238,18 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     usage_error: Any = typer.BadParameter.__base__
     try:
         code = app(arguments, standalone_mode=False)
-    except _Exit as end:
+    except Exit as end:
         code = end.code
     except usage_error as error:
-        _warn(f"{error.format_message()}\nTry `highwater --help`.")
+        warn(f"{error.format_message()}\nTry `highwater --help`.")
         code = BAD_ARGUMENTS
     except (KeyboardInterrupt, typer.Abort):
-        _warn("interrupted; `highwater clean` removes what may be left")
+        warn("interrupted; `highwater clean` removes what may be left")
         code = HARNESS_FAILED
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exception(error)
-        _warn(_said(error) if _is_ours(error) else f"{type(error).__name__}: {_said(error)}")
+        warn(_said(error) if _is_ours(error) else f"{type(error).__name__}: {_said(error)}")
         code = _exit_code_of(error)
     sys.stdout.flush()
     sys.exit(code if isinstance(code, int) else 0)

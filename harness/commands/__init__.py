@@ -1,0 +1,1 @@
+"""The command line's larger groups of commands, one module for each; `harness.cli` mounts them."""

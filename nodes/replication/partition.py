@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset
+from nodes.replication.progress import FollowerProgress, Pulse
 
 
 class Role(Enum):
@@ -58,17 +59,6 @@ class IsrProposal:
     isr: tuple[tuple[NodeId, BrokerEpoch], ...]
     leader_epoch: Epoch
     partition_epoch: int
-
-
-@dataclass(slots=True)
-class FollowerProgress:
-    """What the leader knows of one follower, from its fetches in the current leader epoch."""
-
-    log_end: Offset = NO_OFFSET
-    broker_epoch: BrokerEpoch = BrokerEpoch(-1)  # noqa: RUF009 - an int
-    last_caught_up_ms: float = 0.0
-    last_fetch_ms: float = 0.0
-    leader_end_at_last_fetch: Offset = NO_OFFSET
 
 
 class PartitionState:
@@ -128,7 +118,7 @@ class PartitionState:
         for replica in self.replicas:
             if replica == self.local:
                 continue
-            fresh = FollowerProgress(last_caught_up_ms=now_ms if replica in self.isr else 0.0)
+            fresh = FollowerProgress(caught_up_ms=now_ms if replica in self.isr else 0.0)
             self.followers[replica] = known.get(replica, fresh)
 
     # -- the leader's view of its followers ----------------------------------------------------
@@ -140,26 +130,33 @@ class PartitionState:
         broker_epoch: BrokerEpoch,
         leader_end: Offset,
         now_ms: float,
+        *,
+        log_start: Offset = NO_OFFSET,
+        pulse: Pulse | None = None,
     ) -> bool:
         """A follower in the current leader epoch asks for `fetch_offset`: it has all below.
 
-        Returns true when the high watermark advanced. A replica counts as caught up at the time of
-        the fetch that reached the leader's end, or of the fetch before, if this one reached what
-        the end was then (so a follower of a busy leader is not lagging by definition).
+        `pulse` is that of the fetch session which will repeat this without naming the partition.
+        Returns true when the high watermark advanced.
         """
         progress = self.followers.get(replica)
         if progress is None:
             return False
-        if fetch_offset >= leader_end:
-            progress.last_caught_up_ms = max(progress.last_caught_up_ms, now_ms)
-        elif fetch_offset >= progress.leader_end_at_last_fetch != NO_OFFSET:
-            caught_up = max(progress.last_caught_up_ms, progress.last_fetch_ms)
-            progress.last_caught_up_ms = caught_up
-        progress.log_end = fetch_offset
+        progress.fetched(fetch_offset, leader_end, now_ms, pulse=pulse)
         progress.broker_epoch = broker_epoch
-        progress.last_fetch_ms = now_ms
-        progress.leader_end_at_last_fetch = leader_end
+        progress.log_start = log_start
         return self.advance_high_watermark(leader_end)
+
+    def leader_grows(self, leader_end: Offset) -> None:
+        """To be told before every append at `leader_end`; who had everything until now is noted."""
+        for progress in self.followers.values():
+            progress.leader_grows(leader_end)
+
+    def left_session(self, replica: NodeId, pulse: Pulse, leader_end: Offset) -> None:
+        """A follower's fetch session does not hold this partition any more."""
+        progress = self.followers.get(replica)
+        if progress is not None:
+            progress.left_session(pulse, leader_end)
 
     @property
     def maximal_isr(self) -> frozenset[NodeId]:
@@ -215,9 +212,7 @@ class PartitionState:
         lagging = {
             member
             for member, progress in self.followers.items()
-            if member in self.isr
-            and progress.log_end != leader_end
-            and now_ms - progress.last_caught_up_ms > lag_max_ms
+            if member in self.isr and progress.lags(leader_end, lag_max_ms, now_ms)
         }
         return self._propose(self.isr - lagging) if lagging else None
 

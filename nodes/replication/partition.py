@@ -5,7 +5,8 @@ positions too. The class decides
 
 - when the high watermark may advance: to the smallest log end of the *maximal* in-sync set (the
   committed ISR and any change of it still in flight, KIP-497), never backwards within an epoch,
-  never beyond the leader's own log, never while the ISR is below `min.insync.replicas` (KIP-966);
+  never beyond what the leader may claim of its own log (all of it, or what it has flushed, as the
+  caller says: `leader_end`), never while the ISR is below `min.insync.replicas` (KIP-966);
   a follower's log end counts only as fetched in the current leader epoch;
 - when the ISR should shrink (a member has not caught up for `replica.lag.time.max.ms`) or grow (a
   replica reached both the high watermark and the start of the current epoch, KAFKA-7128), one
@@ -85,6 +86,7 @@ class PartitionState:
 
         News that is not newer than what is known is ignored: an AlterPartition answer may arrive
         before the metadata record that it announced, and by then another proposal may be pending.
+        The high watermark may be advanced afterwards: a smaller ISR waits for fewer.
         """
         if assignment.partition_epoch <= self.partition_epoch:
             return False
@@ -103,7 +105,6 @@ class PartitionState:
                 self.epoch_start = log_end
         if role is Role.LEADER:
             self._track_followers(now_ms)
-            self.advance_high_watermark(log_end)
         return changed
 
     def _role_in(self, assignment: Assignment) -> Role:

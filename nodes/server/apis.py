@@ -38,7 +38,7 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
     """The requests served to clients and other brokers, by api key."""
     queries, forwarding = parts.queries, parts.forwarding
     return {
-        PRODUCE: Api(3, 12, parts.produce.handle),
+        PRODUCE: Api(3, 13, parts.produce.handle),
         FETCH: Api(4, 17, parts.fetch.handle),
         LIST_OFFSETS: Api(1, 9, queries.list_offsets),
         METADATA: Api(0, 13, queries.metadata),

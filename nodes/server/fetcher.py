@@ -173,12 +173,18 @@ class Fetcher:
             log.info("%s refused a fetch: %s", self._channel.peer, response.error_code.name)
             return False
         healthy = True
+        unflushed = []
         for topic in response.responses:
             name = self._replicas.topic_name(topic.topic_id)
             for answer in topic.partitions:
                 if name is not None:
                     partition = TopicPartition(name, answer.partition_index)
                     healthy = self._take(partition, answer) and healthy
+                    replica = self._replicas.find(partition)
+                    if replica is not None and replica.claimed_end != replica.log.end_offset:
+                        unflushed.append(replica)
+        if unflushed:  # the next fetch claims their ends (flush.messages)
+            await asyncio.gather(*(replica.flush_before_claim() for replica in unflushed))
         return healthy
 
     def _request(self) -> Any | None:

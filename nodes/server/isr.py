@@ -74,14 +74,14 @@ class IsrManager:
         state = replica.state
         if follower in state.isr or state.proposal is not None:
             return
-        proposal = state.grown_isr(follower, replica.log.end_offset, self._replicas.eligible)
+        proposal = state.grown_isr(follower, replica.claimed_end, self._replicas.eligible)
         self._enqueue(replica, proposal)
 
     def consider_shrinking(self) -> None:
         """Propose to drop members that lag, of every partition led here."""
         now_ms = self._now_ms()
         for replica in self._replicas.all():
-            proposal = replica.state.shrunk_isr(replica.log.end_offset, self._lag_max_ms, now_ms)
+            proposal = replica.state.shrunk_isr(replica.claimed_end, self._lag_max_ms, now_ms)
             self._enqueue(replica, proposal)
 
     def _enqueue(self, replica: Replica, proposal: IsrProposal | None) -> None:
@@ -166,15 +166,11 @@ class IsrManager:
         current = self._proposals.get(partition)
         if current is not None and current[1] is proposal:
             del self._proposals[partition]
-        end = replica.log.end_offset
         if error is ErrorCode.none:
             isr = [NodeId(member) for member in answer.isr]
-            moved = replica.state.isr_accepted(proposal, isr, answer.partition_epoch, end)
+            replica.isr_answered(proposal, isr, answer.partition_epoch)
             log.info("%s: ISR %s, partition epoch %d", partition, isr, answer.partition_epoch)
         elif error in _SURELY_REFUSED:
-            moved = replica.state.isr_settled(proposal, end)
+            replica.isr_answered(proposal, None, answer.partition_epoch)
         else:
             log.info("%s: ISR change overtaken: %s", partition, error.name)
-            return
-        if moved or replica.state.below_min_isr:
-            replica.committed()

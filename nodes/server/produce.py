@@ -1,23 +1,35 @@
 """Produce requests: append as the leader, answer by acks.
 
 acks=0: no answer (the connection is closed on an error, as Kafka does, for there is no other way to
-tell). acks=1: after the local append. acks=all: when the high watermark has passed the batch, or
-when it is known that it will not.
+tell). acks=1: after the local append, and its flush where the topic asks for one. acks=all: when
+the high watermark has passed the batch, or when it is known that it will not. A batch that repeats
+a remembered one is answered with the offset that it got the first time, and waits like the first.
+Who asks a broker that does not lead is told who does (KIP-951). Transactions are refused.
 """
 
 import asyncio
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from nodes.ids import NO_OFFSET, Offset, TopicPartition
+from nodes.ids import NO_OFFSET, NodeId, Offset, TopicPartition
 from nodes.log import errors as log_errors
 from nodes.replication.partition import Ack
+from nodes.server.leaders import current_leader, node_endpoints
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
 from nodes.wire.errors import Unanswerable
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
+
+ZSTD_SINCE = 7
+CURRENT_LEADER_SINCE = 10
+TOPIC_IDS_SINCE = 13
+
+_MAGIC_AT, _ATTRIBUTES_AT = 16, 22
+_CODEC_MASK, _ZSTD = 0x07, 4
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 _ACK_ERRORS = {
     Ack.DONE: ErrorCode.none,
@@ -30,21 +42,33 @@ _LOG_ERRORS: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (log_errors.MessageTooLarge, ErrorCode.message_too_large),
     (log_errors.OutOfOrderSequence, ErrorCode.out_of_order_sequence_number),
     (log_errors.InvalidProducerEpoch, ErrorCode.invalid_producer_epoch),
-    (log_errors.UnknownProducer, ErrorCode.unknown_producer_id),
     (log_errors.InvalidBatch, ErrorCode.invalid_record),
     (log_errors.LogOffline, ErrorCode.kafka_storage_error),
     (log_errors.LogError, ErrorCode.unknown_server_error),
     (OSError, ErrorCode.kafka_storage_error),
 )
+_SAID_BY_CODE = frozenset({ErrorCode.none, ErrorCode.not_leader_or_follower})
+"""Errors that need no sentence beside their code."""
+
+
+class _Part(NamedTuple):
+    """One partition of a request; `partition` is None when no topic has the id."""
+
+    topic_key: Any
+    number: int
+    partition: TopicPartition | None
+    records: bytes | None
 
 
 class _Outcome(NamedTuple):
     """What became of one partition's batch; `pending` decides the error when it is there."""
 
-    partition: TopicPartition
+    part: _Part
     error: ErrorCode
+    message: str | None = None
     base_offset: Offset = NO_OFFSET
     log_start: Offset = NO_OFFSET
+    replica: Replica | None = None
     pending: "asyncio.Future[Ack] | None" = None
 
 
@@ -55,85 +79,140 @@ class ProduceHandler:
         self._replicas = replicas
 
     def handle(self, request: Any, context: RequestContext) -> Any:
-        """The response, an awaitable of it (acks=all), or None (acks=0)."""
+        """The response, an awaitable of it while something has to be waited for, or None (acks=0).
+
+        Raises Unanswerable when an acks=0 request fails.
+        """
         acks = int(request.acks)
-        valid = acks in (-1, 0, 1)
-        outcomes = [
-            self._append(TopicPartition(topic.name, data.index), data.records, acks)
-            if valid
-            else _Outcome(TopicPartition(topic.name, data.index), ErrorCode.invalid_required_acks)
-            for topic in request.topic_data
-            for data in topic.partition_data
-        ]
+        outcomes = [self._outcome(request, part, acks) for part in self._parts(request)]
         if acks == 0:
-            failed = [outcome for outcome in outcomes if outcome.error]
-            if failed:
-                first = failed[0]
-                raise Unanswerable(f"acks=0 produce to {first.partition}: {first.error.name}")
+            failed = next((each for each in outcomes if each.error), None)
+            if failed is not None:
+                where = failed.part.partition or failed.part.topic_key
+                raise Unanswerable(f"acks=0 produce to {where}: {failed.error.name}")
             return None
         if any(outcome.pending for outcome in outcomes):
-            timeout_s = request.timeout.total_seconds()
-            return self._wait(request, outcomes, timeout_s)
-        return _response(request, outcomes)
+            return self._wait(request, outcomes, context.listener)
+        return self._response(request, outcomes, context.listener)
 
-    def _append(self, partition: TopicPartition, records: bytes | None, acks: int) -> _Outcome:
-        replica = self._replicas.find(partition)
+    def _parts(self, request: Any) -> list[_Part]:
+        parts = []
+        by_id = request.__version__ >= TOPIC_IDS_SINCE
+        for topic in request.topic_data:
+            key: UUID | str | None = topic.topic_id if by_id else topic.name
+            name = self._replicas.topic_name(topic.topic_id) if by_id else topic.name
+            for data in topic.partition_data:
+                partition = None if name is None else TopicPartition(name, data.index)
+                parts.append(_Part(key, data.index, partition, data.records))
+        return parts
+
+    def _outcome(self, request: Any, part: _Part, acks: int) -> _Outcome:
+        if acks not in (-1, 0, 1):
+            return _Outcome(part, ErrorCode.invalid_required_acks)
+        if request.transactional_id is not None:
+            return _Outcome(part, ErrorCode.invalid_txn_state, "transactions are not served")
+        if part.partition is None:
+            return _Outcome(part, ErrorCode.unknown_topic_id)
+        unfit = _unfit(part.records or b"", request.__version__)
+        if unfit is not None:
+            return _Outcome(part, *unfit)
+        replica = self._replicas.find(part.partition)
         if replica is None:
-            return _Outcome(partition, self._replicas.why_not_here(partition))
+            return _Outcome(part, self._replicas.why_not_here(part.partition))
+        return self._append(part, replica, acks)
+
+    @staticmethod
+    def _append(part: _Part, replica: Replica, acks: int) -> _Outcome:
         match replica.state.may_append(acks):
             case Ack.NOT_LEADER:
-                return _Outcome(partition, ErrorCode.not_leader_or_follower)
+                return _Outcome(part, ErrorCode.not_leader_or_follower)
             case Ack.TOO_FEW_REPLICAS:
-                return _Outcome(partition, ErrorCode.not_enough_replicas)
+                state = replica.state
+                message = f"{len(state.isr)} in-sync replicas, fewer than the {state.min_isr} asked"
+                return _Outcome(part, ErrorCode.not_enough_replicas, message)
             case _:
                 pass
         try:
-            appended = replica.append(records or b"")
+            appended = replica.append(part.records or b"")
         except (log_errors.LogError, OSError) as error:
-            return _Outcome(partition, _error_code(error))
+            return _Outcome(part, _error_code(error), str(error))
         outcome = _Outcome(
-            partition, ErrorCode.none, appended.base_offset, replica.log.start_offset
+            part, ErrorCode.none, None, appended.base_offset, replica.log.start_offset, replica
         )
-        return self._committed(outcome, replica, appended.last_offset) if acks == -1 else outcome
-
-    @staticmethod
-    def _committed(outcome: _Outcome, replica: Replica, last_offset: Offset) -> _Outcome:
-        ack = replica.acknowledge(replica.state.leader_epoch, Offset(last_offset + 1))
+        if acks == 0:
+            return outcome
+        ack = replica.acknowledge(Offset(appended.last_offset + 1), acks)
         if isinstance(ack, Ack):
             return outcome._replace(error=_ACK_ERRORS[ack])
         return outcome._replace(pending=ack)
 
-    @staticmethod
-    async def _wait(request: Any, outcomes: list[_Outcome], timeout_s: float) -> Any:
+    async def _wait(self, request: Any, outcomes: list[_Outcome], listener: str) -> Any:
+        """Answer when every partition's fate is known, or the request's own timeout has passed."""
         pending = [outcome.pending for outcome in outcomes if outcome.pending is not None]
-        await asyncio.wait(pending, timeout=timeout_s)
-        return _response(request, [_settled(outcome) for outcome in outcomes])
+        await asyncio.wait(pending, timeout=request.timeout.total_seconds())
+        return self._response(request, [_settled(outcome) for outcome in outcomes], listener)
+
+    def _response(self, request: Any, outcomes: list[_Outcome], listener: str) -> Any:
+        by_topic: dict[Any, list[dict[str, Any]]] = {}
+        leaders: list[NodeId] = []
+        for outcome in outcomes:
+            failed = outcome.error is not ErrorCode.none
+            row: dict[str, Any] = {
+                "index": outcome.part.number,
+                "error_code": outcome.error,
+                "base_offset": NO_OFFSET if failed else outcome.base_offset,
+                "log_start_offset": outcome.log_start,
+            }
+            if failed:
+                self._explain(request, outcome, row, leaders)
+            by_topic.setdefault(outcome.part.topic_key, []).append(row)
+        key_name = "topic_id" if request.__version__ >= TOPIC_IDS_SINCE else "name"
+        topics = [{key_name: key, "partition_responses": rows} for key, rows in by_topic.items()]
+        endpoints = node_endpoints(self._replicas.image, leaders, listener) if leaders else ()
+        return respond(request, responses=topics, node_endpoints=endpoints)
+
+    def _explain(
+        self, request: Any, outcome: _Outcome, row: dict[str, Any], leaders: list[NodeId]
+    ) -> None:
+        """Add to a failed partition's row why it failed, and who leads instead."""
+        if outcome.error not in _SAID_BY_CODE:
+            row["error_message"] = outcome.message
+        if outcome.error is ErrorCode.invalid_record:  # one batch, refused whole
+            row["record_errors"] = [
+                {"batch_index": 0, "batch_index_error_message": outcome.message}
+            ]
+        asks_wrong_broker = outcome.error is ErrorCode.not_leader_or_follower
+        partition = outcome.part.partition
+        if asks_wrong_broker and partition and request.__version__ >= CURRENT_LEADER_SINCE:
+            row["current_leader"] = current_leader(self._replicas.image, partition)
+            leaders.append(NodeId(row["current_leader"]["leader_id"]))
+
+
+def _unfit(records: bytes, version: int) -> tuple[ErrorCode, str] | None:
+    """Why no log would take these bytes of a client, where the header's plain bytes tell."""
+    if len(records) <= _ATTRIBUTES_AT:
+        return ErrorCode.invalid_record, "a produce has exactly one record batch for a partition"
+    if records[_MAGIC_AT] != 2:
+        return ErrorCode.invalid_record, f"magic {records[_MAGIC_AT]}: only record batches v2"
+    attributes = records[_ATTRIBUTES_AT]
+    if attributes & _CONTROL:
+        return ErrorCode.invalid_record, "clients may not write control records"
+    if attributes & _TRANSACTIONAL:
+        return ErrorCode.invalid_txn_state, "transactions are not served"
+    if attributes & _CODEC_MASK == _ZSTD and version < ZSTD_SINCE:
+        return ErrorCode.unsupported_compression_type, f"zstd needs Produce v{ZSTD_SINCE}"
+    return None
 
 
 def _settled(outcome: _Outcome) -> _Outcome:
     if outcome.pending is None:
         return outcome
     if not outcome.pending.done():
-        outcome.pending.cancel()
+        assert outcome.replica is not None
+        outcome.replica.forget(outcome.pending)
         return outcome._replace(error=ErrorCode.request_timed_out)
     return outcome._replace(error=_ACK_ERRORS[outcome.pending.result()])
 
 
 def _error_code(error: Exception) -> ErrorCode:
     return next(code for kind, code in _LOG_ERRORS if isinstance(error, kind))
-
-
-def _response(request: Any, outcomes: list[_Outcome]) -> Any:
-    by_topic: dict[str, list[dict[str, Any]]] = {}
-    for outcome in outcomes:
-        failed = outcome.error is not ErrorCode.none
-        by_topic.setdefault(outcome.partition.topic, []).append(
-            {
-                "index": outcome.partition.partition,
-                "error_code": outcome.error,
-                "base_offset": NO_OFFSET if failed else outcome.base_offset,
-                "log_start_offset": outcome.log_start,
-            }
-        )
-    topics = [{"name": name, "partition_responses": rows} for name, rows in by_topic.items()]
-    return respond(request, responses=topics)

@@ -2,17 +2,28 @@
 
 Everything that moves the log's end or the high watermark goes through here, so that those who wait
 (followers for new records, consumers and acks=all producers for committed ones) are always woken.
+
+What a replica claims to have is the end of its log, unless the topic asks for flushes before
+acknowledgements (`flush.messages`): then it is less than so many records above what is flushed. A
+leader counts no more than that towards the high watermark, and a follower flushes before its next
+fetch, whose offset is its claim. So with flush.messages=1 nothing is acknowledged, whatever the
+acks, before it is on the disk of every replica that counts. Produces that wait share the fsyncs.
 """
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
 from nodes.log.divergence import EpochEnd, truncation_offset
+from nodes.log.errors import LogOffline
 from nodes.log.log import Appended, Log
-from nodes.replication.partition import Ack, Assignment, PartitionState, Role
+from nodes.replication.partition import Ack, Assignment, IsrProposal, PartitionState, Role
+from nodes.server.acks import Acks
+
+NEVER_FLUSH = 2**63 - 1
 
 log = logging.getLogger("nodes.replica")
 
@@ -32,13 +43,6 @@ class Wakeup:
 
 
 @dataclass(slots=True)
-class _PendingAck:
-    leader_epoch: Epoch
-    required: Offset
-    future: "asyncio.Future[Ack]"
-
-
-@dataclass(slots=True)
 class Replica:
     """See the module. `log` and `state` may be read by anyone, and are changed only here."""
 
@@ -46,9 +50,18 @@ class Replica:
     topic_id: UUID
     log: Log
     state: PartitionState
+    flush_messages: int = NEVER_FLUSH
     _on_append: dict[Wakeup, None] = field(default_factory=dict)
     _on_commit: dict[Wakeup, None] = field(default_factory=dict)
-    _pending: list[_PendingAck] = field(default_factory=list)
+    _committing: Acks = field(default_factory=Acks)
+    _flushing: Acks = field(default_factory=Acks)
+    _flusher: "asyncio.Task[None] | None" = None
+
+    @property
+    def claimed_end(self) -> Offset:
+        """The log end that this replica may claim to have; see the module."""
+        end, flushed = self.log.end_offset, self.log.flushed_offset
+        return end if end - flushed < self.flush_messages else flushed
 
     # -- the control plane's side --------------------------------------------------------------
 
@@ -61,9 +74,22 @@ class Replica:
             self.log.assign_epoch(self.state.leader_epoch, self.log.end_offset)
         if changed:
             self._wake(self._on_append)
+        self.advance()
         if changed or self.state.high_watermark != before:
             self.committed()
         return changed
+
+    def isr_answered(
+        self, proposal: IsrProposal, isr: Iterable[NodeId] | None, partition_epoch: int
+    ) -> None:
+        """The controller committed `proposal` as `isr`, or (None) surely refused it."""
+        end = self.claimed_end
+        if isr is None:
+            moved = self.state.isr_settled(proposal, end)
+        else:
+            moved = self.state.isr_accepted(proposal, isr, partition_epoch, end)
+        if moved or self.state.below_min_isr:
+            self.committed()
 
     # -- the leader's side ---------------------------------------------------------------------
 
@@ -72,40 +98,68 @@ class Replica:
         appended = self.log.append_as_leader(batch, self.state.leader_epoch)
         if not appended.duplicate:
             self._wake(self._on_append)
-            if self.state.advance_high_watermark(self.log.end_offset):
-                self.committed()
+            self.advance()
         return appended
+
+    def advance(self) -> None:
+        """Commit what the in-sync replicas have; begin to flush what must be before it counts."""
+        end = self.claimed_end
+        if end != self.log.end_offset and self._flusher is None:
+            self._flusher = asyncio.get_running_loop().create_task(self._flush_all())
+        if self.state.advance_high_watermark(end):
+            self.committed()
+
+    async def _flush_all(self) -> None:
+        try:
+            while self.claimed_end != self.log.end_offset:
+                await self.log.flush_async()
+                if self._flushing:
+                    self._flushing.settle(self._judge_flushed)
+                if self.state.advance_high_watermark(self.claimed_end):
+                    self.committed()
+        except (LogOffline, OSError) as error:  # the node is about to stop for it
+            log.error("%s: cannot flush: %s", self.partition, error)
+        finally:
+            self._flusher = None
 
     def record_fetch(
         self, replica: NodeId, offset: Offset, broker_epoch: BrokerEpoch, now_ms: float
     ) -> None:
         """A follower fetched at `offset`; wakes producers and consumers if that commits records."""
-        if self.state.record_fetch(replica, offset, broker_epoch, self.log.end_offset, now_ms):
+        if self.state.record_fetch(replica, offset, broker_epoch, self.claimed_end, now_ms):
             self.committed()
 
-    def acknowledge(self, leader_epoch: Epoch, required: Offset) -> "Ack | asyncio.Future[Ack]":
-        """The answer to an acks=all produce, now or when it is known."""
-        ack = self.state.acknowledge(leader_epoch, required, self.log.end_offset)
-        if ack is not Ack.WAIT:
-            return ack
-        future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        self._pending.append(_PendingAck(leader_epoch, required, future))
-        return future
+    def acknowledge(self, required: Offset, acks: int) -> "Ack | asyncio.Future[Ack]":
+        """The answer to a produce (acks 1 or -1) that was appended below `required` just now."""
+        epoch = self.state.leader_epoch
+        waits, judge = (
+            (self._committing, self._judge_committed)
+            if acks == -1
+            else (self._flushing, self._judge_flushed)
+        )
+        ack = judge(epoch, required)
+        return ack if ack is not Ack.WAIT else waits.wait(epoch, required)
+
+    def forget(self, future: "asyncio.Future[Ack]") -> None:
+        """Nobody waits any more for this answer of `acknowledge`."""
+        self._committing.forget(future)
+        self._flushing.forget(future)
 
     def committed(self) -> None:
-        """The high watermark or the ISR may have moved: answer whom that concerns."""
+        """The high watermark, the ISR or the role may have changed: answer whom that concerns."""
         self._wake(self._on_commit)
-        if not self._pending:
-            return
-        still: list[_PendingAck] = []
-        end = self.log.end_offset
-        for pending in self._pending:
-            ack = self.state.acknowledge(pending.leader_epoch, pending.required, end)
-            if ack is Ack.WAIT and not pending.future.done():
-                still.append(pending)
-            elif not pending.future.done():
-                pending.future.set_result(ack)
-        self._pending = still
+        if self._committing:
+            self._committing.settle(self._judge_committed)
+        if self._flushing:
+            self._flushing.settle(self._judge_flushed)
+
+    def _judge_committed(self, leader_epoch: Epoch, required: Offset) -> Ack:
+        return self.state.acknowledge(leader_epoch, required, self.claimed_end)
+
+    def _judge_flushed(self, leader_epoch: Epoch, required: Offset) -> Ack:
+        if self.state.role is not Role.LEADER or leader_epoch != self.state.leader_epoch:
+            return Ack.NOT_LEADER
+        return Ack.DONE if self.claimed_end >= required else Ack.WAIT
 
     # -- the follower's side -------------------------------------------------------------------
 
@@ -115,6 +169,11 @@ class Replica:
             self.log.append_as_follower(batches)
         if self.state.follow_high_watermark(leader_hw, self.log.end_offset):
             self._wake(self._on_commit)
+
+    async def flush_before_claim(self) -> None:
+        """Make the log's end one that the next fetch may claim. Raises LogOffline, OSError."""
+        while self.claimed_end != self.log.end_offset:
+            await self.log.flush_async()
 
     def truncate(self, told: EpochEnd) -> None:
         """Cut the log where it departs from the leader's."""

@@ -54,10 +54,20 @@ class Disk(Protocol):
         """Make a directory and its missing parents; fine when it exists. Not durable by itself."""
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file, replacing `target`; durable after `sync_dir`."""
+        """Rename within one directory; durable after `sync_dir`.
+
+        A file replaces the file `target`; a directory takes a name that is free. Files that are
+        open below a renamed directory must be closed first.
+        """
 
     def unlink(self, path: str) -> None:
         """Remove a file; durable after `sync_dir`. A missing one raises FileNotFoundError."""
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory; durable after `sync_dir` of its parent."""
+
+    def size(self, path: str) -> int:
+        """Bytes in a file, without opening it; a missing one raises FileNotFoundError."""
 
     def read(self, path: str) -> bytes:
         """The whole content of a file."""
@@ -82,3 +92,28 @@ class Disk(Protocol):
         `now_ms` is the loop's monotonic time in milliseconds. A broker whose syncs hang must lose
         its leaderships although its processor is well (KAFKA-8733): it stops its heartbeats.
         """
+
+
+def parent(path: str) -> str:
+    """The directory that holds `path`."""
+    return path.rpartition("/")[0]
+
+
+def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool) -> None:
+    """What `write_atomic` does, in the operations of `disk`: a new file beside, then its name.
+
+    The name moves only after the content is on disk, when `durable`; and is itself on disk last.
+    """
+    temporary = path + ".tmp"
+    if disk.exists(temporary):
+        disk.unlink(temporary)  # of a writer that died
+    file = disk.open(temporary, create=True)
+    try:
+        file.append(data)
+        if durable:
+            file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    if durable:
+        disk.sync_dir(parent(path))

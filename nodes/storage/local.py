@@ -9,7 +9,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from nodes.storage.disk import File
+from nodes.storage.disk import File, replace_file
 
 _MODE = 0o644
 
@@ -112,23 +112,17 @@ class LocalDisk:
     def unlink(self, path: str) -> None:
         (self.root / path).unlink()
 
+    def remove_dir(self, path: str) -> None:
+        (self.root / path).rmdir()
+
+    def size(self, path: str) -> int:
+        return (self.root / path).stat().st_size
+
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        target = self.root / path
-        temporary = target.with_name(target.name + ".tmp")
-        temporary.unlink(missing_ok=True)  # of a writer that died
-        file = LocalFile(temporary, create=True)
-        try:
-            file.append(data)
-            if durable:
-                file.sync()
-        finally:
-            file.close()
-        temporary.replace(target)
-        if durable:
-            _sync_directory(target.parent)
+        replace_file(self, path, data, durable=durable)
 
     def sync_dir(self, path: str) -> None:
         _sync_directory(self.root / path)

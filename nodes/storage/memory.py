@@ -1,15 +1,18 @@
 """A disk in memory that loses power: a test aid, shipped with the broker.
 
-Every file has what the page cache holds and what is durable, and so has the table of names.
-`crash()` keeps only what was synced; with a `random.Random` it keeps, page by page, a random part
-of the rest as well, as a kernel that had begun to write back would have. Directories themselves
-are durable at once. Left to others: delays, errors, and full disks.
+Every file has what the page cache holds and what is durable, and so has every directory's table of
+names. `crash()` keeps only what was synced. With a `random.Random` it also keeps a random part of
+the rest, as a kernel that had begun to write back would have: of a file any pages, of a directory
+any of the changes to its names, each as a whole (a rename never shows half). That is harsher than
+journalling file systems are, which keep name changes in order. Left to others: delays, errors, full
+disks, and dying in the middle of something.
 """
 
 import asyncio
 import random
+from typing import NamedTuple
 
-from nodes.storage.disk import File
+from nodes.storage.disk import File, parent, replace_file
 
 PAGE_BYTES = 4096
 
@@ -22,11 +25,42 @@ class _Inode:
         self.durable = b""
 
 
+class _Change(NamedTuple):
+    """One change of a directory's names: `removed` goes, and then `added` is `node`."""
+
+    removed: str | None
+    added: str | None
+    node: "_Inode | _Directory | None"
+
+    def apply(self, names: "dict[str, _Inode | _Directory]") -> None:
+        if self.removed is not None:
+            names.pop(self.removed, None)
+        if self.added is not None:
+            assert self.node is not None
+            names[self.added] = self.node
+
+
+class _Directory:
+    """A table of names, as seen and as on disk, and the changes that lie between."""
+
+    def __init__(self) -> None:
+        self.cached: dict[str, _Inode | _Directory] = {}
+        self.durable: dict[str, _Inode | _Directory] = {}
+        self.unsynced: list[_Change] = []
+
+    def change(self, change: _Change) -> None:
+        change.apply(self.cached)
+        self.unsynced.append(change)
+
+    def sync(self) -> None:
+        self.durable = dict(self.cached)
+        self.unsynced.clear()
+
+
 class MemoryFile:
     """An open file of a MemoryDisk."""
 
-    def __init__(self, disk: "MemoryDisk", inode: _Inode) -> None:
-        self._disk = disk
+    def __init__(self, inode: _Inode) -> None:
         self._inode = inode
 
     def size(self) -> int:
@@ -36,113 +70,93 @@ class MemoryFile:
         return bytes(self._inode.cached[offset : offset + length])
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        self._disk.before_write()
         self._inode.cached += data
 
     def truncate(self, size: int) -> None:
-        self._disk.before_write()
         del self._inode.cached[size:]
 
     def sync(self) -> None:
-        self._disk.before_write()
         self._inode.durable = bytes(self._inode.cached)
 
     def close(self) -> None:
         pass
 
 
-class PowerLost(Exception):
-    """The disk lost power at the write that `crash_after_writes` named."""
-
-
 class MemoryDisk:
     """Files that remember apart what is cached and what is durable."""
 
     def __init__(self) -> None:
-        self._names: dict[str, _Inode] = {}
-        self._durable_names: dict[str, _Inode] = {}
-        self._directories = {""}
-        self.crash_after_writes: int | None = None
-        """After so many more writes, truncations, syncs and name changes, raise PowerLost."""
-
-    def before_write(self) -> None:
-        """Count one change; raise PowerLost when its number has come, and from then on."""
-        if self.crash_after_writes is not None:
-            if self.crash_after_writes <= 0:
-                raise PowerLost
-            self.crash_after_writes -= 1
+        self._root = _Directory()
 
     def crash(self, rng: random.Random | None = None) -> None:
         """Lose power: forget what was not synced, or, given `rng`, a random part of it."""
-        self.crash_after_writes = None
-        survivors = dict(self._durable_names)
-        if rng is not None:
-            for name in sorted(self._names.keys() | survivors.keys()):
-                if rng.random() < 0.5:
-                    survivors.pop(name, None)
-                    if name in self._names:
-                        survivors[name] = self._names[name]
-        for name in sorted(survivors):
-            inode = survivors[name]
-            kept = inode.durable if rng is None else _written_back(inode, rng)
-            inode.durable = kept
-            inode.cached = bytearray(kept)
-        self._durable_names = survivors
-        self._names = dict(survivors)
+        directories = [self._root]
+        while directories:
+            directory = directories.pop()
+            if rng is not None:
+                _write_back_names(directory, rng)
+            directory.cached = dict(directory.durable)
+            directory.unsynced.clear()
+            for _, node in sorted(directory.durable.items()):
+                if isinstance(node, _Directory):
+                    directories.append(node)
+                    continue
+                node.durable = node.durable if rng is None else _write_back(node, rng)
+                node.cached = bytearray(node.durable)
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        if path not in self._names:
+        directory, name = self._place(path)
+        if name not in directory.cached:
             if not create:
                 raise FileNotFoundError(path)
-            self._require_directory(path)
-            self.before_write()
-            self._names[path] = _Inode()
-        return MemoryFile(self, self._names[path])
+            directory.change(_Change(None, name, _Inode()))
+        return MemoryFile(self._inode(path))
 
     def exists(self, path: str) -> bool:
-        return path in self._names or path in self._directories
+        return self._find(path) is not None
 
     def listdir(self, path: str) -> list[str]:
-        if path not in self._directories:
-            raise FileNotFoundError(path)
-        entries = [*self._names, *(self._directories - {""})]
-        return sorted(_base(name) for name in entries if _parent(name) == path)
+        return sorted(self._directory(path).cached)
 
     def makedirs(self, path: str) -> None:
-        while path:
-            self._directories.add(path)
-            path = _parent(path)
+        if path and self._find(path) is None:
+            self.makedirs(parent(path))
+            directory, name = self._place(path)
+            directory.change(_Change(None, name, _Directory()))
 
     def rename(self, source: str, target: str) -> None:
-        self.before_write()
-        self._names[target] = self._names.pop(source)
+        assert parent(source) == parent(target), "moves between directories are not modelled"
+        node = self._find(source)
+        if node is None:
+            raise FileNotFoundError(source)
+        replaced = self._find(target)
+        if isinstance(replaced, _Directory) or (isinstance(node, _Directory) and replaced):
+            raise FileExistsError(target)
+        directory, name = self._place(source)
+        directory.change(_Change(name, self._place(target)[1], node))
 
     def unlink(self, path: str) -> None:
-        if path not in self._names:
-            raise FileNotFoundError(path)
-        self.before_write()
-        del self._names[path]
+        self._inode(path)
+        directory, name = self._place(path)
+        directory.change(_Change(name, None, None))
+
+    def remove_dir(self, path: str) -> None:
+        if self._directory(path).cached:
+            raise OSError(f"{path} is not empty")
+        directory, name = self._place(path)
+        directory.change(_Change(name, None, None))
+
+    def size(self, path: str) -> int:
+        return len(self._inode(path).cached)
 
     def read(self, path: str) -> bytes:
         return bytes(self._inode(path).cached)
 
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._require_directory(path)
-        self.before_write()
-        inode = _Inode()
-        inode.cached += data
-        self._names[path] = inode
-        if durable:
-            inode.durable = data
-            self._durable_names[path] = inode
+        replace_file(self, path, data, durable=durable)
 
     def sync_dir(self, path: str) -> None:
-        self.before_write()
-        for name in [name for name in self._durable_names if _parent(name) == path]:
-            del self._durable_names[name]
-        for name, inode in self._names.items():
-            if _parent(name) == path:
-                self._durable_names[name] = inode
+        self._directory(path).sync()
 
     async def sync(self, target: File | str) -> None:
         await asyncio.sleep(0)  # others run before the sync takes effect, as with a real disk
@@ -160,17 +174,43 @@ class MemoryDisk:
         inode.cached[position] ^= 1
         inode.durable = bytes(inode.cached)
 
-    def _inode(self, path: str) -> _Inode:
-        if path not in self._names:
+    def _find(self, path: str) -> _Inode | _Directory | None:
+        node: _Inode | _Directory | None = self._root
+        for name in path.split("/") if path else ():
+            if not isinstance(node, _Directory):
+                return None
+            node = node.cached.get(name)
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._find(path)
+        if not isinstance(node, _Directory):
             raise FileNotFoundError(path)
-        return self._names[path]
+        return node
 
-    def _require_directory(self, path: str) -> None:
-        if _parent(path) not in self._directories:
-            raise FileNotFoundError(_parent(path))
+    def _inode(self, path: str) -> _Inode:
+        node = self._find(path)
+        if not isinstance(node, _Inode):
+            raise FileNotFoundError(path)
+        return node
+
+    def _place(self, path: str) -> tuple[_Directory, str]:
+        """The directory of a path, which must exist, and the path's last name."""
+        return self._directory(parent(path)), path.rpartition("/")[2]
 
 
-def _written_back(inode: _Inode, rng: random.Random) -> bytes:
+def _write_back_names(directory: _Directory, rng: random.Random) -> None:
+    """Make some of the changes durable: the first few, or any."""
+    changes = directory.unsynced
+    if rng.random() < 0.5:
+        kept = changes[: rng.randint(0, len(changes))]
+    else:
+        kept = [change for change in changes if rng.random() < 0.5]
+    for change in kept:
+        change.apply(directory.durable)
+
+
+def _write_back(inode: _Inode, rng: random.Random) -> bytes:
     """The content after a loss of power during write-back: each page new, or as last synced."""
     low, high = sorted((len(inode.durable), len(inode.cached)))
     size = rng.choice((low, high, rng.randint(low, high)))
@@ -180,11 +220,3 @@ def _written_back(inode: _Inode, rng: random.Random) -> bytes:
         source = inode.cached if rng.random() < 0.7 else inode.durable
         kept += bytes(source[start:stop]).ljust(stop - start, b"\0")
     return bytes(kept)
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
-def _base(path: str) -> str:
-    return path.rpartition("/")[2]

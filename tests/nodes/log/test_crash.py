@@ -11,8 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import read_header
 from nodes.log.log import Log
-from nodes.storage.memory import MemoryDisk, PowerLost
+from nodes.storage.memory import MemoryDisk
 from tests.nodes.log.build import batch, content, open_log
+from tests.nodes.storage.crashes import Crashed, CrashingDisk
 
 
 class LogAgainstList(RuleBasedStateMachine):
@@ -172,12 +173,13 @@ def test_power_lost_at_any_write_leaves_a_prefix_with_all_that_was_flushed(
     rng = random.Random(seed)
     steps = steps_of(rng)
     disk = MemoryDisk()
-    log = open_log(disk)
+    dying = CrashingDisk(disk)
+    log = open_log(dying)
     reference = open_log(MemoryDisk())
     before: list[bytes] = []
     after: list[bytes] = []
     point = 0
-    disk.crash_after_writes = write
+    dying.die_at = len(dying.log) + write
     try:
         for step in steps:
             before = after
@@ -186,7 +188,7 @@ def test_power_lost_at_any_write_leaves_a_prefix_with_all_that_was_flushed(
             step(log)
             if not stale_point or log.flushed_offset < point:
                 point = log.flushed_offset
-    except PowerLost:
+    except Crashed:
         pass
     flushed = log.flushed_offset
     point = min(point, flushed)
@@ -212,10 +214,8 @@ def test_power_lost_while_recovering_is_recovered_from(crash: int) -> None:
             log.flush()
     flushed = log.flushed_offset
     disk.crash(random.Random(crash))
-    disk.crash_after_writes = crash % 12
     try:
-        open_log(disk, recovery_point=flushed)
-    except PowerLost:
+        open_log(CrashingDisk(disk, crash % 12), recovery_point=flushed)
+    except Crashed:
         disk.crash(random.Random(crash))
-    disk.crash_after_writes = None
     assert open_log(disk, recovery_point=flushed).end_offset >= flushed

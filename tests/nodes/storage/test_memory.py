@@ -5,13 +5,14 @@ import random
 
 import pytest
 
-from nodes.storage.memory import PAGE_BYTES, MemoryDisk, PowerLost
+from nodes.storage.memory import PAGE_BYTES, MemoryDisk
 
 
 def test_a_crash_forgets_what_was_not_synced() -> None:
     """Only synced bytes of files with synced names survive."""
     disk = MemoryDisk()
     disk.makedirs("d")
+    disk.sync_dir("")
     kept, nameless = disk.open("d/kept", create=True), disk.open("d/nameless", create=True)
     kept.append(b"synced")
     kept.sync()
@@ -69,18 +70,6 @@ def test_write_back_before_the_crash_keeps_any_pages() -> None:
     assert {(b"", b""), (b"n", b""), (b"n", b"n"), (b"\0", b"n")} <= seen
 
 
-def test_power_is_lost_at_the_write_that_was_named() -> None:
-    """The named change does not happen, nor does any later one before the crash."""
-    disk = MemoryDisk()
-    file = disk.open("a", create=True)
-    disk.crash_after_writes = 1
-    file.append(b"1")
-    for _ in range(2):
-        with pytest.raises(PowerLost):
-            file.append(b"2")
-    assert file.pread(0, 9) == b"1"
-
-
 def test_async_sync_takes_files_and_directories() -> None:
     """The coroutine makes content and names durable."""
     disk = MemoryDisk()
@@ -95,3 +84,40 @@ def test_async_sync_takes_files_and_directories() -> None:
     disk.crash()
     assert disk.read("a") == b"1"
     assert disk.oldest_sync_age_ms(5.0) == 0
+
+
+def test_a_directory_is_a_name_too() -> None:
+    """Made or renamed, it is lost with the power, and all that is in it, until its parent syncs."""
+    disk = MemoryDisk()
+    disk.makedirs("d/e")
+    disk.write_atomic("d/e/a", b"1")
+    disk.crash()
+    assert disk.listdir("") == []
+    disk.makedirs("d/e")
+    disk.write_atomic("d/e/a", b"1")
+    disk.sync_dir("d")
+    disk.sync_dir("")
+    disk.rename("d/e", "d/f")
+    assert disk.read("d/f/a") == b"1"
+    disk.crash()
+    assert disk.listdir("d") == ["e"]
+    with pytest.raises(OSError, match="not empty"):
+        disk.remove_dir("d/e")
+    disk.unlink("d/e/a")
+    disk.remove_dir("d/e")
+    assert disk.listdir("d") == []
+
+
+def test_name_changes_survive_whole_in_any_choice() -> None:
+    """With a random source a rename shows all of itself or nothing; later ones may come first."""
+    seen = set()
+    for seed in range(200):
+        disk = MemoryDisk()
+        disk.write_atomic("a", b"old")
+        disk.write_atomic("b", b"other")
+        disk.write_atomic("a", b"new", durable=False)
+        disk.unlink("b")
+        disk.crash(random.Random(seed))
+        assert disk.exists("a")
+        seen.add((disk.read("a")[:1] in (b"n", b""), disk.exists("b")))
+    assert seen == {(False, False), (False, True), (True, False), (True, True)}

@@ -71,6 +71,8 @@ class NodeConfig:
     unclean_leader_election: bool
     max_request_bytes: int
     index_interval_bytes: int
+    static: Mapping[str, str]
+    """Every property as it is in the file: where topics find their defaults."""
 
     def listener(self, name: str) -> Endpoint:
         """The advertised endpoint of the listener called `name`."""
@@ -228,6 +230,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         unclean_leader_election=read.flag("unclean.leader.election.enable", default=False),
         max_request_bytes=read.number("socket.request.max.bytes", 100 << 20, least=1024),
         index_interval_bytes=read.number("log.index.interval.bytes", 4096),
+        static=dict(properties),
     )
     _cross_check(config)
     return config, sorted(set(properties) - read.asked - {"log.dir"})

@@ -1,0 +1,191 @@
+"""What single nodes know: the quorum, log directories, producers; and what they can forget."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from harness.admin import topics
+from harness.admin.client import CONTROLLER, AdminClient
+from harness.admin.errors import BadRequest, Passing, check
+from harness.admin.model import LogDir, Producer, Quorum, QuorumReplica, ReplicaSize
+from harness.admin.reassignments import Failure, by_topic
+from nodes.ids import TopicPartition
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+async def quorum(admin: AdminClient) -> Quorum:
+    """The metadata quorum (KIP-595, KIP-836)."""
+
+    async def attempt() -> Quorum:
+        answer = await admin.request(
+            "describe_quorum",
+            to=CONTROLLER,
+            topics=[{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}],
+        )
+        check(answer.error_code, "the metadata quorum", getattr(answer, "error_message", None))
+        (partition,) = answer.topics[0].partitions
+        said = getattr(partition, "error_message", None)
+        check(partition.error_code, "the metadata quorum", said)
+        endpoints = {
+            int(node.node_id): tuple(
+                f"{each.name}://{each.host}:{each.port}" for each in node.listeners
+            )
+            for node in getattr(answer, "nodes", ())
+        }
+        return Quorum(
+            leader=int(partition.leader_id),
+            epoch=int(partition.leader_epoch),
+            high_watermark=int(partition.high_watermark),
+            voters=tuple(_replica(each, endpoints) for each in partition.current_voters),
+            observers=tuple(_replica(each, endpoints) for each in partition.observers),
+        )
+
+    return await admin.repeat(attempt)
+
+
+def _replica(answer: Any, endpoints: Mapping[int, tuple[str, ...]]) -> QuorumReplica:
+    node = int(answer.replica_id)
+    return QuorumReplica(
+        node_id=node,
+        directory_id=getattr(answer, "replica_directory_id", None),
+        log_end_offset=int(answer.log_end_offset),
+        last_fetch_ms=int(getattr(answer, "last_fetch_timestamp", -1)),
+        last_caught_up_ms=int(getattr(answer, "last_caught_up_timestamp", -1)),
+        endpoints=endpoints.get(node, ()),
+    )
+
+
+async def log_dirs(admin: AdminClient, broker: int) -> list[LogDir]:
+    """The log directories of one broker and every replica in them. Raises BadRequest, Refused."""
+
+    async def attempt() -> list[LogDir]:
+        answer = await admin.request("describe_log_dirs", to=broker, topics=None)
+        check(getattr(answer, "error_code", ErrorCode.none), f"broker {broker}")
+        return [
+            LogDir(
+                path=str(each.log_dir),
+                error=None if each.error_code is ErrorCode.none else each.error_code.name.upper(),
+                replicas={
+                    TopicPartition(str(topic.name), int(replica.partition_index)): ReplicaSize(
+                        size_bytes=int(replica.partition_size),
+                        offset_lag=int(replica.offset_lag),
+                        future=replica.is_future_key,
+                    )
+                    for topic in each.topics
+                    for replica in topic.partitions
+                },
+            )
+            for each in answer.results
+        ]
+
+    return await admin.repeat(attempt)
+
+
+async def delete_records(
+    admin: AdminClient, before: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | Failure]:
+    """Delete what lies below the offsets (-1: below the high watermark) (KIP-107).
+
+    Each partition's result is its new log start offset, or Kafka's error.
+    """
+
+    async def attempt() -> dict[TopicPartition, int | Failure]:
+        results: dict[TopicPartition, int | Failure] = {}
+        for leader, partitions in (await _by_leader(admin, list(before))).items():
+            answer = await admin.request(
+                "delete_records",
+                to=leader,
+                topics=[
+                    {
+                        "name": topic,
+                        "partitions": [
+                            {"partition_index": n, "offset": before[TopicPartition(topic, n)]}
+                            for n in numbers
+                        ],
+                    }
+                    for topic, numbers in by_topic(partitions).items()
+                ],
+                timeout=admin.request_timeout,
+            )
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    key = TopicPartition(str(topic.name), int(each.partition_index))
+                    done = each.error_code is ErrorCode.none
+                    if each.error_code is ErrorCode.not_leader_or_follower:
+                        check(each.error_code, str(key))
+                    results[key] = int(each.low_watermark) if done else (each.error_code, None)
+        return dict(sorted(results.items()))
+
+    return await admin.repeat(attempt)
+
+
+async def producers(
+    admin: AdminClient, partition: TopicPartition, broker: int | None = None
+) -> list[Producer]:
+    """The producers that a partition's leader, or its replica on `broker`, knows (KIP-664)."""
+
+    async def attempt() -> list[Producer]:
+        node = broker
+        if node is None:
+            (node,) = await _by_leader(admin, [partition])
+        answer = await admin.request(
+            "describe_producers",
+            to=node,
+            topics=[{"name": partition.topic, "partition_indexes": [partition.partition]}],
+        )
+        (found,) = answer.topics[0].partitions
+        check(found.error_code, str(partition), found.error_message)
+        return [
+            Producer(
+                producer_id=int(each.producer_id),
+                epoch=int(each.producer_epoch),
+                last_sequence=int(each.last_sequence),
+                last_timestamp_ms=int(each.last_timestamp),
+                coordinator_epoch=int(each.coordinator_epoch),
+                transaction_start=(
+                    int(each.current_txn_start_offset)
+                    if each.current_txn_start_offset >= 0
+                    else None
+                ),
+            )
+            for each in found.active_producers
+        ]
+
+    return await admin.repeat(attempt)
+
+
+async def unregister(admin: AdminClient, broker: int) -> None:
+    """Make the cluster forget a broker that is gone for good (KIP-500). Raises Refused."""
+    attempts = 0
+
+    async def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        answer = await admin.request("unregister_broker", to=CONTROLLER, broker_id=broker)
+        if attempts == 1 or answer.error_code is not ErrorCode.broker_id_not_registered:
+            check(answer.error_code, f"broker {broker}", answer.error_message)
+
+    await admin.repeat(attempt)
+
+
+async def _by_leader(
+    admin: AdminClient, partitions: Sequence[TopicPartition]
+) -> dict[int, list[TopicPartition]]:
+    """The partitions by the broker that leads them. Raises Passing while one has no leader."""
+    found = {
+        each.name: each
+        for topic in await topics.describe(admin, sorted({p.topic for p in partitions}))
+        for each in topic.partitions
+    }
+    grouped: dict[int, list[TopicPartition]] = defaultdict(list)
+    for partition in sorted(partitions):
+        if partition not in found:
+            raise BadRequest(f"partition {partition} does not exist")
+        leader = found[partition].leader
+        if leader is None:
+            raise Passing(ErrorCode.leader_not_available, f"partition {partition} has no leader")
+        grouped[leader].append(partition)
+    return grouped

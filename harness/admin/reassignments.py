@@ -1,0 +1,143 @@
+"""Moving replicas between brokers (KIP-455), and electing leaders (KIP-460)."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from harness.admin.client import CONTROLLER, AdminClient
+from harness.admin.errors import PASSING, Passing, check
+from harness.admin.model import Reassignment
+from nodes.ids import TopicPartition
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+Failure = tuple[ErrorCode, str | None]
+"""Kafka's error about one partition, and its message."""
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of partitions per topic, both ascending."""
+    grouped: dict[str, list[int]] = defaultdict(list)
+    for each in sorted(partitions):
+        grouped[each.topic].append(each.partition)
+    return grouped
+
+
+async def ongoing(
+    admin: AdminClient, partitions: Sequence[TopicPartition] | None = None
+) -> dict[TopicPartition, Reassignment]:
+    """The reassignments under way, of these partitions or of all."""
+
+    async def attempt() -> dict[TopicPartition, Reassignment]:
+        asked = None
+        if partitions is not None:
+            asked = [
+                {"name": topic, "partition_indexes": numbers}
+                for topic, numbers in by_topic(partitions).items()
+            ]
+        answer = await admin.request(
+            "list_partition_reassignments",
+            to=CONTROLLER,
+            topics=asked,
+            timeout=admin.request_timeout,
+        )
+        check(answer.error_code, "", answer.error_message)
+        return {
+            TopicPartition(str(topic.name), int(each.partition_index)): Reassignment(
+                replicas=tuple(map(int, each.replicas)),
+                adding=tuple(map(int, each.adding_replicas)),
+                removing=tuple(map(int, each.removing_replicas)),
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    return dict(sorted((await admin.repeat(attempt)).items()))
+
+
+async def alter(
+    admin: AdminClient, targets: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, Failure]:
+    """Give partitions these replicas, preferred leader first; None cancels what is under way.
+
+    Returns what the cluster refused; the rest has begun. Once it has begun, asking for the same
+    again changes nothing.
+    """
+
+    async def attempt() -> dict[TopicPartition, Failure]:
+        answer = await admin.request(
+            "alter_partition_reassignments",
+            to=CONTROLLER,
+            topics=[
+                {
+                    "name": topic,
+                    "partitions": [
+                        {
+                            "partition_index": number,
+                            "replicas": targets[TopicPartition(topic, number)],
+                        }
+                        for number in numbers
+                    ],
+                }
+                for topic, numbers in by_topic(targets).items()
+            ],
+            timeout=admin.request_timeout,
+        )
+        check(answer.error_code, "", answer.error_message)
+        return {
+            TopicPartition(str(topic.name), int(each.partition_index)): (
+                each.error_code,
+                each.error_message,
+            )
+            for topic in answer.responses
+            for each in topic.partitions
+            if each.error_code is not ErrorCode.none
+        }
+
+    return dict(sorted((await admin.repeat(attempt)).items())) if targets else {}
+
+
+async def elect(
+    admin: AdminClient, kind: int, partitions: Sequence[TopicPartition] | None = None
+) -> dict[TopicPartition, Failure]:
+    """Elect leaders of these partitions, or of all that need it.
+
+    `kind` is PREFERRED, or UNCLEAN: any live replica where no in-sync one is left, which may lose
+    records. The result has an entry for every partition that the cluster decided about, with
+    ErrorCode.none where it was elected.
+    """
+
+    async def attempt() -> dict[TopicPartition, Failure]:
+        asked = None
+        if partitions is not None:
+            asked = [
+                {"topic": topic, "partitions": numbers}
+                for topic, numbers in by_topic(partitions).items()
+            ]
+        answer = await admin.request(
+            "elect_leaders",
+            to=CONTROLLER,
+            at_least=0 if kind == PREFERRED else 1,
+            election_type=kind,
+            topic_partitions=asked,
+            timeout=timedelta(seconds=admin.timeout_s),
+        )
+        check(getattr(answer, "error_code", ErrorCode.none), "")
+        results = {
+            TopicPartition(str(topic.topic), int(each.partition_id)): (
+                each.error_code,
+                each.error_message,
+            )
+            for topic in answer.replica_election_results
+            for each in topic.partition_result
+        }
+        if results and all(code in PASSING for code, _ in results.values()):
+            code, message = next(iter(results.values()))
+            raise Passing(code, message or code.name.upper())
+        return results
+
+    return dict(sorted((await admin.repeat(attempt)).items()))

@@ -1,0 +1,226 @@
+"""Topics: what there is, and their creation, growth and end."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from harness.admin.client import ANY, CONTROLLER, AdminClient
+from harness.admin.errors import BadRequest, Refused, check
+from harness.admin.model import Broker, Cluster, Partition, Topic
+from nodes.ids import TopicPartition
+
+PAGE: Final = 2000
+"""Partitions asked for at once, Kafka's own default."""
+
+_UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+
+
+async def cluster(admin: AdminClient) -> Cluster:
+    """The brokers, with fenced ones where the cluster tells."""
+
+    async def attempt() -> Cluster:
+        if not await admin.serves("describe_cluster"):
+            answer = await admin.refresh()
+            brokers = [(int(each.node_id), each) for each in answer.brokers]
+        else:
+            answer = await admin.request("describe_cluster", include_fenced_brokers=True)
+            check(answer.error_code, "", answer.error_message)
+            brokers = [(int(each.broker_id), each) for each in answer.brokers]
+        controller = int(answer.controller_id)
+        return Cluster(
+            cluster_id=str(answer.cluster_id),
+            controller=controller if controller >= 0 else None,
+            brokers=tuple(
+                Broker(
+                    node_id=node,
+                    host=str(each.host),
+                    port=int(each.port),
+                    rack=each.rack,
+                    fenced=getattr(each, "is_fenced", False),
+                )
+                for node, each in sorted(brokers, key=lambda pair: pair[0])
+            ),
+        )
+
+    return await admin.repeat(attempt)
+
+
+async def describe(admin: AdminClient, names: Sequence[str] | None = None) -> list[Topic]:
+    """The topics of these names, or all; by name. Raises Refused for a name that is unknown."""
+
+    async def attempt() -> list[Topic]:
+        if await admin.serves("describe_topic_partitions"):
+            return await _paged(admin, names)
+        return await _at_once(admin, names)
+
+    if names is not None and not names:
+        return []
+    return sorted(await admin.repeat(attempt), key=lambda topic: topic.name)
+
+
+async def _at_once(admin: AdminClient, names: Sequence[str] | None) -> list[Topic]:
+    answer = await admin.request(
+        "metadata",
+        topics=None if names is None else [{"name": name} for name in names],
+        allow_auto_topic_creation=False,
+    )
+    return [_topic(each, list(each.partitions)) for each in answer.topics]
+
+
+async def _paged(admin: AdminClient, names: Sequence[str] | None) -> list[Topic]:
+    found: dict[str, tuple[Any, list[Any]]] = {}
+    cursor = None
+    while True:  # every page moves the cursor: the pages end where the topics do
+        answer = await admin.request(
+            "describe_topic_partitions",
+            topics=[{"name": name} for name in sorted(names or ())],
+            response_partition_limit=PAGE,
+            cursor=cursor,
+        )
+        for each in answer.topics:
+            _, partitions = found.setdefault(str(each.name), (each, []))
+            partitions.extend(each.partitions)
+        after = answer.next_cursor
+        if after is None:
+            return [_topic(each, partitions) for each, partitions in found.values()]
+        following = {"topic_name": after.topic_name, "partition_index": after.partition_index}
+        if following == cursor:
+            raise BadRequest(f"the broker gives the page at {cursor} again and again")
+        cursor = following
+
+
+def _topic(answer: Any, partitions: list[Any]) -> Topic:
+    name = str(answer.name)
+    if answer.error_code in _UNKNOWN:
+        raise Refused(answer.error_code, f"topic {name} does not exist")
+    check(answer.error_code, f"topic {name}")
+    return Topic(
+        name=name,
+        topic_id=getattr(answer, "topic_id", None),
+        internal=answer.is_internal,
+        partitions=tuple(
+            Partition(
+                name=TopicPartition(name, int(each.partition_index)),
+                leader=int(each.leader_id) if each.leader_id >= 0 else None,
+                replicas=tuple(map(int, each.replica_nodes)),
+                isr=tuple(map(int, each.isr_nodes)),
+                elr=_numbers(getattr(each, "eligible_leader_replicas", None)),
+                last_known_elr=_numbers(getattr(each, "last_known_elr", None)),
+            )
+            for each in sorted(partitions, key=lambda each: int(each.partition_index))
+        ),
+    )
+
+
+def _numbers(values: Sequence[Any] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(map(int, values))
+
+
+async def create(
+    admin: AdminClient,
+    name: str,
+    *,
+    partitions: int | None = None,
+    replication_factor: int | None = None,
+    assignment: Sequence[Sequence[int]] = (),
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    """Create one topic: the cluster's defaults where nothing is said. Raises Refused.
+
+    `assignment` names the replicas of partitions 0, 1, ..., and then stands for the numbers.
+    """
+    attempts = 0
+
+    async def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        answer = await admin.request(
+            "create_topics",
+            to=CONTROLLER,
+            at_least=4 if partitions is None or replication_factor is None else 0,
+            topics=[
+                {
+                    "name": name,
+                    "num_partitions": -1 if partitions is None or assignment else partitions,
+                    "replication_factor": (
+                        -1 if replication_factor is None or assignment else replication_factor
+                    ),
+                    "assignments": [
+                        {"partition_index": number, "broker_ids": replicas}
+                        for number, replicas in enumerate(assignment)
+                    ],
+                    "configs": [
+                        {"name": key, "value": value} for key, value in (configs or {}).items()
+                    ],
+                }
+            ],
+            timeout=admin.request_timeout,
+        )
+        for each in answer.topics:
+            # An earlier attempt, whose answer was lost, may have done it.
+            if attempts == 1 or each.error_code is not ErrorCode.topic_already_exists:
+                check(each.error_code, f"topic {name}", each.error_message)
+
+    await admin.repeat(attempt)
+
+
+async def grow(
+    admin: AdminClient, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
+) -> None:
+    """Raise the topic's number of partitions to `count`; new ones go to `assignment`'s brokers."""
+    attempts = 0
+
+    async def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        new = None if assignment is None else [{"broker_ids": each} for each in assignment]
+        answer = await admin.request(
+            "create_partitions",
+            to=CONTROLLER,
+            topics=[{"name": name, "count": count, "assignments": new}],
+            timeout=admin.request_timeout,
+        )
+        for each in answer.results:
+            # Refused as "already has that many": an earlier attempt may have done it.
+            if attempts > 1 and each.error_code is ErrorCode.invalid_partitions:
+                (topic,) = await describe(admin, [name])
+                if len(topic.partitions) == count:
+                    return
+            check(each.error_code, f"topic {name}", each.error_message)
+
+    await admin.repeat(attempt)
+
+
+async def delete(admin: AdminClient, names: Sequence[str]) -> None:
+    """Delete the topics. Raises Refused about the first that could not be."""
+    attempts = 0
+
+    async def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        answer = await admin.request(
+            "delete_topics",
+            to=CONTROLLER,
+            topics=[{"name": name} for name in names],
+            topic_names=names,
+            timeout=admin.request_timeout,
+        )
+        for each in answer.responses:
+            if attempts == 1 or each.error_code not in _UNKNOWN:
+                said = getattr(each, "error_message", None)
+                check(each.error_code, f"topic {each.name}", said)
+
+    await admin.repeat(attempt)
+
+
+async def names(admin: AdminClient) -> list[str]:
+    """The names of all topics, ascending."""
+
+    async def attempt() -> list[str]:
+        answer = await admin.request(
+            "metadata", to=ANY, topics=None, allow_auto_topic_creation=False
+        )
+        return sorted(str(each.name) for each in answer.topics)
+
+    return await admin.repeat(attempt)

@@ -1,0 +1,262 @@
+"""Placement plans: cheapest by comparison with every possible placement, even, on as many racks."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.admin.balance import BalanceError, Plan, drain, least_moves, spread
+from nodes.ids import TopicPartition
+
+Replicas = tuple[int, ...]
+Case = dict[TopicPartition, Replicas]
+
+
+def striped(topics: int, partitions: int, factor: int, brokers: Sequence[int]) -> Case:
+    """Topics t0, t1, ... whose partitions start one broker further each."""
+    return {
+        TopicPartition(f"t{topic}", number): tuple(
+            brokers[(topic + number + replica) % len(brokers)] for replica in range(factor)
+        )
+        for topic in range(topics)
+        for number in range(partitions)
+    }
+
+
+def after(current: Case, plan: Plan) -> Case:
+    """The assignment once the plan is carried out."""
+    return current | plan.targets
+
+
+def loads(assignment: Case, brokers: Sequence[int]) -> list[int]:
+    """Replicas of each broker."""
+    held = Counter(node for replicas in assignment.values() for node in replicas)
+    assert set(held) <= set(brokers)
+    return [held[node] for node in brokers]
+
+
+def leaders(assignment: Case, brokers: Sequence[int]) -> list[int]:
+    """Preferred leaderships of each broker."""
+    led = Counter(replicas[0] for replicas in assignment.values())
+    return [led[node] for node in brokers]
+
+
+def even(counts: Sequence[int]) -> bool:
+    """Equal within one."""
+    return max(counts) - min(counts) <= 1
+
+
+def racks_of(replicas: Replicas, racks: Mapping[int, str | None]) -> int:
+    """On how many racks a partition is."""
+    return len({racks[node] for node in replicas})
+
+
+def all_placements(current: Case, brokers: Sequence[int]) -> Iterator[Case]:
+    """Every choice of brokers for every partition."""
+    choices = [combinations(brokers, len(replicas)) for replicas in current.values()]
+    for chosen in product(*choices):
+        yield dict(zip(current, chosen, strict=True))
+
+
+def cost(current: Case, chosen: Case, sizes: Mapping[TopicPartition, int]) -> tuple[int, int]:
+    """Bytes and replicas that have to be copied."""
+    moved = {name: len(set(chosen[name]) - set(current[name])) for name in current}
+    return (
+        sum(sizes.get(name, 0) * count for name, count in moved.items()),
+        sum(moved.values()),
+    )
+
+
+@st.composite
+def small(draw: st.DrawFn) -> tuple[Case, list[int], dict[TopicPartition, int]]:
+    """A few partitions anywhere on brokers 1 to 5, brokers to be on, and sizes."""
+    brokers = sorted(draw(st.sets(st.integers(1, 5), min_size=2, max_size=4)))
+    count = draw(st.integers(1, 4))
+    current, sizes = {}, {}
+    for number in range(count):
+        factor = draw(st.integers(1, min(3, len(brokers))))
+        nodes = draw(st.permutations(range(1, 6)))
+        name = TopicPartition("t", number)
+        current[name] = tuple(nodes[:factor])
+        sizes[name] = draw(st.integers(0, 3))
+    return current, brokers, sizes
+
+
+@given(small())
+def test_spread_costs_the_least_of_all_even_placements(
+    case: tuple[Case, list[int], dict[TopicPartition, int]],
+) -> None:
+    """No placement that is even within one moves fewer bytes, or as few with fewer replicas."""
+    current, brokers, sizes = case
+    plan = spread(current, dict.fromkeys(brokers), sizes)
+    chosen = after(current, plan)
+    possible = [each for each in all_placements(current, brokers) if even(loads(each, brokers))]
+    assert cost(current, chosen, sizes) == (plan.moved_bytes, plan.moved_replicas)
+    if possible:
+        assert even(loads(chosen, brokers))
+        assert (plan.moved_bytes, plan.moved_replicas) == min(
+            cost(current, each, sizes) for each in possible
+        )
+    if possible and not any(sizes.values()):
+        assert plan.moved_replicas == least_moves(current, brokers)
+
+
+def unevenness(counts: Sequence[int]) -> int:
+    """The sum of squares: least when even."""
+    return sum(count * count for count in counts)
+
+
+@given(small())
+def test_drain_moves_only_what_has_to_go(
+    case: tuple[Case, list[int], dict[TopicPartition, int]],
+) -> None:
+    """Exactly the replicas elsewhere move, to the most even placement that can be had so."""
+    current, brokers, sizes = case
+    plan = drain(current, dict.fromkeys(brokers), sizes)
+    chosen = after(current, plan)
+    held = sum(node not in brokers for replicas in current.values() for node in replicas)
+    assert plan.moved_replicas == held
+    for name, replicas in chosen.items():
+        assert set(current[name]) & set(brokers) <= set(replicas)
+    stays = [
+        each
+        for each in all_placements(current, brokers)
+        if all(set(current[name]) & set(brokers) <= set(each[name]) for name in current)
+    ]
+    assert unevenness(loads(chosen, brokers)) == min(
+        unevenness(loads(each, brokers)) for each in stays
+    )
+
+
+@st.composite
+def racked(draw: st.DrawFn) -> tuple[Case, dict[int, str | None]]:
+    """A few partitions on brokers of two or three racks, and the brokers to be on."""
+    racks = draw(st.lists(st.sampled_from("abc"), min_size=5, max_size=5))
+    everyone = dict(enumerate(racks, start=1))
+    brokers = sorted(draw(st.sets(st.integers(1, 5), min_size=3, max_size=5)))
+    current = {}
+    for number in range(draw(st.integers(1, 3))):
+        factor = draw(st.integers(1, 3))
+        current[TopicPartition("t", number)] = tuple(draw(st.permutations(range(1, 6)))[:factor])
+    return current, {node: everyone[node] for node in brokers}
+
+
+def off_rack(current: Case, chosen: Case, racks: Mapping[int, str | None]) -> int:
+    """Replicas beyond the even share of a rack, or below it, that were not so before."""
+    names = sorted({rack for rack in racks.values() if rack is not None})
+    wrong = 0
+    for name, replicas in chosen.items():
+        before = Counter(racks.get(node) for node in current[name])
+        now = Counter(racks[node] for node in replicas)
+        low, rest = divmod(len(replicas), len(names))
+        for rack in names:
+            least, most = min(low, before[rack]), max(low + (rest > 0), before[rack])
+            above = max(0, now[rack] - most)
+            wrong += above * (above + 1) // 2 + max(0, least - now[rack])
+    return wrong
+
+
+@given(racked())
+def test_racks_come_first(case: tuple[Case, dict[int, str | None]]) -> None:
+    """Racks, then evenness, then movement: no placement is better in that order."""
+    current, racks = case
+    brokers = list(racks)
+    chosen = after(current, spread(current, racks))
+
+    def rank(each: Case) -> tuple[int, int, int]:
+        return (
+            off_rack(current, each, racks),
+            unevenness(loads(each, brokers)),
+            cost(current, each, {})[1],
+        )
+
+    assert rank(chosen) == min(map(rank, all_placements(current, brokers)))
+
+
+@given(
+    topics=st.integers(1, 4),
+    partitions=st.integers(1, 9),
+    factor=st.integers(1, 3),
+    before=st.integers(3, 6),
+    brokers=st.sets(st.integers(1, 9), min_size=3, max_size=7),
+)
+def test_leaders_are_even_too(
+    topics: int, partitions: int, factor: int, before: int, brokers: set[int]
+) -> None:
+    """With one replication factor both counts end within one, for the least movement there is."""
+    current = striped(topics, partitions, factor, range(1, before + 1))
+    ordered = sorted(brokers)
+    plan = spread(current, dict.fromkeys(ordered))
+    chosen = after(current, plan)
+    assert even(loads(chosen, ordered))
+    assert even(leaders(chosen, ordered))
+    assert plan.moved_replicas == least_moves(current, ordered)
+    assert all(len(set(replicas)) == factor for replicas in chosen.values())
+
+
+def test_two_brokers_join_three() -> None:
+    """60 partitions of 3 replicas: 72 of the 180 move, 36 to each newcomer, and all lead 12."""
+    current = striped(3, 20, 3, [1, 2, 3])
+    plan = spread(current, dict.fromkeys([1, 2, 3, 4, 5]))
+    chosen = after(current, plan)
+    assert plan.moved_replicas == least_moves(current, [1, 2, 3, 4, 5]) == 72
+    assert loads(chosen, [1, 2, 3, 4, 5]) == [36] * 5
+    assert leaders(chosen, [1, 2, 3, 4, 5]) == [12] * 5
+    of_topic = Counter(
+        name.topic for name, replicas in chosen.items() for node in replicas if node == 4
+    )
+    assert even(list(of_topic.values()))
+
+
+def test_what_is_even_stays() -> None:
+    """Nothing is touched where nothing is to be gained."""
+    current = striped(2, 9, 2, [1, 2, 3])
+    for plan in (
+        spread(current, dict.fromkeys([1, 2, 3])),
+        drain(current, dict.fromkeys([1, 2, 3])),
+    ):
+        assert plan.targets == {}
+        assert plan.moved_replicas == plan.moved_bytes == 0
+
+
+def test_only_leaders_are_uneven() -> None:
+    """Reordering evens leaders and moves no replica."""
+    current: Case = {TopicPartition("t", n): (1, 2, 3) for n in range(9)}
+    plan = spread(current, dict.fromkeys([1, 2, 3]))
+    assert plan.moved_replicas == 0
+    assert len(plan.targets) == 6
+    assert leaders(after(current, plan), [1, 2, 3]) == [3, 3, 3]
+
+
+def test_who_stays_keeps_its_place() -> None:
+    """A newcomer takes the place of the replica that it replaces."""
+    plan = drain({TopicPartition("t", 0): (1, 2, 3)}, dict.fromkeys([1, 3, 4]))
+    assert plan.targets == {TopicPartition("t", 0): (1, 4, 3)}
+
+
+def test_too_few_brokers() -> None:
+    """A partition never loses a replica: the plan is refused, with the reason."""
+    with pytest.raises(BalanceError, match=r"t-0 has 3 replicas and only 2 brokers"):
+        drain({TopicPartition("t", 0): (1, 2, 3)}, dict.fromkeys([1, 2]))
+
+
+def test_small_partitions_are_moved_first() -> None:
+    """Of equally many replicas, those with the fewest bytes."""
+    current: Case = {TopicPartition("t", n): (1,) for n in range(4)}
+    sizes = {TopicPartition("t", n): size for n, size in enumerate([50, 7, 60, 9])}
+    plan = spread(current, {1: None, 2: None}, sizes)
+    assert sorted(name.partition for name in plan.targets) == [1, 3]
+    assert plan.moved_bytes == 16
+
+
+def test_a_large_cluster_takes_no_patience() -> None:
+    """2,000 partitions of 3 on 8 brokers, one of which goes and three come: all of it in seconds."""
+    current = striped(20, 100, 3, range(1, 9))
+    brokers = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11]
+    plan = spread(current, dict.fromkeys(brokers))
+    assert plan.moved_replicas == least_moves(current, brokers)
+    assert even(loads(after(current, plan), brokers))
+    assert even(leaders(after(current, plan), brokers))

@@ -9,7 +9,7 @@ whether asking twice is safe.
 import asyncio
 from typing import Any, cast
 
-from nodes.wire.codec import correlation_id_of, decode_response, encode_request
+from nodes.wire.codec import correlation_id_of, decode_response, request_pieces
 from nodes.wire.errors import (
     ChannelError,
     ConnectFailed,
@@ -18,6 +18,7 @@ from nodes.wire.errors import (
     RequestTimedOut,
 )
 from nodes.wire.frames import FrameBuffer
+from nodes.wire.versions import schema_of
 
 MAX_RESPONSE_BYTES = 256 << 20
 MAX_IN_FLIGHT = 1000
@@ -104,7 +105,7 @@ class Channel:
         return f"{self.host}:{self.port}"
 
     async def request(self, entity: Any, *, timeout_s: float | None = None) -> Any:
-        """Send `entity` (a kio request payload), return the response entity.
+        """Send `entity` (a kio request payload, or a Draft of one), return the response entity.
 
         Raises ConnectFailed (surely not sent), RequestTimedOut or Disconnected (may have happened).
         """
@@ -122,13 +123,14 @@ class Channel:
             raise Disconnected(f"{self.peer} closed the connection at once")
         loop = asyncio.get_running_loop()
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        frame = encode_request(entity, self._next_id, self.client_id)
+        frame = request_pieces(entity, self._next_id, self.client_id)
         future: asyncio.Future[Any] = loop.create_future()
-        api_key, version = int(entity.__api_key__), int(entity.__version__)
+        cls = schema_of(entity)
+        api_key, version = int(cls.__api_key__), int(cls.__version__)
         what = f"{self.peer} did not answer api key {api_key} within {limit:g} s"
         timer = loop.call_later(limit, connection.fail, RequestTimedOut(what))
         connection.waiting[self._next_id] = _Waiting(future, timer, api_key, version)
-        transport.write(frame)
+        transport.writelines(frame)
         return future
 
     async def _connect(self, limit: float) -> _Connection:

@@ -1,17 +1,18 @@
 """Turns frames into kio's entities and back. Pure; codecs are made once per message version."""
 
-import io
 import struct
 from functools import cache
 from typing import Any, NamedTuple
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.response_header.v1.header import ResponseHeader as FlexibleResponseHeader
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from nodes.wire.arrays import check_arrays, uvarint
+from nodes.wire.encoders import pieces
 from nodes.wire.errors import MalformedFrame, UnsupportedVersion
-from nodes.wire.frames import RequestHead, frame_of, read_request_head
+from nodes.wire.frames import Piece, RequestHead, framed, read_request_head
+from nodes.wire.versions import schema_of
 
 _REQUEST_HEAD = struct.Struct(">hhi")
 _CORRELATION_ID = struct.Struct(">i")
@@ -42,21 +43,9 @@ def _response_codec(api_key: int, version: int) -> tuple[Any, bool]:
 
 
 @cache
-def _writer(cls: Any) -> Any:
-    return entity_writer(cls)
-
-
-@cache
 def _client_id_bytes(client_id: str) -> bytes:
     raw = client_id.encode()
     return struct.pack(">h", len(raw)) + raw
-
-
-def _body(entity: Any) -> bytes:
-    buffer = io.BytesIO()
-    cls: Any = type(entity)
-    _writer(cls)(buffer, entity)
-    return buffer.getvalue()
 
 
 def _skip_tags(frame: bytes, position: int) -> int:
@@ -92,19 +81,30 @@ def decode_request(frame: bytes, head: RequestHead | None = None) -> Request:
     return Request(head, entity)
 
 
-def encode_request(entity: Any, correlation_id: int, client_id: str) -> bytes:
-    """A whole request frame for `entity` (a kio request payload)."""
-    head = _REQUEST_HEAD.pack(entity.__api_key__, entity.__version__, correlation_id)
-    flexible = type(entity).__header_schema__.__version__ >= 2
-    return frame_of(head, _client_id_bytes(client_id), _NO_TAGS if flexible else b"", _body(entity))
+def request_pieces(message: Any, correlation_id: int, client_id: str) -> list[Piece]:
+    """A whole request frame for `message` (a Draft or an entity), as pieces sent in order."""
+    cls = schema_of(message)
+    head = _REQUEST_HEAD.pack(cls.__api_key__, cls.__version__, correlation_id)
+    flexible = cls.__header_schema__.__version__ >= 2
+    tags = _NO_TAGS if flexible else b""
+    return framed([head, _client_id_bytes(client_id), tags, *pieces(message)])
 
 
-def encode_response(entity: Any, correlation_id: int) -> bytes:
-    """A whole response frame for `entity` (a kio response payload)."""
-    flexible = type(entity).__header_schema__ is FlexibleResponseHeader
-    return frame_of(
-        _CORRELATION_ID.pack(correlation_id), _NO_TAGS if flexible else b"", _body(entity)
-    )
+def response_pieces(message: Any, correlation_id: int) -> list[Piece]:
+    """A whole response frame for `message` (a Draft or an entity), as pieces sent in order."""
+    flexible = schema_of(message).__header_schema__ is FlexibleResponseHeader
+    head = _CORRELATION_ID.pack(correlation_id)
+    return framed([head, _NO_TAGS if flexible else b"", *pieces(message)])
+
+
+def encode_request(message: Any, correlation_id: int, client_id: str) -> bytes:
+    """`request_pieces` as one piece."""
+    return b"".join(request_pieces(message, correlation_id, client_id))
+
+
+def encode_response(message: Any, correlation_id: int) -> bytes:
+    """`response_pieces` as one piece."""
+    return b"".join(response_pieces(message, correlation_id))
 
 
 def correlation_id_of(frame: bytes) -> int:

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
 
-from nodes.wire.codec import decode_request, encode_response
+from nodes.wire.codec import decode_request, response_pieces
 from nodes.wire.errors import MalformedFrame, Unanswerable, UnsupportedVersion
-from nodes.wire.frames import FrameBuffer, RequestHead, read_request_head
-from nodes.wire.versions import fill, response_class
+from nodes.wire.frames import FrameBuffer, Piece, RequestHead, read_request_head
+from nodes.wire.versions import Draft, response_class
 
 PRODUCE = 0
 API_VERSIONS = 18
@@ -81,7 +81,8 @@ class Dispatcher:
             }
             for key, api in sorted(self._apis.items())
         ]
-        return fill(response_class(API_VERSIONS, version), error_code=error, api_keys=keys)
+        values = {"error_code": error, "api_keys": keys}
+        return Draft(response_class(API_VERSIONS, version), values)
 
 
 class ServerConnection(asyncio.Protocol):
@@ -101,7 +102,7 @@ class ServerConnection(asyncio.Protocol):
         self._open_connections = open_connections
         self._transport: asyncio.Transport | None = None
         self._peer = "?"
-        self._answers: deque[asyncio.Future[bytes | None]] = deque()
+        self._answers: deque[asyncio.Future[list[Piece] | None]] = deque()
         self._backlog: deque[bytes] = deque()
         self._writable = True
 
@@ -185,26 +186,26 @@ class ServerConnection(asyncio.Protocol):
             self._answers.append(asyncio.ensure_future(self._later(head, answer)))
             self._answers[-1].add_done_callback(self._send_ready)
         elif self._answers:
-            done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+            done: asyncio.Future[list[Piece] | None] = asyncio.get_running_loop().create_future()
             done.set_result(_encoded(answer, head))
             self._answers.append(done)
         elif answer is not None and self._transport is not None:
-            self._transport.write(encode_response(answer, head.correlation_id))
+            self._transport.writelines(response_pieces(answer, head.correlation_id))
 
-    async def _later(self, head: RequestHead, answer: Awaitable[Any]) -> bytes | None:
+    async def _later(self, head: RequestHead, answer: Awaitable[Any]) -> list[Piece] | None:
         try:
             return _encoded(await answer, head)
         except Exception:
             self._handler_failed(head)
             return None
 
-    def _send_ready(self, _: "asyncio.Future[bytes | None]") -> None:
+    def _send_ready(self, _: "asyncio.Future[list[Piece] | None]") -> None:
         answers = self._answers
         while answers and answers[0].done():
             answer = answers.popleft()
             frame = None if answer.cancelled() else answer.result()
             if frame is not None and self._transport is not None:
-                self._transport.write(frame)
+                self._transport.writelines(frame)
         self._work_off()
 
     def _unsupported(self, head: RequestHead, error: UnsupportedVersion) -> None:
@@ -212,7 +213,7 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(error)
             return
         answer = self._dispatcher.api_versions_response(0, ErrorCode.unsupported_version)
-        self._transport.write(encode_response(answer, head.correlation_id))
+        self._transport.writelines(response_pieces(answer, head.correlation_id))
 
     def _refuse(self, error: Exception) -> None:
         log.warning("closing the connection of %s: %s", self._peer, error)
@@ -223,5 +224,5 @@ class ServerConnection(asyncio.Protocol):
         self.close()
 
 
-def _encoded(answer: Any, head: RequestHead) -> bytes | None:
-    return None if answer is None else encode_response(answer, head.correlation_id)
+def _encoded(answer: Any, head: RequestHead) -> list[Piece] | None:
+    return None if answer is None else response_pieces(answer, head.correlation_id)

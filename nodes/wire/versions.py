@@ -1,8 +1,9 @@
-"""Builds a kio entity of any version from one set of values.
+"""Describes a message of any version by one set of values.
 
 kio has a class for every version of every message. A handler that serves ten versions describes
-its answer once, as field values; `fill` keeps those that the version has and gives the others their
-defaults, so that version differences stand nowhere else.
+its answer once, as field values; those that the version has are kept and the others get their
+defaults, so that version differences stand nowhere else. `fill` makes an entity of them at once, a
+Draft is written to the wire without ever becoming one.
 """
 
 from collections.abc import Hashable
@@ -46,7 +47,8 @@ _ZEROS: tuple[tuple[type, Any], ...] = (
 )
 
 
-def _default_of(field: Field[Any]) -> Any:
+def default_of(field: Field[Any]) -> Any:
+    """What a field holds when nothing is said of it: the schema's default, null, or nothing."""
     if field.default is not MISSING:
         return field.default
     if is_optional(field):
@@ -68,7 +70,7 @@ def _plan(cls: Any) -> tuple[_FieldPlan, ...]:
     for field in fields(cls):
         kind = classify_field(field)
         nested = kind.type_ if isinstance(kind, EntityField | EntityTupleField) else None
-        plan.append(_FieldPlan(field.name, _default_of(field), nested, kind.is_array))
+        plan.append(_FieldPlan(field.name, default_of(field), nested, kind.is_array))
     return tuple(plan)
 
 
@@ -89,12 +91,49 @@ def fill(cls: type[E], **values: Any) -> E:
             kwargs[name] = default
             continue
         value = values[name]
-        if nested is not None and is_array and value is not None:
-            value = tuple(_nested(nested, item) for item in value)
+        if is_array and value is not None:
+            value = tuple(value if nested is None else (_nested(nested, item) for item in value))
         elif nested is not None:
             value = _nested(nested, value)
         kwargs[name] = value
     return cls(**kwargs)
+
+
+class Draft:
+    """A message by its class and the values of its fields (as `fill` takes them).
+
+    Reads like the entity it stands for, which is made when somebody looks at a field.
+    """
+
+    __slots__ = ("_entity", "schema", "values")
+
+    def __init__(self, schema: type[Any], values: dict[str, Any]) -> None:
+        self.schema: Any = schema
+        self.values = values
+        self._entity: Any = None
+
+    @property
+    def entity(self) -> Any:
+        """The message as an entity of kio's."""
+        if self._entity is None:
+            self._entity = fill(self.schema, **self.values)
+        return self._entity
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.entity, name)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.entity == (other.entity if isinstance(other, Draft) else other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self.entity)
+
+
+def schema_of(message: Any) -> Any:
+    """The class that a message (a Draft or an entity) is of."""
+    return message.schema if isinstance(message, Draft) else type(message)
 
 
 @cache
@@ -105,4 +144,4 @@ def response_class(api_key: int, version: int) -> type[Any]:
 
 def respond(request: Any, **values: Any) -> Any:
     """The response to `request`, in the request's own version, from `values` (see `fill`)."""
-    return fill(response_class(request.__api_key__, request.__version__), **values)
+    return Draft(response_class(request.__api_key__, request.__version__), values)

@@ -8,10 +8,10 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.response_header.v1.header import ResponseHeader as FlexibleResponseHeader
 from kio.serial import entity_reader
 
-from nodes.wire.arrays import check_arrays, uvarint
 from nodes.wire.encoders import pieces
 from nodes.wire.errors import MalformedFrame, UnsupportedVersion
 from nodes.wire.frames import Piece, RequestHead, framed, read_request_head
+from nodes.wire.screening import checked, uvarint
 from nodes.wire.versions import schema_of
 
 _REQUEST_HEAD = struct.Struct(">hhi")
@@ -71,7 +71,7 @@ def decode_request(frame: bytes, head: RequestHead | None = None) -> Request:
     if flexible:
         position = _skip_tags(frame, position)
     try:
-        check_arrays(schema, frame, position)
+        frame = checked(schema, frame, position)
         entity, size = reader(frame, position)
     except Exception as error:
         # kio's readers raise a family of unrelated types (its own errors, ValueError, IndexError).

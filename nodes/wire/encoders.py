@@ -33,6 +33,7 @@ from kio.serial._introspect import (
 )
 
 from nodes.wire.frames import Piece
+from nodes.wire.screening import uvarint_of
 from nodes.wire.versions import Draft, default_of, fill
 
 _Put = Callable[[Piece], None]
@@ -75,15 +76,6 @@ def encoded(message: Any) -> bytes:
     return b"".join(pieces(message))
 
 
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _ms(value: timedelta) -> int:
     return round(value.total_seconds() * 1000) if value else 0
 
@@ -97,8 +89,8 @@ def _uuid(value: UUID | None) -> bytes:
 
 
 _HELPERS: dict[str, Any] = {
-    "short": tuple(_uvarint(value) for value in range(0x80)),
-    "uvarint": _uvarint,
+    "short": tuple(uvarint_of(value) for value in range(0x80)),
+    "uvarint": uvarint_of,
     "pack": struct.pack,
     "ms": _ms,
     "epoch_ms": _epoch_ms,
@@ -261,7 +253,7 @@ class _Source:
                 "put = part.append",
                 *self._written(field, nullable=False),
                 "part = b''.join(part)",
-                f"tags.append({_uvarint(tag)!r} + uvarint(len(part)) + part)",
+                f"tags.append({uvarint_of(tag)!r} + uvarint(len(part)) + part)",
             ]
             lines = [f"x = {entity}", f"if x != {name}:", *(f"    {line}" for line in write)]
             self._lines += [f"if x is not {name}:", *(f"    {line}" for line in lines)]

@@ -18,13 +18,16 @@ from kio.serial._introspect import (
     PrimitiveField,
     PrimitiveTupleField,
     classify_field,
+    get_field_tag,
     get_schema_field_type,
+    is_optional,
 )
+from kio.serial._serialize import get_field_writer
 from kio.static.constants import EntityType
 
-from nodes.wire.arrays import MAX_ELEMENTS, check_arrays
 from nodes.wire.codec import decode_request, encode_request
 from nodes.wire.errors import MalformedFrame
+from nodes.wire.screening import MAX_ELEMENTS, checked, uvarint_of
 
 REQUESTS = [
     (api_key, version)
@@ -73,10 +76,10 @@ def test_a_walk_ends_where_the_request_does(api_key: int, version: int) -> None:
     """The whole of a request passes, and nothing that lacks as much as its last byte."""
     schema = load_request_schema(api_key, version)
     data = body(filled(schema))
-    check_arrays(schema, b"head" + data, 4)
+    checked(schema, b"head" + data, 4)
     if data:
         with pytest.raises(MalformedFrame, match="longer than the frame"):
-            check_arrays(schema, data[:-1], 0)
+            checked(schema, data[:-1], 0)
 
 
 def test_no_announced_length_ends_the_process() -> None:
@@ -100,9 +103,9 @@ def test_the_number_of_elements_is_bounded() -> None:
     few, many = (
         struct.pack(">i", count) + empty_name * count for count in (1000, MAX_ELEMENTS + 1)
     )
-    check_arrays(schema, few, 0)
+    checked(schema, few, 0)
     with pytest.raises(MalformedFrame, match="more than 1000000 elements"):
-        check_arrays(schema, many, 0)
+        checked(schema, many, 0)
 
 
 def test_only_some_arrays_may_be_null() -> None:
@@ -112,7 +115,61 @@ def test_only_some_arrays_may_be_null() -> None:
         (b"\0", 12, 9),
     ):
         allowed = load_request_schema(3, metadata)
-        check_arrays(allowed, null + b"\0" * 5, 0)
+        checked(allowed, null + b"\0" * 5, 0)
         refused = load_request_schema(2, list_offsets)
         with pytest.raises(MalformedFrame, match="null instead of an array"):
-            check_arrays(refused, b"\0" * (4 if list_offsets == 1 else 5) + null + b"\0" * 9, 0)
+            checked(refused, b"\0" * (4 if list_offsets == 1 else 5) + null + b"\0" * 9, 0)
+
+
+UNKNOWN = (b"\x2a\x03new", b"\xff\x7f\x00")
+"""Two tagged fields that no schema has: tag 42 with three bytes, tag 16,383 with none."""
+
+
+def newer(entity: Any) -> bytes:
+    """The body of a flexible request as a newer client may write it: unknown tags everywhere."""
+    out, tags = io.BytesIO(), []
+    for field in fields(entity):
+        buffer = io.BytesIO()
+        value, kind = getattr(entity, field.name), classify_field(field)
+        tag = get_field_tag(field)
+        if isinstance(kind, EntityTupleField):
+            buffer.write(bytes([len(value) + 1]) + b"".join(map(newer, value)))
+        elif isinstance(kind, EntityField):
+            buffer.write(newer(value))
+        else:
+            get_field_writer(field, True, is_request_header=False, is_tag=tag is not None)(
+                buffer, value
+            )
+        if tag is None:
+            out.write(buffer.getvalue())
+        else:
+            data = buffer.getvalue()
+            tags.append(uvarint_of(tag) + uvarint_of(len(data)) + data)
+    tags = [UNKNOWN[0], *tags, UNKNOWN[1]]
+    return out.getvalue() + bytes([len(tags)]) + b"".join(tags)
+
+
+@pytest.mark.parametrize(("api_key", "version"), REQUESTS)
+def test_unknown_tagged_fields_are_passed_over(api_key: int, version: int) -> None:
+    """At every level of every flexible request, inside known tagged fields too."""
+    schema = load_request_schema(api_key, version)
+    if not schema.__flexible__ or any(
+        isinstance(classify_field(field), EntityField) and is_optional(field)
+        for field in fields(schema)
+    ):
+        return
+    entity = filled(schema)
+    plain = b"head" + body(entity)
+    assert checked(schema, plain, 4) is plain
+    assert checked(schema, b"head" + newer(entity), 4) == plain
+    if fields(schema):
+        with pytest.raises(MalformedFrame, match="longer than the frame"):
+            checked(schema, b"head" + newer(entity)[:-1], 4)
+
+
+def test_unknown_tagged_fields_are_bounded() -> None:
+    """They count as elements: remembering what to cut costs memory."""
+    schema = load_request_schema(18, 3)
+    tags = uvarint_of(MAX_ELEMENTS + 1) + b"\x2a\x00" * (MAX_ELEMENTS + 1)
+    with pytest.raises(MalformedFrame, match="more than 1000000 elements"):
+        checked(schema, b"\x02a\x02b" + tags, 0)

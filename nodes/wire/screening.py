@@ -1,10 +1,13 @@
-"""Refuses requests with arrays that cannot be: longer than the frame, or null against the schema.
+"""Makes a request safe to read: impossible arrays are refused, unknown tagged fields cut out.
 
 kio's reader makes room for all the elements that an array announces before it reads the first, and
 a process that asks for more memory than there is gets aborted: a few bytes would end a broker. It
 also reads any array as null, where handlers rely on the schema. So a request is walked once before
 it is read, by a plan made of its schema, and has to end where its last field does. Runs of fields
 of fixed size are one step of the plan, so that a walk costs little.
+
+kio's reader also fails on a tagged field that it does not know, which Kafka's protocol lets a newer
+client send at any time (KIP-482). The walk finds them, and what is read lacks them.
 
 Pure. Values are not looked at, and whatever else may be wrong with a request is left to its reader.
 """
@@ -52,10 +55,23 @@ _INT32 = struct.Struct(">i")
 
 
 class _Budget:
-    __slots__ = ("elements",)
+    """What a walk may still spend, and what it wants cut: (start, end, replacement), in order."""
+
+    __slots__ = ("cuts", "elements")
 
     def __init__(self) -> None:
         self.elements = MAX_ELEMENTS
+        self.cuts: list[tuple[int, int, bytes]] = []
+
+    def spend(self, elements: int) -> None:
+        """Raises MalformedFrame when nothing is left."""
+        self.elements -= elements
+        if self.elements < 0:
+            raise MalformedFrame(f"more than {MAX_ELEMENTS} elements in arrays")
+
+    def cut_since(self, mark: int) -> int:
+        """By how many bytes the cuts after the first `mark` shorten the request."""
+        return sum(end - start - len(new) for start, end, new in self.cuts[mark:])
 
 
 _Walk = Callable[[bytes, int, _Budget], int]
@@ -64,18 +80,27 @@ _Step = int | _Walk
 """A number of bytes, or a walk."""
 
 
-def check_arrays(schema: Any, request: bytes, position: int) -> None:
-    """Walk the body of a request (an entity of kio's class `schema`) that begins at `position`.
+def checked(schema: Any, request: bytes, position: int) -> bytes:
+    """`request` without tagged fields that kio's class `schema` lacks; its body is at `position`.
 
     Raises MalformedFrame when it ends before its last field does, has too many elements, or null
     where the schema has an array.
     """
+    budget = _Budget()
     try:
-        end = _entity(schema)(request, position, _Budget())
+        end = _entity(schema)(request, position, budget)
     except (IndexError, struct.error):
         end = len(request) + 1
     if end > len(request):
         raise MalformedFrame("fields or arrays that are longer than the frame")
+    if not budget.cuts:
+        return request
+    kept: list[bytes] = []
+    start = 0
+    for cut, resume, replacement in budget.cuts:
+        kept += (request[start:cut], replacement)
+        start = resume
+    return b"".join((*kept, request[start:]))
 
 
 def uvarint(data: bytes, position: int) -> tuple[int, int]:
@@ -91,6 +116,16 @@ def uvarint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position + 1
     raise MalformedFrame("an unsigned varint that does not end")
+
+
+def uvarint_of(value: int) -> bytes:
+    """`value` as an unsigned varint."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 @cache
@@ -183,9 +218,7 @@ def _array(element: _Step, flexible: bool, nullable: bool) -> _Walk:
             if count < 0 and not nullable:
                 raise MalformedFrame("null instead of an array")
             return position
-        budget.elements -= count
-        if budget.elements < 0:
-            raise MalformedFrame(f"more than {MAX_ELEMENTS} elements in arrays")
+        budget.spend(count)
         if isinstance(element, int):
             return position + count * element
         for _ in range(count):
@@ -205,14 +238,30 @@ def _nullable(entity: _Walk) -> _Walk:
 
 def _tagged_fields(known: dict[int, _Walk]) -> _Walk:
     def walk(data: bytes, position: int, budget: _Budget) -> int:
+        if data[position] == 0:
+            return position + 1
+        count_at, before = position, len(budget.cuts)
         count, position = uvarint(data, position)
+        first, left = position, count
         for _ in range(count):
-            tag, position = uvarint(data, position)
-            size, position = uvarint(data, position)
+            start = position
+            tag, size_at = uvarint(data, position)
+            size, position = uvarint(data, size_at)
             field = known.get(tag)
-            if field is not None and field(data, position, budget) != position + size:
-                raise MalformedFrame(f"tagged field {tag} is not as long as it says")
+            if field is None:
+                budget.spend(1)
+                budget.cuts.append((start, position + size, b""))
+                left -= 1
+            else:
+                mark = len(budget.cuts)
+                if field(data, position, budget) != position + size:
+                    raise MalformedFrame(f"tagged field {tag} is not as long as it says")
+                shorter = budget.cut_since(mark)
+                if shorter:
+                    budget.cuts.insert(mark, (size_at, position, uvarint_of(size - shorter)))
             position += size
+        if left < count:
+            budget.cuts.insert(before, (count_at, first, uvarint_of(left)))
         return position
 
     return walk

@@ -13,6 +13,9 @@ from nodes.ids import NodeId
 
 T = TypeVar("T")
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The one replica.selector.class there is: consumers are sent to a replica in their rack."""
+
 
 class ConfigError(Exception):
     """A property is missing or cannot be used; the message says which, why, and what would do."""
@@ -60,6 +63,10 @@ class NodeConfig:
     replica_fetch_max_bytes: int
     replica_fetch_response_max_bytes: int
     replica_socket_timeout_ms: int
+    replica_fetch_backoff_ms: int
+    fetch_max_bytes: int
+    max_fetch_sessions: int
+    rack_aware_reads: bool
     high_watermark_checkpoint_interval_ms: int
     quorum_fetch_timeout_ms: int
     quorum_election_timeout_ms: int
@@ -123,6 +130,11 @@ class _Reader:
         accepted = {"true": True, "false": False}
         raw = self.text(key, str(default).lower()).lower()
         return self._parsed(key, raw, "true or false", lambda text: accepted[text])
+
+    def one_of(self, key: str, accepted: Mapping[str, T], default: str) -> T:
+        raw = self.text(key, default)
+        names = " or ".join(name or "empty" for name in accepted)
+        return self._parsed(key, raw, names, lambda text: accepted[text])
 
     def _parsed(self, key: str, raw: str, accepts: str, parse: Callable[[str], T]) -> T:
         try:
@@ -210,6 +222,12 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
             "replica.fetch.response.max.bytes", 10 << 20, least=1
         ),
         replica_socket_timeout_ms=read.number("replica.socket.timeout.ms", 2000, least=1),
+        replica_fetch_backoff_ms=read.number("replica.fetch.backoff.ms", 50, least=1),
+        fetch_max_bytes=read.number("fetch.max.bytes", 55 << 20, least=1024),
+        max_fetch_sessions=read.number("max.incremental.fetch.session.cache.slots", 1000),
+        rack_aware_reads=read.one_of(
+            "replica.selector.class", {"": False, RACK_AWARE_SELECTOR: True}, default=""
+        ),
         high_watermark_checkpoint_interval_ms=read.number(
             "replica.high.watermark.checkpoint.interval.ms", 5000, least=1
         ),

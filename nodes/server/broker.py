@@ -14,6 +14,8 @@ from nodes.control.image import ClusterImage, Delta
 from nodes.server.apis import Parts, broker_apis
 from nodes.server.controller_link import ControllerLink
 from nodes.server.fetch import FetchHandler
+from nodes.server.fetch_read import PartReader
+from nodes.server.fetch_sessions import SessionCache
 from nodes.server.fetcher import FetcherPool
 from nodes.server.forwarding import Forwarding
 from nodes.server.isr import IsrManager
@@ -21,6 +23,7 @@ from nodes.server.lifecycle import BrokerLifecycle
 from nodes.server.produce import ProduceHandler
 from nodes.server.queries import Queries
 from nodes.server.raft_io import RaftNode
+from nodes.server.replica_selector import ReplicaSelector
 from nodes.server.replicas import ReplicaManager
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
@@ -59,9 +62,20 @@ class Broker:
         self.replicas.fetch_with(self._fetchers)
         self._parts = Parts(
             produce=ProduceHandler(self.replicas),
-            fetch=FetchHandler(self.replicas, self._isr, now_ms),
+            fetch=self._fetch_handler(now_ms, incarnation_id),
             queries=Queries(config, self.replicas, lambda: raft.leader_id),
             forwarding=Forwarding(config.node_id, self._controller, self.lifecycle),
+        )
+
+    def _fetch_handler(self, now_ms: Callable[[], float], incarnation_id: UUID) -> FetchHandler:
+        config = self._config
+        first_session = incarnation_id.int & 0x3FFFFFFF
+        return FetchHandler(
+            PartReader(self.replicas, ReplicaSelector() if config.rack_aware_reads else None),
+            self._isr,
+            SessionCache(config.max_fetch_sessions, first_session),
+            now_ms,
+            max_bytes=config.fetch_max_bytes,
         )
 
     def apis(self) -> dict[int, Api]:

@@ -1,236 +1,306 @@
 """Fetch requests: of followers (up to the log's end) and of consumers (up to the high watermark).
 
-A follower's fetch also tells what it has, and is checked for divergence by leader epoch. A fetch
-that finds too little waits until something is appended (followers) or committed (consumers), or its
-time is up. Fetch sessions are not kept: every answer says so (session id 0), which clients accept.
+A follower's fetch also tells what it has, and is checked for divergence by leader epoch; consumers
+may read from followers too, and are sent to one in their own rack (KIP-392). A fetch that finds too
+little waits until there is more, or its time is up. In a session (KIP-227) only what changed is
+named and answered, and a request ends the wait of the one before it, which is then answered with
+nothing: so a follower whose partitions change need not sit out a long poll.
+
+What one partition has to answer is `fetch_read`'s; which may have news, `fetch_parts`'.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from nodes.ids import (
-    NO_EPOCH,
-    NO_NODE,
-    NO_OFFSET,
-    BrokerEpoch,
-    Epoch,
-    NodeId,
-    Offset,
-    TopicPartition,
+from nodes.ids import NO_NODE, NO_OFFSET, BrokerEpoch, NodeId
+from nodes.server.fetch_parts import Part, PartKey, PartSet
+from nodes.server.fetch_read import NOTHING_YET, Answer, PartReader, Reader
+from nodes.server.fetch_sessions import (
+    FULL_AND_NO_SESSION,
+    NO_SESSION,
+    FetchSession,
+    SessionCache,
 )
-from nodes.log.divergence import EpochEnd, divergence
-from nodes.log.errors import LogError
 from nodes.server.isr import IsrManager
-from nodes.server.queries import leadership_error
-from nodes.server.replica import Replica, Wakeup
-from nodes.server.replicas import ReplicaManager
+from nodes.server.leaders import current_leader, node_endpoints
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
+SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
+CURRENT_LEADER_SINCE = 16
+READ_COMMITTED = 1
 
+_LEADER_ELSEWHERE = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
-@dataclass(frozen=True, slots=True)
-class _Fetcher:
-    """Who fetches: a follower by its node id, or a consumer (no node)."""
-
-    node: NodeId
-    broker_epoch: BrokerEpoch
-
-    @property
-    def is_follower(self) -> bool:
-        return self.node != NO_NODE
-
-
-class _Answer(NamedTuple):
-    """One partition's part of the response."""
-
-    error: ErrorCode
-    high_watermark: Offset = NO_OFFSET
-    log_start: Offset = NO_OFFSET
-    records: bytes = b""
-    diverging: EpochEnd | None = None
-
-    @property
-    def urgent(self) -> bool:
-        """Not worth waiting: the fetcher has to act on it."""
-        return self.error is not ErrorCode.none or self.diverging is not None
-
-
-_UNREAD = _Answer(ErrorCode.none)
+Session = FetchSession[PartSet]
 
 
 @dataclass(slots=True)
-class _Part:
-    """One partition's part of the request."""
+class _Fetch:
+    """One request while it is served; `session_epoch` is the one its answer belongs to."""
 
-    topic_key: Any
-    partition: TopicPartition | None
     request: Any
-    replica: Replica | None
-    answer: _Answer = _UNREAD
+    reader: Reader
+    parts: PartSet
+    session: Session | None = None
+    session_epoch: int = 0
+    wants_session: bool = False
+    answers: dict[Part, Answer] = field(default_factory=dict)
+    size: int = 0
+    urgent: bool = False
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether a later request of the same session came, or the session ended, meanwhile."""
+        return self.session is not None and self.session.epoch != self.session_epoch
+
+    @property
+    def enough(self) -> bool:
+        """Whether to answer now."""
+        return self.urgent or self.size >= min(self.request.min_bytes, self.reader.max_bytes)
 
 
 class FetchHandler:
     """Serves Fetch of topic partitions (the metadata log's is served by the quorum)."""
 
     def __init__(
-        self, replicas: ReplicaManager, isr: IsrManager, now_ms: Callable[[], float]
+        self,
+        part_reader: PartReader,
+        isr: IsrManager,
+        sessions: SessionCache[PartSet],
+        now_ms: Callable[[], float],
+        *,
+        max_bytes: int,
     ) -> None:
-        self._replicas = replicas
+        self._part_reader = part_reader
         self._isr = isr
+        self._sessions = sessions
         self._now_ms = now_ms
+        self._max_bytes = max_bytes
 
     def handle(self, request: Any, context: RequestContext) -> Any:
         """The response, or an awaitable of it when the fetch has to wait."""
-        if request.__version__ >= 7 and request.session_id != 0:
-            return respond(request, error_code=ErrorCode.fetch_session_id_not_found)
-        fetcher = _fetcher_of(request)
-        parts = [self._part(request, topic, part) for topic, part in _requested(request)]
-        if fetcher.is_follower:
-            self._note_progress(fetcher, parts)
-        enough = self._read(request, fetcher, parts)
-        if enough or request.max_wait.total_seconds() <= 0 or not parts:
-            return _response(request, parts)
-        return self._wait(request, fetcher, parts)
+        fetch = self._open(request, self._reader(request, context))
+        if isinstance(fetch, ErrorCode):
+            return respond(request, error_code=fetch)
+        if fetch.reader.is_follower:
+            self._note_progress(fetch)
+        fetch.parts.take_fresh()
+        self._look(fetch, fetch.parts.due)
+        if fetch.enough or request.max_wait.total_seconds() <= 0 or not fetch.parts.parts:
+            return self._response(fetch)
+        return self._wait(fetch)
 
-    def _part(self, request: Any, topic: Any, part: Any) -> _Part:
-        if request.__version__ >= TOPIC_IDS_SINCE:
-            key: Any = topic.topic_id
-            name = self._replicas.topic_name(topic.topic_id)
+    # -- sessions ------------------------------------------------------------------------------
+
+    def _reader(self, request: Any, context: RequestContext) -> Reader:
+        if request.__version__ >= REPLICA_STATE_SINCE:
+            node = NodeId(request.replica_state.replica_id)
+            broker_epoch = BrokerEpoch(request.replica_state.replica_epoch)
         else:
-            key = name = topic.topic
-        if name is None:
-            return _Part(key, None, part, None)
-        partition = TopicPartition(name, part.partition)
-        return _Part(key, partition, part, self._replicas.find(partition))
+            node, broker_epoch = NodeId(request.replica_id), BrokerEpoch(-1)
+        follower = node >= 0
+        return Reader(
+            node=node if follower else NO_NODE,
+            broker_epoch=broker_epoch,
+            version=request.__version__,
+            max_bytes=request.max_bytes if follower else min(request.max_bytes, self._max_bytes),
+            rack=getattr(request, "rack_id", ""),
+            listener=context.listener,
+        )
 
-    def _note_progress(self, fetcher: _Fetcher, parts: Iterable[_Part]) -> None:
+    def _open(self, request: Any, reader: Reader) -> _Fetch | ErrorCode:
+        """The parts that this request is about: its session's, or those that it names."""
+        session_id = getattr(request, "session_id", NO_SESSION)
+        epoch = getattr(request, "session_epoch", FULL_AND_NO_SESSION)
+        if epoch > 0:
+            return self._continue(request, reader)
+        if session_id != NO_SESSION:
+            self._sessions.close(session_id)
+        parts = self._part_reader.part_set(reader)
+        _ask(parts, request)
+        return _Fetch(request, reader, parts, wants_session=epoch != FULL_AND_NO_SESSION)
+
+    def _continue(self, request: Any, reader: Reader) -> _Fetch | ErrorCode:
+        by_id = request.__version__ >= TOPIC_IDS_SINCE
+        session = self._sessions.find(request.session_id, request.session_epoch, by_topic_id=by_id)
+        if isinstance(session, ErrorCode):
+            return session
+        parts = session.parts
+        parts.fetched_by(reader.node, reader.broker_epoch)
+        _ask(parts, request)
+        for topic in request.forgotten_topics_data:
+            key = topic.topic_id if by_id else topic.topic
+            for number in topic.partitions:
+                parts.forget(PartKey(key, number))
+        if not parts.parts:
+            self._sessions.close(session.session_id)
+            return _Fetch(request, reader, parts)
+        self._sessions.advance(session, self._now_ms())
+        parts.wake()
+        return _Fetch(request, reader, parts, session, session.epoch)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _note_progress(self, fetch: _Fetch) -> None:
         """Take the fetch offsets as acknowledgements, where the fetcher's log is a prefix of ours.
 
         Only fetches in the current leader epoch count: what a follower had in an older epoch it may
-        have truncated since.
+        have truncated since. The parts that are not due say what they said before; the pulse is
+        enough for them.
         """
         now_ms = self._now_ms()
-        for part in parts:
-            replica = part.replica
-            if replica is None or _leadership_error(part) is not ErrorCode.none:
-                continue
-            offset = part.request.fetch_offset
-            if offset > replica.log.end_offset or _diverging(replica, part.request):
-                continue
-            replica.record_fetch(fetcher.node, offset, fetcher.broker_epoch, now_ms)
-            self._isr.consider_growing(replica, fetcher.node)
+        parts, reader = fetch.parts, fetch.reader
+        parts.pulse.fetched_ms = now_ms
+        for part in list(parts.due):
+            replica = self._part_reader.agreeing(part, reader)
+            if replica is not None:
+                replica.record_fetch(
+                    reader.node,
+                    part.offset,
+                    reader.broker_epoch,
+                    now_ms,
+                    log_start=part.log_start,
+                    pulse=parts.pulse,
+                )
+                self._isr.consider_growing(replica, reader.node)
 
-    def _read(self, request: Any, fetcher: _Fetcher, parts: Iterable[_Part]) -> bool:
-        """Fill in every part's answer; true when it is enough to respond now."""
-        left = request.max_bytes
-        total = 0
-        urgent = False
-        for part in parts:
-            part.answer = self._read_part(part, fetcher, left, first=total == 0)
-            size = len(part.answer.records)
-            total += size
-            left -= size
-            urgent = urgent or part.answer.urgent
-        return urgent or total >= request.min_bytes
+    def _look(self, fetch: _Fetch, looked: Iterable[Part]) -> None:
+        """Find the answers of `looked`, as far as the response has room for records."""
+        for part in list(looked):
+            before = fetch.answers.get(part, NOTHING_YET)
+            fetch.size -= len(before.records)
+            left = fetch.reader.max_bytes - fetch.size
+            answer = self._part_reader.read(part, fetch.reader, left, first=fetch.size == 0)
+            fetch.answers[part] = answer
+            fetch.size += len(answer.records)
+            fetch.urgent = fetch.urgent or answer.urgent
+        if fetch.session is not None and fetch.parts.commits_are_news and fetch.reader.is_follower:
+            fetch.urgent = fetch.urgent or any(
+                answer.high_watermark != part.told_high_watermark
+                for part, answer in fetch.answers.items()
+            )
 
-    def _read_part(self, part: _Part, fetcher: _Fetcher, left: int, *, first: bool) -> _Answer:
-        error = self._part_error(part)
-        replica = part.replica
-        if error is not ErrorCode.none or replica is None:
-            return _Answer(error)
-        told = _diverging(replica, part.request)
-        state, log = replica.state, replica.log
-        if told is not None:
-            return _Answer(ErrorCode.none, state.high_watermark, log.start_offset, b"", told)
-        offset = part.request.fetch_offset
-        upper = log.end_offset if fetcher.is_follower else state.high_watermark
-        if not log.start_offset <= offset <= log.end_offset:
-            return _Answer(ErrorCode.offset_out_of_range, state.high_watermark, log.start_offset)
-        records = b""
-        limit = min(left, part.request.partition_max_bytes)
-        if offset < upper and (limit > 0 or first):
-            try:
-                records = log.read(offset, max(limit, 1), upper, at_least_one=first)
-            except LogError:
-                return _Answer(ErrorCode.kafka_storage_error)
-        return _Answer(ErrorCode.none, state.high_watermark, log.start_offset, records)
-
-    def _part_error(self, part: _Part) -> ErrorCode:
-        if part.partition is None:
-            return ErrorCode.unknown_topic_id
-        if part.replica is None:
-            return self._replicas.why_not_here(part.partition)
-        return _leadership_error(part)
-
-    async def _wait(self, request: Any, fetcher: _Fetcher, parts: list[_Part]) -> Any:
+    async def _wait(self, fetch: _Fetch) -> Any:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + request.max_wait.total_seconds()
-        while True:
-            wakeup = Wakeup()
-            watched = [part.replica for part in parts if part.replica is not None]
-            for replica in watched:
-                replica.watch(wakeup, commits=not fetcher.is_follower)
-            timer = loop.call_at(deadline, wakeup.fire)
-            try:
-                # Only now: what was appended since the last look, before this task first ran say,
-                # fired nothing, and whoever waits for it would wait until the deadline.
-                if self._read(request, fetcher, parts) or loop.time() >= deadline:
-                    return _response(request, parts)
-                await wakeup.future
-            finally:
-                timer.cancel()
-                for replica in watched:
-                    replica.unwatch(wakeup)
+        parts = fetch.parts
+        deadline = loop.time() + fetch.request.max_wait.total_seconds()
+        # Only now: what happened since the look, before this task first ran say, woke nobody.
+        looked: Iterable[Part] = parts.due if parts.watch() else parts.take_fresh()
+        try:
+            while not fetch.overtaken:
+                self._look(fetch, looked)
+                if fetch.enough or loop.time() >= deadline:
+                    break
+                wakeup = parts.wakeup()
+                timer = loop.call_at(deadline, parts.wake)
+                try:
+                    await wakeup
+                finally:
+                    timer.cancel()
+                looked = parts.take_fresh()
+            return self._response(fetch)
+        finally:
+            if fetch.session is None:
+                parts.release()
 
+    # -- answering -----------------------------------------------------------------------------
 
-def _requested(request: Any) -> list[tuple[Any, Any]]:
-    return [(topic, part) for topic in request.topics for part in topic.partitions]
+    def _response(self, fetch: _Fetch) -> Any:
+        request = fetch.request
+        if fetch.overtaken:
+            assert fetch.session is not None
+            return respond(request, session_id=fetch.session.session_id, responses=())
+        incremental = fetch.session is not None
+        if fetch.wants_session and fetch.parts.parts:
+            fetch.session = self._sessions.create(
+                fetch.parts,
+                by_topic_id=request.__version__ >= TOPIC_IDS_SINCE,
+                privileged=fetch.reader.is_follower,
+                now_ms=self._now_ms(),
+            )
+            if fetch.session is not None:
+                fetch.parts.watch()
+        answers = list(fetch.answers.items())
+        if fetch.session is not None:
+            told = [(part, answer, self._tell(fetch, part, answer)) for part, answer in answers]
+            answers = [(part, answer) for part, answer, news in told if news or not incremental]
+        return respond(
+            request,
+            session_id=NO_SESSION if fetch.session is None else fetch.session.session_id,
+            **self._rows(fetch, answers),
+        )
 
+    def _tell(self, fetch: _Fetch, part: Part, answer: Answer) -> bool:
+        """Note in the session that the fetcher is told `answer`; whether that is news to it."""
+        failed = answer.error is not ErrorCode.none
+        news = (
+            failed
+            or answer.urgent
+            or bool(answer.records)
+            or answer.high_watermark != part.told_high_watermark
+            or answer.log_start != part.told_log_start
+        )
+        # After an error the partition is told whole: whatever was told before may not hold.
+        part.told_high_watermark = NO_OFFSET if failed else answer.high_watermark
+        part.told_log_start = answer.log_start
+        parts = fetch.parts
+        if answer.records:  # the next in line are those that had no room this time
+            parts.due.pop(part, None)
+            parts.due[part] = None
+        elif not (
+            answer.urgent
+            or answer.more
+            or part in parts.fresh
+            or self._part_reader.unsettled(part, fetch.reader)
+        ):
+            parts.due.pop(part, None)
+        return news
 
-def _fetcher_of(request: Any) -> _Fetcher:
-    if request.__version__ >= REPLICA_STATE_SINCE:
-        state = request.replica_state
-        return _Fetcher(NodeId(state.replica_id), BrokerEpoch(state.replica_epoch))
-    return _Fetcher(NodeId(request.replica_id), BrokerEpoch(-1))
-
-
-def _leadership_error(part: _Part) -> ErrorCode:
-    assert part.replica is not None
-    return leadership_error(part.replica, getattr(part.request, "current_leader_epoch", NO_EPOCH))
-
-
-def _diverging(replica: Replica, request: Any) -> EpochEnd | None:
-    last_epoch = Epoch(getattr(request, "last_fetched_epoch", NO_EPOCH))
-    return divergence(replica.log, last_epoch, request.fetch_offset)
-
-
-def _response(request: Any, parts: Iterable[_Part]) -> Any:
-    """The response, its partitions grouped by topic in the order of the request."""
-    topics: dict[Any, list[dict[str, Any]]] = {}
-    for part in parts:
-        answer = part.answer
-        row: dict[str, Any] = {
-            "partition_index": part.request.partition,
-            "error_code": answer.error,
-            "high_watermark": answer.high_watermark,
-            "last_stable_offset": answer.high_watermark,
-            "log_start_offset": answer.log_start,
-            "records": answer.records,
+    def _rows(self, fetch: _Fetch, answers: Iterable[tuple[Part, Answer]]) -> dict[str, Any]:
+        """The response's fields, its partitions grouped by topic in the order of the answers."""
+        version = fetch.reader.version
+        committed_only = getattr(fetch.request, "isolation_level", 0) == READ_COMMITTED
+        topics: dict[Any, list[dict[str, Any]]] = {}
+        leaders: list[NodeId] = []
+        image = self._part_reader.image
+        for part, answer in answers:
+            row: dict[str, Any] = {
+                "partition_index": part.key.partition,
+                "error_code": answer.error,
+                "high_watermark": answer.high_watermark,
+                "last_stable_offset": answer.high_watermark,
+                "log_start_offset": answer.log_start,
+                "aborted_transactions": () if committed_only else None,
+                "preferred_read_replica": answer.preferred,
+                "records": answer.records,
+            }
+            if answer.diverging is not None:
+                epoch, end = answer.diverging
+                row["diverging_epoch"] = {"epoch": epoch, "end_offset": end}
+            if version >= CURRENT_LEADER_SINCE and answer.error in _LEADER_ELSEWHERE:
+                assert part.partition is not None
+                row["current_leader"] = current_leader(image, part.partition)
+                leaders.append(NodeId(row["current_leader"]["leader_id"]))
+            topics.setdefault(part.key.topic, []).append(row)
+        key_name = "topic_id" if version >= TOPIC_IDS_SINCE else "topic"
+        fields: dict[str, Any] = {
+            "responses": [{key_name: key, "partitions": rows} for key, rows in topics.items()]
         }
-        if answer.diverging is not None:
-            epoch, end = answer.diverging
-            row["diverging_epoch"] = {"epoch": epoch, "end_offset": end}
-        topics.setdefault(part.topic_key, []).append(row)
+        if leaders:
+            fields["node_endpoints"] = node_endpoints(image, leaders, fetch.reader.listener)
+        return fields
+
+
+def _ask(parts: PartSet, request: Any) -> None:
     by_id = request.__version__ >= TOPIC_IDS_SINCE
-    key_name = "topic_id" if by_id else "topic"
-    return respond(
-        request,
-        responses=[{key_name: key, "partitions": rows} for key, rows in topics.items()],
-    )
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.topic
+        for wanted in topic.partitions:
+            parts.ask(PartKey(key, wanted.partition), wanted)

@@ -225,11 +225,15 @@ class Queries:
         return {**row, "leader_epoch": epoch, "end_offset": end}
 
 
-def leadership_error(replica: Replica, epoch: int) -> ErrorCode:
-    """Whether this node leads, in the epoch that the asker believes (-1: it believes nothing)."""
+def leadership_error(replica: Replica, epoch: int, *, leader_only: bool = True) -> ErrorCode:
+    """Whether this node may answer, in the epoch that the asker believes (-1: it believes nothing).
+
+    The leader may; without `leader_only`, so may any replica with a place in the assignment.
+    """
     state = replica.state
     if epoch > state.leader_epoch:
         return ErrorCode.unknown_leader_epoch
     if 0 <= epoch < state.leader_epoch:
         return ErrorCode.fenced_leader_epoch
-    return ErrorCode.none if state.role is Role.LEADER else ErrorCode.not_leader_or_follower
+    serves = state.role is Role.LEADER or not (leader_only or state.leader_epoch < 0)
+    return ErrorCode.none if serves else ErrorCode.not_leader_or_follower

@@ -16,30 +16,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
+from nodes.ids import NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
 from nodes.log.divergence import EpochEnd, truncation_offset
 from nodes.log.errors import LogOffline
 from nodes.log.log import Appended, Log
 from nodes.replication.partition import Ack, Assignment, IsrProposal, PartitionState, Role
+from nodes.replication.progress import Pulse
 from nodes.server.acks import Acks
+from nodes.server.watching import Watchers
 
 NEVER_FLUSH = 2**63 - 1
 
 log = logging.getLogger("nodes.replica")
-
-
-class Wakeup:
-    """A one-shot signal that a long poll waits for; it may be registered with many replicas."""
-
-    __slots__ = ("future",)
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def fire(self) -> None:
-        """Wake the waiter; more than once does nothing."""
-        if not self.future.done():
-            self.future.set_result(None)
 
 
 @dataclass(slots=True)
@@ -51,8 +39,7 @@ class Replica:
     log: Log
     state: PartitionState
     flush_messages: int = NEVER_FLUSH
-    _on_append: dict[Wakeup, None] = field(default_factory=dict)
-    _on_commit: dict[Wakeup, None] = field(default_factory=dict)
+    watchers: Watchers = field(default_factory=Watchers)
     _committing: Acks = field(default_factory=Acks)
     _flushing: Acks = field(default_factory=Acks)
     _flusher: "asyncio.Task[None] | None" = None
@@ -67,13 +54,13 @@ class Replica:
 
     def apply(self, assignment: Assignment, min_isr: int, now_ms: float) -> bool:
         """Follow the metadata log; true when the leader epoch or the role changed."""
-        before = self.state.high_watermark
+        before, isr_before = self.state.high_watermark, self.state.isr
         self.state.min_isr = min_isr
         changed = self.state.apply(assignment, self.log.end_offset, now_ms)
         if changed and self.state.role is Role.LEADER:
             self.log.assign_epoch(self.state.leader_epoch, self.log.end_offset)
-        if changed:
-            self._wake(self._on_append)
+        if changed or self.state.isr != isr_before:
+            self.watchers.changed()
         self.advance()
         if changed or self.state.high_watermark != before:
             self.committed()
@@ -88,6 +75,7 @@ class Replica:
             moved = self.state.isr_settled(proposal, end)
         else:
             moved = self.state.isr_accepted(proposal, isr, partition_epoch, end)
+            self.watchers.changed()
         if moved or self.state.below_min_isr:
             self.committed()
 
@@ -95,9 +83,10 @@ class Replica:
 
     def append(self, batch: bytes) -> Appended:
         """Append one producer's batch as the leader. Raises LogError."""
+        self.state.leader_grows(self.claimed_end)
         appended = self.log.append_as_leader(batch, self.state.leader_epoch)
         if not appended.duplicate:
-            self._wake(self._on_append)
+            self.watchers.appended()
             self.advance()
         return appended
 
@@ -123,10 +112,20 @@ class Replica:
             self._flusher = None
 
     def record_fetch(
-        self, replica: NodeId, offset: Offset, broker_epoch: BrokerEpoch, now_ms: float
+        self,
+        replica: NodeId,
+        offset: Offset,
+        broker_epoch: BrokerEpoch,
+        now_ms: float,
+        *,
+        log_start: Offset = NO_OFFSET,
+        pulse: Pulse | None = None,
     ) -> None:
         """A follower fetched at `offset`; wakes producers and consumers if that commits records."""
-        if self.state.record_fetch(replica, offset, broker_epoch, self.claimed_end, now_ms):
+        end = self.claimed_end
+        if self.state.record_fetch(
+            replica, offset, broker_epoch, end, now_ms, log_start=log_start, pulse=pulse
+        ):
             self.committed()
 
     def acknowledge(self, required: Offset, acks: int) -> "Ack | asyncio.Future[Ack]":
@@ -147,7 +146,7 @@ class Replica:
 
     def committed(self) -> None:
         """The high watermark, the ISR or the role may have changed: answer whom that concerns."""
-        self._wake(self._on_commit)
+        self.watchers.committed()
         if self._committing:
             self._committing.settle(self._judge_committed)
         if self._flushing:
@@ -168,7 +167,7 @@ class Replica:
         if batches:
             self.log.append_as_follower(batches)
         if self.state.follow_high_watermark(leader_hw, self.log.end_offset):
-            self._wake(self._on_commit)
+            self.watchers.committed()
 
     async def flush_before_claim(self) -> None:
         """Make the log's end one that the next fetch may claim. Raises LogOffline, OSError."""
@@ -190,20 +189,3 @@ class Replica:
         )
         self.log.truncate_to(offset)
         self.state.truncated(self.log.end_offset)
-
-    # -- waiting -------------------------------------------------------------------------------
-
-    def watch(self, wakeup: Wakeup, *, commits: bool) -> None:
-        """Fire `wakeup` when records are appended, or with `commits` when records are committed."""
-        (self._on_commit if commits else self._on_append)[wakeup] = None
-
-    def unwatch(self, wakeup: Wakeup) -> None:
-        """Forget `wakeup`."""
-        self._on_append.pop(wakeup, None)
-        self._on_commit.pop(wakeup, None)
-
-    @staticmethod
-    def _wake(waiting: dict[Wakeup, None]) -> None:
-        for wakeup in waiting:
-            wakeup.fire()
-        waiting.clear()

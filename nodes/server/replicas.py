@@ -185,6 +185,7 @@ class ReplicaManager:
         replica = self._replicas.pop(partition, None)
         if replica is not None:
             replica.log.close()
+            replica.watchers.changed()
 
     # -- checkpoints ---------------------------------------------------------------------------
 

@@ -50,9 +50,10 @@ async def consume(cluster: Cluster, node: int, offset: int = 0, **values: Any) -
         "max_bytes": 1 << 20,
         "session_epoch": -1,
     }
+    version = values.pop("version", 12)
     part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **values}
     response = await cluster.ask(
-        node, FETCH, 12, **request, topics=[{"topic": "t", "partitions": [part]}]
+        node, FETCH, version, **request, topics=[{"topic": "t", "partitions": [part]}]
     )
     return response.responses[0].partitions[0]
 
@@ -184,14 +185,15 @@ def test_a_leader_that_stops_hands_over() -> None:
 
 
 def test_only_the_leader_answers() -> None:
-    """Others say so, whether asked to append or to read."""
+    """Others say so, asked to append, or to read by who knows no reading from followers."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
         other = next(node for node in cluster.ids if node != leader)
         wrong = ErrorCode.not_leader_or_follower
         assert (await produce(cluster, other, batch(b"1"))).error_code is wrong
-        assert (await consume(cluster, other)).error_code is wrong
+        assert (await consume(cluster, other, version=10)).error_code is wrong
+        assert (await consume(cluster, other, version=11)).error_code is ErrorCode.none
 
     end_to_end(2, test)
 

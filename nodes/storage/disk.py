@@ -115,5 +115,6 @@ def replace_file(disk: Disk, path: str, data: bytes, *, durable: bool) -> None:
     finally:
         file.close()
     disk.rename(temporary, path)
-    if durable:
-        disk.sync_dir(parent(path))
+    while durable and path:
+        path = parent(path)
+        disk.sync_dir(path)  # up to the root: a directory's own name may be as new as the file

@@ -3,13 +3,16 @@
 While its node leads the metadata quorum, a Controller holds the image of everything appended so
 far, committed or not, and decides each operation on it. An operation changes nothing of the image:
 it returns the records to append and the answer to give once they are committed (ControllerResult),
-or raises ControlError. The shell appends the records as one batch, reports it with `appended`, and
-answers after the commit; two operations never overlap. When leadership is lost the image and the
-sessions are dropped: whatever was not committed may vanish, and was not answered.
+or raises ControlError. The shell appends the records, reports them with `appended`, and answers
+after the commit; two operations never overlap. When leadership is lost the image and the sessions
+are dropped: whatever was not committed may vanish, and was not answered.
 
-What holds after each batch: a leader is in its ISR, the ISR is a non-empty part of the replicas; a
-broker that is fenced or shutting down is in no ISR, save the last member of a leaderless
-partition; leader epochs rise with each leadership, partition epochs with each change.
+Here are the brokers' lives and what time brings; administrative operations are functions of the
+`situation` in modules of their own (topics, topic_changes, reassignments, configs, elections).
+
+What holds after each result: a leader is in its ISR; ISR and eligible leaders are distinct replicas
+(see `nodes.control.partition_changes`); a broker that is fenced or shutting down is in no ISR;
+leader epochs rise with each leadership, partition epochs with each change.
 
 Times are monotonic milliseconds. Broker sessions live in memory only.
 """
@@ -17,7 +20,7 @@ Times are monotonic milliseconds. Broker sessions live in memory only.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -27,39 +30,35 @@ from nodes.control.errors import ControlError
 from nodes.control.image import BrokerImage, ClusterImage
 from nodes.control.isr import IsrAnswer, IsrRequest, alter_isr
 from nodes.control.records import (
+    BROKER_RESOURCE,
+    ELIGIBLE_LEADER_REPLICAS_FEATURE,
     FENCE,
     IN_CONTROLLED_SHUTDOWN,
     METADATA_VERSION_FEATURE,
     UNFENCE,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
 from nodes.control.sessions import BrokerSessions
 from nodes.control.settings import ControlSettings
-from nodes.control.topic_configs import UNCLEAN_LEADER_ELECTION_ENABLE
-from nodes.control.topics import NewTopic, TopicAnswer, create_topics
+from nodes.control.situation import ControllerResult, Situation
+from nodes.control.topic_configs import MIN_INSYNC_REPLICAS, effective
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 
-R = TypeVar("R")
-
+NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 PRODUCER_ID_BLOCK: Final = 1000
 MAX_PREFERRED_ELECTIONS: Final = 1000
-"""Leaderships moved back to preferred replicas in one batch; the rest follows at the next turn."""
+"""Leaderships moved back to preferred replicas in one turn; the rest follows at the next tick."""
 METADATA_VERSION: Final = 23
 """Kafka's 4.0-IV1: the level whose records this controller writes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerResult(Generic[R]):
-    """Records to append as one batch (maybe none), and the answer once they are committed."""
-
-    records: Sequence[MetadataRecord] = ()
-    response: R
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,9 @@ class Controller:
         self._sessions = BrokerSessions(settings.session_timeout_ms)
         self._shutdown_offsets: dict[NodeId, Offset] = {}
         self._last_tick_ms = 0.0
+        self._next_election_ms = 0.0
         self._next_rebalance_ms = 0.0
+        self._idle_since = (0.0, Offset(-1))
 
     @property
     def active(self) -> bool:
@@ -95,6 +96,11 @@ class Controller:
     def image(self) -> ClusterImage:
         """The image after everything appended, committed or not."""
         return self._image
+
+    @property
+    def situation(self) -> Situation:
+        """What administrative operations decide on."""
+        return Situation(image=self._image, settings=self._settings, rng=self._rng)
 
     # --- taking over and stepping down
 
@@ -117,14 +123,13 @@ class Controller:
         self._image = image
         self._sessions = BrokerSessions(self._settings.session_timeout_ms)
         self._shutdown_offsets = {}
-        self._last_tick_ms = now_ms
+        self._last_tick_ms = self._next_election_ms = now_ms
         self._next_rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
+        self._idle_since = (now_ms, image.offset)
         for broker in image.brokers.values():
             if not broker.fenced:
                 heard_ms = last_contact_ms.get(broker.node_id, now_ms)
                 self._sessions.touch(broker.node_id, min(heard_ms, now_ms))
-            if broker.in_controlled_shutdown:
-                self._shutdown_offsets[broker.node_id] = image.offset
 
     def on_inactive(self) -> None:
         """Leadership is lost: forget what was not committed, and all sessions."""
@@ -134,8 +139,10 @@ class Controller:
         self._shutdown_offsets = {}
 
     def appended(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
-        """The records of a result are in the log, the last at `last_offset`."""
-        self._image, _ = self._image.apply(records, last_offset, self._epoch)
+        """One batch of a result's records is in the log, the last at `last_offset`."""
+        self._image, delta = self._image.apply(records, last_offset, self._epoch)
+        if delta.configs:  # an unclean election may be allowed now
+            self._next_election_ms = self._last_tick_ms
 
     # --- brokers
 
@@ -149,11 +156,14 @@ class Controller:
         now_ms: float,
         rack: str | None = None,
         log_dirs: tuple[UUID | None, ...] = (),
+        previous_broker_epoch: BrokerEpoch = NO_BROKER_EPOCH,
     ) -> ControllerResult[BrokerEpoch]:
         """Admit a broker process; the answer is its broker epoch. It starts fenced.
 
         A new incarnation gets the offset of its registration record as its epoch, and leaves every
-        ISR in which the one before it was; the same incarnation keeps epoch and state.
+        ISR in which the one before it was. `previous_broker_epoch` is the epoch under which that
+        one stopped cleanly; without it, or with another, the disk may have lost records, and the
+        broker is no eligible leader either (KIP-966). The same incarnation keeps epoch and state.
         Raises INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and DUPLICATE_BROKER_REGISTRATION
         while another incarnation is alive.
         """
@@ -180,7 +190,8 @@ class Controller:
         if same and before is not None:
             broker = replace(before, endpoints=endpoints, rack=rack, log_dirs=log_dirs)
         else:
-            records += self._out_of_isrs([broker_id]) if before else []
+            clean = before is not None and before.epoch == previous_broker_epoch
+            records += self._out_of_isrs([broker_id], unclean=not clean)
             broker = BrokerImage(
                 node_id=broker_id,
                 epoch=BrokerEpoch(self._image.offset + len(records) + 1),
@@ -192,7 +203,7 @@ class Controller:
         if broker != before:
             records.append(_registration(broker))
         self._sessions.touch(broker_id, now_ms)
-        return ControllerResult(records=records, response=broker.epoch)
+        return ControllerResult(records=records, response=broker.epoch, atomic=False)
 
     def heartbeat(
         self,
@@ -240,29 +251,77 @@ class Controller:
             *self._out_of_isrs([broker_id]),
             UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch),
         ]
-        return ControllerResult(records=records, response=None)
+        return ControllerResult(records=records, response=None, atomic=False)
 
     def tick(self, now_ms: float) -> ControllerResult[None]:
-        """Fence the brokers whose sessions have run out; rebalance leaderships when it is time.
-
-        The first tick on an empty log writes its metadata version. To be called often against the
-        session timeout (tens of milliseconds).
+        """Do what is due: bootstrap the log, fence the silent, elect, rebalance, show that the log
+        lives. To be called often against the session timeout (tens of milliseconds).
         """
         stalled_ms = now_ms - self._last_tick_ms
         self._last_tick_ms = now_ms
         if stalled_ms > self._settings.stall_ms:
             self._sessions.forgive(stalled_ms, now_ms)
-        if METADATA_VERSION_FEATURE not in self._image.features:
-            first = FeatureLevelRecord(
-                name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION
+        records = (
+            self._bootstrap()
+            or self._fence(self._sessions.expired(now_ms))
+            or self._elect(now_ms)
+            or self._rebalance(now_ms)
+            or self._idle(now_ms)
+        )
+        return ControllerResult(records=records, response=None, atomic=False)
+
+    def _bootstrap(self) -> list[MetadataRecord]:
+        """The feature levels of a new log. With eligible leader replicas the controller and every
+        broker must go by one min.insync.replicas, so that becomes the cluster's configuration.
+        """
+        levels = {METADATA_VERSION_FEATURE: METADATA_VERSION, ELIGIBLE_LEADER_REPLICAS_FEATURE: 1}
+        records: list[MetadataRecord] = [
+            FeatureLevelRecord(name=name, feature_level=level)
+            for name, level in levels.items()
+            if name not in self._image.features
+        ]
+        if records and MIN_INSYNC_REPLICAS not in self._image.cluster_config():
+            value = effective(MIN_INSYNC_REPLICAS, self._image, self._settings.static)
+            records.append(
+                ConfigRecord(
+                    resource_type=BROKER_RESOURCE,
+                    resource_name="",
+                    name=MIN_INSYNC_REPLICAS,
+                    value=value,
+                )
             )
-            return ControllerResult(records=[first], response=None)
-        records = self._fence(self._sessions.expired(now_ms))
-        if not records and now_ms >= self._next_rebalance_ms:
+        return records
+
+    def _elect(self, now_ms: float) -> list[MetadataRecord]:
+        """Leaders for the leaderless: after a change of controller or of configuration, and now and
+        then (KRaft's unclean.leader.election.interval.ms).
+        """
+        if now_ms < self._next_election_ms:
+            return []
+        self._next_election_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
+        return [*elections.of_leaderless(self._image, self.situation.policy)]
+
+    def _rebalance(self, now_ms: float) -> list[MetadataRecord]:
+        if now_ms < self._next_rebalance_ms or not self._settings.auto_leader_rebalance:
+            return []
+        moves = elections.rebalance(
+            self._image,
+            self.situation.policy,
+            limit=MAX_PREFERRED_ELECTIONS,
+            imbalance_percentage=self._settings.leader_imbalance_percentage,
+        )
+        if len(moves) < MAX_PREFERRED_ELECTIONS:
             self._next_rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
-            if self._settings.auto_leader_rebalance:
-                records = [*self.elect_preferred_leaders().records]
-        return ControllerResult(records=records, response=None)
+        return [*moves]
+
+    def _idle(self, now_ms: float) -> list[MetadataRecord]:
+        """A record that says nothing, so that brokers can tell a quiet log from a dead one."""
+        since_ms, offset = self._idle_since
+        if offset != self._image.offset:
+            self._idle_since = (now_ms, self._image.offset)
+            return []
+        limit_ms = self._settings.max_idle_interval_ms
+        return [NoOpRecord()] if 0 < limit_ms <= now_ms - since_ms else []
 
     # --- partitions
 
@@ -274,22 +333,8 @@ class Controller:
         Raises STALE_BROKER_EPOCH.
         """
         self._checked(broker_id, broker_epoch)
-        records, answers = alter_isr(self._image, broker_id, requests)
-        return ControllerResult(records=records, response=answers)
-
-    def elect_preferred_leaders(self) -> ControllerResult[None]:
-        """Hand leaderships back to preferred replicas that are live and in sync."""
-        records = elections.preferred(self._image, limit=MAX_PREFERRED_ELECTIONS)
-        return ControllerResult(records=records, response=None)
-
-    # --- topics and producers
-
-    def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
-    ) -> ControllerResult[list[TopicAnswer]]:
-        """Create topics, each answered for itself, all that are valid in one batch."""
-        records, answers = create_topics(self._image, topics, self._settings, self._rng)
-        return ControllerResult(records=() if validate_only else records, response=answers)
+        records, answers = alter_isr(self._image, broker_id, requests, self.situation.policy)
+        return ControllerResult(records=records, response=answers, atomic=False)
 
     def allocate_producer_ids(
         self, broker_id: NodeId, broker_epoch: BrokerEpoch
@@ -319,14 +364,10 @@ class Controller:
             )
         return broker
 
-    def _unclean_allowed(self, topic: str) -> bool:
-        value = self._image.topic_config(topic).get(UNCLEAN_LEADER_ELECTION_ENABLE)
-        if value is None:
-            return self._settings.unclean_leader_election
-        return value.lower() == "true"
-
-    def _out_of_isrs(self, nodes: Sequence[NodeId]) -> list[MetadataRecord]:
-        return [*elections.without(self._image, nodes, self._unclean_allowed)]
+    def _out_of_isrs(
+        self, nodes: Sequence[NodeId], *, unclean: bool = False
+    ) -> list[PartitionChangeRecord]:
+        return elections.without(self._image, nodes, self.situation.policy, unclean=unclean)
 
     def _fence(self, nodes: Sequence[NodeId]) -> list[MetadataRecord]:
         """Fence those of `nodes` that are not; the partitions first, so that at no point of the
@@ -345,7 +386,7 @@ class Controller:
     def _unfence(self, broker: BrokerImage) -> ControllerResult[HeartbeatAnswer]:
         records: list[MetadataRecord] = [
             _registration_change(broker, fenced=UNFENCE),
-            *elections.with_broker(self._image, broker.node_id, self._unclean_allowed),
+            *elections.of_leaderless(self._image, self.situation.policy, broker.node_id),
         ]
         return _state(True, fenced=False, records=records)
 
@@ -362,18 +403,19 @@ class Controller:
     ) -> ControllerResult[HeartbeatAnswer]:
         node = broker.node_id
         others = [b.node_id for b in self._image.brokers.values() if b.active and b is not broker]
-        begun = broker.in_controlled_shutdown
-        if begun and (since := self._shutdown_offsets.get(node)) is not None:
+        since = self._shutdown_offsets.get(node)
+        if since is not None:
             at_once |= all(self._sessions.metadata_offset(other) >= since for other in others)
         if at_once or not others:
             return self._let_go(broker, self._fence([node]), caught_up)
-        if begun:
+        if since is not None:
             return _state(caught_up, fenced=False)
-        handed_over = self._out_of_isrs([node])
-        if not handed_over:
-            return self._let_go(broker, self._fence([node]), caught_up)
-        change = _registration_change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)
-        records = [change, *handed_over]
+        records: list[MetadataRecord] = [*self._out_of_isrs([node])]
+        if not broker.in_controlled_shutdown:
+            if not records:
+                return self._let_go(broker, self._fence([node]), caught_up)
+            change = _registration_change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)
+            records.insert(0, change)
         self._shutdown_offsets[node] = Offset(self._image.offset + len(records))
         return _state(caught_up, fenced=False, records=records)
 
@@ -388,7 +430,7 @@ def _state(
     answer = HeartbeatAnswer(
         is_caught_up=caught_up, is_fenced=fenced, should_shut_down=should_shut_down
     )
-    return ControllerResult(records=records, response=answer)
+    return ControllerResult(records=records, response=answer, atomic=False)
 
 
 def _registration(broker: BrokerImage) -> RegisterBrokerRecord:

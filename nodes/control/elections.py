@@ -1,122 +1,226 @@
-"""Who leads a partition, and who stays in its ISR, when brokers come and go. Pure.
+"""Which partitions change when brokers come and go, and when leaders are asked for. Pure.
 
-Rules, KRaft's: the leader stays if it is in the ISR and live; else the first live ISR member in
-assignment order leads; else, where unclean elections are allowed for the topic, the first live
-replica, with the ISR cut to it alone; else nobody (-1). Brokers that go leave every ISR, except
-that the last member stays: it alone is known to hold every committed record, so the partition
-waits for it, leaderless. A leadership change raises the leader epoch; an ISR change alone raises
-only the partition epoch (followers need no new epoch to stay consistent, see KAFKA-15021).
-
-Eligible leader replicas (KIP-966) are to enter here and nowhere else: `_elect` would look at
-them after the ISR, and `without` would move to them those that it takes from an ISR at its minimum.
+What a partition becomes is `nodes.control.partition_changes`; here are the passes over all of them.
+A pass costs O(partitions), a few microseconds for each that changes and a tenth of that for each
+that does not: tables of the partitions by broker would cost more to keep than they save.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+from kio.schema.errors import ErrorCode
+
+from nodes.control.errors import ControlError
 from nodes.control.image import ClusterImage, PartitionImage, PartitionKey
-from nodes.control.records import NO_LEADER_CHANGE, RECOVERING, PartitionChangeRecord
+from nodes.control.partition_changes import Election, IsLive, Rules, Target, change
+from nodes.control.records import PartitionChangeRecord
 from nodes.ids import NO_NODE, NodeId
 
-IsLive = Callable[[NodeId], bool]
-IsUnclean = Callable[[str], bool]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPolicy:
+    """The configuration of a topic that elections depend on."""
+
+    min_isr: int
+    unclean: bool = False
+
+    def rules(self, live: IsLive) -> Rules:
+        """The rules of an election that nobody asked for in particular."""
+        return Rules(live, self.min_isr, Election.UNCLEAN if self.unclean else Election.CLEAN)
+
+
+PolicyOf = Callable[[str], TopicPolicy]
+"""The policy of the topic of this name."""
 
 
 def without(
-    image: ClusterImage, gone: Sequence[NodeId], unclean: IsUnclean
+    image: ClusterImage, gone: Sequence[NodeId], policy: PolicyOf, *, unclean: bool = False
 ) -> list[PartitionChangeRecord]:
     """The changes that take the brokers `gone` out of every ISR and leadership.
 
-    `gone` is in the order of their deaths: of an ISR that dies whole, the last to die stays.
-    Costs O(partitions).
+    After an unclean restart they are no eligible leaders either.
     """
-    order = {node: rank for rank, node in enumerate(gone)}
+    left = frozenset(gone)
+    lost = tuple(gone) if unclean else ()
 
     def live(node: NodeId) -> bool:
-        return node not in order and image.active(node)
+        return node not in left and image.active(node)
+
+    def concerned(partition: PartitionImage) -> bool:
+        return (
+            partition.leader in left
+            or not left.isdisjoint(partition.isr)
+            or (unclean and not left.isdisjoint(partition.elr))
+        )
 
     records = []
-    for key, partition in image.partitions():
-        if partition.leader not in order and order.keys().isdisjoint(partition.isr):
-            continue
-        isr = tuple(node for node in partition.isr if node not in order)
-        isr = isr or (max(partition.isr, key=order.__getitem__),)
-        record = _change(key, partition, isr, live, unclean)
-        if record is not None:
-            records.append(record)
-    return records
+    for key, partition, rules in _with_rules(image, policy, live, concerned):
+        isr = tuple(node for node in partition.isr if node not in left)
+        target = Target(isr=isr, unclean_restarts=lost)
+        records.append(change(key, partition, rules, target))
+    return [record for record in records if record is not None]
 
 
-def with_broker(
-    image: ClusterImage, back: NodeId, unclean: IsUnclean
+def of_leaderless(
+    image: ClusterImage, policy: PolicyOf, back: NodeId = NO_NODE
 ) -> list[PartitionChangeRecord]:
-    """Elections for the leaderless partitions that `back`, unfenced just now, makes possible.
+    """Elections for the leaderless partitions that have a live candidate.
 
-    Costs O(partitions).
+    `back`, when given, is a broker that was unfenced just now: only its partitions are looked at.
     """
 
     def live(node: NodeId) -> bool:
         return node == back or image.active(node)
 
-    records = []
-    for key, partition in image.partitions():
-        if partition.leader != NO_NODE or back not in partition.replicas:
-            continue
-        record = _change(key, partition, partition.isr, live, unclean)
-        if record is not None:
-            records.append(record)
-    return records
+    def concerned(partition: PartitionImage) -> bool:
+        return partition.leader == NO_NODE and (back == NO_NODE or back in partition.replicas)
+
+    found = _with_rules(image, policy, live, concerned)
+    records = [change(key, partition, rules) for key, partition, rules in found]
+    return [record for record in records if record is not None]
 
 
-def preferred(
+def _with_rules(
     image: ClusterImage,
-    among: Iterable[tuple[PartitionKey, PartitionImage]] | None = None,
-    *,
-    limit: int,
-) -> list[PartitionChangeRecord]:
-    """Moves leaderships back to the preferred replicas that are live and in the ISR.
+    policy: PolicyOf,
+    live: IsLive,
+    concerned: Callable[[PartitionImage], bool],
+) -> Iterator[tuple[PartitionKey, PartitionImage, Rules]]:
+    """The partitions `concerned`, in order of creation, with the rules of their topics."""
+    for topic in image.topics.values():
+        rules = policy(topic.name).rules(live)
+        for number, partition in topic.partitions.items():
+            if concerned(partition):
+                yield PartitionKey(topic.topic_id, topic.name, number), partition, rules
 
-    Looks at the partitions `among` (all when None); makes at most `limit` changes.
+
+def elect(
+    image: ClusterImage,
+    partitions: Iterable[tuple[str, int]],
+    policy: PolicyOf,
+    *,
+    unclean: bool,
+) -> Iterator[PartitionChangeRecord | ControlError]:
+    """ElectLeaders: the preferred leader of each partition, or any for those that have none.
+
+    A refusal is ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE
+    or UNKNOWN_TOPIC_OR_PARTITION.
     """
+    election = Election.UNCLEAN if unclean else Election.PREFERRED
+    for name, number in partitions:
+        topic = image.topic(name)
+        partition = None if topic is None else topic.partitions.get(number)
+        if topic is None or partition is None:
+            what = f"topic as {name}" if topic is None else f"partition as {name}-{number}"
+            yield ControlError(ErrorCode.unknown_topic_or_partition, f"No such {what}")
+            continue
+        settled = partition.leader != NO_NODE if unclean else _led_as_preferred(partition)
+        if settled:
+            yield ControlError(
+                ErrorCode.election_not_needed, "Leader election not needed for topic partition."
+            )
+            continue
+        rules = Rules(image.active, policy(name).min_isr, election)
+        record = change(PartitionKey(topic.topic_id, name, number), partition, rules)
+        if record is not None:
+            yield record
+        elif unclean:
+            yield ControlError(
+                ErrorCode.eligible_leaders_not_available,
+                "Eligible topic partition leaders are not available.",
+            )
+        else:
+            yield ControlError(
+                ErrorCode.preferred_leader_not_available, "The preferred leader was not available."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elections:
+    """Records to write, and an answer for each partition: (topic, partition, refusal or None)."""
+
+    records: list[PartitionChangeRecord]
+    answers: list[tuple[str, int, ControlError | None]]
+
+
+def elect_leaders(
+    image: ClusterImage,
+    wanted: Sequence[tuple[str, int]] | None,
+    policy: PolicyOf,
+    *,
+    unclean: bool,
+) -> Elections:
+    """ElectLeaders for the partitions `wanted`, or for all. Of all, those that need no election are
+    not answered.
+    """
+    asked = wanted
+    if asked is None:
+        asked = [(key.topic, key.partition) for key, _ in image.partitions()]
     records: list[PartitionChangeRecord] = []
-    for key, partition in image.partitions() if among is None else among:
+    answers: list[tuple[str, int, ControlError | None]] = []
+    partitions = dict.fromkeys(asked)
+    for (topic, number), found in zip(
+        partitions, elect(image, partitions, policy, unclean=unclean), strict=True
+    ):
+        if isinstance(found, PartitionChangeRecord):
+            records.append(found)
+            answers.append((topic, number, None))
+        elif wanted is not None or found.code is not ErrorCode.election_not_needed:
+            answers.append((topic, number, found))
+    return Elections(records=records, answers=answers)
+
+
+def rebalance(
+    image: ClusterImage, policy: PolicyOf, *, limit: int, imbalance_percentage: int
+) -> list[PartitionChangeRecord]:
+    """Hand leaderships back to live, in-sync preferred replicas; at most `limit` of them.
+
+    Only to brokers of which more than `imbalance_percentage` percent of the partitions that prefer
+    them are led by others (leader.imbalance.per.broker.percentage).
+    """
+    preferring: dict[NodeId, int] = {}
+    astray: dict[NodeId, int] = {}
+    for _, partition in image.partitions():
+        node = partition.preferred_leader
+        preferring[node] = preferring.get(node, 0) + 1
+        if partition.leader != node:
+            astray[node] = astray.get(node, 0) + 1
+    uneven = {
+        n for n, count in astray.items() if 100 * count > imbalance_percentage * preferring[n]
+    }
+    wanting = (
+        (key.topic, key.partition)
+        for key, partition in image.partitions()
+        if not _led_as_preferred(partition)
+        and partition.preferred_leader in uneven
+        and partition.preferred_leader in partition.isr
+        and image.active(partition.preferred_leader)
+    )
+    records: list[PartitionChangeRecord] = []
+    for found in elect(image, wanting, policy, unclean=False):
+        if isinstance(found, PartitionChangeRecord):
+            records.append(found)
         if len(records) >= limit:
             break
-        node = partition.preferred_leader
-        if node != partition.leader and node in partition.isr and image.active(node):
-            records.append(
-                PartitionChangeRecord(
-                    topic_id=key.topic_id, partition_id=key.partition, leader=node
-                )
-            )
     return records
 
 
-def _change(
-    key: PartitionKey,
-    partition: PartitionImage,
-    isr: tuple[NodeId, ...],
-    live: IsLive,
-    unclean: IsUnclean,
-) -> PartitionChangeRecord | None:
-    """The record that brings `partition` to `isr` and to the leader that follows from it."""
-    leader = _elect(partition, isr, live)
-    recovery = -1
-    if leader == NO_NODE and unclean(key.topic):
-        leader = next((node for node in partition.replicas if live(node)), NO_NODE)
-        if leader != NO_NODE:
-            isr, recovery = (leader,), RECOVERING
-    record = PartitionChangeRecord(
-        topic_id=key.topic_id,
-        partition_id=key.partition,
-        isr=None if isr == partition.isr else isr,
-        leader=NO_LEADER_CHANGE if leader == partition.leader else leader,
-        leader_recovery_state=recovery,
-    )
-    unchanged = record.isr is None and record.leader == NO_LEADER_CHANGE
-    return None if unchanged else record
+def ineligible(image: ClusterImage, topics: Iterable[str]) -> list[PartitionChangeRecord]:
+    """End the eligibility of every replica outside the ISRs of `topics`.
+
+    Needed when min.insync.replicas changes: who left the ISR under another minimum may lack what
+    is committed under this one. Leaderless partitions keep theirs: nothing is committed in them.
+    """
+    return [
+        PartitionChangeRecord(
+            topic_id=topic.topic_id, partition_id=number, eligible_leader_replicas=()
+        )
+        for name in topics
+        if (topic := image.topic(name)) is not None
+        for number, partition in topic.partitions.items()
+        if partition.elr and partition.isr
+    ]
 
 
-def _elect(partition: PartitionImage, isr: tuple[NodeId, ...], live: IsLive) -> NodeId:
-    if partition.leader in isr and live(partition.leader):
-        return partition.leader
-    return next((node for node in partition.replicas if node in isr and live(node)), NO_NODE)
+def _led_as_preferred(partition: PartitionImage) -> bool:
+    return partition.leader == partition.preferred_leader

@@ -15,23 +15,30 @@ from uuid import UUID
 
 from nodes.control.errors import MetadataError
 from nodes.control.records import (
+    BROKER_RESOURCE,
     NO_LEADER_CHANGE,
     RECOVERED,
     RECOVERY_STATE_UNCHANGED,
     TOPIC_RESOURCE,
     UNFENCE,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
 from nodes.ids import NO_EPOCH, NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset
@@ -56,7 +63,10 @@ class PartitionKey(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """Whose configuration: a topic (type 2) or a broker (type 4), by name."""
+    """Whose configuration: a topic (type 2) or a broker (type 4), by name.
+
+    The broker without a name stands for all of them (KIP-226).
+    """
 
     resource_type: int
     name: str
@@ -213,6 +223,15 @@ class ClusterImage:
         """The configuration set on the topic; defaults are the reader's."""
         return self.configs.get(ConfigResource(TOPIC_RESOURCE, name), _NO_CONFIG)
 
+    def cluster_config(self) -> Mapping[str, str]:
+        """The dynamic default configuration of all brokers."""
+        return self.configs.get(ConfigResource(BROKER_RESOURCE, ""), _NO_CONFIG)
+
+    def broker_config(self, node_id: NodeId) -> Mapping[str, str]:
+        """The dynamic configuration of one broker: its own over the cluster's default."""
+        own = self.configs.get(ConfigResource(BROKER_RESOURCE, str(node_id)), _NO_CONFIG)
+        return {**self.cluster_config(), **own}
+
     def active(self, node_id: NodeId) -> bool:
         """Whether the broker is registered, unfenced and not shutting down."""
         broker = self.brokers.get(node_id)
@@ -272,8 +291,16 @@ class _Draft:
                 self._features = features
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
-            case NoOpRecord():
+            case FenceBrokerRecord() | UnfenceBrokerRecord():
+                broker = self._broker(record.id, record.epoch)
+                self._put_broker(replace(broker, fenced=isinstance(record, FenceBrokerRecord)))
+            case NoOpRecord() | RegisterControllerRecord():
                 pass
+            case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
+                raise MetadataError(
+                    f"{type(record).__name__}: this version writes no metadata transactions and "
+                    "would show the parts of another's too early"
+                )
             case _:
                 assert_never(record)
 

@@ -2,8 +2,10 @@
 
 The leader proposes the whole new ISR under the leader epoch and partition epoch that it knows, with
 the broker epoch of every member (KIP-903: a follower that restarted since the leader saw it fetch
-is not the replica that was in sync). Nothing but the ISR changes by it, and the end of a recovery
-from an unclean election; the leader epoch stays.
+is not the replica that was in sync). A recovery from an unclean election may end with it. What
+follows from the new ISR (eligible leaders, the end of a reassignment) is decided in
+`nodes.control.partition_changes`; where a reassignment's end takes the leadership away, the answer
+is NEW_LEADER_ELECTED although the change was made.
 """
 
 from collections.abc import Sequence
@@ -13,14 +15,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from nodes.control.elections import PolicyOf
 from nodes.control.errors import ControlError
-from nodes.control.image import ClusterImage, PartitionImage
-from nodes.control.records import (
-    RECOVERED,
-    RECOVERING,
-    RECOVERY_STATE_UNCHANGED,
-    PartitionChangeRecord,
-)
+from nodes.control.image import ClusterImage, PartitionImage, PartitionKey
+from nodes.control.partition_changes import Target, change
+from nodes.control.records import RECOVERED, RECOVERING, PartitionChangeRecord
 from nodes.ids import BrokerEpoch, Epoch, NodeId
 
 ANY_BROKER_EPOCH: Final = BrokerEpoch(-1)
@@ -49,7 +48,7 @@ class IsrAnswer:
 
 
 def alter_isr(
-    image: ClusterImage, leader: NodeId, requests: Sequence[IsrRequest]
+    image: ClusterImage, leader: NodeId, requests: Sequence[IsrRequest], policy: PolicyOf
 ) -> tuple[list[PartitionChangeRecord], list[IsrAnswer]]:
     """The changes to write and the answers, in the order of the requests.
 
@@ -58,25 +57,46 @@ def alter_isr(
     """
     records: list[PartitionChangeRecord] = []
     answers: list[IsrAnswer] = []
-    changed: dict[tuple[UUID | None, int], PartitionImage] = {}
+    changed: dict[PartitionKey, PartitionImage] = {}
     for request in requests:
-        key = (request.topic_id, request.partition)
         try:
-            partition = changed.get(key) or _find(image, request)
+            key, found = _find(image, request)
+            partition = changed.get(key, found)
             _check_epochs(partition, leader, request)
             _check_members(image, partition, request)
         except ControlError as error:
             answers.append(IsrAnswer(request=request, error=error))
             continue
-        record = _record(partition, request)
+        record = change(
+            key, partition, policy(key.topic).rules(image.active), _target(partition, request)
+        )
         if record is not None:
             partition = changed[key] = partition.changed(record)
             records.append(record)
-        answers.append(IsrAnswer(request=request, partition=partition))
+        answers.append(_answer(request, partition, leader))
     return records, answers
 
 
-def _find(image: ClusterImage, request: IsrRequest) -> PartitionImage:
+def _target(partition: PartitionImage, request: IsrRequest) -> Target:
+    """An ISR with the members it has already is not written again for their order."""
+    members = tuple(node for node, _ in request.isr)
+    same = set(members) == set(partition.isr)
+    return Target(
+        isr=None if same else members, leader_recovery_state=request.leader_recovery_state
+    )
+
+
+def _answer(request: IsrRequest, partition: PartitionImage, leader: NodeId) -> IsrAnswer:
+    if partition.leader == leader:
+        return IsrAnswer(request=request, partition=partition)
+    error = ControlError(
+        ErrorCode.new_leader_elected,
+        f"the change completed a reassignment and made {partition.leader} the leader",
+    )
+    return IsrAnswer(request=request, error=error)
+
+
+def _find(image: ClusterImage, request: IsrRequest) -> tuple[PartitionKey, PartitionImage]:
     topic = None if request.topic_id is None else image.topics.get(request.topic_id)
     if topic is None:
         raise ControlError(ErrorCode.unknown_topic_id, f"no topic has id {request.topic_id}")
@@ -85,7 +105,7 @@ def _find(image: ClusterImage, request: IsrRequest) -> PartitionImage:
         raise ControlError(
             ErrorCode.unknown_topic_or_partition, f"{topic.name}-{request.partition} is unknown"
         )
-    return partition
+    return PartitionKey(topic.topic_id, topic.name, request.partition), partition
 
 
 def _check_epochs(partition: PartitionImage, leader: NodeId, request: IsrRequest) -> None:
@@ -144,20 +164,3 @@ def _why_not(fenced: bool, current: BrokerEpoch, asked: BrokerEpoch) -> str:
     if asked not in (ANY_BROKER_EPOCH, current):
         return f"of epoch {current} now"
     return "fenced" if fenced else "shutting down"
-
-
-def _record(partition: PartitionImage, request: IsrRequest) -> PartitionChangeRecord | None:
-    members = tuple(node for node, _ in request.isr)
-    same_isr = set(members) == set(partition.isr)
-    same_recovery = request.leader_recovery_state == partition.leader_recovery_state
-    if same_isr and same_recovery:
-        return None
-    assert request.topic_id is not None
-    return PartitionChangeRecord(
-        topic_id=request.topic_id,
-        partition_id=request.partition,
-        isr=None if same_isr else members,
-        leader_recovery_state=(
-            RECOVERY_STATE_UNCHANGED if same_recovery else request.leader_recovery_state
-        ),
-    )

@@ -1,29 +1,66 @@
-"""Where the replicas of a new topic go. Pure; the only chance is a random start, handed in.
+"""Where the replicas of new partitions go. Pure; the only chance is a random start, handed in.
 
 Two placements of the field. Both spread leaderships evenly (the first replica is the preferred
 leader) and never put two replicas of a partition on one broker:
 
 - `striped`: KRaft's. Each next partition starts one broker further, so that replicas form stripes;
   after every full round the brokers are shuffled, so that the followers of one leader are not the
-  same brokers in every round.
-- `round_robin`: the original replication design's. The j-th replica of the k-th partition led by
+  same brokers in every round. Where brokers have racks, neighbours are of different racks, and a
+  partition comes to a rack again only after it has been to all (KIP-36).
+- `shifted`: the original replication design's. The j-th replica of the k-th partition led by
   broker i goes to broker i + j + k, so that the partitions of a dead broker fall to all others.
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from nodes.ids import NodeId
+
+STRIPED: Final = "striped"
+SHIFTED: Final = "shifted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A broker that may hold replicas. The rack is carried for rack-aware placement."""
+    """A broker that may hold replicas."""
 
     node_id: NodeId
     fenced: bool = False
     rack: str | None = None
+
+
+def place(
+    placement: str,
+    candidates: Sequence[Candidate],
+    *,
+    partitions: int,
+    replication_factor: int,
+    rng: random.Random,
+    first: int = 0,
+) -> list[tuple[NodeId, ...]]:
+    """Replica lists of the partitions `first`, `first` + 1, ... by `striped` or `shifted`.
+
+    Fenced brokers are used only when the others do not suffice, and never lead.
+    Raises ValueError, with Kafka's words, when there is no live broker or too few brokers.
+    """
+    live = [c for c in candidates if not c.fenced]
+    if replication_factor > len(candidates):
+        raise ValueError(
+            f"The target replication factor of {replication_factor} cannot be reached because "
+            f"only {len(candidates)} broker(s) are registered."
+        )
+    if not live:
+        raise ValueError("All brokers are currently fenced.")
+    if placement == SHIFTED and len(live) >= replication_factor:
+        nodes = [candidate.node_id for candidate in live]
+        return round_robin(
+            nodes, partitions=partitions, replication_factor=replication_factor, first=first
+        )
+    return striped(
+        candidates, partitions=partitions, replication_factor=replication_factor, rng=rng
+    )
 
 
 def _check(brokers: int, partitions: int, replication_factor: int) -> None:
@@ -31,6 +68,33 @@ def _check(brokers: int, partitions: int, replication_factor: int) -> None:
         raise ValueError("a topic needs at least one partition and one replica")
     if replication_factor > brokers:
         raise ValueError(f"{replication_factor} replicas on {brokers} brokers")
+
+
+class _Ring:
+    """Brokers so ordered that neighbours are of different racks, as far as that goes."""
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        racks: dict[str | None, list[Candidate]] = {}
+        for candidate in sorted(candidates, key=lambda c: c.node_id):
+            racks.setdefault(candidate.rack, []).append(candidate)
+        self._racks = [racks[name] for name in sorted(racks, key=lambda name: name or "")]
+        self.brokers = self._alternated()
+
+    def _alternated(self) -> list[Candidate]:
+        longest = max(map(len, self._racks), default=0)
+        return [rack[i] for i in range(longest) for rack in self._racks if i < len(rack)]
+
+    def shuffle(self, rng: random.Random) -> None:
+        """Another order, of the racks and within them."""
+        rng.shuffle(self._racks)
+        for rack in self._racks:
+            rng.shuffle(rack)
+        self.brokers = self._alternated()
+
+    def turned(self, by: int) -> list[Candidate]:
+        """The brokers from the one at `by` on."""
+        by %= max(1, len(self.brokers))
+        return self.brokers[by:] + self.brokers[:by]
 
 
 def striped(
@@ -42,31 +106,46 @@ def striped(
 ) -> list[tuple[NodeId, ...]]:
     """Replica lists of partitions 0 .. partitions-1, the preferred leader first.
 
-    Fenced brokers are used only when the others do not suffice, and lead only when all are fenced.
-    Raises ValueError when there are fewer candidates than replicas.
+    Fenced brokers are used only when the others do not suffice (or to reach another rack), and
+    lead only when all are fenced. Raises ValueError when there are fewer candidates than replicas.
     """
     _check(len(candidates), partitions, replication_factor)
-    live = sorted(c.node_id for c in candidates if not c.fenced)
-    spare = sorted(c.node_id for c in candidates if c.fenced)
-    if not live:
-        live, spare = spare, []
-    start = rng.randrange(len(live))
+    live = _Ring([c for c in candidates if not c.fenced])
+    spare = _Ring([c for c in candidates if c.fenced])
+    if not live.brokers:
+        live, spare = spare, live
+    count = len(live.brokers)
+    start = rng.randrange(count)
     placed = []
     for partition in range(partitions):
-        step = partition % len(live)
+        step = partition % count
         if partition and step == 0:
-            rng.shuffle(live)
+            live.shuffle(rng)
         turn = start + step
-        stripe = [live[(turn + replica) % len(live)] for replica in range(len(live))]
-        stripe += [spare[(turn + replica) % len(spare)] for replica in range(len(spare))]
-        placed.append(tuple(stripe[:replication_factor]))
+        placed.append(_spread([*live.turned(turn), *spare.turned(turn)], replication_factor))
     return placed
 
 
+def _spread(order: list[Candidate], replicas: int) -> tuple[NodeId, ...]:
+    """The first of `order`, each of a rack that is new until all racks have one, and so on."""
+    chosen: list[NodeId] = []
+    visited: set[str | None] = set()
+    while len(chosen) < replicas:
+        found = next((c for c in order if c.rack not in visited), None)
+        if found is None:
+            visited.clear()
+            continue
+        order.remove(found)
+        visited.add(found.rack)
+        chosen.append(found.node_id)
+    return tuple(chosen)
+
+
 def round_robin(
-    nodes: Sequence[NodeId], *, partitions: int, replication_factor: int
+    nodes: Sequence[NodeId], *, partitions: int, replication_factor: int, first: int = 0
 ) -> list[tuple[NodeId, ...]]:
-    """Replica lists by the formula of the original replication design, over the sorted nodes.
+    """Replica lists by the formula of the original replication design, over the sorted nodes, of
+    the partitions from number `first` on.
 
     Partition p is led by broker i = p mod n, as its k-th partition, k = p div n; follower j = 1, 2,
     ... is on broker (i + j + k) mod n. Where j + k reaches n the plain formula would come back to
@@ -77,7 +156,7 @@ def round_robin(
     _check(count, partitions, replication_factor)
     ordered = sorted(nodes)
     placed = []
-    for partition in range(partitions):
+    for partition in range(first, first + partitions):
         k, i = divmod(partition, count)
         followers = (
             ordered[(i + 1 + (j - 1 + k) % (count - 1)) % count]

@@ -12,7 +12,7 @@ body in flexible encoding. Everything that is not exactly that is a MetadataErro
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, cast, get_args
 from uuid import UUID
 
 from kio.serial import entity_reader, entity_writer
@@ -39,6 +39,7 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 
 METADATA_VERSION_FEATURE: Final = "metadata.version"
+ELIGIBLE_LEADER_REPLICAS_FEATURE: Final = "eligible.leader.replicas.version"
 
 
 def _wire(kafka_type: str, *, tag: int | None = None) -> dict[str, object]:
@@ -197,6 +198,30 @@ class RemoveTopicRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FenceBrokerRecord:
+    """A broker is fenced: what BrokerRegistrationChangeRecord says since Kafka 3.1. Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(7)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    id: NodeId = field(metadata=_wire("int32"))
+    epoch: BrokerEpoch = field(metadata=_wire("int64"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfenceBrokerRecord:
+    """A broker is unfenced: what BrokerRegistrationChangeRecord says since Kafka 3.1. Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(8)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    id: NodeId = field(metadata=_wire("int32"))
+    epoch: BrokerEpoch = field(metadata=_wire("int64"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureLevelRecord:
     """The finalized level of one feature of the cluster."""
 
@@ -246,6 +271,53 @@ class NoOpRecord:
     __flexible__: ClassVar[bool] = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTransactionRecord:
+    """What follows counts only with the EndTransactionRecord (KIP-868). Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(23)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    name: str | None = field(metadata=_wire("string", tag=0), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionRecord:
+    """What followed the BeginTransactionRecord counts. Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(24)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransactionRecord:
+    """What followed the BeginTransactionRecord never was. Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(25)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    reason: str | None = field(metadata=_wire("string", tag=0), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterControllerRecord:
+    """A controller's incarnation and where it is reached (KIP-919). Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(27)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    controller_id: NodeId = field(metadata=_wire("int32"))
+    incarnation_id: UUID | None = field(metadata=_wire("uuid"))
+    zk_migration_ready: bool = field(metadata=_wire("bool"), default=False)
+    end_points: tuple[BrokerEndpoint, ...]
+    features: tuple[BrokerFeature, ...] = ()
+
+
 MetadataRecord = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -254,25 +326,19 @@ MetadataRecord = (
     | ConfigRecord
     | PartitionChangeRecord
     | RemoveTopicRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
     | FeatureLevelRecord
     | ProducerIdsRecord
     | BrokerRegistrationChangeRecord
     | NoOpRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
+    | RegisterControllerRecord
 )
 
-RECORD_TYPES: Final[tuple[type[MetadataRecord], ...]] = (
-    RegisterBrokerRecord,
-    UnregisterBrokerRecord,
-    TopicRecord,
-    PartitionRecord,
-    ConfigRecord,
-    PartitionChangeRecord,
-    RemoveTopicRecord,
-    FeatureLevelRecord,
-    ProducerIdsRecord,
-    BrokerRegistrationChangeRecord,
-    NoOpRecord,
-)
+RECORD_TYPES: Final[tuple[type[MetadataRecord], ...]] = get_args(MetadataRecord)
 
 
 def _unsigned_varint(value: int) -> bytes:

@@ -1,10 +1,9 @@
-"""CreateTopics: what a new topic may look like, and where its replicas go. Pure.
+"""CreateTopics and CreatePartitions: what may be made, and where its replicas go. Pure.
 
 Every refusal is a ControlError with Kafka's error code and concerns one topic; the others of the
 request are made all the same.
 """
 
-import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from nodes.control.errors import ControlError
-from nodes.control.image import ClusterImage
-from nodes.control.placement import Candidate, striped
+from nodes.control.image import ClusterImage, TopicImage
+from nodes.control.placement import Candidate, place
 from nodes.control.records import (
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -24,8 +23,8 @@ from nodes.control.records import (
     PartitionRecord,
     TopicRecord,
 )
-from nodes.control.settings import ControlSettings
-from nodes.control.topic_configs import check_configs
+from nodes.control.situation import ControllerResult, Situation
+from nodes.control.topic_configs import TOPIC_CONFIGS, Source, Sourced, check_configs, sources
 from nodes.ids import Epoch, NodeId
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
@@ -33,6 +32,8 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 MAX_NAME_LENGTH: Final = 249
 METADATA_TOPIC: Final = "__cluster_metadata"
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+Assignment = tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class NewTopic:
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    assignments: tuple[tuple[int, tuple[NodeId, ...]], ...] = ()
+    assignments: tuple[tuple[int, Assignment], ...] = ()
     """(partition, replicas) pairs of a manual placement."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
@@ -56,35 +57,59 @@ class TopicAnswer:
     topic_id: UUID | None = None
     partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] | None = None
+    configs: Mapping[str, Sourced] | None = None
+    """Every configuration that holds for the topic, by name."""
 
 
-def _check_name(name: str) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorePartitions:
+    """A topic that is to have `count` partitions; assignments are of the additional ones."""
+
+    name: str
+    count: int
+    assignments: tuple[Assignment, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsAnswer:
+    """What became of one topic of a CreatePartitions request."""
+
+    name: str
+    error: ControlError | None = None
+
+
+def check_name(name: str) -> None:
+    """Raise INVALID_TOPIC_EXCEPTION for what Kafka allows no topic to be called."""
+    complaint = None
     if not name:
-        raise ControlError(ErrorCode.invalid_topic_exception, "a topic name may not be empty")
-    if name in (".", ".."):
-        raise ControlError(ErrorCode.invalid_topic_exception, f"a topic name may not be {name!r}")
-    if len(name) > MAX_NAME_LENGTH:
-        raise ControlError(
-            ErrorCode.invalid_topic_exception,
-            f"a topic name of {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed",
+        complaint = "the empty string is not allowed"
+    elif name in (".", ".."):
+        complaint = f"'{name}' is not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        complaint = (
+            f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
         )
-    if not _LEGAL_NAME.fullmatch(name):
-        raise ControlError(
-            ErrorCode.invalid_topic_exception,
-            f"topic name {name!r}: only ASCII letters, digits, '.', '_' and '-' are allowed",
+    elif not _LEGAL_NAME.fullmatch(name):
+        complaint = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
         )
+    if complaint is not None:
+        raise ControlError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {complaint}")
+
+
+def _check_free(image: ClusterImage, name: str, forms: Mapping[str, str]) -> None:
     if name == METADATA_TOPIC:
-        raise ControlError(ErrorCode.invalid_request, f"{name} is the metadata log's own")
-
-
-def _check_free(image: ClusterImage, name: str, forms: set[str]) -> None:
+        raise ControlError(
+            ErrorCode.invalid_request, f"Creation of internal topic {name} is prohibited."
+        )
     if name in image.topic_ids:
-        raise ControlError(ErrorCode.topic_already_exists, f"topic {name} already exists")
-    if _collision_form(name) in forms:
+        raise ControlError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    other = forms.get(_collision_form(name))
+    if other is not None:
         raise ControlError(
             ErrorCode.invalid_topic_exception,
-            f"topic {name} collides with a topic whose name differs in '.' and '_' only",
+            f"Topic '{name}' collides with existing topic: {other}",
         )
 
 
@@ -94,55 +119,58 @@ def _collision_form(name: str) -> str:
 
 
 def create_topics(
-    image: ClusterImage,
-    topics: Sequence[NewTopic],
-    settings: ControlSettings,
-    rng: random.Random,
-) -> tuple[list[MetadataRecord], list[TopicAnswer]]:
-    """The records that create the topics of one request, and an answer for each name."""
+    situation: Situation, topics: Sequence[NewTopic], *, validate_only: bool = False
+) -> ControllerResult[list[TopicAnswer]]:
+    """Create topics, each answered for itself, all that are valid in one batch.
+
+    With `validate_only` nothing is written; the answers are what they would have been.
+    """
     records: list[MetadataRecord] = []
     answers: list[TopicAnswer] = []
     times_named = Counter(topic.name for topic in topics)
-    forms = {_collision_form(name) for name in image.topic_ids}
+    forms = {_collision_form(name): name for name in situation.image.topic_ids}
     budget = MAX_PARTITIONS_PER_REQUEST
     for topic in {topic.name: topic for topic in topics}.values():
         try:
             if times_named[topic.name] > 1:
-                raise ControlError(ErrorCode.invalid_request, "the topic is named more than once")
-            _check_name(topic.name)
-            _check_free(image, topic.name, forms)
-            made, answer = _create(image, topic, settings, rng, budget)
+                raise ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
+            check_name(topic.name)
+            _check_free(situation.image, topic.name, forms)
+            made, answer = _create(situation, topic, budget)
         except ControlError as error:
             answers.append(TopicAnswer(name=topic.name, error=error))
             continue
-        forms.add(_collision_form(topic.name))
+        forms[_collision_form(topic.name)] = topic.name
         budget -= answer.partitions
         records += made
         answers.append(answer)
-    return records, answers
+    return ControllerResult(records=() if validate_only else records, response=answers)
 
 
 def _create(
-    image: ClusterImage,
-    topic: NewTopic,
-    settings: ControlSettings,
-    rng: random.Random,
-    budget: int,
+    situation: Situation, topic: NewTopic, budget: int
 ) -> tuple[list[MetadataRecord], TopicAnswer]:
-    partitions = settings.default_partitions if topic.partitions == -1 else topic.partitions
-    if max(partitions, len(topic.assignments)) > budget:
-        raise ControlError(
-            ErrorCode.policy_violation,
-            f"one request may create at most {MAX_PARTITIONS_PER_REQUEST} partitions",
-        )
+    settings, image = situation.settings, situation.image
+    configs = check_configs(topic.configs)
+    count = settings.default_partitions if topic.partitions == -1 else topic.partitions
+    _check_budget(max(count, len(topic.assignments)), budget)
     if topic.assignments:
-        placed = _manual(topic, image)
+        placed: Sequence[Assignment] = _manual(topic, image)
     else:
         replicas = topic.replication_factor
+        if replicas < -1 or replicas == 0:
+            raise ControlError(
+                ErrorCode.invalid_replication_factor,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if count < 1:
+            raise ControlError(
+                ErrorCode.invalid_partitions,
+                "Number of partitions was set to an invalid non-positive value.",
+            )
         replicas = settings.default_replication_factor if replicas == -1 else replicas
-        placed = _striped(image, partitions, replicas, rng)
-    configs = check_configs(topic.configs)
-    topic_id = UUID(int=rng.getrandbits(128), version=4)
+        placed = _placed(situation, count, replicas)
+    topic_id = UUID(int=situation.rng.getrandbits(128), version=4)
     records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
@@ -154,19 +182,100 @@ def _create(
         topic_id=topic_id,
         partitions=len(placed),
         replication_factor=len(placed[0]),
-        configs=configs,
+        configs=_all_configs(situation, configs),
     )
     return records, answer
 
 
+def _all_configs(situation: Situation, own: Mapping[str, str]) -> dict[str, Sourced]:
+    static = situation.settings.static
+    return {
+        name: Sourced(name, Source.TOPIC, own[name])
+        if name in own
+        else sources(name, situation.image, static)[0]
+        for name in TOPIC_CONFIGS
+    }
+
+
+def _check_budget(partitions: int, budget: int) -> None:
+    if partitions > budget:
+        raise ControlError(
+            ErrorCode.policy_violation,
+            "Excessively large number of partitions per request: at most "
+            f"{MAX_PARTITIONS_PER_REQUEST} can be created.",
+        )
+
+
+def create_partitions(
+    situation: Situation, topics: Sequence[MorePartitions], *, validate_only: bool = False
+) -> ControllerResult[list[PartitionsAnswer]]:
+    """Add partitions to topics, each answered for itself, all that are valid in one batch."""
+    records: list[MetadataRecord] = []
+    answers: list[PartitionsAnswer] = []
+    times_named = Counter(topic.name for topic in topics)
+    budget = MAX_PARTITIONS_PER_REQUEST
+    for topic in {topic.name: topic for topic in topics}.values():
+        try:
+            if times_named[topic.name] > 1:
+                raise ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
+            made = _grow(situation, topic, budget)
+        except ControlError as error:
+            answers.append(PartitionsAnswer(name=topic.name, error=error))
+            continue
+        budget -= len(made)
+        records += made
+        answers.append(PartitionsAnswer(name=topic.name))
+    return ControllerResult(records=() if validate_only else records, response=answers)
+
+
+def _grow(situation: Situation, more: MorePartitions, budget: int) -> list[PartitionRecord]:
+    image = situation.image
+    topic = image.topic(more.name)
+    if topic is None:
+        raise ControlError(
+            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
+        )
+    have = len(topic.partitions)
+    if more.count <= have:
+        message = (
+            f"Topic already has {have} partition(s)."
+            if more.count == have
+            else f"The topic {more.name} currently has {have} partition(s); {more.count} would not "
+            "be an increase."
+        )
+        raise ControlError(ErrorCode.invalid_partitions, message)
+    count = more.count - have
+    _check_budget(count, budget)
+    placed = _placed_more(situation, topic, count, more.assignments)
+    return [_partition(image, topic.topic_id, have + i, each) for i, each in enumerate(placed)]
+
+
+def _placed_more(
+    situation: Situation, topic: TopicImage, count: int, wanted: Sequence[Assignment] | None
+) -> Sequence[Assignment]:
+    replicas = len(topic.partitions[0].replicas)
+    if wanted is None:
+        return _placed(situation, count, replicas, first=len(topic.partitions))
+    if len(wanted) != count:
+        raise ControlError(
+            ErrorCode.invalid_replica_assignment,
+            f"Attempted to add {count} additional partition(s), but only {len(wanted)} "
+            "assignment(s) were specified.",
+        )
+    for assignment in wanted:
+        check_assignment(situation.image, assignment, replicas)
+    return wanted
+
+
 def _partition(
-    image: ClusterImage, topic_id: UUID, number: int, replicas: tuple[NodeId, ...]
+    image: ClusterImage, topic_id: UUID, number: int, replicas: Assignment
 ) -> PartitionRecord:
     isr = tuple(node for node in replicas if image.active(node))
     if not isr:
         raise ControlError(
             ErrorCode.invalid_replica_assignment,
-            f"partition {number}: all of {list(replicas)} are fenced or shutting down",
+            f"All brokers specified in the manual partition assignment for partition {number} are "
+            "fenced or in controlled shutdown.",
         )
     return PartitionRecord(
         partition_id=number,
@@ -180,55 +289,79 @@ def _partition(
     )
 
 
-def _striped(
-    image: ClusterImage, partitions: int, replicas: int, rng: random.Random
-) -> list[tuple[NodeId, ...]]:
-    if replicas < 1:
-        raise ControlError(
-            ErrorCode.invalid_replication_factor, f"replication factor {replicas} is below 1"
-        )
-    if partitions < 1:
-        raise ControlError(ErrorCode.invalid_partitions, f"{partitions} partitions are below 1")
+def _placed(
+    situation: Situation, count: int, replicas: int, *, first: int = 0
+) -> Sequence[Assignment]:
+    """Assignments of `count` partitions, numbered from `first`, by the placement configured.
+
+    A broker that is shutting down counts as fenced: it is used when the others do not suffice.
+    """
     candidates = [
-        Candidate(node_id=broker.node_id, rack=broker.rack)
-        for broker in image.brokers.values()
-        if broker.active
+        Candidate(node_id=broker.node_id, rack=broker.rack, fenced=not broker.active)
+        for broker in situation.image.brokers.values()
     ]
-    if replicas > len(candidates):
+    try:
+        return place(
+            situation.settings.placement,
+            candidates,
+            partitions=count,
+            replication_factor=replicas,
+            first=first,
+            rng=situation.rng,
+        )
+    except ValueError as error:
         raise ControlError(
             ErrorCode.invalid_replication_factor,
-            f"replication factor {replicas} needs as many unfenced brokers; there are "
-            f"{len(candidates)}",
-        )
-    return striped(candidates, partitions=partitions, replication_factor=replicas, rng=rng)
+            f"Unable to replicate the partition {replicas} time(s): {error}",
+        ) from error
 
 
-def _manual(topic: NewTopic, image: ClusterImage) -> list[tuple[NodeId, ...]]:
-    if topic.partitions != -1 or topic.replication_factor != -1:
-        raise ControlError(
-            ErrorCode.invalid_request,
-            "with a manual assignment, partitions and replication factor must be -1",
+def check_assignment(image: ClusterImage, replicas: Assignment, count: int | None = None) -> None:
+    """Raise INVALID_REPLICA_ASSIGNMENT unless `replicas` are registered, distinct, and `count`."""
+    complaint = None
+    repeated = [node for node in sorted(set(replicas)) if replicas.count(node) > 1]
+    unknown = [node for node in sorted(set(replicas)) if node not in image.brokers]
+    if not replicas:
+        complaint = "an empty replica list."
+    elif unknown:
+        complaint = f"broker {unknown[0]}, but no such broker is registered."
+    elif repeated:
+        complaint = f"the broker {repeated[0]} more than once."
+    elif count is not None and len(replicas) != count:
+        complaint = (
+            f"a partition with {len(replicas)} replica(s), but this is not consistent with "
+            f"previous partitions, which have {count} replica(s)."
         )
-    placed = dict(topic.assignments)
-    if sorted(number for number, _ in topic.assignments) != list(range(len(topic.assignments))):
+    if complaint is not None:
         raise ControlError(
             ErrorCode.invalid_replica_assignment,
-            "the assigned partitions must be 0, 1, 2, ... without gap or repetition",
+            f"The manual partition assignment includes {complaint}",
         )
-    for number, replicas in sorted(placed.items()):
-        where = f"the assignment of partition {number}"
-        if not replicas or len(replicas) != len(placed[0]):
+
+
+def _manual(topic: NewTopic, image: ClusterImage) -> list[Assignment]:
+    for value, what in (
+        (topic.replication_factor, "replication factor"),
+        (topic.partitions, "numPartitions"),
+    ):
+        if value != -1:
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"A manual partition assignment was specified, but {what} was not set to -1.",
+            )
+    placed: dict[int, Assignment] = {}
+    for number, replicas in topic.assignments:
+        if number in placed:
             raise ControlError(
                 ErrorCode.invalid_replica_assignment,
-                f"{where} has {len(replicas)} replicas; all must have equally many, at least one",
+                f"Found multiple manual partition assignments for partition {number}",
             )
-        if len(set(replicas)) != len(replicas):
-            raise ControlError(
-                ErrorCode.invalid_replica_assignment, f"{where} names a broker twice: {replicas}"
-            )
-        unknown = [node for node in replicas if node not in image.brokers]
-        if unknown:
-            raise ControlError(
-                ErrorCode.invalid_replica_assignment, f"{where} names unknown brokers {unknown}"
-            )
+        first = next(iter(placed.values()), replicas)
+        check_assignment(image, replicas, len(first))
+        placed[number] = replicas
+    if sorted(placed) != list(range(len(placed))):
+        raise ControlError(
+            ErrorCode.invalid_replica_assignment,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
     return [placed[number] for number in range(len(placed))]

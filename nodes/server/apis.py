@@ -43,7 +43,7 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
         LIST_OFFSETS: Api(1, 9, queries.list_offsets),
         METADATA: Api(0, 13, queries.metadata),
         FIND_COORDINATOR: Api(0, 6, queries.find_coordinator),
-        CREATE_TOPICS: Api(2, 7, forwarding.create_topics),
+        CREATE_TOPICS: Api(2, 7, forwarding.forward),
         INIT_PRODUCER_ID: Api(0, 5, forwarding.init_producer_id),
         OFFSET_FOR_LEADER_EPOCH: Api(2, 4, queries.offset_for_leader_epoch),
         DESCRIBE_CLUSTER: Api(0, 2, queries.describe_cluster),

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from kio.schema.errors import ErrorCode
-
 from nodes.ids import NodeId
+from nodes.server.refusals import refused_by_non_controller
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError, ConnectFailed
 
@@ -61,7 +60,7 @@ class ControllerLink:
                 if not error.surely_not_sent:
                     return None
             else:
-                if not _refused(response):
+                if not refused_by_non_controller(response):
                     return response
             await asyncio.sleep(RETRY_MS / 1000)
         return None
@@ -70,11 +69,3 @@ class ControllerLink:
         """Close every channel."""
         for channel in self._channels.values():
             channel.close()
-
-
-def _refused(response: Any) -> bool:
-    """Whether a node that is not the active controller answered."""
-    own = getattr(response, "error_code", None)
-    topics = getattr(response, "topics", ())
-    errors = [own, *(getattr(topic, "error_code", None) for topic in topics)]
-    return ErrorCode.not_controller in errors

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from nodes.ids import NodeId
 from nodes.server.controller_link import ControllerLink
 from nodes.server.isr import Registration
+from nodes.server.refusals import refuse
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import fill, respond
 
@@ -16,7 +17,7 @@ CONTROLLER_TIMEOUT_S = 10.0
 
 
 class Forwarding:
-    """Serves CreateTopics and InitProducerId."""
+    """Serves InitProducerId, and every request that is the controller's to decide."""
 
     def __init__(
         self, node_id: NodeId, controller: ControllerLink, registration: Registration
@@ -27,15 +28,16 @@ class Forwarding:
         self._ids = iter(range(0))
         self._allocating = asyncio.Lock()
 
-    async def create_topics(self, request: Any, context: RequestContext) -> Any:
-        """Forwarded as it is; REQUEST_TIMED_OUT for every topic when no controller answers."""
-        timeout_s = max(request.timeout.total_seconds(), 1.0)
-        response = await self._controller.forward(request, timeout_s=timeout_s)
+    async def forward(self, request: Any, context: RequestContext) -> Any:
+        """Forwarded as it is; REQUEST_TIMED_OUT for all of it when no controller answers within
+        the client's own timeout, at least a second.
+        """
+        timeout = getattr(request, "timeout", None)
+        timeout_s = CONTROLLER_TIMEOUT_S if timeout is None else timeout.total_seconds()
+        response = await self._controller.forward(request, timeout_s=max(timeout_s, 1.0))
         if response is not None:
             return response
-        error = ErrorCode.request_timed_out
-        topics = [{"name": topic.name, "error_code": error} for topic in request.topics]
-        return respond(request, topics=topics)
+        return refuse(request, ErrorCode.request_timed_out, "no controller answered in time")
 
     async def init_producer_id(self, request: Any, context: RequestContext) -> Any:
         """A producer id that no other producer was given, epoch 0. Transactions are not served."""

@@ -22,6 +22,7 @@ from nodes.log.checkpoints import CleanShutdown, MetaProperties
 from nodes.log.log import Log, LogConfig
 from nodes.raft.timing import QuorumTiming
 from nodes.server.broker import Broker
+from nodes.server.controller_apis import controller_apis
 from nodes.server.controller_io import ControllerShell
 from nodes.server.metadata_publisher import MetadataPublisher
 from nodes.server.raft_io import RaftNode
@@ -133,9 +134,9 @@ class Node:
             session_timeout_ms=self.config.broker_session_timeout_ms,
             default_partitions=self.config.topic_defaults.partitions,
             default_replication_factor=self.config.topic_defaults.replication_factor,
-            unclean_leader_election=self.config.unclean_leader_election,
             auto_leader_rebalance=self.config.auto_leader_rebalance,
             leader_imbalance_check_interval_ms=self.config.leader_imbalance_check_interval_ms,
+            static=self.config.static,
         )
         controller = Controller(cluster_id=self.config.cluster_id, settings=settings, rng=self._rng)
         shell = ControllerShell(controller, raft, publisher)
@@ -174,7 +175,7 @@ class Node:
             return self.broker.apis()
         assert self.raft is not None
         apis = self.raft.apis()
-        return {**apis, **self.controller.apis()} if self.controller is not None else apis
+        return {**apis, **controller_apis(self.controller)} if self.controller is not None else apis
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(job))

@@ -1,0 +1,187 @@
+"""How one partition changes: ISR, eligible leaders, leader and assignment, all in one record. Pure.
+
+Every change of a partition goes through `change`, which brings it to what a caller aims at and to
+everything that follows from that. The rules are KRaft's (its PartitionChangeBuilder) with eligible
+leader replicas (KIP-966) always on:
+
+- A member that leaves the ISR while fewer than min.insync.replicas remain is kept as an eligible
+  leader (ELR): the high watermark stands still below the minimum, so it has every committed record.
+  The ISR may be empty then. The ELR is empty whenever the ISR has its minimum. A replica that
+  restarted uncleanly is neither in sync nor eligible any more: its disk may have lost what it
+  acknowledged.
+- The leader stays if it is in the ISR and live; else the first live ISR member in assignment order
+  leads; else, with an empty ISR, the first live eligible one, which is then the ISR; else, with no
+  eligible one left either, the last known leader; else, where the topic allows it, the first live
+  replica. The last two elections are unclean: the leader is alone in the ISR and RECOVERING.
+- The last leader of a partition whose ISR becomes empty is kept as last known ELR until somebody
+  leads again, so that a partition never forgets who may have its records.
+- A reassignment (KIP-455) is complete once all replicas that are to stay are in the ISR; the others
+  go with the same record.
+
+The leader epoch rises with a new leader, and when replicas go (they must notice); an ISR change
+alone raises only the partition epoch (KAFKA-15021).
+
+Stricter than KRaft's builder: only replicas of the partition are eligible, an election from the ELR
+that brings the ISR to its minimum ends the ELR, and the last known leader must be live.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from nodes.control.image import PartitionImage, PartitionKey
+from nodes.control.records import (
+    NO_LEADER_CHANGE,
+    RECOVERING,
+    RECOVERY_STATE_UNCHANGED,
+    PartitionChangeRecord,
+)
+from nodes.ids import NO_NODE, NodeId
+
+T = TypeVar("T")
+
+Nodes = tuple[NodeId, ...]
+IsLive = Callable[[NodeId], bool]
+
+
+class Election(enum.Enum):
+    """How far an election may go."""
+
+    PREFERRED = enum.auto()
+    """As CLEAN, but the preferred replica comes before the present leader."""
+    CLEAN = enum.auto()
+    UNCLEAN = enum.auto()
+    """As CLEAN, but any live replica is better than none."""
+
+
+class Rules(NamedTuple):
+    """What holds around a partition when it is changed."""
+
+    live: IsLive
+    """Who may lead: registered, unfenced, not shutting down."""
+    min_isr: int
+    """The topic's min.insync.replicas; a smaller number of replicas lowers it."""
+    election: Election = Election.CLEAN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a change aims at; None leaves it as it is."""
+
+    isr: Nodes | None = None
+    replicas: Nodes | None = None
+    adding: Nodes | None = None
+    removing: Nodes | None = None
+    leader_recovery_state: int = RECOVERY_STATE_UNCHANGED
+    unclean_restarts: Nodes = ()
+    """Replicas that may have lost records: neither in sync nor eligible."""
+
+
+UNCHANGED: Final = Target()
+
+
+class _Elected(NamedTuple):
+    leader: NodeId
+    isr: Nodes
+    elr: Nodes
+    unclean: bool = False
+
+
+def change(
+    key: PartitionKey, partition: PartitionImage, rules: Rules, target: Target = UNCHANGED
+) -> PartitionChangeRecord | None:
+    """The record that brings `partition` to `target` and to what follows; None if nothing does."""
+    replicas = partition.replicas if target.replicas is None else target.replicas
+    adding = partition.adding_replicas if target.adding is None else target.adding
+    removing = partition.removing_replicas if target.removing is None else target.removing
+    isr = partition.isr if target.isr is None else target.isr
+    isr = tuple(n for n in isr if n in replicas and n not in target.unclean_restarts)
+    if (adding or removing) and _complete(replicas, removing, isr):
+        replicas = tuple(node for node in replicas if node not in removing)
+        isr = tuple(node for node in isr if node not in removing)
+        adding = removing = ()
+    elr = _eligible(partition, isr, replicas, target.unclean_restarts, rules.min_isr)
+    leader, isr, elr, unclean = _elect(partition, replicas, isr, elr, rules)
+    shrunk = any(node not in replicas for node in partition.replicas)
+    recovery = RECOVERING if unclean else target.leader_recovery_state
+    record = PartitionChangeRecord(
+        topic_id=key.topic_id,
+        partition_id=key.partition,
+        isr=_unless_same(isr, partition.isr),
+        leader=leader if shrunk or leader != partition.leader else NO_LEADER_CHANGE,
+        replicas=_unless_same(replicas, partition.replicas),
+        removing_replicas=_unless_same(removing, partition.removing_replicas),
+        adding_replicas=_unless_same(adding, partition.adding_replicas),
+        leader_recovery_state=(
+            RECOVERY_STATE_UNCHANGED if recovery == partition.leader_recovery_state else recovery
+        ),
+        eligible_leader_replicas=_unless_same(elr, partition.elr),
+        last_known_elr=_last_known(partition, leader, isr),
+        directories=_directories(partition, replicas),
+    )
+    nothing = PartitionChangeRecord(topic_id=key.topic_id, partition_id=key.partition)
+    return None if record == nothing else record
+
+
+def _complete(replicas: Nodes, removing: Nodes, isr: Nodes) -> bool:
+    staying = [node for node in replicas if node not in removing]
+    return bool(staying) and all(node in isr for node in staying)
+
+
+def _eligible(
+    partition: PartitionImage, isr: Nodes, replicas: Nodes, lost: Sequence[NodeId], min_isr: int
+) -> Nodes:
+    if len(isr) >= min(min_isr, len(replicas)):
+        return ()
+    return tuple(
+        node
+        for node in replicas
+        if (node in partition.elr or node in partition.isr) and node not in isr and node not in lost
+    )
+
+
+def _elect(
+    partition: PartitionImage, replicas: Nodes, isr: Nodes, elr: Nodes, rules: Rules
+) -> _Elected:
+    able = isr or elr
+    order = (partition.leader, *replicas)
+    if rules.election is Election.PREFERRED:
+        order = (replicas[0], *order)
+    leader = next((n for n in order if n in able and n in replicas and rules.live(n)), NO_NODE)
+    if leader in isr:
+        return _Elected(leader, isr, elr)
+    if leader != NO_NODE:
+        enough = min(rules.min_isr, len(replicas)) <= 1
+        others = () if enough else tuple(node for node in elr if node != leader)
+        return _Elected(leader, (leader,), others)
+    able = partition.last_known_elr if not able and len(partition.last_known_elr) == 1 else ()
+    if rules.election is Election.UNCLEAN:
+        able += replicas
+    leader = next((n for n in able if n in replicas and rules.live(n)), NO_NODE)
+    if leader != NO_NODE:
+        return _Elected(leader, (leader,), (), unclean=True)
+    return _Elected(NO_NODE, isr, elr)
+
+
+def _last_known(partition: PartitionImage, leader: NodeId, isr: Nodes) -> Nodes | None:
+    known = partition.last_known_elr
+    if leader != NO_NODE:
+        return _unless_same((), known)
+    if isr or not partition.isr:
+        return None
+    last = partition.leader if partition.leader != NO_NODE else partition.isr[0]
+    return _unless_same((last,), known)
+
+
+def _directories(partition: PartitionImage, replicas: Nodes) -> tuple[UUID | None, ...] | None:
+    """The directories in the order of the replicas; a new replica has none assigned."""
+    if replicas == partition.replicas:
+        return None
+    known = dict(zip(partition.replicas, partition.directories, strict=False))
+    return _unless_same(tuple(known.get(node) for node in replicas), partition.directories)
+
+
+def _unless_same(value: tuple[T, ...], old: tuple[T, ...]) -> tuple[T, ...] | None:
+    return None if value == old else value

@@ -1,0 +1,11 @@
+"""What the controller's listener serves besides the quorum's own requests."""
+
+from nodes.server.controller_admin import AdminRequests
+from nodes.server.controller_brokers import BrokerRequests
+from nodes.server.controller_io import ControllerShell
+from nodes.wire.server import Api
+
+
+def controller_apis(shell: ControllerShell) -> dict[int, Api]:
+    """The requests of brokers and the administrative ones, by api key."""
+    return {**BrokerRequests(shell).apis(), **AdminRequests(shell).apis()}

@@ -1,0 +1,103 @@
+"""What a refused administrative request is answered with: the error for everything it names. Pure.
+
+Kafka has a place for an error of the whole request in some responses and not in others; there it
+stands with every topic, resource or partition that the request names.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from nodes.wire.versions import respond
+
+CREATE_TOPICS = 19
+DELETE_TOPICS = 20
+ALTER_CONFIGS = 33
+CREATE_PARTITIONS = 37
+ELECT_LEADERS = 43
+INCREMENTAL_ALTER_CONFIGS = 44
+ALTER_PARTITION_REASSIGNMENTS = 45
+LIST_PARTITION_REASSIGNMENTS = 46
+UNREGISTER_BROKER = 64
+
+Row = dict[str, Any]
+
+
+def refuse(request: Any, code: ErrorCode, message: str | None = None) -> Any:
+    """The response that refuses all of `request`, in its own version."""
+    error: Row = {"error_code": code, "error_message": message}
+    rows = _ROWS.get(request.__api_key__)
+    return respond(request, **error, **({} if rows is None else rows(request, error)))
+
+
+def refused_by_non_controller(response: Any) -> bool:
+    """Whether a node that is not the active controller answered: nothing happened."""
+    return any(code is ErrorCode.not_controller for code in _codes(response))
+
+
+def _codes(response: Any) -> Iterable[Any]:
+    yield getattr(response, "error_code", None)
+    for name in ("topics", "responses", "results"):
+        for row in getattr(response, name, ()):
+            yield getattr(row, "error_code", None)
+
+
+def _topics(request: Any, error: Row) -> Row:
+    return {"topics": [{"name": topic.name, **error} for topic in request.topics]}
+
+
+def _deletions(request: Any, error: Row) -> Row:
+    names = getattr(request, "topic_names", None)
+    if names is not None:
+        return {"responses": [{"name": name, **error} for name in names]}
+    rows = [{"name": t.name, "topic_id": t.topic_id, **error} for t in request.topics]
+    return {"responses": rows}
+
+
+def _growths(request: Any, error: Row) -> Row:
+    return {"results": [{"name": topic.name, **error} for topic in request.topics]}
+
+
+def _resources(request: Any, error: Row) -> Row:
+    rows = [
+        {"resource_type": r.resource_type, "resource_name": r.resource_name, **error}
+        for r in request.resources
+    ]
+    return {"responses": rows}
+
+
+def _elections(request: Any, error: Row) -> Row:
+    topics = request.topic_partitions or ()
+    rows = [
+        {
+            "topic": topic.topic,
+            "partition_result": [{"partition_id": p, **error} for p in topic.partitions],
+        }
+        for topic in topics
+    ]
+    return {"replica_election_results": rows}
+
+
+def _reassignments(request: Any, error: Row) -> Row:
+    rows = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": p.partition_index, **error} for p in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
+    return {"responses": rows}
+
+
+_ROWS: dict[int, Callable[[Any, Row], Row]] = {
+    CREATE_TOPICS: _topics,
+    DELETE_TOPICS: _deletions,
+    ALTER_CONFIGS: _resources,
+    CREATE_PARTITIONS: _growths,
+    ELECT_LEADERS: _elections,
+    INCREMENTAL_ALTER_CONFIGS: _resources,
+    ALTER_PARTITION_REASSIGNMENTS: _reassignments,
+}

@@ -90,13 +90,12 @@ def test_a_directory_is_a_name_too() -> None:
     """Made or renamed, it is lost with the power, and all that is in it, until its parent syncs."""
     disk = MemoryDisk()
     disk.makedirs("d/e")
-    disk.write_atomic("d/e/a", b"1")
+    disk.open("d/e/a", create=True).sync()
+    disk.sync_dir("d/e")
     disk.crash()
     assert disk.listdir("") == []
     disk.makedirs("d/e")
-    disk.write_atomic("d/e/a", b"1")
-    disk.sync_dir("d")
-    disk.sync_dir("")
+    disk.write_atomic("d/e/a", b"1")  # durable up to the root
     disk.rename("d/e", "d/f")
     assert disk.read("d/f/a") == b"1"
     disk.crash()

@@ -8,13 +8,14 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.control.controller import Controller, ControllerResult, HeartbeatAnswer
+from nodes.control.controller import NO_BROKER_EPOCH, Controller, HeartbeatAnswer
 from nodes.control.errors import ControlError
 from nodes.control.image import ClusterImage, PartitionImage
 from nodes.control.isr import IsrAnswer, IsrRequest
 from nodes.control.records import BrokerEndpoint, MetadataRecord, decode, encode
 from nodes.control.settings import ControlSettings
-from nodes.control.topics import NewTopic, TopicAnswer
+from nodes.control.situation import ControllerResult
+from nodes.control.topics import NewTopic, TopicAnswer, create_topics
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 
 R = TypeVar("R")
@@ -41,8 +42,20 @@ def endpoint(number: int) -> tuple[BrokerEndpoint, ...]:
 class Cluster:
     """Drives one Controller and replays what it writes into an image of its own."""
 
-    def __init__(self, *, brokers: int = 0, seed: int = 1, **settings: object) -> None:
-        values = {"session_timeout_ms": SESSION_MS, **settings}
+    def __init__(
+        self,
+        *,
+        brokers: int = 0,
+        seed: int = 1,
+        min_isr: int = 1,
+        unclean: bool = False,
+        **settings: object,
+    ) -> None:
+        static = {
+            "min.insync.replicas": str(min_isr),
+            "unclean.leader.election.enable": str(unclean).lower(),
+        }
+        values = {"session_timeout_ms": SESSION_MS, "static": static, **settings}
         self.controller = Controller(
             cluster_id=CLUSTER_ID,
             settings=ControlSettings(**values),  # type: ignore[arg-type]
@@ -80,14 +93,18 @@ class Cluster:
                 self.on_batch()
         return result.response
 
-    def register(self, number: int, incarnation: int | None = None) -> BrokerEpoch:
+    def register(
+        self, number: int, incarnation: int | None = None, *, clean: bool = False
+    ) -> BrokerEpoch:
         """Register broker `number`; its incarnation is its number when not said otherwise."""
+        before = self.epochs.get(node(number), NO_BROKER_EPOCH)
         epoch = self.take(
             self.controller.register_broker(
                 broker_id=node(number),
                 cluster_id=CLUSTER_ID,
                 incarnation_id=UUID(int=number if incarnation is None else incarnation),
                 endpoints=endpoint(number),
+                previous_broker_epoch=before if clean else NO_BROKER_EPOCH,
                 now_ms=self.now_ms,
             )
         )
@@ -144,7 +161,7 @@ class Cluster:
             assignments=tuple(enumerate(assignments)),
             **values,  # type: ignore[arg-type]
         )
-        (answer,) = self.take(self.controller.create_topics([topic]))
+        (answer,) = self.take(create_topics(self.controller.situation, [topic]))
         return answer
 
     def partition(self, name: str = "t", number: int = 0) -> PartitionImage:

@@ -9,9 +9,11 @@ from nodes.control import elections
 from nodes.control.controller import METADATA_VERSION, PRODUCER_ID_BLOCK
 from nodes.control.image import PartitionImage
 from nodes.control.records import (
+    RECOVERED,
     RECOVERING,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
 )
@@ -209,31 +211,33 @@ def test_the_first_live_in_sync_replica_in_assignment_order_leads() -> None:
     assert cluster.partition().leader == 1
 
 
-def test_the_last_isr_member_stays_and_the_partition_waits_for_it(cluster: Cluster) -> None:
-    """Leaderless with ISR [1]: replicas 2 and 3 may lack committed records."""
+def test_the_last_isr_member_stays_eligible_and_the_partition_waits_for_it(
+    cluster: Cluster,
+) -> None:
+    """Leaderless with ELR [1]: replicas 2 and 3 may lack committed records."""
     cluster.alter(1, [1])
     cluster.lose(1)
-    assert _state(cluster.partition()) == (NO_NODE, nodes(1), 1)
+    assert _state(cluster.partition()) == (NO_NODE, (), 1)
+    assert cluster.partition().elr == nodes(1)
+    assert cluster.partition().last_known_elr == nodes(1)
     cluster.lose(2, 3)
     cluster.beat(2)
     cluster.beat(3)
     assert cluster.partition().leader == NO_NODE
     cluster.beat(1)
     assert _state(cluster.partition()) == (1, nodes(1), 2)
+    assert cluster.partition().leader_recovery_state == RECOVERED
+    assert cluster.partition().elr == cluster.partition().last_known_elr == ()
 
 
-def test_of_an_isr_that_dies_at_once_the_last_to_be_heard_stays(cluster: Cluster) -> None:
-    """The one that lived longest is the one that surely has everything."""
-    cluster.now_ms += 10
-    cluster.beat(3)
-    cluster.now_ms += 10
-    cluster.beat(2)
+def test_of_an_isr_that_dies_at_once_everybody_is_eligible(cluster: Cluster) -> None:
+    """Nothing was committed without any of them; the first to return leads."""
     cluster.wait(2 * SESSION_MS)
-    assert _state(cluster.partition()) == (NO_NODE, nodes(2), 1)
+    assert _state(cluster.partition()) == (NO_NODE, (), 1)
+    assert cluster.partition().elr == nodes(1, 2, 3)
     cluster.beat(3)
-    assert cluster.partition().leader == NO_NODE
-    cluster.beat(2)
-    assert cluster.partition().leader == 2
+    assert _state(cluster.partition()) == (3, nodes(3), 2)
+    assert cluster.partition().elr == ()
 
 
 def test_an_unclean_election_only_where_the_topic_allows_it(cluster: Cluster) -> None:
@@ -242,14 +246,14 @@ def test_an_unclean_election_only_where_the_topic_allows_it(cluster: Cluster) ->
     for name in ("t", "u"):
         cluster.alter(1, [1], name=name)
     cluster.lose(1)
-    assert _state(cluster.partition("t")) == (NO_NODE, nodes(1), 1)
+    assert _state(cluster.partition("t")) == (NO_NODE, (), 1)
     assert _state(cluster.partition("u")) == (2, nodes(2), 1)
     assert cluster.partition("u").leader_recovery_state == RECOVERING
 
 
 def test_an_unclean_election_when_a_stale_replica_returns() -> None:
     """Everybody was gone; the first to return leads where that is allowed, by default too."""
-    cluster = Cluster(brokers=2, unclean_leader_election=True)
+    cluster = Cluster(brokers=2, unclean=True)
     cluster.create("t", nodes(1, 2))
     cluster.create("kept", nodes(1, 2), configs={"unclean.leader.election.enable": "false"})
     for name in ("t", "kept"):
@@ -336,8 +340,9 @@ def test_a_sole_replica_shuts_down_at_once(cluster: Cluster) -> None:
     cluster.lose(2, 3)
     answer = cluster.beat(1, want_shut_down=True)
     assert answer.should_shut_down
-    assert _state(cluster.partition("alone")) == (NO_NODE, nodes(1), 1)
-    assert _state(cluster.partition()) == (NO_NODE, nodes(1), 1)
+    assert _state(cluster.partition("alone")) == (NO_NODE, (), 1)
+    assert _state(cluster.partition()) == (NO_NODE, (), 1)
+    assert cluster.partition("alone").elr == nodes(1)
 
 
 def test_two_brokers_shutting_down_do_not_wait_for_each_other(cluster: Cluster) -> None:
@@ -417,17 +422,24 @@ def test_leaderships_return_to_preferred_replicas_at_the_interval() -> None:
     assert cluster.partition("u").leader == 2
 
 
-def test_preferred_elections_are_bounded() -> None:
-    """A batch moves so many; the next one moves the others."""
-    cluster = Cluster(brokers=2)
-    cluster.create("t", *[nodes(1, 2)] * 5)
+def test_preferred_elections_are_bounded_and_wait_for_an_imbalance() -> None:
+    """A turn moves so many; the next one the others; little astray is left alone."""
+    cluster = Cluster(brokers=2, auto_leader_rebalance=False)
+    cluster.create("t", *[nodes(1, 2)] * 5, *[nodes(2, 1)] * 5)
     cluster.lose(1)
     cluster.beat(1)
-    for number in range(5):
+    for number in range(10):
         cluster.alter(2, [2, 1], number=number)
-    assert len(elections.preferred(cluster.image, limit=3)) == 3
-    every = list(cluster.image.partitions())
-    assert len(elections.preferred(cluster.image, every[:2], limit=3)) == 2
+
+    def moves(limit: int, percentage: int) -> int:
+        policy = cluster.controller.situation.policy
+        image = cluster.image
+        return len(elections.rebalance(image, policy, limit=limit, imbalance_percentage=percentage))
+
+    assert moves(3, 10) == 3
+    assert moves(9, 10) == 5
+    assert moves(9, 99) == 5
+    assert moves(9, 100) == 0
 
 
 def test_automatic_rebalance_can_be_off() -> None:
@@ -441,15 +453,15 @@ def test_automatic_rebalance_can_be_off() -> None:
     cluster.alter(2, [2, 1])
     cluster.wait(1_000, 1, 2)
     assert cluster.partition().leader == 2
-    cluster.take(cluster.controller.elect_preferred_leaders())
-    assert cluster.partition().leader == 1
 
 
 def test_a_new_log_begins_with_its_metadata_version() -> None:
     """As Kafka's tools expect; once only."""
     cluster = Cluster()
     assert cluster.written == [
-        FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)
+        FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION),
+        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
+        ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1"),
     ]
     cluster.tick()
     assert cluster.written == []

@@ -16,6 +16,7 @@ from nodes.control.settings import ControlSettings
 from nodes.ids import Epoch, NodeId, Offset
 from nodes.log.errors import MessageTooLarge
 from nodes.raft.errors import NotLeader
+from nodes.server.controller_apis import controller_apis
 from nodes.server.controller_io import TICK_MS, ControllerShell
 from nodes.server.metadata_publisher import MetadataPublisher
 from nodes.wire.codec import decode_response, encode_response
@@ -114,7 +115,7 @@ class Node:
 
     async def ask(self, api_key: int, version: int, **values: Any) -> Any:
         request = fill(load_request_schema(api_key, version), **values)
-        handler = self.shell.apis()[api_key].handler
+        handler = controller_apis(self.shell)[api_key].handler
         response = await asyncio.wait_for(_awaited(handler(request, CONTEXT)), 20)
         return decode_response(encode_response(response, 1)[4:], api_key, version)
 
@@ -261,7 +262,10 @@ async def test_topics_are_created_in_every_version(node: Node) -> None:
         assert topic.error_code is ErrorCode.none
         if version >= 5:
             assert (topic.num_partitions, topic.replication_factor) == (3, 2)
-            assert [(c.name, c.value) for c in topic.configs] == [("retention.ms", "5")]
+            configs = {config.name: config for config in topic.configs}
+            assert configs["retention.ms"].value == "5"
+            assert configs["retention.ms"].config_source == 1
+            assert configs["segment.bytes"].config_source == 5
         if version >= 7:
             assert topic.topic_id == node.publisher.image.topic_ids[f"t{version}"]
     assert len(node.publisher.image.topics) == 6
@@ -382,7 +386,7 @@ def test_ticks_fence_the_silent() -> None:
         await asyncio.wait_for(fenced.wait(), 20)
         await node.shell.stop()
         await node.shell.stop()
-        assert node.publisher.image.features == {"metadata.version": 23}
+        assert node.publisher.image.features["metadata.version"] == 23
 
     asyncio.run(main())
 

@@ -103,7 +103,10 @@ def _run_id(records: Iterable[Record]) -> str:
     return next((str(r.get("run_id", "")) for r in records if r["kind"] == journal.RUN), "")
 
 
+def lives(records: Iterable[Record]) -> bool:
+    """Whether a process of the run is alive."""
+    return any(processes.is_alive(process_of(r)) for r in records if r["kind"] == "local.process")
+
+
 def _lives_detached(records: list[Record]) -> bool:
-    return any(r["kind"] == journal.RUN and r.get("detached") for r in records) and any(
-        processes.is_alive(process_of(r)) for r in records if r["kind"] == "local.process"
-    )
+    return lives(records) and any(r["kind"] == journal.RUN and r.get("detached") for r in records)

@@ -34,6 +34,7 @@ from harness.commands.base import (
     tell_cleaned,
     warn,
 )
+from harness.commands.bench import bench
 from harness.commands.cluster import cluster_app
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(cluster_app, name="cluster")
+app.command()(bench)
 
 
 class Engine(StrEnum):
@@ -225,10 +227,12 @@ def _said(error: BaseException | None) -> str:
 
 def _exit_code_of(error: BaseException) -> int:
     """254 when what was asked for is at fault, 255 when we are."""
+    from harness.admin.errors import BadRequest
     from harness.plan import PlanError
     from harness.store import StoreError
 
-    return BAD_ARGUMENTS if isinstance(error, PlanError | StoreError) else HARNESS_FAILED
+    ours = isinstance(error, PlanError | StoreError | BadRequest)
+    return BAD_ARGUMENTS if ours else HARNESS_FAILED
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

@@ -5,11 +5,13 @@ foreground it lives as long as the harness; detached it lives on, and `highwater
 removes it by its journal. Several may be up at once: each has a subnet of its own.
 """
 
+import json
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness import clean, store
+from harness import clean, journal, store
 from harness.clean import Cleaned
 from harness.journal import Journal
 from harness.plan import Plan, PlanError
@@ -23,7 +25,15 @@ POLL_S = 0.5
 
 
 class ClusterError(PlanError):
-    """The cluster cannot be started or ended as asked."""
+    """The cluster cannot be started, found, changed or ended as asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A cluster of `cluster up` that this machine can reach."""
+
+    run: Path
+    bootstrap: str
 
 
 def up(
@@ -61,6 +71,7 @@ def up(
             if stop.is_set():
                 system.stop()
                 return
+            run.update(bootstrap=system.bootstrap)
             say(_facts(system.bootstrap, run.path, detach))
             keep = detach
             if not detach:
@@ -88,6 +99,40 @@ def down(root: Path, run: Path | None = None) -> list[Cleaned]:
     if done.outcome is clean.Outcome.ALIVE:
         raise ClusterError(f"{run} is not detached: it ends where it was started, by Ctrl-C")
     return [done]
+
+
+def running() -> list[Running]:
+    """The clusters of this user that are up, in the foreground or detached."""
+    found = []
+    for path in journal.registered():
+        try:
+            records = journal.read(path)
+            bootstrap = json.loads((path.parent / store.RUN_FILE).read_text()).get("bootstrap")
+        except (OSError, ValueError):
+            continue  # being made or being removed
+        if bootstrap and clean.lives(records):
+            found.append(Running(run=path.parent, bootstrap=bootstrap))
+    return found
+
+
+def find(run: Path | None = None) -> Running:
+    """The cluster whose run directory is `run`, or the only one that is up. Raises ClusterError."""
+    up_now = running()
+    if run is not None:
+        path = store.open_run(run).path
+        for each in up_now:
+            if each.run == path:
+                return each
+        raise ClusterError(f"{run}: no cluster of this run is up")
+    if not up_now:
+        raise ClusterError(
+            "no cluster is up: start one with `highwater cluster up --detach`, or name any Kafka "
+            "cluster with --bootstrap-servers host:port"
+        )
+    if len(up_now) > 1:
+        known = "\n  ".join(f"--run {each.run}" for each in up_now)
+        raise ClusterError(f"{len(up_now)} clusters are up; choose one:\n  {known}")
+    return up_now[0]
 
 
 def _facts(bootstrap: str, run: Path, detach: bool) -> dict[str, str]:

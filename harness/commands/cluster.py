@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from harness.commands import configs, inspect, reassign, topics
 from harness.commands.base import (
     BrokerModule,
     Debug,
@@ -20,6 +21,14 @@ from harness.commands.base import (
 )
 
 cluster_app = typer.Typer(help="A running cluster for any Kafka client.", no_args_is_help=True)
+cluster_app.add_typer(topics.app, name="topics")
+cluster_app.add_typer(configs.app, name="configs")
+cluster_app.add_typer(reassign.app, name="reassign")
+cluster_app.add_typer(inspect.quorum_app, name="quorum")
+cluster_app.add_typer(inspect.log_dirs_app, name="log-dirs")
+cluster_app.command("elect-leaders")(inspect.elect_leaders)
+cluster_app.command("delete-records")(inspect.delete_records)
+cluster_app.command("producers")(inspect.describe_producers)
 
 
 @cluster_app.command("up")

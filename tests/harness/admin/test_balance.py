@@ -253,7 +253,7 @@ def test_small_partitions_are_moved_first() -> None:
 
 
 def test_a_large_cluster_takes_no_patience() -> None:
-    """2,000 partitions of 3 on 8 brokers, one of which goes and three come: all of it in seconds."""
+    """2,000 partitions of 3 on 8 brokers, one of which goes, three come: within seconds."""
     current = striped(20, 100, 3, range(1, 9))
     brokers = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11]
     plan = spread(current, dict.fromkeys(brokers))

@@ -1,0 +1,153 @@
+"""`highwater bench`: arguments in, tables and files out. No logic lives here.
+
+Exit codes: 0 everything was measured; 2 something could not be, or it was stopped before the end:
+what was measured stands; 254 bad arguments, 255 the harness itself failed.
+"""
+
+import os
+import shlex
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+
+from harness.commands.base import (
+    Debug,
+    Exit,
+    Store,
+    clean_up_after_the_dead,
+    ensure_privileges,
+    on_signals,
+)
+
+if TYPE_CHECKING:
+    from harness.bench.options import Options
+    from harness.bench.results import Result
+
+INCOMPLETE: Final = 2
+
+
+def bench(
+    measures: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MEASURE]...",
+            help="latency, producer-throughput, consumer-throughput, failover, "
+            "controlled-shutdown, controller-failover; none is all.",
+        ),
+    ] = None,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=HOST:PORT[,...], or NAME=builtin for a cluster of our own; repeat it to "
+            "measure several in turn. None is the built-in cluster."
+        ),
+    ] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(help="One system without a name: HOST:PORT[,...].")
+    ] = None,
+    acks: Annotated[
+        list[str] | None, typer.Option(help="Only these modes: 0, 1, all; repeat it.")
+    ] = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="raw (encoded requests on plain sockets) or librdkafka; repeat it for both. None "
+            "is raw, and both for latency."
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="How often each point is measured.")] = 3,
+    duration: Annotated[float, typer.Option(help="Seconds for each measurement.")] = 2.0,
+    size: Annotated[int, typer.Option(help="Bytes of a message.")] = 1024,
+    partitions: Annotated[
+        str, typer.Option(help="Partitions of the cluster at failover and shutdown, with commas.")
+    ] = "100,1000",
+    seed: Annotated[int, typer.Option(min=0, help="Decides the order of the points.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Under a minute, one round.")] = False,
+    check_crcs: Annotated[
+        bool, typer.Option("--check-crcs", help="Let consumers check every checksum.")
+    ] = False,
+    client_cpus: Annotated[
+        str | None, typer.Option(help="Processors for the clients, with commas; none is any.")
+    ] = None,
+    property_: Annotated[
+        list[str] | None,
+        typer.Option("--property", help="NAME=VALUE for the built-in cluster's nodes; repeat it."),
+    ] = None,
+    broker_module: Annotated[
+        str, typer.Option(help="The module that `python -m` starts on each built-in node.")
+    ] = "nodes",
+    baseline: Annotated[
+        Path | None, typer.Option(help="Compare with this JSON of an earlier benchmark.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the result here too.")
+    ] = None,
+    html_file: Annotated[
+        Path | None, typer.Option("--html", help="Write the page here too.")
+    ] = None,
+    store: Store = Path("store"),
+    debug: Debug = False,
+) -> None:
+    """Measure latency, throughput and failover, beside the figures of the sources."""
+    from harness.bench import options as asked
+    from harness.bench import results
+    from harness.bench.points import Wanted
+
+    systems = asked.parse_systems(system or (), bootstrap_servers)
+    most = asked.MAX_PARTITIONS
+    given = asked.Options(
+        wanted=Wanted(
+            measures=asked.parse_measures(
+                measures or (), ours=any(each.is_ours for each in systems)
+            ),
+            clients=asked.parse_clients(client or ()),
+            acks=asked.parse_acks(acks or ()),
+            partitions=asked.parse_numbers("--partitions", partitions, most=most),
+        ),
+        systems=systems,
+        rounds=rounds,
+        duration_s=duration,
+        size=size,
+        seed=seed,
+        broker=asked.parse_properties(property_ or ()),
+        broker_module=broker_module,
+        client_cpus=asked.parse_cpus(client_cpus, os.sched_getaffinity(0)) if client_cpus else (),
+        check_crcs=check_crcs,
+    )
+    checked = asked.check(asked.quick(given) if quick else given)
+    earlier = results.load(baseline) if baseline else None
+    _measure(checked, store, earlier, json_file, html_file)
+
+
+def _measure(
+    options: "Options",
+    store: Path,
+    baseline: "Result | None",
+    json_file: Path | None,
+    html_file: Path | None,
+) -> None:
+    from harness import store as stores
+    from harness.bench import page, progress, results, runner, table
+    from harness.runner import commit, versions
+
+    if any(system.is_ours for system in options.systems):
+        ensure_privileges()
+        clean_up_after_the_dead()
+    stop = threading.Event()
+    on_signals(stop.set)
+    run = stores.create(store, "bench", versions=versions(), commit=commit())
+    with progress.shown() as say:
+        result = runner.run(options, run, stop.is_set, say)
+    command = shlex.join(["highwater", *sys.argv[1:]])
+    for path in (run.path / "bench.json", *([json_file] if json_file else ())):
+        results.save(result, path)
+    for path in (run.path / "bench.html", *([html_file] if html_file else ())):
+        page.save(result, path, command=command, baseline=baseline)
+    table.print_result(Console(), result, baseline)
+    print(f"page     {run.path / 'bench.html'}\njson     {run.path / 'bench.json'}")
+    if result.stopped or result.failures:
+        raise Exit(INCOMPLETE)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from nodes.config import NodeConfig
 from nodes.control.image import ClusterImage, Delta
+from nodes.ids import BrokerEpoch
 from nodes.server.apis import Parts, broker_apis
 from nodes.server.controller_link import ControllerLink
 from nodes.server.fetch import FetchHandler
@@ -31,7 +32,7 @@ from nodes.wire.server import Api
 
 
 class Broker:
-    """See the module."""
+    """See the module. `previous_epoch` is that of a clean stop; None when there was none."""
 
     def __init__(
         self,
@@ -42,14 +43,16 @@ class Broker:
         now_ms: Callable[[], float],
         incarnation_id: UUID,
         connect: Callable[[str, int], Channel],
-        clean_start: bool,
+        previous_epoch: BrokerEpoch | None,
     ) -> None:
         self._config = config
         self._controller = ControllerLink(raft, config.voters, connect)
-        self.replicas = ReplicaManager(config, disk, now_ms, clean_start=clean_start)
+        self.replicas = ReplicaManager(config, disk, now_ms, clean_start=previous_epoch is not None)
         self.lifecycle = BrokerLifecycle(
-            config, self.replicas, self._controller, disk, incarnation_id, now_ms
+            config, self.replicas, self._controller, disk, incarnation_id, now_ms, connect
         )
+        if previous_epoch is not None:
+            self.lifecycle.previous_broker_epoch = previous_epoch
         self._isr = IsrManager(
             config.node_id,
             self.replicas,

@@ -3,14 +3,19 @@
 A heartbeat vouches for the whole broker, its disk included: while an fsync has been hanging for
 half a session, none is sent, so that a broker with a stalled disk loses its leaderships instead of
 keeping its partitions unavailable (KAFKA-8733).
+
+A registration tells the epoch of the incarnation before, if that ended in order: whoever comes back
+otherwise may have lost what it had acknowledged, and leaves every in-sync set (KIP-966).
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
 from kio.schema.errors import ErrorCode
@@ -20,12 +25,20 @@ from nodes.ids import BrokerEpoch
 from nodes.server.controller_link import ControllerLink
 from nodes.server.replicas import ReplicaManager
 from nodes.storage.disk import Disk
+from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError
 from nodes.wire.versions import fill
 
 log = logging.getLogger("nodes.lifecycle")
 
 PLAINTEXT = 0
+NO_EPOCH = BrokerEpoch(-1)
+
+RETURNING_MS = 50
+"""Between heartbeats on the way into service or out of it, which should not wait for the interval.
+"""
+PROBE_INTERVAL_MS = 100
+PROBE_TIMEOUT_MS = 300
 
 
 class BrokerLifecycle:
@@ -39,6 +52,7 @@ class BrokerLifecycle:
         disk: Disk,
         incarnation_id: UUID,
         now_ms: Callable[[], float],
+        connect: Callable[[str, int], Channel],
     ) -> None:
         self._config = config
         self._replicas = replicas
@@ -46,10 +60,13 @@ class BrokerLifecycle:
         self._disk = disk
         self._incarnation_id = incarnation_id
         self._now_ms = now_ms
-        self._stopping = False
+        self._connect = connect
+        self._stopping = asyncio.Event()
         self._may_stop = asyncio.Event()
         self._last_failure = ""
-        self.broker_epoch = BrokerEpoch(-1)
+        self.previous_broker_epoch = NO_EPOCH
+        """Of the incarnation before, if it closed all its logs in order; set before `run`."""
+        self.broker_epoch = NO_EPOCH
         self.fenced = True
 
     async def run(self) -> None:
@@ -61,11 +78,19 @@ class BrokerLifecycle:
                 log.warning("an fsync hangs: no heartbeat until it returns")
             else:
                 await self._beat()
-            if not self.fenced or self.broker_epoch < 0:
-                pause_ms = self._config.broker_heartbeat_interval_ms
-            else:  # the way back into service should not wait for the interval
-                pause_ms = min(50, self._config.broker_heartbeat_interval_ms)
-            await asyncio.sleep(pause_ms / 1000)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until the next heartbeat is due; the wish to stop is told at once."""
+        pause_ms = self._config.broker_heartbeat_interval_ms
+        if self._stopping.is_set():
+            await asyncio.sleep(min(RETURNING_MS, pause_ms) / 1000)
+            return
+        if self.fenced and self.broker_epoch >= 0:
+            pause_ms = min(RETURNING_MS, pause_ms)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_ms / 1000):
+                await self._stopping.wait()
 
     def metadata_advanced(self) -> None:
         """The image moved on: once it holds our registration, the roles in it are ours."""
@@ -76,15 +101,38 @@ class BrokerLifecycle:
     async def stop(self, timeout_ms: float) -> bool:
         """Ask for a controlled shutdown; true when the controller moved every leadership away.
 
-        Gives up after `timeout_ms`.
+        Gives up after `timeout_ms`, and as soon as most voters are surely gone, as when a whole
+        cluster is told to stop: then nobody is left who could grant it.
         """
-        self._stopping = True
+        self._stopping.set()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._may_stop.wait()
+                while not self._may_stop.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(PROBE_INTERVAL_MS / 1000):
+                            await self._may_stop.wait()
+                    if not self._may_stop.is_set() and await self._quorum_is_gone():
+                        return False
         except TimeoutError:
             return False
         return True
+
+    async def _quorum_is_gone(self) -> bool:
+        """Whether at so many voters no process listens that the others are no majority."""
+        voters = self._config.voters
+        others = [address for node, address in voters.items() if node != self._config.node_id]
+        gone = sum(await asyncio.gather(*(self._refuses(*address) for address in others)))
+        return len(voters) - gone <= len(voters) // 2
+
+    async def _refuses(self, host: str, port: int) -> bool:
+        channel = self._connect(host, port)
+        try:
+            await channel.request(fill(ApiVersionsRequest), timeout_s=PROBE_TIMEOUT_MS / 1000)
+        except ChannelError as error:
+            return isinstance(error.__cause__, ConnectionRefusedError)
+        finally:
+            channel.close()
+        return False
 
     def _disk_hangs(self) -> bool:
         limit = self._config.broker_session_timeout_ms / 2
@@ -121,6 +169,7 @@ class BrokerLifecycle:
                 incarnation_id=self._incarnation_id,
                 listeners=listeners,
                 rack=self._config.rack,
+                previous_broker_epoch=self.previous_broker_epoch,
             )
         )
         if response is None:
@@ -140,14 +189,14 @@ class BrokerLifecycle:
                 broker_epoch=self.broker_epoch,
                 current_metadata_offset=self._replicas.image.offset,
                 want_fence=not self._replicas.active,
-                want_shut_down=self._stopping,
+                want_shut_down=self._stopping.is_set(),
             )
         )
         if response is None:
             return
         if response.error_code is ErrorCode.stale_broker_epoch:
             log.info("broker epoch %d is stale: registering again", self.broker_epoch)
-            self.broker_epoch = BrokerEpoch(-1)
+            self.broker_epoch = NO_EPOCH
         elif response.error_code is ErrorCode.none:
             if response.is_fenced != self.fenced:
                 log.info("fenced" if response.is_fenced else "in service")

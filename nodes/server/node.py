@@ -17,7 +17,7 @@ from nodes.config import Endpoint, NodeConfig
 from nodes.control.controller import Controller
 from nodes.control.image import ClusterImage, Delta
 from nodes.control.settings import ControlSettings
-from nodes.ids import Offset
+from nodes.ids import BrokerEpoch, Offset
 from nodes.log.checkpoints import CleanShutdown, MetaProperties
 from nodes.log.log import Log, LogConfig
 from nodes.raft.timing import QuorumTiming
@@ -70,8 +70,8 @@ class Node:
         Raises StartError, LogCorrupt, OSError.
         """
         _claim_directory(self._disk, self.config)
-        clean = CleanShutdown(self._disk).take() is not None
-        self.raft = raft = self._make_raft(clean)
+        marked = CleanShutdown(self._disk).take()
+        self.raft = raft = self._make_raft(marked is not None)
         publisher = MetadataPublisher()
         raft.listeners.append(publisher)
         if self.config.is_controller:
@@ -84,7 +84,7 @@ class Node:
                 now_ms=_now_ms,
                 incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
                 connect=self._connect,
-                clean_start=clean,
+                previous_epoch=None if marked is None else BrokerEpoch(marked),
             )
             publisher.subscribe(self._follow)
         for endpoint in self.config.listeners:

@@ -1,17 +1,18 @@
 """Follows leaders: one connection and one task for each leader broker, all its partitions at once.
 
 A fetch at offset x says: I have everything below x. The answer is appended byte for byte, or tells
-where the logs diverge, and then the local log is cut there. When the set of partitions changes, the
-fetch under way is given up and made anew at once: pulling twice does no harm, waiting out a long
-poll would delay the first acknowledgements of a new leader.
+where the logs diverge, and then the local log is cut there. What is said and what is left out is
+decided by `following`. News (a partition to follow, a new leader epoch, a pause that is over) is
+sent at once, while the request before it still waits at the leader, which then ends that wait.
 """
 
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchRequest
@@ -21,16 +22,17 @@ from nodes.ids import NodeId, Offset, TopicPartition
 from nodes.log.divergence import EpochEnd
 from nodes.log.errors import LogError
 from nodes.replication.partition import Role
+from nodes.server.following import Followed, Following, Plan
 from nodes.server.isr import Registration
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
 from nodes.wire.client import Channel
-from nodes.wire.errors import ChannelError
+from nodes.wire.errors import ChannelError, ConnectFailed
 from nodes.wire.versions import fill
 
 log = logging.getLogger("nodes.fetcher")
 
-BACKOFF_MS = 50
+MAX_IN_FLIGHT = 2
 
 
 class FetcherPool:
@@ -49,54 +51,36 @@ class FetcherPool:
         self._connect = connect
         self._fetchers: dict[NodeId, Fetcher] = {}
         self._leader_of: dict[TopicPartition, NodeId] = {}
-        self._addresses: dict[NodeId, tuple[str, int]] = {}
 
     def follow(self, changes: Mapping[TopicPartition, NodeId | None]) -> None:
         """Fetch these partitions from these leaders from now on, or (None) no more."""
-        for partition, follows in changes.items():
-            if follows is None:
-                self._leader_of.pop(partition, None)
+        touched: dict[NodeId, None] = {}
+        for partition, leader in changes.items():
+            before = self._leader_of.pop(partition, None)
+            if before is not None and before != leader:
+                self._fetchers[before].following.drop(partition)
+                touched[before] = None
+            replica = self._replicas.find(partition)
+            if leader is not None and replica is not None:
+                self._leader_of[partition] = leader
+                self._fetcher(leader).following.follow(
+                    partition, replica.topic_id, replica.state.leader_epoch
+                )
+                touched[leader] = None
+        for leader in touched:
+            if len(self._fetchers[leader].following):
+                self._fetchers[leader].news()
             else:
-                self._leader_of[partition] = follows
-        wanted: dict[NodeId, tuple[TopicPartition, ...]] = {}
-        for partition, leader in self._leader_of.items():
-            wanted[leader] = (*wanted.get(leader, ()), partition)
-        for leader in [leader for leader in self._fetchers if leader not in wanted]:
-            self._fetchers.pop(leader).stop()
-        for leader, partitions in wanted.items():
-            self._fetch_from(leader, partitions)
+                self._fetchers.pop(leader).stop()
 
-    def _fetch_from(self, leader: NodeId, partitions: tuple[TopicPartition, ...]) -> None:
-        address = self._address(leader)
-        running = self._fetchers.get(leader)
-        epochs = tuple(self._epoch(partition) for partition in partitions)
-        if running is not None and running.same_work(address, partitions, epochs):
-            return
-        if running is not None:
-            running.stop()
-            del self._fetchers[leader]
-        if address is None:
-            return  # its registration will come through the metadata log, and then we are called
-        fetcher = Fetcher(
-            self._config,
-            self._replicas,
-            self._registration,
-            self._connect(*address),
-            address,
-            partitions,
-            epochs,
-        )
-        self._fetchers[leader] = fetcher
-        fetcher.start()
-
-    def _epoch(self, partition: TopicPartition) -> int:
-        replica = self._replicas.find(partition)
-        return -1 if replica is None else replica.state.leader_epoch
-
-    def _address(self, leader: NodeId) -> tuple[str, int] | None:
-        broker = self._replicas.image.brokers.get(leader)
-        endpoint = broker and broker.endpoint(self._config.broker_listeners[0].listener)
-        return (endpoint.host, endpoint.port) if endpoint else None
+    def _fetcher(self, leader: NodeId) -> "Fetcher":
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = Fetcher(
+                self._config, leader, self._replicas, self._registration, self._connect
+            )
+            fetcher.start()
+        return fetcher
 
     def stop(self) -> None:
         """End every fetcher."""
@@ -105,147 +89,232 @@ class FetcherPool:
         self._fetchers.clear()
 
 
+class _InFlight(NamedTuple):
+    plan: Plan
+    answer: "asyncio.Task[Any]"
+
+
 class Fetcher:
-    """Fetches `partitions` from one leader until stopped."""
+    """Fetches from one leader what `following` says, until stopped."""
 
     def __init__(
         self,
         config: NodeConfig,
+        leader: NodeId,
         replicas: ReplicaManager,
         registration: Registration,
-        channel: Channel,
-        address: tuple[str, int],
-        partitions: tuple[TopicPartition, ...],
-        epochs: tuple[int, ...],
+        connect: Callable[[str, int], Channel],
     ) -> None:
+        self.following = Following(config.replica_fetch_backoff_ms)
         self._config = config
+        self._leader = leader
         self._replicas = replicas
         self._registration = registration
-        self._channel = channel
-        self._address = address
-        self._partitions = partitions
-        self._epochs = epochs
+        self._connect = connect
+        self._channel: Channel | None = None
+        self._in_flight: deque[_InFlight] = deque()
+        self._event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-
-    def same_work(
-        self,
-        address: tuple[str, int] | None,
-        partitions: tuple[TopicPartition, ...],
-        epochs: tuple[int, ...],
-    ) -> bool:
-        """Whether this fetcher does just that already."""
-        return (address, partitions, epochs) == (self._address, self._partitions, self._epochs)
 
     def start(self) -> None:
         """Begin fetching."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
+    def news(self) -> None:
+        """`following` was told something."""
+        self._event.set()
+
     def stop(self) -> None:
-        """Give up the fetch under way and end."""
+        """Give up what is under way and end."""
         if self._task is not None:
             self._task.cancel()
-        self._channel.close()
+        self._disconnect()
+
+    # -- the loop ------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             while True:
+                self._event.clear()
                 try:
-                    progressed = await self._fetch_once()
+                    self._send()
+                    await self._wait()
+                    while self._in_flight and self._in_flight[0].answer.done():
+                        plan, answer = self._in_flight.popleft()
+                        await self._take(plan, answer.result())
                 except ChannelError as error:
-                    log.info("fetching from %s: %s", self._channel.peer, error)
-                    progressed = False
-                if not progressed:
-                    await asyncio.sleep(BACKOFF_MS / 1000)
+                    log.info("fetching from node %d: %s", self._leader, error)
+                    await self._begin_anew()
+                except Exception:  # a failed disk, which stops the node; or a bug, to be seen
+                    log.exception("fetching from node %d", self._leader)
+                    await self._begin_anew()
 
-    async def _fetch_once(self) -> bool:
-        """One round; false when it should be repeated only after a pause."""
-        request = self._request()
-        if request is None:
-            return False
-        response = await self._channel.request(
-            request,
-            timeout_s=(
-                self._config.replica_socket_timeout_ms + self._config.replica_fetch_wait_max_ms
-            )
-            / 1000,
-        )
-        if response.error_code is not ErrorCode.none:
-            log.info("%s refused a fetch: %s", self._channel.peer, response.error_code.name)
-            return False
-        healthy = True
-        unflushed = []
-        for topic in response.responses:
-            name = self._replicas.topic_name(topic.topic_id)
-            for answer in topic.partitions:
-                if name is not None:
-                    partition = TopicPartition(name, answer.partition_index)
-                    healthy = self._take(partition, answer) and healthy
-                    replica = self._replicas.find(partition)
-                    if replica is not None and replica.claimed_end != replica.log.end_offset:
-                        unflushed.append(replica)
-        if unflushed:  # the next fetch claims their ends (flush.messages)
-            await asyncio.gather(*(replica.flush_before_claim() for replica in unflushed))
-        return healthy
+    async def _begin_anew(self) -> None:
+        self._disconnect()
+        self.following.lost_session()
+        await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
 
-    def _request(self) -> Any | None:
+    def _send(self) -> None:
+        """Send a request if none is under way, or if there is news for the leader."""
+        following = self.following
+        while not self._in_flight or (
+            following.has_news and following.in_session and len(self._in_flight) < MAX_IN_FLIGHT
+        ):
+            plan = following.next_request(self._now_ms())
+            if plan is None:
+                return
+            channel = self._channel
+            if channel is None:
+                channel = self._channel = self._connect(*self._address())
+            asked = channel.request(self._request(plan), timeout_s=self._timeout_s)
+            answer = asyncio.get_running_loop().create_task(asked)
+            answer.add_done_callback(self._answered)
+            self._in_flight.append(_InFlight(plan, answer))
+
+    def _answered(self, _: "asyncio.Task[Any]") -> None:
+        self._event.set()
+
+    async def _wait(self) -> None:
+        """Until an answer or news came, or a partition that was left out is due again."""
+        loop = asyncio.get_running_loop()
+        resumes_ms = self.following.resumes_ms
+        if resumes_ms == float("inf"):
+            await self._event.wait()
+            return
+        timer = loop.call_at(resumes_ms / 1000, self._event.set)
+        try:
+            await self._event.wait()
+        finally:
+            timer.cancel()
+
+    @staticmethod
+    def _now_ms() -> float:
+        return asyncio.get_running_loop().time() * 1000
+
+    @property
+    def _timeout_s(self) -> float:
+        config = self._config
+        return (config.replica_socket_timeout_ms + config.replica_fetch_wait_max_ms) / 1000
+
+    def _address(self) -> tuple[str, int]:
+        broker = self._replicas.image.brokers.get(self._leader)
+        listener = self._config.broker_listeners[0].listener
+        endpoint = None if broker is None else broker.endpoint(listener)
+        if endpoint is None:
+            raise ConnectFailed(f"the address of node {self._leader} is not known")
+        return endpoint.host, endpoint.port
+
+    def _disconnect(self) -> None:
+        for _, answer in self._in_flight:
+            answer.remove_done_callback(self._answered)
+            answer.cancel()
+        self._in_flight.clear()
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def _request(self, plan: Plan) -> FetchRequest:
+        config = self._config
         topics: dict[Any, list[dict[str, Any]]] = {}
-        for partition in self._partitions:
-            replica = self._replicas.find(partition)
-            if replica is None or replica.state.role is not Role.FOLLOWER:
-                continue
+        for followed in plan.named:
+            replica = self._replicas.find(followed.partition)
+            if replica is None:
+                continue  # dropped just now: the plan that forgets it follows
             row = {
-                "partition": partition.partition,
-                "current_leader_epoch": replica.state.leader_epoch,
-                "fetch_offset": replica.log.end_offset,
+                "partition": followed.partition.partition,
+                "current_leader_epoch": followed.leader_epoch,
+                "fetch_offset": replica.claimed_end,
                 "last_fetched_epoch": replica.log.last_epoch,
                 "log_start_offset": replica.log.start_offset,
-                "partition_max_bytes": self._config.replica_fetch_max_bytes,
+                "partition_max_bytes": config.replica_fetch_max_bytes,
             }
-            topics.setdefault(replica.topic_id, []).append(row)
-        if not topics:
-            return None
+            topics.setdefault(followed.topic_id, []).append(row)
+        forgotten: dict[Any, list[int]] = {}
+        for topic_id, number in plan.forgotten:
+            forgotten.setdefault(topic_id, []).append(number)
+        wait_ms = config.replica_fetch_wait_max_ms if plan.may_wait else 0
         return fill(
             FetchRequest,
-            cluster_id=self._config.cluster_id,
+            cluster_id=config.cluster_id,
             replica_state={
-                "replica_id": self._config.node_id,
+                "replica_id": config.node_id,
                 "replica_epoch": self._registration.broker_epoch,
             },
-            max_wait=timedelta(milliseconds=self._config.replica_fetch_wait_max_ms),
+            max_wait=timedelta(milliseconds=wait_ms),
             min_bytes=1,
-            max_bytes=self._config.replica_fetch_response_max_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=plan.session_id,
+            session_epoch=plan.session_epoch,
             topics=[{"topic_id": key, "partitions": rows} for key, rows in topics.items()],
+            forgotten_topics_data=[
+                {"topic_id": key, "partitions": numbers} for key, numbers in forgotten.items()
+            ],
         )
 
-    def _take(self, partition: TopicPartition, answer: Any) -> bool:
-        """Act on one partition's answer; false when it brought an error."""
-        replica = self._replicas.find(partition)
-        if replica is None or not self._still_follows(partition, replica):
-            return True
-        if answer.error_code is not ErrorCode.none:
-            return self._refused(replica, answer)
+    # -- answers -------------------------------------------------------------------------------
+
+    async def _take(self, plan: Plan, response: Any) -> None:
+        error = response.error_code
+        if not self.following.answered(plan.number, response.session_id, error):
+            log.info("node %d answered a fetch with %s", self._leader, error.name)
+            return
+        truncated = False
+        unflushed: list[Replica] = []
+        for topic in response.responses:
+            name = self._replicas.topic_name(topic.topic_id)
+            if name is None:
+                continue
+            for answer in topic.partitions:
+                partition = TopicPartition(name, answer.partition_index)
+                followed = self.following.accept(plan.number, partition)
+                replica = self._replicas.find(partition)
+                if followed is None or replica is None or not _follows(replica, followed):
+                    continue
+                truncated = self._take_part(replica, followed, answer) or truncated
+                if replica.claimed_end != replica.log.end_offset:
+                    unflushed.append(replica)
+        if truncated:
+            self._replicas.checkpoint(durable=True)
+        if unflushed:  # the next fetch claims their ends (flush.messages)
+            await asyncio.gather(*(replica.flush_before_claim() for replica in unflushed))
+
+    def _take_part(self, replica: Replica, followed: Followed, answer: Any) -> bool:
+        """Act on one partition's answer; true when the log was truncated."""
         try:
-            if answer.diverging_epoch.end_offset >= 0 or answer.diverging_epoch.epoch >= 0:
-                told = answer.diverging_epoch
+            if answer.error_code is not ErrorCode.none:
+                return self._refused(replica, followed, answer)
+            told = answer.diverging_epoch
+            if told.end_offset >= 0 or told.epoch >= 0:
                 replica.truncate(EpochEnd(told.epoch, told.end_offset))
-                self._replicas.checkpoint(durable=True)
-            else:
-                replica.append_fetched(answer.records or b"", Offset(answer.high_watermark))
+                self.following.moved(followed)
+                return True
+            followed.failures = 0
+            replica.append_fetched(answer.records or b"", Offset(answer.high_watermark))
         except (LogError, OSError):
-            log.exception("%s: cannot follow", partition)
+            log.exception("%s: cannot follow", replica.partition)
+            self.following.failed(followed, self._now_ms())
             return False
-        return True
+        if answer.records:
+            self.following.moved(followed)
+        return False
 
-    def _still_follows(self, partition: TopicPartition, replica: Replica) -> bool:
-        """Whether the answer belongs to the leader epoch that the replica is in now."""
-        asked = self._epochs[self._partitions.index(partition)]
-        return replica.state.role is Role.FOLLOWER and replica.state.leader_epoch == asked
-
-    def _refused(self, replica: Replica, answer: Any) -> bool:
-        start = Offset(answer.log_start_offset)
-        if answer.error_code is ErrorCode.offset_out_of_range and start > replica.log.end_offset:
+    def _refused(self, replica: Replica, followed: Followed, answer: Any) -> bool:
+        """Nothing was fetched. A log that the leader's has moved past begins anew (KAFKA-3410)."""
+        start, end = Offset(answer.log_start_offset), replica.log.end_offset
+        empty = replica.log.start_offset == end
+        if answer.error_code is ErrorCode.offset_out_of_range and (start > end or empty):
             log.info("%s: restarting at the leader's log start %d", replica.partition, start)
             replica.log.truncate_fully(start)
             replica.state.truncated(start)
-            self._replicas.checkpoint(durable=True)
+            self.following.moved(followed)
+            return True
+        self.following.failed(followed, self._now_ms())
         return False
+
+
+def _follows(replica: Replica, followed: Followed) -> bool:
+    """Whether the replica is still where it was when the answer was asked for."""
+    state = replica.state
+    return state.role is Role.FOLLOWER and state.leader_epoch == followed.leader_epoch

@@ -1,0 +1,181 @@
+"""What a benchmark found: samples, on which machine, of what; and its JSON file.
+
+The file is for other programs and for later comparison (`--baseline`): `schema` names its format
+and is raised when that changes. A sample is one measurement; medians and ratios are not stored,
+they follow from the samples.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from harness.bench.options import BenchError
+from harness.bench.points import QUANTITIES, Point
+from harness.bench.stats import Spread, paired_ratio, spread, unpaired_ratio
+from harness.runner import commit, versions
+from harness.store import write_atomic
+
+SCHEMA: Final = "highwater-bench/1"
+CLIENT_ALONE: Final = "client alone"
+"""In place of a system's name: the client without a broker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One measurement: its values by name, or why there are none."""
+
+    point: Point
+    system: str
+    round: int
+    values: Mapping[str, float]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A whole benchmark."""
+
+    started: str
+    """UTC, ISO 8601."""
+    seconds: float
+    options: Mapping[str, Any]
+    systems: Sequence[Mapping[str, Any]]
+    """In the order asked for; the first is what the others are compared with."""
+    machine: Mapping[str, Any]
+    samples: Sequence[Sample]
+    stopped: bool = False
+    """It was ended before everything was measured."""
+
+    @property
+    def names(self) -> list[str]:
+        """The systems' names."""
+        return [str(system["name"]) for system in self.systems]
+
+    @property
+    def points(self) -> list[Point]:
+        """Everything that was tried, in the order of the points."""
+        return list(dict.fromkeys(sample.point for sample in self.samples))
+
+    @property
+    def failures(self) -> list[Sample]:
+        """What could not be measured."""
+        return [sample for sample in self.samples if sample.error is not None]
+
+    def values(self, point: Point, system: str, quantity: str) -> dict[int, float]:
+        """By round."""
+        return {
+            sample.round: sample.values[quantity]
+            for sample in self.samples
+            if sample.point == point and sample.system == system and quantity in sample.values
+        }
+
+    def spread(self, point: Point, system: str, quantity: str) -> Spread | None:
+        """Over the rounds; None when it was never measured."""
+        found = list(self.values(point, system, quantity).values())
+        return spread(found) if found else None
+
+    def ratio(self, point: Point, system: str, reference: str) -> Spread | None:
+        """Of the first quantity of two systems, round by round."""
+        name = QUANTITIES[point.measure][0].name
+        return paired_ratio(self.values(point, system, name), self.values(point, reference, name))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "schema": SCHEMA,
+            "started": self.started,
+            "seconds": round(self.seconds, 1),
+            "stopped": self.stopped,
+            "options": dict(self.options),
+            "systems": [dict(each) for each in self.systems],
+            "machine": dict(self.machine),
+            "samples": [
+                {
+                    **sample.point.to_json(),
+                    "system": sample.system,
+                    "round": sample.round,
+                    "values": dict(sample.values),
+                    "error": sample.error,
+                }
+                for sample in self.samples
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError, ValueError when it is no result."""
+        if raw["schema"] != SCHEMA:
+            raise ValueError(f"schema {raw['schema']!r} instead of {SCHEMA!r}")
+        return cls(
+            started=str(raw["started"]),
+            seconds=float(raw["seconds"]),
+            stopped=bool(raw["stopped"]),
+            options=raw["options"],
+            systems=raw["systems"],
+            machine=raw["machine"],
+            samples=[
+                Sample(
+                    point=Point.from_json(each),
+                    system=str(each["system"]),
+                    round=int(each["round"]),
+                    values={str(k): float(v) for k, v in each["values"].items()},
+                    error=each["error"],
+                )
+                for each in raw["samples"]
+            ],
+        )
+
+
+def save(result: Result, path: Path) -> None:
+    """Write the file whole. Raises BenchError when it cannot be written."""
+    try:
+        write_atomic(path, json.dumps(result.to_json(), indent=1) + "\n")
+    except OSError as error:
+        raise BenchError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def load(path: Path) -> Result:
+    """Read a file. Raises BenchError when it is none of ours."""
+    try:
+        return Result.from_json(json.loads(path.read_text()))
+    except OSError as error:
+        raise BenchError(f"{path}: cannot be read ({error.strerror})") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BenchError(f"{path}: is no result of highwater bench: {error}") from error
+
+
+def against_baseline(result: Result, baseline: Result, point: Point, system: str) -> Spread | None:
+    """How a point compares with an earlier result: with the system of the same name there, or with
+    its only one. None where that has no such point."""
+    name = QUANTITIES[point.measure][0].name
+    names = baseline.names
+    other = system if system in names else names[0] if len(names) == 1 else None
+    if other is None:
+        return None
+    ours, theirs = result.spread(point, system, name), baseline.spread(point, other, name)
+    return unpaired_ratio(ours, theirs) if ours and theirs else None
+
+
+def machine() -> dict[str, Any]:
+    """What it was measured on."""
+    return {
+        "cpu": _field(Path("/proc/cpuinfo"), "model name") or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": _field(Path("/proc/meminfo"), "MemTotal"),
+        "load_before": [round(each, 2) for each in os.getloadavg()],
+        "commit": commit(),
+        "versions": versions(),
+    }
+
+
+def _field(path: Path, name: str) -> str:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return ""
+    found = (line.partition(":")[2] for line in lines if line.startswith(name))
+    return next(found, "").strip()

@@ -1,0 +1,171 @@
+"""Carries a benchmark out: clients in interleaved rounds, then the outages, everything cleaned up.
+
+What cannot be measured becomes a sample with its error, and the rest goes on; only a cluster that
+does not come up ends the benchmark. A stop between or inside measurements ends it in order, with
+the samples so far.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Final
+
+from harness.bench import clients, outages, results, systems
+from harness.bench.options import Options, SystemName
+from harness.bench.points import OUTAGES, Point, Turn, rounds
+from harness.bench.results import CLIENT_ALONE, Result, Sample
+from harness.bench.systems import UpSystem
+from harness.bench.workers import MeasureError, Stopped
+from harness.store import Run
+
+Stop = Callable[[], bool]
+Say = Callable[[Turn, int, int], None]
+"""What is measured next, its number, and of how many."""
+
+REPLICAS: Final = 3
+RECYCLED_BYTES: Final = 4e9
+"""A built-in cluster that cannot delete topics is replaced when it holds so much."""
+
+
+def run(options: Options, run: Run, stop: Stop, say: Say) -> Result:
+    """Measure everything. Raises TargetError, DeployError when a cluster does not come up."""
+    started = datetime.now(UTC)
+    start_s = time.monotonic()
+    machine = results.machine()
+    samples: list[Sample] = []
+    stopped = False
+    try:
+        samples.extend(_samples(options, run, stop, say))  # keeps what came before a stop
+    except Stopped:
+        stopped = True
+    by_name = {system.name: system for system in options.systems}
+    return Result(
+        started=started.isoformat(timespec="seconds"),
+        seconds=time.monotonic() - start_s,
+        options=_options_json(options),
+        systems=systems.described(by_name, options),
+        machine={**machine, "load_after": [round(each, 2) for each in os.getloadavg()]},
+        samples=_in_order(samples, options.points),
+        stopped=stopped,
+    )
+
+
+def _samples(options: Options, run: Run, stop: Stop, say: Say) -> Iterator[Sample]:
+    by_clients = [p for p in options.points if p.measure not in OUTAGES]
+    turns = _turns(options, by_clients)
+    outage_points = [p for p in options.points if p.measure in OUTAGES]
+    ours = [system for system in options.systems if system.is_ours]
+    total = len(turns) + len(outage_points) * len(ours) * options.rounds
+    numbers = count(1)
+
+    def told(turn: Turn) -> None:
+        if stop():
+            raise Stopped
+        say(turn, next(numbers), total)
+
+    if turns:
+        with _Systems(options, run, stop) as up:
+            for turn in turns:
+                told(turn)
+                yield _by_clients(turn, up, options, stop)
+    for system in ours:
+        yield from outages.samples(system, outage_points, options, run, told, stop)
+
+
+def _turns(options: Options, points: Sequence[Point]) -> list[Turn]:
+    """The rounds, and before them once what the clients themselves can do."""
+    names = [system.name for system in options.systems]
+    alone = rounds(points, [CLIENT_ALONE], 1, options.seed)
+    return alone + rounds(points, names, options.rounds, options.seed)
+
+
+def _by_clients(turn: Turn, up: "_Systems", options: Options, stop: Stop) -> Sample:
+    point = turn.point
+    topic = f"bench-{next(up.topics)}"
+    values: Mapping[str, float] = {}
+    error = None
+    try:
+        if turn.system == CLIENT_ALONE:
+            values = clients.alone(point, topic, options, stop) or {}
+        else:
+            values = _on_system(point, up.fresh(turn.system), topic, options, stop)
+            up.wrote(turn.system, topic, clients.bytes_written(point, dict(values)))
+    except MeasureError as failed:
+        error = str(failed)
+    return Sample(point=point, system=turn.system, round=turn.round, values=values, error=error)
+
+
+def _on_system(
+    point: Point, system: UpSystem, topic: str, options: Options, stop: Stop
+) -> Mapping[str, float]:
+    replicas = min(REPLICAS, system.admin.broker_count())
+    system.admin.create(topic, partitions=1, replicas=replicas)
+    return clients.measure(point, system.admin, system.servers, topic, options, stop)
+
+
+class _Systems:
+    """The systems that are up while clients measure; a full one is replaced by an empty one."""
+
+    def __init__(self, options: Options, run: Run, stop: Stop) -> None:
+        self.topics = count(1)
+        self._options = options
+        self._run = run
+        self._stop = stop
+        self._labels = count(1)
+        self._up: dict[str, tuple[ExitStack, UpSystem]] = {}
+        self._held_bytes: dict[str, float] = {}
+
+    def __enter__(self) -> "_Systems":
+        try:
+            for system in self._options.systems:
+                self._start(system)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with ExitStack() as everything:
+            for stack, _system in self._up.values():
+                everything.push(stack)
+            self._up.clear()
+
+    def fresh(self, name: str) -> UpSystem:
+        """The system, with room on its disks."""
+        if self._held_bytes[name] > RECYCLED_BYTES:
+            stack, _ = self._up.pop(name)
+            stack.close()
+            self._start(next(each for each in self._options.systems if each.name == name))
+        return self._up[name][1]
+
+    def wrote(self, name: str, topic: str, size: float) -> None:
+        """A point is done with its topic."""
+        system = self._up[name][1]
+        if not system.admin.delete(topic) and system.target is not None:
+            self._held_bytes[name] += size
+
+    def _start(self, system: SystemName) -> None:
+        stack = ExitStack()
+        label = f"clients-{next(self._labels)}"
+        made = stack.enter_context(systems.up(system, self._options, self._run, label, self._stop))
+        self._up[system.name] = (stack, made)
+        self._held_bytes[system.name] = 0.0
+
+
+def _in_order(samples: Sequence[Sample], points: Sequence[Point]) -> list[Sample]:
+    place = {point: number for number, point in enumerate(points)}
+    return sorted(samples, key=lambda sample: (place[sample.point], sample.round))
+
+
+def _options_json(options: Options) -> dict[str, Any]:
+    return {
+        "rounds": options.rounds,
+        "duration_s": options.duration_s,
+        "size": options.size,
+        "seed": options.seed,
+        "client_cpus": list(options.client_cpus),
+        "check_crcs": options.check_crcs,
+    }

@@ -1,0 +1,111 @@
+"""What is measured: the built-in cluster, deployed and removed by us, or somebody's servers.
+
+A built-in cluster is the same as that of `highwater cluster up`: a process and a network
+namespace for each node, and this machine on their network, where the clients run as they do for
+a foreign system. Its files are plain directories on this machine's disk, as a foreign broker's
+would be, and are removed with it; its configuration and output stay.
+"""
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.bench.admin import Address, Admin
+from harness.bench.options import NODES, Options, SystemName, parse_bootstrap
+from harness.journal import Journal
+from harness.plan import build
+from harness.store import Run
+from harness.systems.nodes import NodesSystem
+from harness.targets.local.target import LocalTarget
+from harness.targets.local.volumes import Volume
+
+STOP_BOUND_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpSystem:
+    """A system that is up. `target` is there when its nodes are ours to stop."""
+
+    name: str
+    bootstrap: tuple[Address, ...]
+    admin: Admin
+    target: LocalTarget | None = None
+
+    @property
+    def servers(self) -> str:
+        """As clients take it."""
+        return ",".join(f"{host}:{port}" for host, port in self.bootstrap)
+
+
+@contextmanager
+def up(
+    system: SystemName, options: Options, run: Run, label: str, stopped: Callable[[], bool]
+) -> Iterator[UpSystem]:
+    """The system for the block; a built-in one is deployed below the run, as `label`.
+
+    Raises TargetError, DeployError, OSError.
+    """
+    if system.bootstrap is not None:
+        bootstrap = tuple(parse_bootstrap(system.bootstrap))
+        yield UpSystem(
+            name=system.name, bootstrap=bootstrap, admin=Admin(system.name, bootstrap, stopped)
+        )
+        return
+    path = run.path / "clusters" / f"{system.name}-{label}"
+    path.mkdir(parents=True)
+    own = Run(
+        path=path,
+        run_id=uuid.uuid4().hex[:16],
+        started_wall_ns=run.started_wall_ns,
+        base_ns=run.base_ns,
+    )
+    raw: dict[str, Any] = {"name": "bench", "seed": 0, "nodes": NODES, "broker": options.broker}
+    plan = build(raw, where="bench", flags={"broker_module": options.broker_module})
+    with Journal.create(path / "journal.jsonl", run_id=own.run_id) as journal:
+        target = LocalTarget(
+            own.run_id,
+            path,
+            list(range(1, NODES + 1)),
+            journal,
+            volume=Volume.DIRECTORY,
+            uplink=True,
+        )
+        try:
+            target.up()
+            cluster = NodesSystem(plan, target, own)
+            cluster.configure()
+            cluster.start()
+            bootstrap = tuple(cluster.brokers.values())
+            yield UpSystem(
+                name=system.name,
+                bootstrap=bootstrap,
+                admin=Admin(system.name, bootstrap, stopped),
+                target=target,
+            )
+        finally:
+            target.down()
+            journal.finish()
+            _remove_data(path)
+
+
+def _remove_data(path: Path) -> None:
+    for data in sorted(path.glob("nodes/*/data")):
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def described(systems: Mapping[str, SystemName], options: Options) -> list[dict[str, Any]]:
+    """What was measured, for the record."""
+    return [
+        {
+            "name": name,
+            "bootstrap": system.bootstrap,
+            "nodes": NODES if system.is_ours else None,
+            "broker_module": options.broker_module if system.is_ours else None,
+            "properties": dict(options.broker) if system.is_ours else {},
+        }
+        for name, system in systems.items()
+    ]

@@ -7,7 +7,7 @@ that cannot be right is a ConfigError that names the key and what it accepts.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from nodes.ids import NodeId
 
@@ -39,6 +39,13 @@ class TopicDefaults:
     min_insync_replicas: int
     segment_bytes: int
     max_message_bytes: int
+
+
+class Property(NamedTuple):
+    """A property that a node knows: its type (string, int, boolean) and Kafka's default, if any."""
+
+    kind: str
+    default: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +81,20 @@ class NodeConfig:
     quorum_request_timeout_ms: int
     controlled_shutdown_max_wait_ms: int
     leader_imbalance_check_interval_ms: int
+    leader_imbalance_percentage: int
     auto_leader_rebalance: bool
+    auto_create_topics: bool
+    delete_topics: bool
+    placement: str
+    metadata_max_idle_interval_ms: int
+    max_request_partitions: int
     unclean_leader_election: bool
     max_request_bytes: int
     index_interval_bytes: int
     static: Mapping[str, str]
     """Every property as it is in the file: where topics find their defaults."""
+    known: Mapping[str, Property]
+    """Every property that is read here."""
 
     def listener(self, name: str) -> Endpoint:
         """The advertised endpoint of the listener called `name`."""
@@ -113,22 +128,22 @@ class _Reader:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
-        self.asked: set[str] = set()
+        self.asked: dict[str, Property] = {}
 
-    def text(self, key: str, default: str | None = None) -> str:
-        self.asked.add(key)
+    def text(self, key: str, default: str | None = None, *, kind: str = "string") -> str:
+        self.asked[key] = Property(kind, default)
         value = self._properties.get(key, default)
         if value is None:
             raise ConfigError(f"{key} is missing: add a line {key}=...")
         return value
 
     def number(self, key: str, default: int | None = None, *, least: int = 0) -> int:
-        raw = self.text(key, None if default is None else str(default))
+        raw = self.text(key, None if default is None else str(default), kind="int")
         return self._parsed(key, raw, f"a whole number of at least {least}", _at_least(least))
 
     def flag(self, key: str, default: bool) -> bool:
         accepted = {"true": True, "false": False}
-        raw = self.text(key, str(default).lower()).lower()
+        raw = self.text(key, str(default).lower(), kind="boolean").lower()
         return self._parsed(key, raw, "true or false", lambda text: accepted[text])
 
     def one_of(self, key: str, accepted: Mapping[str, T], default: str) -> T:
@@ -244,14 +259,24 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         controlled_shutdown_max_wait_ms=read.number("controlled.shutdown.max.wait.ms", 5000),
         leader_imbalance_check_interval_ms=1000
         * read.number("leader.imbalance.check.interval.seconds", 300, least=1),
+        leader_imbalance_percentage=read.number("leader.imbalance.per.broker.percentage", 10),
         auto_leader_rebalance=read.flag("auto.leader.rebalance.enable", default=True),
+        # Unlike Kafka's: a misspelt topic in a test should not come into being.
+        auto_create_topics=read.flag("auto.create.topics.enable", default=False),
+        delete_topics=read.flag("delete.topic.enable", default=True),
+        placement=read.one_of(
+            "highwater.placement", {"striped": "striped", "shifted": "shifted"}, "striped"
+        ),
+        metadata_max_idle_interval_ms=read.number("metadata.max.idle.interval.ms", 500),
+        max_request_partitions=read.number("max.request.partition.size.limit", 2000, least=1),
         unclean_leader_election=read.flag("unclean.leader.election.enable", default=False),
         max_request_bytes=read.number("socket.request.max.bytes", 100 << 20, least=1024),
         index_interval_bytes=read.number("log.index.interval.bytes", 4096),
         static=dict(properties),
+        known=read.asked,
     )
     _cross_check(config)
-    return config, sorted(set(properties) - read.asked - {"log.dir"})
+    return config, sorted(set(properties) - set(read.asked) - {"log.dir"})
 
 
 def _missing_log_dir() -> str:

@@ -7,6 +7,8 @@ answers it from this table).
 
 from dataclasses import dataclass
 
+from nodes.server.cluster_queries import ClusterQueries
+from nodes.server.describe_configs import DescribeConfigs
 from nodes.server.fetch import FetchHandler
 from nodes.server.forwarding import Forwarding
 from nodes.server.produce import ProduceHandler
@@ -19,9 +21,19 @@ LIST_OFFSETS = 2
 METADATA = 3
 FIND_COORDINATOR = 10
 CREATE_TOPICS = 19
+DELETE_TOPICS = 20
 INIT_PRODUCER_ID = 22
 OFFSET_FOR_LEADER_EPOCH = 23
+DESCRIBE_CONFIGS = 32
+ALTER_CONFIGS = 33
+CREATE_PARTITIONS = 37
+ELECT_LEADERS = 43
+INCREMENTAL_ALTER_CONFIGS = 44
+ALTER_PARTITION_REASSIGNMENTS = 45
+LIST_PARTITION_REASSIGNMENTS = 46
 DESCRIBE_CLUSTER = 60
+UNREGISTER_BROKER = 64
+DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +43,32 @@ class Parts:
     produce: ProduceHandler
     fetch: FetchHandler
     queries: Queries
+    cluster: ClusterQueries
+    configs: DescribeConfigs
     forwarding: Forwarding
 
 
 def broker_apis(parts: Parts) -> dict[int, Api]:
     """The requests served to clients and other brokers, by api key."""
-    queries, forwarding = parts.queries, parts.forwarding
+    queries, cluster, forwarding = parts.queries, parts.cluster, parts.forwarding
     return {
         PRODUCE: Api(3, 13, parts.produce.handle),
         FETCH: Api(4, 17, parts.fetch.handle),
         LIST_OFFSETS: Api(1, 9, queries.list_offsets),
-        METADATA: Api(0, 13, queries.metadata),
-        FIND_COORDINATOR: Api(0, 6, queries.find_coordinator),
+        METADATA: Api(0, 13, cluster.metadata),
+        FIND_COORDINATOR: Api(0, 6, cluster.find_coordinator),
         CREATE_TOPICS: Api(2, 7, forwarding.forward),
+        DELETE_TOPICS: Api(1, 6, forwarding.forward),
         INIT_PRODUCER_ID: Api(0, 5, forwarding.init_producer_id),
         OFFSET_FOR_LEADER_EPOCH: Api(2, 4, queries.offset_for_leader_epoch),
-        DESCRIBE_CLUSTER: Api(0, 2, queries.describe_cluster),
+        DESCRIBE_CONFIGS: Api(1, 4, parts.configs.handle),
+        ALTER_CONFIGS: Api(0, 2, forwarding.forward),
+        CREATE_PARTITIONS: Api(0, 3, forwarding.forward),
+        ELECT_LEADERS: Api(0, 2, forwarding.forward),
+        INCREMENTAL_ALTER_CONFIGS: Api(0, 1, forwarding.forward),
+        ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, forwarding.forward),
+        LIST_PARTITION_REASSIGNMENTS: Api(0, 0, forwarding.forward),
+        DESCRIBE_CLUSTER: Api(0, 2, cluster.describe_cluster),
+        UNREGISTER_BROKER: Api(0, 0, forwarding.forward),
+        DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, cluster.describe_topic_partitions),
     }

@@ -13,7 +13,10 @@ from nodes.config import NodeConfig
 from nodes.control.image import ClusterImage, Delta
 from nodes.ids import BrokerEpoch
 from nodes.server.apis import Parts, broker_apis
+from nodes.server.auto_topics import AutoTopics
+from nodes.server.cluster_queries import ClusterQueries
 from nodes.server.controller_link import ControllerLink
+from nodes.server.describe_configs import DescribeConfigs
 from nodes.server.fetch import FetchHandler
 from nodes.server.fetch_read import PartReader
 from nodes.server.fetch_sessions import SessionCache
@@ -63,10 +66,15 @@ class Broker:
         )
         self._fetchers = FetcherPool(config, self.replicas, self.lifecycle, connect)
         self.replicas.fetch_with(self._fetchers)
+        self._auto_topics = AutoTopics(self._controller, enabled=config.auto_create_topics)
         self._parts = Parts(
             produce=ProduceHandler(self.replicas),
             fetch=self._fetch_handler(now_ms, incarnation_id),
-            queries=Queries(config, self.replicas, lambda: raft.leader_id),
+            queries=Queries(self.replicas),
+            cluster=ClusterQueries(
+                config, self.replicas, lambda: raft.leader_id, self._auto_topics
+            ),
+            configs=DescribeConfigs(config, self.replicas),
             forwarding=Forwarding(config.node_id, self._controller, self.lifecycle),
         )
 
@@ -109,5 +117,6 @@ class Broker:
     def close(self) -> bool:
         """Stop fetching, flush and close the logs; false when some log had failed."""
         self._fetchers.stop()
+        self._auto_topics.close()
         self._controller.close()
         return self.replicas.close()

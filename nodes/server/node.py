@@ -136,6 +136,10 @@ class Node:
             default_replication_factor=self.config.topic_defaults.replication_factor,
             auto_leader_rebalance=self.config.auto_leader_rebalance,
             leader_imbalance_check_interval_ms=self.config.leader_imbalance_check_interval_ms,
+            leader_imbalance_percentage=self.config.leader_imbalance_percentage,
+            delete_topics=self.config.delete_topics,
+            placement=self.config.placement,
+            max_idle_interval_ms=self.config.metadata_max_idle_interval_ms,
             static=self.config.static,
         )
         controller = Controller(cluster_id=self.config.cluster_id, settings=settings, rng=self._rng)

@@ -1,13 +1,10 @@
-"""Requests that only look: cluster metadata and positions in logs."""
+"""Requests for positions in logs."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from nodes.config import NodeConfig
-from nodes.control.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET, NodeId, Offset, TopicPartition
+from nodes.ids import NO_EPOCH, NO_OFFSET, Offset, TopicPartition
 from nodes.replication.partition import Role
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
@@ -18,7 +15,6 @@ LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 OFFSET_NOT_AVAILABLE_SINCE = 5
-BROKER_ENDPOINTS = 1
 CONSUMER = -1
 
 
@@ -32,123 +28,10 @@ class Position(NamedTuple):
 
 
 class Queries:
-    """Serves Metadata, DescribeCluster, ListOffsets, OffsetForLeaderEpoch, FindCoordinator."""
+    """Serves ListOffsets and OffsetForLeaderEpoch."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        replicas: ReplicaManager,
-        controller_id: Callable[[], NodeId | None],
-    ) -> None:
-        self._config = config
+    def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
-        self._controller_id = controller_id
-
-    @property
-    def _image(self) -> ClusterImage:
-        return self._replicas.image
-
-    # -- the cluster ---------------------------------------------------------------------------
-
-    def metadata(self, request: Any, context: RequestContext) -> Any:
-        """Brokers in service and the topics asked for (all, when none are named)."""
-        leader = self._controller_id()
-        return respond(
-            request,
-            brokers=self._brokers(context.listener),
-            cluster_id=self._config.cluster_id,
-            controller_id=NO_NODE if leader is None else leader,
-            topics=self._topics(request, context.listener),
-        )
-
-    def describe_cluster(self, request: Any, context: RequestContext) -> Any:
-        """The cluster's id, controller and brokers."""
-        leader = self._controller_id()
-        if getattr(request, "endpoint_type", BROKER_ENDPOINTS) != BROKER_ENDPOINTS:
-            return respond(request, error_code=ErrorCode.unsupported_endpoint_type, cluster_id="")
-        brokers = [{**b, "broker_id": b["node_id"]} for b in self._brokers(context.listener)]
-        return respond(
-            request,
-            cluster_id=self._config.cluster_id,
-            controller_id=NO_NODE if leader is None else leader,
-            brokers=brokers,
-        )
-
-    def _brokers(self, listener: str) -> list[dict[str, Any]]:
-        rows = []
-        for node, broker in sorted(self._image.brokers.items()):
-            endpoint = self._reachable(broker, listener)
-            if endpoint is not None:
-                host, port = endpoint
-                rows.append({"node_id": node, "host": host, "port": port, "rack": broker.rack})
-        return rows
-
-    @staticmethod
-    def _reachable(broker: BrokerImage, listener: str) -> tuple[str, int] | None:
-        endpoint = broker.endpoint(listener)
-        return None if broker.fenced or endpoint is None else (endpoint.host, endpoint.port)
-
-    def _topics(self, request: Any, listener: str) -> list[dict[str, Any]]:
-        wanted = request.topics
-        asks_for_all = wanted is None or (request.__version__ == 0 and not wanted)
-        if asks_for_all:
-            return [self._topic(topic, listener) for topic in self._image.topics.values()]
-        rows = []
-        for item in wanted:
-            topic_id = getattr(item, "topic_id", None)
-            topic = (
-                self._image.topics.get(topic_id)
-                if topic_id is not None
-                else self._image.topic(item.name)
-            )
-            if topic is not None:
-                rows.append(self._topic(topic, listener))
-            elif topic_id is not None:
-                rows.append({"error_code": ErrorCode.unknown_topic_id, "topic_id": topic_id})
-            else:
-                error = ErrorCode.unknown_topic_or_partition
-                rows.append({"error_code": error, "name": item.name})
-        return rows
-
-    def _topic(self, topic: TopicImage, listener: str) -> dict[str, Any]:
-        return {
-            "name": topic.name,
-            "topic_id": topic.topic_id,
-            "partitions": [
-                self._partition(number, partition, listener)
-                for number, partition in sorted(topic.partitions.items())
-            ],
-        }
-
-    def _partition(self, number: int, partition: PartitionImage, listener: str) -> dict[str, Any]:
-        leader = self._image.brokers.get(partition.leader)
-        led = leader is not None and self._reachable(leader, listener) is not None
-        return {
-            "error_code": ErrorCode.none if led else ErrorCode.leader_not_available,
-            "partition_index": number,
-            "leader_id": partition.leader if led else NO_NODE,
-            "leader_epoch": partition.leader_epoch,
-            "replica_nodes": partition.replicas,
-            "isr_nodes": partition.isr,
-            "offline_replicas": tuple(
-                node
-                for node in partition.replicas
-                if (broker := self._image.brokers.get(node)) is None or broker.fenced
-            ),
-        }
-
-    def find_coordinator(self, request: Any, context: RequestContext) -> Any:
-        """No group or transaction coordinator exists yet: not available, which clients retry."""
-        error = ErrorCode.coordinator_not_available
-        message = "this cluster has no group or transaction coordinator"
-        nobody = {"node_id": NO_NODE, "host": "", "port": -1}
-        keys = getattr(request, "coordinator_keys", None)
-        if keys is None:
-            return respond(request, error_code=error, error_message=message, **nobody)
-        rows = [{"key": key, "error_code": error, "error_message": message} for key in keys]
-        return respond(request, coordinators=[{**row, **nobody} for row in rows])
-
-    # -- positions -----------------------------------------------------------------------------
 
     def list_offsets(self, request: Any, context: RequestContext) -> Any:
         """Offsets by time; LATEST is the high watermark to clients, the log end to brokers."""

@@ -1,0 +1,214 @@
+"""Requests that look at the cluster as its metadata describes it: brokers, topics, partitions."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from nodes.config import NodeConfig
+from nodes.control.errors import ControlError
+from nodes.control.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from nodes.control.topics import check_name
+from nodes.ids import NO_NODE, NodeId
+from nodes.server.auto_topics import AutoTopics
+from nodes.server.replicas import ReplicaManager
+from nodes.wire.server import RequestContext
+from nodes.wire.versions import respond
+
+BROKER_ENDPOINTS = 1
+
+Row = dict[str, Any]
+
+
+class ClusterQueries:
+    """Serves Metadata, DescribeCluster, DescribeTopicPartitions, FindCoordinator."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        replicas: ReplicaManager,
+        controller_id: Callable[[], NodeId | None],
+        auto_topics: AutoTopics,
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._controller_id = controller_id
+        self._auto_topics = auto_topics
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._replicas.image
+
+    def metadata(self, request: Any, context: RequestContext) -> Any:
+        """Brokers in service and the topics asked for (all, when none are named)."""
+        return respond(
+            request,
+            brokers=self._brokers(context.listener),
+            cluster_id=self._config.cluster_id,
+            controller_id=self._controller(),
+            topics=self._topics(request, context.listener),
+        )
+
+    def describe_cluster(self, request: Any, context: RequestContext) -> Any:
+        """The cluster's id, controller and brokers; the fenced ones too when asked for."""
+        if getattr(request, "endpoint_type", BROKER_ENDPOINTS) != BROKER_ENDPOINTS:
+            return respond(
+                request,
+                error_code=ErrorCode.unsupported_endpoint_type,
+                error_message="The given endpoint type is not supported by this listener.",
+                cluster_id="",
+            )
+        fenced = getattr(request, "include_fenced_brokers", False)
+        return respond(
+            request,
+            cluster_id=self._config.cluster_id,
+            controller_id=self._controller(),
+            brokers=[
+                {**row, "broker_id": row["node_id"]}
+                for row in self._brokers(context.listener, fenced=fenced)
+            ],
+        )
+
+    def _controller(self) -> NodeId:
+        leader = self._controller_id()
+        return NO_NODE if leader is None else leader
+
+    def _brokers(self, listener: str, *, fenced: bool = False) -> list[Row]:
+        return [
+            {
+                "node_id": node,
+                "host": endpoint.host,
+                "port": endpoint.port,
+                "rack": broker.rack,
+                "is_fenced": broker.fenced,
+            }
+            for node, broker in sorted(self._image.brokers.items())
+            if (endpoint := broker.endpoint(listener)) is not None and (fenced or not broker.fenced)
+        ]
+
+    @staticmethod
+    def _reachable(broker: BrokerImage | None, listener: str) -> bool:
+        return broker is not None and not broker.fenced and broker.endpoint(listener) is not None
+
+    def _topics(self, request: Any, listener: str) -> list[Row]:
+        wanted = request.topics
+        asks_for_all = wanted is None or (request.__version__ == 0 and not wanted)
+        if asks_for_all:
+            return [self._topic(topic, listener) for topic in self._image.topics.values()]
+        may_create = getattr(request, "allow_auto_topic_creation", True)
+        rows = []
+        for item in wanted:
+            topic_id = getattr(item, "topic_id", None)
+            topic = (
+                self._image.topics.get(topic_id)
+                if topic_id is not None
+                else self._image.topic(item.name)
+            )
+            if topic is not None:
+                rows.append(self._topic(topic, listener))
+            elif topic_id is not None:
+                rows.append({"error_code": ErrorCode.unknown_topic_id, "topic_id": topic_id})
+            else:
+                error = self._auto_topics.missing(item.name, may_create=may_create)
+                rows.append({"error_code": error, "name": item.name})
+        return rows
+
+    def _topic(self, topic: TopicImage, listener: str) -> Row:
+        return {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": [
+                self._partition(number, partition, listener)
+                for number, partition in sorted(topic.partitions.items())
+            ],
+        }
+
+    def _partition(self, number: int, partition: PartitionImage, listener: str) -> Row:
+        row = self._located(number, partition, listener)
+        led = row["leader_id"] != NO_NODE
+        return row | {"error_code": ErrorCode.none if led else ErrorCode.leader_not_available}
+
+    def _located(self, number: int, partition: PartitionImage, listener: str) -> Row:
+        led = self._reachable(self._image.brokers.get(partition.leader), listener)
+        return {
+            "partition_index": number,
+            "leader_id": partition.leader if led else NO_NODE,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": partition.replicas,
+            "isr_nodes": partition.isr,
+            "offline_replicas": tuple(
+                node
+                for node in partition.replicas
+                if not self._reachable(self._image.brokers.get(node), listener)
+            ),
+        }
+
+    # -- pages of topics -----------------------------------------------------------------------
+
+    def describe_topic_partitions(self, request: Any, context: RequestContext) -> Any:
+        """Topics in order of name with their partitions, eligible leaders included (KIP-966).
+
+        At most so many partitions as the request and `max.request.partition.size.limit` allow; the
+        cursor says where the next page begins.
+        """
+        cursor = request.cursor
+        first = "" if cursor is None else cursor.topic_name
+        asked = [topic.name for topic in request.topics]
+        names = sorted(n for n in dict.fromkeys(asked or self._image.topic_ids) if n >= first)
+        if cursor is not None and (cursor.partition_index < 0 or (asked and first not in names)):
+            error = ErrorCode.invalid_request
+            return respond(request, topics=[{"name": n, "error_code": error} for n in asked])
+        limit = min(request.response_partition_limit, self._config.max_request_partitions)
+        left = max(1, limit)
+        rows: list[Row] = []
+        for name in names:
+            if left == 0:
+                return respond(request, topics=rows, next_cursor=_cursor(name, 0))
+            start = cursor.partition_index if cursor is not None and name == first else 0
+            topic = self._image.topic(name)
+            if topic is None:
+                if asked:
+                    rows.append({"name": name, "error_code": _why_unknown(name)})
+                continue
+            page = sorted(topic.partitions)[start : start + left]
+            rows.append(self._described(topic, page, context.listener))
+            left -= len(page)
+            if start + len(page) < len(topic.partitions):
+                return respond(request, topics=rows, next_cursor=_cursor(name, start + len(page)))
+        return respond(request, topics=rows)
+
+    def _described(self, topic: TopicImage, page: list[int], listener: str) -> Row:
+        partitions = [
+            self._located(number, topic.partitions[number], listener)
+            | {
+                "eligible_leader_replicas": topic.partitions[number].elr,
+                "last_known_elr": topic.partitions[number].last_known_elr,
+            }
+            for number in page
+        ]
+        return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
+
+    # -- coordinators --------------------------------------------------------------------------
+
+    def find_coordinator(self, request: Any, context: RequestContext) -> Any:
+        """No group or transaction coordinator exists yet: not available, which clients retry."""
+        error = ErrorCode.coordinator_not_available
+        message = "this cluster has no group or transaction coordinator"
+        nobody = {"node_id": NO_NODE, "host": "", "port": -1}
+        keys = getattr(request, "coordinator_keys", None)
+        if keys is None:
+            return respond(request, error_code=error, error_message=message, **nobody)
+        rows = [{"key": key, "error_code": error, "error_message": message} for key in keys]
+        return respond(request, coordinators=[{**row, **nobody} for row in rows])
+
+
+def _cursor(topic: str, partition: int) -> Row:
+    return {"topic_name": topic, "partition_index": partition}
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    try:
+        check_name(name)
+    except ControlError as error:
+        return error.code
+    return ErrorCode.unknown_topic_or_partition

@@ -21,7 +21,8 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 
-from harness.admin.errors import BadRequest, Passing, Unreachable, check
+from harness.admin.codes import check
+from harness.admin.errors import BadRequest, Passing, Unreachable
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError
 from nodes.wire.versions import fill

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from harness.admin.client import ANY, CONTROLLER, AdminClient
-from harness.admin.errors import check
+from harness.admin.codes import check
 from harness.admin.model import Config
 
 TOPIC: Final = 2

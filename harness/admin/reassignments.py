@@ -8,7 +8,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from harness.admin.client import CONTROLLER, AdminClient
-from harness.admin.errors import PASSING, Passing, check
+from harness.admin.codes import PASSING, check
+from harness.admin.errors import Passing
 from harness.admin.model import Reassignment
 from nodes.ids import TopicPartition
 

@@ -6,7 +6,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from harness.admin.client import ANY, CONTROLLER, AdminClient
-from harness.admin.errors import BadRequest, Refused, check
+from harness.admin.codes import check
+from harness.admin.errors import BadRequest, Refused
 from harness.admin.model import Broker, Cluster, Partition, Topic
 from nodes.ids import TopicPartition
 

@@ -4,11 +4,11 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from harness.commands import configs, inspect, reassign, topics
 from harness.commands.base import (
     BrokerModule,
     Debug,
@@ -20,15 +20,31 @@ from harness.commands.base import (
     warn,
 )
 
-cluster_app = typer.Typer(help="A running cluster for any Kafka client.", no_args_is_help=True)
-cluster_app.add_typer(topics.app, name="topics")
-cluster_app.add_typer(configs.app, name="configs")
-cluster_app.add_typer(reassign.app, name="reassign")
-cluster_app.add_typer(inspect.quorum_app, name="quorum")
-cluster_app.add_typer(inspect.log_dirs_app, name="log-dirs")
-cluster_app.command("elect-leaders")(inspect.elect_leaders)
-cluster_app.command("delete-records")(inspect.delete_records)
-cluster_app.command("producers")(inspect.describe_producers)
+
+class _Cluster(TyperGroup):
+    """Administrative commands are found when one is asked for: they take the protocol's codecs
+    with them, which other commands must not wait for.
+    """
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            self._find()
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._find()
+        return super().list_commands(ctx)
+
+    def _find(self) -> None:
+        from harness.commands import administration
+
+        found: Any = typer.main.get_command(administration.app)
+        self.commands.update(found.commands)
+
+
+cluster_app = typer.Typer(
+    help="A running cluster for any Kafka client.", no_args_is_help=True, cls=_Cluster
+)
 
 
 @cluster_app.command("up")

@@ -118,6 +118,10 @@ class ControllerShell:
 
     # --- the quorum's listener
 
+    def on_snapshot(self, snapshot: object) -> None:
+        """The publisher keeps the image; only the leader is looked at here."""
+        self._observe_leader()
+
     def on_commit(self, batches: Sequence[Committed]) -> None:
         """The publisher keeps the image; only the leader is looked at here."""
         self._observe_leader()

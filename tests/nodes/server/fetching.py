@@ -4,6 +4,7 @@ The broker is node 1. Topics are named t0, t1, ...; all have partition 0 with th
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
@@ -127,9 +128,10 @@ class FetchBroker:
         forgotten: tuple[int, ...] = (),
         max_wait_ms: int = 0,
         part: dict[str, Any] | None = None,
+        part_of: Callable[[int], dict[str, Any]] = lambda number: {},
         **values: Any,
     ) -> Any:
-        """A Fetch of `wanted` (topic number -> offset)."""
+        """A Fetch of `wanted` (topic number -> offset); `part` and `part_of` refine its parts."""
         by_id = version >= 13
         key = "topic_id" if by_id else "topic"
         name = topic_id if by_id else lambda number: f"t{number}"
@@ -151,6 +153,7 @@ class FetchBroker:
                             "partition_max_bytes": 1 << 20,
                             "current_leader_epoch": EPOCH,
                             **(part or {}),
+                            **part_of(number),
                         }
                     ],
                 }
@@ -161,6 +164,10 @@ class FetchBroker:
             ],
         }
         return fill(load_request_schema(1, version), **{**fields, **values})
+
+    def answer(self, request: Any) -> Any:
+        """The response to a request that may not wait."""
+        return self.handler.handle(request, SOMEBODY)
 
     def start(self, wanted: dict[int, int], **values: Any) -> Any:
         """The response, or the awaitable of one that has to wait."""

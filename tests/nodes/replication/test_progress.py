@@ -1,0 +1,94 @@
+"""Progress by the pulse of a fetch session means what naming every partition every time means."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
+from nodes.replication.partition import Assignment, PartitionState
+from nodes.replication.progress import Pulse
+
+FOLLOWERS = (NodeId(2), NodeId(3))
+LAG_MS = 500
+
+
+def leader() -> PartitionState:
+    state = PartitionState(NodeId(1), Offset(0))
+    assignment = Assignment(
+        replicas=(NodeId(1), *FOLLOWERS),
+        isr=(NodeId(1), *FOLLOWERS),
+        leader=NodeId(1),
+        leader_epoch=Epoch(1),
+        partition_epoch=1,
+    )
+    state.apply(assignment, Offset(0), 0)
+    return state
+
+
+class Sessions:
+    """Two followers of one partition: `named` has every fetch name it, `lazy` only when due."""
+
+    def __init__(self) -> None:
+        self.named, self.lazy = leader(), leader()
+        self.end = Offset(0)
+        self.now_ms = 0.0
+        self.have = dict.fromkeys(FOLLOWERS, Offset(0))
+        self.due = dict.fromkeys(FOLLOWERS, True)
+        self.pulses = {node: Pulse() for node in FOLLOWERS}
+
+    def append(self, count: int) -> None:
+        for state in (self.named, self.lazy):
+            state.leader_grows(self.end)
+        self.end = Offset(self.end + count)
+        self.due = dict.fromkeys(FOLLOWERS, True)
+
+    def fetch(self, node: NodeId, took: int) -> None:
+        """The follower has `took` records more than at its last fetch, and says so."""
+        have = Offset(min(self.have[node] + took, self.end))
+        due = self.due[node] or have != self.have[node]
+        self.have[node] = have
+        self.pulses[node].fetched_ms = self.now_ms
+        args = (node, have, BrokerEpoch(7), self.end, self.now_ms)
+        self.named.record_fetch(*args)
+        if due:
+            self.lazy.record_fetch(*args, pulse=self.pulses[node])
+            self.due[node] = have < self.end
+
+    def forget(self, node: NodeId) -> None:
+        """The partition leaves the session and is named anew with the next fetch."""
+        self.lazy.left_session(node, self.pulses[node], self.end)
+        self.due[node] = True
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 5)),
+        st.tuples(st.just("fetch 2"), st.integers(0, 6)),
+        st.tuples(st.just("fetch 3"), st.integers(0, 6)),
+        st.tuples(st.just("forget"), st.just(0)),
+        st.tuples(st.just("pass"), st.integers(1, 400)),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_a_pulse_is_worth_a_fetch(moves: list[tuple[str, int]]) -> None:
+    """Same high watermark and same lagging members, at every moment of any history."""
+    sessions = Sessions()
+    for what, count in moves:
+        match what:
+            case "append":
+                sessions.append(count)
+            case "fetch 2" | "fetch 3":
+                sessions.fetch(NodeId(int(what[-1])), count)
+            case "forget":
+                sessions.forget(FOLLOWERS[0])
+            case _:
+                sessions.now_ms += count
+        assert sessions.named.high_watermark == sessions.lazy.high_watermark
+        verdicts = []
+        for state in (sessions.named, sessions.lazy):
+            proposal = state.shrunk_isr(sessions.end, LAG_MS, sessions.now_ms)
+            state.proposal = None
+            verdicts.append(proposal and proposal.isr)
+        assert verdicts[0] == verdicts[1]

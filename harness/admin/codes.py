@@ -1,4 +1,4 @@
-"""Kafka's error codes in answers to an administrator: which pass, and what is said of the others."""
+"""Kafka's error codes in answers to an administrator: which pass, and what the rest say."""
 
 from kio.schema.errors import ErrorCode
 

@@ -7,7 +7,7 @@ the run's packets. Addresses come from 198.18.0.0/15, the range set aside for be
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -77,14 +77,24 @@ def plan(run_id: str, nodes: Sequence[int], subnet: str | None = None) -> Networ
     Two runs at once may have equal subnets: their namespaces know nothing of each other. Only an
     uplink shows a subnet to the host; `free_subnet` finds one that the host does not use yet.
     """
-    if not nodes or min(nodes) < 1 or max(nodes) > MAX_NODE or len(set(nodes)) != len(nodes):
-        raise Unsupported(f"node numbers must be distinct and from 1 to {MAX_NODE}: {list(nodes)}")
+    _check(nodes)
     return Network(
         name=f"hw-{_digest(run_id):08x}",
         subnet=IPv4Network(subnet) if subnet else _subnet(_digest(run_id)),
         nodes=tuple(sorted(nodes)),
         directory=namespaces.netns_dir(),
     )
+
+
+def with_nodes(network: Network, nodes: Sequence[int]) -> Network:
+    """The same network with these nodes. Raises Unsupported for numbers that cannot be."""
+    _check(nodes)
+    return replace(network, nodes=tuple(sorted(nodes)))
+
+
+def _check(nodes: Sequence[int]) -> None:
+    if not nodes or min(nodes) < 1 or max(nodes) > MAX_NODE or len(set(nodes)) != len(nodes):
+        raise Unsupported(f"node numbers must be distinct and from 1 to {MAX_NODE}: {list(nodes)}")
 
 
 def free_subnet(run_id: str) -> str:
@@ -105,16 +115,22 @@ def free_subnet(run_id: str) -> str:
 
 def build(network: Network, journal: Recorder) -> None:
     """Make the namespaces, the bridge and the links, all up. Raises OSError, NetlinkError."""
-    machines = (*network.nodes, CLIENTS)
-    for path in (network.switch, *map(network.namespace, machines)):
-        journal.record("local.netns", path=str(path))
-        namespaces.create(path)
+    _namespace(network.switch, journal)
     with namespaces.entered(network.switch), IPRoute() as route:
         _set_up(route, "lo")
         route.link("add", ifname=_BRIDGE, kind="bridge", br_stp_state=0, state="up")
+    connect(network, (*network.nodes, CLIENTS), journal)
+
+
+def connect(network: Network, machines: Sequence[int], journal: Recorder) -> None:
+    """Make these machines' namespaces and their links to the switch. Raises as `build` does."""
+    for machine in machines:
+        _namespace(network.namespace(machine), journal)
+    with namespaces.entered(network.switch), IPRoute() as route:
         for machine in machines:
             port = network.namespace(machine).name.rpartition("-")[2]
-            _veth(route, port, _INTERFACE, network.namespace(machine))
+            mac = _mac(network.address(machine))
+            _veth(route, port, _INTERFACE, network.namespace(machine), mac)
             _plug_in(route, port)
     for machine in machines:
         with namespaces.entered(network.namespace(machine)), IPRoute() as route:
@@ -148,10 +164,20 @@ def remove_link(name: str) -> bool:
     return bool(found)
 
 
-def _veth(route: IPRoute, name: str, peer: str, peer_namespace: Path) -> None:
+def _namespace(path: Path, journal: Recorder) -> None:
+    journal.record("local.netns", path=str(path))
+    namespaces.create(path)
+
+
+def _veth(
+    route: IPRoute, name: str, peer: str, peer_namespace: Path, peer_mac: str | None = None
+) -> None:
     descriptor = os.open(peer_namespace, os.O_RDONLY)
+    other = {"ifname": peer, "net_ns_fd": descriptor}
+    if peer_mac is not None:
+        other["address"] = peer_mac
     try:
-        route.link("add", ifname=name, kind="veth", peer={"ifname": peer, "net_ns_fd": descriptor})
+        route.link("add", ifname=name, kind="veth", peer=other)
     finally:
         os.close(descriptor)
 
@@ -181,6 +207,13 @@ def _await_carrier(route: IPRoute, interface: str) -> None:
 def _configure(route: IPRoute, interface: str, address: str, subnet: IPv4Network) -> None:
     index = _set_up(route, interface)
     route.addr("add", index=index, address=address, prefixlen=subnet.prefixlen)
+
+
+def _mac(address: str) -> str:
+    """A hardware address that follows from the IPv4 address: a machine that is removed and made
+    again has its old one, so that what its neighbours remember of it stays true.
+    """
+    return ":".join(f"{byte:02x}" for byte in (0x02, 0x00, *map(int, address.split("."))))
 
 
 def _digest(run_id: str) -> int:

@@ -73,6 +73,39 @@ def is_alive(process: ProcessId) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A process that another harness started: known by its identity, never waited for."""
+
+    identity: ProcessId
+
+    @property
+    def pid(self) -> int:
+        """The pid, which is its own for as long as it is alive."""
+        return self.identity.pid
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for its end; how it ended is only told to its parent, so None.
+
+        Raises subprocess.TimeoutExpired.
+        """
+        if not kernel.wait_until(lambda: not is_alive(self.identity), timeout_s):
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout_s)
+        return None
+
+
+Process = subprocess.Popen[bytes] | Adopted
+
+
+def state_of(process: Process) -> str:
+    """The process's state letter (Z: it ended); empty when it is gone."""
+    if isinstance(process, Adopted) and not is_alive(process.identity):
+        return ""
+    # Nobody else waits for our child, so its pid is its own until we do.
+    seen = stat(process.pid)
+    return "" if seen is None else seen.state
+
+
 def group_states(group: int) -> dict[int, str]:
     """pid -> state letter of every process of the process group, zombies left out."""
     states = {}
@@ -90,6 +123,13 @@ def signal_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
     except ProcessLookupError:
         return
+
+
+def signal_process(process: Process, number: signal.Signals) -> None:
+    """Send a signal to the process and its group; nothing happens when it is gone."""
+    # An adopted one's number may be a stranger's by now; our child keeps its own until we wait.
+    if not isinstance(process, Adopted) or is_alive(process.identity):
+        signal_group(process.pid, number)
 
 
 def end(processes: Sequence[ProcessId], timeout_s: float = END_TIMEOUT_S) -> list[ProcessId]:

@@ -8,6 +8,7 @@ is made; `down`, or `highwater clean` after the harness was killed, leaves nothi
 Calls may come from several threads; those about one node's process wait for each other.
 """
 
+import shutil
 import signal
 import subprocess
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from harness.journal import Journal
 from harness.targets.base import (
@@ -26,7 +28,8 @@ from harness.targets.base import (
     Unsupported,
 )
 from harness.targets.local import firewall, kernel, namespaces, network, processes, volumes
-from harness.targets.local.undo import undo_records
+from harness.targets.local.processes import Adopted, Process
+from harness.targets.local.undo import process_of, undo_records
 from harness.targets.local.volumes import Volume
 
 _STILL_TIMEOUT_S = 2.0
@@ -70,10 +73,42 @@ class LocalTarget:
         self._journal = journal
         self._uplink = uplink
         self._commands: dict[int, Command] = {}
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._exit_codes: dict[int, int] = {}
+        self._processes: dict[int, Process] = {}
+        self._exit_codes: dict[int, int | None] = {}
         self._clients: list[subprocess.Popen[bytes]] = []
         self._mutexes = {node: threading.RLock() for node in self.network.nodes}
+
+    @classmethod
+    def attach(cls, run_id: str, run_dir: Path, journal: Journal) -> Self:
+        """The target that another process made and left running, by what its journal says.
+
+        Commands are not known: `set_command` before `start`. Raises TargetError when the journal
+        tells of no target that is up.
+        """
+        network_of: Mapping[str, Any] | None = None
+        nodes: dict[int, Process | None] = {}
+        for record in journal.records():
+            match record["kind"]:
+                case "local.network":
+                    network_of = record
+                case "local.node":
+                    nodes[int(str(record["node"]))] = None
+                case "local.node-removed":
+                    nodes.pop(int(str(record["node"])), None)
+                case "local.process" if record["machine"] in nodes:
+                    nodes[int(str(record["machine"]))] = Adopted(process_of(record))
+        if network_of is None or not nodes:
+            raise TargetError(f"{journal.path} tells of no target that is up")
+        target = cls(
+            run_id,
+            run_dir,
+            sorted(nodes),
+            journal,
+            volume=Volume(network_of["volume"]),
+            subnet=network_of["subnet"],
+        )
+        target._processes = {node: each for node, each in nodes.items() if each is not None}
+        return target
 
     @property
     def abilities(self) -> frozenset[str]:
@@ -87,8 +122,11 @@ class LocalTarget:
         """Make volumes, namespaces and links. On an error, call `down`."""
         # Volumes before namespaces: undone in reverse, a namespace takes its processes with it, and
         # then nobody keeps a volume busy.
+        self._journal.record(
+            "local.network", subnet=str(self.network.subnet), volume=self.volume.value
+        )
         for node in self.network.nodes:
-            volumes.make(self.volume, self.data_dir(node), self._image(node), self._journal)
+            self._make_volume(node)
         network.build(self.network, self._journal)
         for machine in (*self.network.nodes, CLIENTS):
             firewall.prepare(self.network.namespace(machine), self.network.name)
@@ -115,6 +153,46 @@ class LocalTarget:
         if not keep_data:
             for node in self.network.nodes:
                 self._image(node).unlink(missing_ok=True)
+
+    def add_node(self, node: int) -> None:
+        """Make one more machine, as `up` made the others; nothing runs on it yet.
+
+        Raises NodeState when there is one of that number. On an error what was made of it is
+        undone by `remove_node`, or with everything else.
+        """
+        if node in self.network.nodes:
+            raise NodeState(f"there is a node {node} already")
+        self.network = network.with_nodes(self.network, (*self.network.nodes, node))
+        self._mutexes[node] = threading.RLock()
+        self._make_volume(node)
+        network.connect(self.network, (node,), self._journal)
+        firewall.prepare(self.network.namespace(node), self.network.name)
+
+    def remove_node(self, node: int, *, keep_data: bool = False) -> None:
+        """End the node's processes and remove its machine; its disk image too unless `keep_data`.
+
+        Raises TargetError with what could not be removed.
+        """
+        with self._mutex(node):
+            self.thaw(node)
+            self._end(node)
+            namespace, data, image = self._namespace(node), self.data_dir(node), self._image(node)
+            _, problems = undo_records(
+                [
+                    {"kind": "local.volume", "mountpoint": str(data), "image": str(image)},
+                    {"kind": "local.netns", "path": str(namespace)},
+                ]
+            )
+            if problems:
+                raise TargetError("; ".join(problems))
+            self._journal.record("local.node-removed", node=node)
+            rest = [each for each in self.network.nodes if each != node]
+            self.network = network.with_nodes(self.network, rest)
+            self._commands.pop(node, None)
+        del self._mutexes[node]
+        if not keep_data:
+            image.unlink(missing_ok=True)
+            shutil.rmtree(data, ignore_errors=True)
 
     def node_ids(self) -> Sequence[int]:
         """All nodes, running or not, ascending."""
@@ -158,8 +236,8 @@ class LocalTarget:
             process = self._processes.get(node)
             if process is None:
                 return True
-            processes.signal_group(process.pid, signal.SIGTERM)
-            processes.signal_group(process.pid, signal.SIGCONT)  # a paused one must hear it
+            processes.signal_process(process, signal.SIGTERM)
+            processes.signal_process(process, signal.SIGCONT)  # a paused one must hear it
             by_itself = kernel.wait_until(lambda: not self.is_running(node), timeout_s)
             self._end(node)
             return by_itself
@@ -189,7 +267,7 @@ class LocalTarget:
         with self._mutex(node):
             process = self._processes.get(node)
             if process is not None:
-                processes.signal_group(process.pid, signal.SIGCONT)
+                processes.signal_process(process, signal.SIGCONT)
                 if not kernel.wait_until(lambda: "T" not in _states(process.pid), _STILL_TIMEOUT_S):
                     raise NotInForce(f"node {node} does not go on: {_states(process.pid)}")
 
@@ -200,9 +278,7 @@ class LocalTarget:
     def state(self, node: int) -> str:
         """The process state letter of /proc/<pid>/stat (Z: it ended); empty without a process."""
         process = self._processes.get(self._known(node))
-        # Nobody else waits for our child, so its pid is its own until `_end` does.
-        seen = processes.stat(process.pid) if process is not None else None
-        return seen.state if seen is not None else ""
+        return "" if process is None else processes.state_of(process)
 
     def pid(self, node: int) -> int | None:
         """The pid of the node's process, or None."""
@@ -278,7 +354,11 @@ class LocalTarget:
     def _namespace(self, machine: int) -> Path:
         return self.network.namespace(self._known(machine))
 
-    def _running(self, node: int) -> subprocess.Popen[bytes]:
+    def _make_volume(self, node: int) -> None:
+        self._journal.record("local.node", node=node)
+        volumes.make(self.volume, self.data_dir(node), self._image(node), self._journal)
+
+    def _running(self, node: int) -> Process:
         if not self.is_running(node):
             raise NodeState(f"node {node} is not running")
         return self._processes[node]
@@ -306,7 +386,7 @@ class LocalTarget:
         process = self._processes.get(node)
         if process is None:
             return
-        processes.signal_group(process.pid, signal.SIGKILL)
+        processes.signal_process(process, signal.SIGKILL)
         self.thaw(node)
         kernel.wait_until(lambda: not processes.group_states(process.pid), processes.END_TIMEOUT_S)
         self._exit_codes[node] = process.wait(processes.END_TIMEOUT_S)

@@ -23,7 +23,8 @@ from nodes.wire.versions import fill
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S: Final = 30.0
-CREATED_S: Final = 120.0
+CREATED_S: Final = 300.0
+"""For ten thousand partitions."""
 RETRY_S: Final = 0.05
 MAX_MESSAGE_BYTES: Final = 16 << 20
 
@@ -58,8 +59,11 @@ class Admin:
         self._until(f"cannot create {', '.join(list(topics)[:3])}", create)
         self.await_in_sync(topics, replicas=replicas)
 
-    def await_in_sync(self, topics: Mapping[str, int], *, replicas: int) -> None:
-        """Wait until every bootstrap server sees every partition with all its replicas in sync."""
+    def await_in_sync(
+        self, topics: Mapping[str, int], *, replicas: int, preferred: bool = False
+    ) -> None:
+        """Wait until every bootstrap server sees every partition with all its replicas in sync, and
+        led by its preferred leader where that is asked for."""
 
         async def in_sync(channels: Mapping[Address, Channel]) -> str | None:
             for topic, partitions in topics.items():
@@ -67,10 +71,13 @@ class Admin:
                     answer = await channel.request(_metadata_request(topic))
                     found = answer.topics[0].partitions
                     ready = sum(
-                        each.leader_id >= 0 and len(each.isr_nodes) >= replicas for each in found
+                        each.leader_id >= 0
+                        and len(each.isr_nodes) >= replicas
+                        and (not preferred or each.leader_id == each.replica_nodes[0])
+                        for each in found
                     )
                     if ready < partitions:
-                        return f"{channel.peer} sees {ready} of {partitions} partitions in sync"
+                        return f"{channel.peer} sees {ready} of {partitions} as they should be"
             return None
 
         self._until(f"the replicas of {', '.join(list(topics)[:3])} are not in sync", in_sync)

@@ -207,7 +207,10 @@ QUANTITIES: Final[Mapping[Measure, tuple[Quantity, ...]]] = {
     ),
     Measure.PRODUCER: (Quantity("mb_per_s", "MB/s", more_is_better=True),),
     Measure.CONSUMER: (Quantity("mb_per_s", "MB/s", more_is_better=True),),
-    Measure.FAILOVER: (Quantity("gap_ms", "gap ms"),),
+    Measure.FAILOVER: (
+        Quantity("gap_ms", "gap ms"),
+        Quantity("takeover_ms", "of it after the election ms"),
+    ),
     Measure.SHUTDOWN: (Quantity("gap_ms", "gap ms"), Quantity("stopped_ms", "node down after ms")),
     Measure.CONTROLLER: (Quantity("gap_ms", "ms to the next decision"),),
 }

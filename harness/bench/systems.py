@@ -43,9 +43,15 @@ class UpSystem:
 
 @contextmanager
 def up(
-    system: SystemName, options: Options, run: Run, label: str, stopped: Callable[[], bool]
+    system: SystemName,
+    options: Options,
+    run: Run,
+    label: str,
+    stopped: Callable[[], bool],
+    properties: Mapping[str, str] | None = None,
 ) -> Iterator[UpSystem]:
-    """The system for the block; a built-in one is deployed below the run, as `label`.
+    """The system for the block; a built-in one is deployed below the run, as `label`, with
+    `properties` unless the options have others.
 
     Raises TargetError, DeployError, OSError.
     """
@@ -63,7 +69,8 @@ def up(
         started_wall_ns=run.started_wall_ns,
         base_ns=run.base_ns,
     )
-    raw: dict[str, Any] = {"name": "bench", "seed": 0, "nodes": NODES, "broker": options.broker}
+    broker = {**(properties or {}), **options.broker}
+    raw: dict[str, Any] = {"name": "bench", "seed": 0, "nodes": NODES, "broker": broker}
     plan = build(raw, where="bench", flags={"broker_module": options.broker_module})
     with Journal.create(path / "journal.jsonl", run_id=own.run_id) as journal:
         target = LocalTarget(

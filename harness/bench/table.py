@@ -1,6 +1,7 @@
 """A result for the terminal: a table for each sweep, the figures of 2013 beside ours."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from harness.bench import words
 from harness.bench.points import QUANTITIES, Measure, Point, Sweep, reference
-from harness.bench.results import CLIENT_ALONE, Result, against_baseline
+from harness.bench.results import CLIENT_ALONE, Result, Sample, against_baseline
 
 MAX_FAILURES: Final = 10
 
@@ -20,11 +21,9 @@ def print_result(console: Console, result: Result, baseline: Result | None = Non
     for (measure, sweep), points in groupby(result.points, lambda p: (p.measure, p.sweep)):
         console.print()
         console.print(Text(title(measure, sweep), style="bold"))
-        console.print(sweep_table(result, list(points), baseline))
+        console.print(_table(grid(result, list(points), baseline), words.SWEEPS[sweep]))
     for sample in result.failures[:MAX_FAILURES]:
-        where = f"{sample.point.measure} {words.series_label(sample.point)} "
-        where += f"{words.x_label(sample.point)}, {sample.system}, round {sample.round + 1}"
-        console.print(Text(f"not measured: {where}: {sample.error}", style="red"), soft_wrap=True)
+        console.print(Text(f"not measured: {failure(sample)}", style="red"), soft_wrap=True)
     if len(result.failures) > MAX_FAILURES:
         console.print(f"and {len(result.failures) - MAX_FAILURES} more in the JSON")
     console.print()
@@ -52,45 +51,55 @@ def notes(result: Result) -> list[str]:
     ]
 
 
-def sweep_table(result: Result, points: Sequence[Point], baseline: Result | None) -> Table:
-    """One row per point; per system its numbers, then the ratios."""
+def failure(sample: Sample) -> str:
+    """What could not be measured, and why."""
+    point = sample.point
+    where = f"{point.measure}, {words.point_label(point)} {words.SWEEPS[point.sweep]}"
+    return f"{where}, {sample.system}, round {sample.round + 1}: {sample.error}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A sweep in words: for each point what it is called, and a cell for each heading."""
+
+    headings: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str]]]
+
+
+def grid(result: Result, points: Sequence[Point], baseline: Result | None) -> Grid:
+    """Per system its numbers, then the talk's, the client's own, and the ratios."""
     quantities = QUANTITIES[points[0].measure]
     names, first = result.names, result.names[0]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
-    for heading in _leading(points):
-        table.add_column(heading, no_wrap=True)
     alone = any(result.spread(p, CLIENT_ALONE, quantities[0].name) for p in points)
-    for name in names:
-        for quantity in quantities:
-            heading = quantity.label if len(names) == 1 else f"{name} {quantity.label}"
-            table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("2013", justify="right", no_wrap=True)
-    if alone:
-        table.add_column(CLIENT_ALONE, justify="right", no_wrap=True)
-    for name in names[1:]:
-        table.add_column(f"{name} / {first}", justify="right", no_wrap=True)
-    if baseline is not None:
-        for name in names:
-            table.add_column(f"{name} / baseline", justify="right", no_wrap=True)
+    talk = any(reference(point) for point in points)
+    headings = [
+        quantity.label if len(names) == 1 else f"{name} {quantity.label}"
+        for name in names
+        for quantity in quantities
+    ]
+    headings += ["2013"] * talk + [CLIENT_ALONE] * alone
+    headings += [f"{name} / {first}" for name in names[1:]]
+    headings += [f"{name} / baseline" for name in names if baseline is not None]
+    rows = []
     for point in points:
-        row = [words.series_label(point)] if _has_series(points) else []
-        row.append(words.x_label(point))
-        row += [words.spread(result.spread(point, n, q.name)) for n in names for q in quantities]
-        known = reference(point)
-        row.append(known.text if known else "")
+        cells = [words.spread(result.spread(point, n, q.name)) for n in names for q in quantities]
+        if talk:
+            known = reference(point)
+            cells.append(known.text if known else "")
         if alone:
-            row.append(words.spread(result.spread(point, CLIENT_ALONE, quantities[0].name)))
-        row += [words.ratio(result.ratio(point, name, first)) for name in names[1:]]
+            cells.append(words.spread(result.spread(point, CLIENT_ALONE, quantities[0].name)))
+        cells += [words.ratio(result.ratio(point, name, first)) for name in names[1:]]
         if baseline is not None:
-            row += [words.ratio(against_baseline(result, baseline, point, n)) for n in names]
-        table.add_row(*row)
+            cells += [words.ratio(against_baseline(result, baseline, point, n)) for n in names]
+        rows.append((words.point_label(point), cells))
+    return Grid(headings=headings, rows=rows)
+
+
+def _table(found: Grid, first: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
+    table.add_column(first, no_wrap=True)
+    for heading in found.headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, cells in found.rows:
+        table.add_row(name, *cells)
     return table
-
-
-def _has_series(points: Sequence[Point]) -> bool:
-    return any(words.series_label(point) for point in points)
-
-
-def _leading(points: Sequence[Point]) -> list[str]:
-    leading = ["client" if points[0].measure is Measure.LATENCY else ""]
-    return [*(leading if _has_series(points) else []), words.SWEEPS[points[0].sweep]]

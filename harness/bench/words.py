@@ -53,6 +53,11 @@ def series_label(point: Point) -> str:
     return " ".join(parts)
 
 
+def point_label(point: Point) -> str:
+    """What tells a point from all others of its sweep."""
+    return " ".join(filter(None, (series_label(point), x_label(point))))
+
+
 def number(value: float) -> str:
     """Three digits that count, never an exponent: 0.123, 1.23, 12.3, 123, 1,234."""
     if value >= 100:

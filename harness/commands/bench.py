@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from harness.commands.base import (
+    BrokerModule,
     Debug,
     Exit,
     Store,
@@ -30,65 +31,77 @@ if TYPE_CHECKING:
 INCOMPLETE: Final = 2
 
 
+Measures = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[MEASURE]...",
+        help="latency, producer-throughput, consumer-throughput, failover, controlled-shutdown, "
+        "controller-failover; none is all.",
+    ),
+]
+System = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="NAME=HOST:PORT[,...], or NAME=builtin for a cluster of our own; repeat it to "
+        "measure several in turn. None is the built-in cluster."
+    ),
+]
+BootstrapServers = Annotated[
+    str | None, typer.Option(help="One system without a name: HOST:PORT[,...].")
+]
+Acks = Annotated[list[str] | None, typer.Option(help="Only these modes: 0, 1, all; repeat it.")]
+Clients = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client",
+        help="raw (encoded requests on plain sockets) or librdkafka; repeat it for both. None is "
+        "raw, and both for latency.",
+    ),
+]
+Rounds = Annotated[int, typer.Option(help="How often each point is measured.")]
+Duration = Annotated[float, typer.Option(help="Seconds for each measurement.")]
+Size = Annotated[int, typer.Option(help="Bytes of a message.")]
+Partitions = Annotated[
+    str, typer.Option(help="Partitions of the cluster at an outage, with commas.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Decides the order of the points.")]
+Quick = Annotated[bool, typer.Option("--quick", help="One short round, in about a minute.")]
+CheckCrcs = Annotated[
+    bool, typer.Option("--check-crcs", help="Let consumers check every checksum.")
+]
+ClientCpus = Annotated[
+    str | None, typer.Option(help="Processors for the clients, with commas; none is any.")
+]
+Property = Annotated[
+    list[str] | None,
+    typer.Option("--property", help="NAME=VALUE for the built-in cluster's nodes; repeat it."),
+]
+Baseline = Annotated[
+    Path | None, typer.Option(help="Compare with this JSON of an earlier benchmark.")
+]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result here too.")]
+HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write the page here too.")]
+
+
 def bench(
-    measures: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MEASURE]...",
-            help="latency, producer-throughput, consumer-throughput, failover, "
-            "controlled-shutdown, controller-failover; none is all.",
-        ),
-    ] = None,
-    system: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="NAME=HOST:PORT[,...], or NAME=builtin for a cluster of our own; repeat it to "
-            "measure several in turn. None is the built-in cluster."
-        ),
-    ] = None,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option(help="One system without a name: HOST:PORT[,...].")
-    ] = None,
-    acks: Annotated[
-        list[str] | None, typer.Option(help="Only these modes: 0, 1, all; repeat it.")
-    ] = None,
-    client: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="raw (encoded requests on plain sockets) or librdkafka; repeat it for both. None "
-            "is raw, and both for latency."
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option(help="How often each point is measured.")] = 3,
-    duration: Annotated[float, typer.Option(help="Seconds for each measurement.")] = 2.0,
-    size: Annotated[int, typer.Option(help="Bytes of a message.")] = 1024,
-    partitions: Annotated[
-        str, typer.Option(help="Partitions of the cluster at failover and shutdown, with commas.")
-    ] = "100,1000",
-    seed: Annotated[int, typer.Option(min=0, help="Decides the order of the points.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Under a minute, one round.")] = False,
-    check_crcs: Annotated[
-        bool, typer.Option("--check-crcs", help="Let consumers check every checksum.")
-    ] = False,
-    client_cpus: Annotated[
-        str | None, typer.Option(help="Processors for the clients, with commas; none is any.")
-    ] = None,
-    property_: Annotated[
-        list[str] | None,
-        typer.Option("--property", help="NAME=VALUE for the built-in cluster's nodes; repeat it."),
-    ] = None,
-    broker_module: Annotated[
-        str, typer.Option(help="The module that `python -m` starts on each built-in node.")
-    ] = "nodes",
-    baseline: Annotated[
-        Path | None, typer.Option(help="Compare with this JSON of an earlier benchmark.")
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the result here too.")
-    ] = None,
-    html_file: Annotated[
-        Path | None, typer.Option("--html", help="Write the page here too.")
-    ] = None,
+    measures: Measures = None,
+    system: System = None,
+    bootstrap_servers: BootstrapServers = None,
+    acks: Acks = None,
+    client: Clients = None,
+    rounds: Rounds = 3,
+    duration: Duration = 2.0,
+    size: Size = 1024,
+    partitions: Partitions = "100,1000",
+    seed: Seed = 0,
+    quick: Quick = False,
+    check_crcs: CheckCrcs = False,
+    client_cpus: ClientCpus = None,
+    property_: Property = None,
+    broker_module: BrokerModule = None,
+    baseline: Baseline = None,
+    json_file: JsonFile = None,
+    html_file: HtmlFile = None,
     store: Store = Path("store"),
     debug: Debug = False,
 ) -> None:
@@ -114,7 +127,7 @@ def bench(
         size=size,
         seed=seed,
         broker=asked.parse_properties(property_ or ()),
-        broker_module=broker_module,
+        broker_module=broker_module or "nodes",
         client_cpus=asked.parse_cpus(client_cpus, os.sched_getaffinity(0)) if client_cpus else (),
         check_crcs=check_crcs,
     )

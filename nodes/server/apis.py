@@ -54,7 +54,7 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
     return {
         PRODUCE: Api(3, 13, parts.produce.handle),
         FETCH: Api(4, 17, parts.fetch.handle),
-        LIST_OFFSETS: Api(1, 9, queries.list_offsets),
+        LIST_OFFSETS: Api(1, 10, queries.list_offsets),
         METADATA: Api(0, 13, cluster.metadata),
         FIND_COORDINATOR: Api(0, 6, cluster.find_coordinator),
         CREATE_TOPICS: Api(2, 7, forwarding.forward),

@@ -14,7 +14,7 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import BrokerEpoch, NodeId, TopicPartition
-from nodes.replication.partition import IsrProposal
+from nodes.replication.partition import IsrProposal, Role
 from nodes.server.controller_link import ControllerLink
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
@@ -24,6 +24,8 @@ from nodes.wire.versions import fill
 log = logging.getLogger("nodes.isr")
 
 RETRY_MS = 50
+LOOKED_AT_ONCE = 500
+PROPOSED_AT_ONCE = 1000
 _SURELY_REFUSED = frozenset({ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica})
 # The controller's state is ahead of ours: the metadata log will say what holds.
 _OVERTAKEN = frozenset(
@@ -77,43 +79,53 @@ class IsrManager:
         proposal = state.grown_isr(follower, replica.claimed_end, self._replicas.eligible)
         self._enqueue(replica, proposal)
 
-    def consider_shrinking(self) -> None:
-        """Propose to drop members that lag, of every partition led here."""
-        now_ms = self._now_ms()
-        for replica in self._replicas.all():
-            proposal = replica.state.shrunk_isr(replica.claimed_end, self._lag_max_ms, now_ms)
-            self._enqueue(replica, proposal)
-
     def _enqueue(self, replica: Replica, proposal: IsrProposal | None) -> None:
         if proposal is not None:
             self._proposals[replica.partition] = (replica, proposal)
             self._work.set()
 
     async def watch_lag(self) -> None:
-        """Check for lagging members twice per lag time, for ever."""
+        """Propose to drop members that lag; looks twice per lag time, for ever.
+
+        A few partitions at a time: thousands at once would hold up those who are served.
+        """
         while True:
             await asyncio.sleep(self._lag_max_ms / 2000)
-            self.consider_shrinking()
+            for number, replica in enumerate(self._replicas.all()):
+                if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                    await asyncio.sleep(0)
+                if replica.state.role is Role.LEADER:
+                    self._consider_shrinking(replica)
+
+    def _consider_shrinking(self, replica: Replica) -> None:
+        end = replica.claimed_end
+        self._enqueue(replica, replica.state.shrunk_isr(end, self._lag_max_ms, self._now_ms()))
 
     async def send(self) -> None:
         """Send proposals as they come, for ever."""
         while True:
             await self._work.wait()
             self._work.clear()
-            await self._send_once()
+            batch = self._next_batch()
+            if batch:
+                await self._send_batch(batch)
             if self._proposals:
-                await asyncio.sleep(RETRY_MS / 1000)
+                all_were_sent = len(batch) >= len(self._proposals)
+                await asyncio.sleep(RETRY_MS / 1000 if all_were_sent else 0)
                 self._work.set()
 
-    async def _send_once(self) -> None:
-        batch = {
-            partition: (replica, proposal)
+    def _next_batch(self) -> dict[TopicPartition, tuple[Replica, IsrProposal]]:
+        """The proposals to send now; those that wait for longest first."""
+        current = [
+            (partition, (replica, proposal))
             for partition, (replica, proposal) in self._proposals.items()
             if replica.state.proposal is proposal  # not overtaken by the metadata log
-        }
-        self._proposals = dict(batch)
-        if not batch:
-            return
+        ]
+        batch, others = current[:PROPOSED_AT_ONCE], current[PROPOSED_AT_ONCE:]
+        self._proposals = dict(others + batch)
+        return dict(batch)
+
+    async def _send_batch(self, batch: dict[TopicPartition, tuple[Replica, IsrProposal]]) -> None:
         try:
             response = await self._controller.request(self._request(batch))
         except ChannelError as error:
@@ -122,6 +134,8 @@ class IsrManager:
         if response.error_code is not ErrorCode.none:
             log.info("the controller refused an ISR change: %s", response.error_code.name)
             return
+        first = next(iter(batch))
+        log.info("ISR changes of %d partitions (%s, ...) answered", len(batch), first)
         for topic in response.topics:
             name = self._replicas.topic_name(topic.topic_id)
             for answer in topic.partitions:
@@ -169,7 +183,8 @@ class IsrManager:
         if error is ErrorCode.none:
             isr = [NodeId(member) for member in answer.isr]
             replica.isr_answered(proposal, isr, answer.partition_epoch)
-            log.info("%s: ISR %s, partition epoch %d", partition, isr, answer.partition_epoch)
+            # One line each would be thousands when a broker comes or goes.
+            log.debug("%s: ISR %s, partition epoch %d", partition, isr, answer.partition_epoch)
         elif error in _SURELY_REFUSED:
             replica.isr_answered(proposal, None, answer.partition_epoch)
         else:

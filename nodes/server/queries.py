@@ -1,10 +1,17 @@
-"""Requests for positions in logs."""
+"""Requests for positions in logs: by time (ListOffsets), by leader epoch (OffsetForLeaderEpoch).
 
+Answered by the leader alone, so that a client never mistakes a lagging replica's view for the log.
+"""
+
+import math
+from bisect import bisect_right
+from collections import Counter
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import NO_EPOCH, NO_OFFSET, Offset, TopicPartition
+from nodes.log.log import Log
 from nodes.replication.partition import Role
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
@@ -14,8 +21,15 @@ from nodes.wire.versions import respond
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The version of ListOffsets from which each time that is none may be asked for."""
+
 OFFSET_NOT_AVAILABLE_SINCE = 5
 CONSUMER = -1
+DEBUGGER = -2
+"""Kafka's replica id of a tool that may ask any replica, not the leader alone."""
 
 
 class Position(NamedTuple):
@@ -27,6 +41,9 @@ class Position(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
+_REFUSED = Position(ErrorCode.invalid_request)
+
+
 class Queries:
     """Serves ListOffsets and OffsetForLeaderEpoch."""
 
@@ -35,12 +52,18 @@ class Queries:
 
     def list_offsets(self, request: Any, context: RequestContext) -> Any:
         """Offsets by time; LATEST is the high watermark to clients, the log end to brokers."""
+        asked = Counter(
+            (topic.name, part.partition_index)
+            for topic in request.topics
+            for part in topic.partitions
+        )
         topics = []
         for topic in request.topics:
             rows = []
             for part in topic.partitions:
                 partition = TopicPartition(topic.name, part.partition_index)
-                position = self._position(request, partition, part)
+                twice = asked[partition] > 1
+                position = _REFUSED if twice else self._position(request, partition, part)
                 rows.append(
                     {
                         "partition_index": part.partition_index,
@@ -54,38 +77,39 @@ class Queries:
         return respond(request, topics=topics)
 
     def _position(self, request: Any, partition: TopicPartition, part: Any) -> Position:
+        timestamp_ms = part.timestamp
+        if timestamp_ms < 0 and _SINCE.get(timestamp_ms, math.inf) > request.__version__:
+            return Position(ErrorCode.unsupported_version)
         replica = self._replicas.find(partition)
         if replica is None:
             return Position(self._replicas.why_not_here(partition))
-        error = leadership_error(replica, getattr(part, "current_leader_epoch", NO_EPOCH))
+        error = leadership_error(
+            replica,
+            getattr(part, "current_leader_epoch", NO_EPOCH),
+            leader_only=request.replica_id != DEBUGGER,
+        )
         if error is not ErrorCode.none:
             return Position(error)
-        epoch = replica.state.leader_epoch
-        if part.timestamp == EARLIEST:
-            return Position(ErrorCode.none, replica.log.start_offset, -1, epoch)
-        if part.timestamp == LATEST and request.replica_id != CONSUMER:
-            return Position(ErrorCode.none, replica.log.end_offset, -1, epoch)
-        if replica.state.high_watermark < replica.state.epoch_start:
-            # A new leader may not know yet how far its predecessor had committed (KIP-207).
+        log, state = replica.log, replica.state
+        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):  # no part of a log is stored elsewhere
+            return _at(log, log.start_offset)
+        if timestamp_ms == LATEST_TIERED:
+            return Position(ErrorCode.none)
+        to_client = request.replica_id == CONSUMER
+        upper = state.high_watermark if to_client else log.end_offset
+        if timestamp_ms != LATEST:
+            found = _by_time(replica.log, timestamp_ms)
+            if found.offset < upper:
+                return found
+        # A new leader may not know yet how far its predecessor had committed (KIP-207).
+        if to_client and state.high_watermark < state.epoch_start:
             modern = request.__version__ >= OFFSET_NOT_AVAILABLE_SINCE
             return Position(
                 ErrorCode.offset_not_available if modern else ErrorCode.leader_not_available
             )
-        if part.timestamp == LATEST:
-            return Position(ErrorCode.none, replica.state.high_watermark, -1, epoch)
-        return self._by_time(replica, part.timestamp)
-
-    @staticmethod
-    def _by_time(replica: Replica, timestamp_ms: int) -> Position:
-        found = (
-            replica.log.max_timestamp()
-            if timestamp_ms == MAX_TIMESTAMP
-            else replica.log.offset_for_timestamp(timestamp_ms)
-        )
-        if found is None or not 0 <= found[0] < replica.state.high_watermark:
-            return Position(ErrorCode.none)
-        offset, at_ms = found
-        return Position(ErrorCode.none, offset, at_ms, replica.state.leader_epoch)
+        if timestamp_ms == LATEST:
+            return Position(ErrorCode.none, upper, -1, state.leader_epoch)
+        return Position(ErrorCode.none)
 
     def offset_for_leader_epoch(self, request: Any, context: RequestContext) -> Any:
         """Where leader epochs end: how followers and consumers find a truncation (KIP-320)."""
@@ -106,6 +130,22 @@ class Queries:
             return {**row, "error_code": error}
         epoch, end = replica.log.end_offset_for_epoch(part.leader_epoch)
         return {**row, "leader_epoch": epoch, "end_offset": end}
+
+
+def _at(log: Log, offset: Offset, timestamp_ms: int = -1) -> Position:
+    """The position `offset`, with the leader epoch of the record there, if there is one."""
+    number = bisect_right(log.epochs, offset, key=lambda entry: entry[1])
+    epoch = log.epochs[number - 1][0] if number and offset < log.end_offset else NO_EPOCH
+    return Position(ErrorCode.none, offset, timestamp_ms, epoch)
+
+
+def _by_time(log: Log, timestamp_ms: int) -> Position:
+    """The first record at or after a time, or of the largest time; offset -1 when there is none."""
+    if timestamp_ms == MAX_TIMESTAMP:
+        offset, at_ms = log.max_timestamp()
+    else:
+        offset, at_ms = log.offset_for_timestamp(timestamp_ms) or (NO_OFFSET, -1)
+    return Position(ErrorCode.none) if offset < 0 else _at(log, offset, at_ms)
 
 
 def leadership_error(replica: Replica, epoch: int, *, leader_only: bool = True) -> ErrorCode:

@@ -20,7 +20,7 @@ from harness.plan import acks_name
 WARMUP_SHARE: Final = 0.25
 """Of the duration, before it."""
 LEAST_WARMUP_S: Final = 0.2
-CONSUMED_BYTES: Final = 128 << 20
+CONSUMED_BYTES: Final = 64 << 20
 """What a consumer finds to read, again and again."""
 WRITTEN_BATCH_BYTES: Final = 16 << 10
 """The batches it finds: Kafka's default batch.size, or a fetch where that is smaller, so that a

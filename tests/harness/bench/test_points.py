@@ -1,0 +1,73 @@
+"""What is measured, in which rounds, beside which figures."""
+
+from collections import Counter
+
+from harness.bench.points import (
+    MESSAGES_PER_SEND,
+    PRODUCERS,
+    Client,
+    Measure,
+    Point,
+    Sweep,
+    Wanted,
+    points,
+    reference,
+    rounds,
+)
+from tests.harness.bench.synthetic import ALL
+
+
+def test_points_are_the_talks() -> None:
+    """Both producer sweeps for each acks mode, as the talk plots them."""
+    made = points(Wanted(measures=(Measure.PRODUCER,), clients=()))
+    assert len(made) == 3 * (len(MESSAGES_PER_SEND) + len(PRODUCERS))
+    assert {point.x for point in made if point.sweep is Sweep.PRODUCERS} == {1, 5, 10, 20}
+    assert {point.client for point in made} == {Client.RAW}
+
+
+def test_latency_is_measured_by_both_clients() -> None:
+    """What an application sees stands beside what the broker does."""
+    made = points(Wanted(measures=(Measure.LATENCY,), clients=()))
+    assert {point.client for point in made} == set(Client)
+
+
+def test_every_point_is_there_once() -> None:
+    """Asking twice for the same measures nothing twice."""
+    made = points(ALL._replace(measures=(*Measure, Measure.LATENCY), acks=(1, 1)))
+    assert max(Counter(made).values()) == 1
+
+
+def test_point_survives_json() -> None:
+    """What is written is read back."""
+    for point in points(ALL):
+        assert Point.from_json(point.to_json()) == point
+
+
+def test_rounds_interleave_systems() -> None:
+    """Each point is measured on every system before the next, and who begins changes."""
+    some = points(Wanted(measures=(Measure.CONSUMER,), clients=()))
+    turns = rounds(some, ["a", "b"], 2, seed=1)
+    pairs = [turns[i : i + 2] for i in range(0, len(turns), 2)]
+    assert all(first.point == second.point for first, second in pairs)
+    assert {(f.round, f.system, s.system) for f, s in pairs} == {(0, "a", "b"), (1, "b", "a")}
+
+
+def test_rounds_are_the_seeds() -> None:
+    """The same seed gives the same order, another one another, and all of them everything."""
+    some = points(ALL)
+    assert rounds(some, ["a"], 3, seed=7) == rounds(some, ["a"], 3, seed=7)
+    assert rounds(some, ["a"], 3, seed=7) != rounds(some, ["a"], 3, seed=8)
+    everything = {(turn.round, turn.point) for turn in rounds(some, ["a"], 3, seed=7)}
+    assert everything == {(number, point) for number in range(3) for point in some}
+
+
+def test_references_are_the_talks() -> None:
+    """0.29, 1.05 and 2.05 ms; the ends of the curves; nothing where the sources have no number."""
+    made = points(ALL)
+    latencies = {p.acks: reference(p) for p in made if p.measure is Measure.LATENCY}
+    assert {acks: found and found.value for acks, found in latencies.items()} == {
+        0: 0.29, 1: 1.05, -1: 2.05,
+    }  # fmt: skip
+    ends = [p for p in made if p.measure is Measure.PRODUCER and reference(p)]
+    assert {point.x for point in ends} == {20, 1000}
+    assert not any(reference(p) for p in made if p.measure is Measure.SHUTDOWN)

@@ -121,8 +121,21 @@ def change(
         last_known_elr=_last_known(partition, leader, isr),
         directories=_directories(partition, replicas),
     )
-    nothing = PartitionChangeRecord(topic_id=key.topic_id, partition_id=key.partition)
-    return None if record == nothing else record
+    return None if _is_nothing(record) else record
+
+
+def _is_nothing(record: PartitionChangeRecord) -> bool:
+    return (
+        record.isr is None
+        and record.leader == NO_LEADER_CHANGE
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+        and record.directories is None
+    )
 
 
 def _complete(replicas: Nodes, removing: Nodes, isr: Nodes) -> bool:

@@ -129,6 +129,8 @@ def create_topics(
     answers: list[TopicAnswer] = []
     times_named = Counter(topic.name for topic in topics)
     forms = {_collision_form(name): name for name in situation.image.topic_ids}
+    static = situation.settings.static
+    defaults = {name: sources(name, situation.image, static)[0] for name in TOPIC_CONFIGS}
     budget = MAX_PARTITIONS_PER_REQUEST
     for topic in {topic.name: topic for topic in topics}.values():
         try:
@@ -136,7 +138,7 @@ def create_topics(
                 raise ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
             check_name(topic.name)
             _check_free(situation.image, topic.name, forms)
-            made, answer = _create(situation, topic, budget)
+            made, answer = _create(situation, topic, budget, defaults)
         except ControlError as error:
             answers.append(TopicAnswer(name=topic.name, error=error))
             continue
@@ -148,7 +150,7 @@ def create_topics(
 
 
 def _create(
-    situation: Situation, topic: NewTopic, budget: int
+    situation: Situation, topic: NewTopic, budget: int, defaults: Mapping[str, Sourced]
 ) -> tuple[list[MetadataRecord], TopicAnswer]:
     settings, image = situation.settings, situation.image
     configs = check_configs(topic.configs)
@@ -182,19 +184,12 @@ def _create(
         topic_id=topic_id,
         partitions=len(placed),
         replication_factor=len(placed[0]),
-        configs=_all_configs(situation, configs),
+        configs={
+            **defaults,
+            **{name: Sourced(name, Source.TOPIC, value) for name, value in configs.items()},
+        },
     )
     return records, answer
-
-
-def _all_configs(situation: Situation, own: Mapping[str, str]) -> dict[str, Sourced]:
-    static = situation.settings.static
-    return {
-        name: Sourced(name, Source.TOPIC, own[name])
-        if name in own
-        else sources(name, situation.image, static)[0]
-        for name in TOPIC_CONFIGS
-    }
 
 
 def _check_budget(partitions: int, budget: int) -> None:

@@ -2,7 +2,9 @@
 
     replication-offset-checkpoint      the high watermark of every partition of a log directory
     recovery-point-offset-checkpoint   below this offset each log was known to be on disk
+    log-start-offset-checkpoint        below this offset each log's records count as deleted
     leader-epoch-checkpoint            in each log: where its leader epochs begin
+    partition.metadata                 in each log: the id of its topic
     meta.properties                    which cluster and node the directory belongs to
     .kafka_cleanshutdown               the node closed its logs in order before it stopped
 
@@ -10,16 +12,20 @@ Guarantees: each is replaced as a whole or not at all. A file that does not pars
 CheckpointError; a missing one reads as empty. Left to others: when to write them.
 """
 
+import base64
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from nodes.ids import Epoch, NodeId, Offset, TopicPartition
-from nodes.storage.disk import Disk
+from nodes.storage.disk import Disk, File
 
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
@@ -31,7 +37,7 @@ class CheckpointError(Exception):
 
 
 class OffsetCheckpoint:
-    """An offset per partition; `path` is one of the two offset checkpoint files."""
+    """An offset per partition; `path` is one of the three offset checkpoint files."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -55,13 +61,16 @@ class OffsetCheckpoint:
 class LeaderEpochCheckpoint:
     """The leader epochs of one log, whose directory is given.
 
-    Every entry that has records can be found again in the batch headers, so the file is not
-    synced (as in Kafka since KAFKA-15046, where syncing it stalled whole brokers).
+    A write is not synced (as in Kafka since KAFKA-15046, where syncing it stalled whole brokers):
+    the log's next flush does that, so that the file knows every epoch below the recovery point.
     """
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCHS}"
+        self._written = 0
+        self._syncing = 0
+        self._synced = 0
 
     def read(self) -> list[tuple[Epoch, Offset]]:
         """Epochs and their start offsets, as the file has them."""
@@ -74,6 +83,63 @@ class LeaderEpochCheckpoint:
         """Replace the file."""
         rows = [f"{epoch} {start}" for epoch, start in entries]
         _write_table(self._disk, self._path, rows, durable=False)
+        self._written += 1
+
+    def says(self, entries: Sequence[tuple[Epoch, Offset]]) -> bool:
+        """Whether the file, read anew, holds just these entries."""
+        try:
+            return self.read() == list(entries)
+        except CheckpointError:
+            return False
+
+    def unsynced(self) -> File | None:
+        """The file, open, if it was written since it was synced; the caller syncs and closes it,
+        and syncs its directory.
+        """
+        self._syncing = self._written
+        return self._disk.open(self._path) if self._synced < self._written else None
+
+    def synced(self) -> None:
+        """What `unsynced` gave last is on disk, and its name."""
+        self._synced = self._syncing
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """Which topic a partition's directory belongs to: a topic of the same name may be a later one
+    (KIP-516).
+    """
+
+    topic_id: UUID
+
+    @classmethod
+    def read(cls, disk: Disk, directory: str) -> "PartitionMetadata | None":
+        """What the directory's file says; None without one."""
+        path = f"{directory}/{PARTITION_METADATA}"
+        if not disk.exists(path):
+            return None
+        fields = dict(line.partition(": ")[::2] for line in _text(disk, path).splitlines())
+        if fields.get("version") != str(_VERSION):
+            raise CheckpointError(f"{path}: version {fields.get('version')!r}, not {_VERSION}")
+        return cls(topic_id=decode_uuid(path, fields.get("topic_id", "")))
+
+    def write(self, disk: Disk, directory: str, *, durable: bool = True) -> None:
+        """Write the file; blocks when `durable`."""
+        text = f"version: {_VERSION}\ntopic_id: {encode_uuid(self.topic_id)}\n"
+        disk.write_atomic(f"{directory}/{PARTITION_METADATA}", text.encode(), durable=durable)
+
+
+def encode_uuid(uuid: UUID) -> str:
+    """Kafka's text of an id: its 16 bytes in URL-safe base 64, without padding."""
+    return base64.urlsafe_b64encode(uuid.bytes).decode().rstrip("=")
+
+
+def decode_uuid(path: str, text: str) -> UUID:
+    """The id that `encode_uuid` wrote; CheckpointError, which names the file `path`, if none."""
+    try:
+        return UUID(bytes=base64.b64decode(f"{text}==", altchars=b"-_", validate=True))
+    except ValueError:
+        raise CheckpointError(f"{path}: {text!r} is no id") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +149,7 @@ class MetaProperties:
     cluster_id: str
     node_id: NodeId
     directory_id: str | None = None
+    """The text of `encode_uuid`."""
 
     @classmethod
     def read(cls, disk: Disk) -> "MetaProperties | None":
@@ -153,7 +220,10 @@ def _read_table(disk: Disk, path: str, *, columns: int) -> list[list[str]]:
     """Kafka's checkpoint table: a version line, a line with the number of rows, the rows."""
     if not disk.exists(path):
         return []
-    lines = _text(disk, path).splitlines()
+    text = _text(disk, path)
+    if not text.endswith("\n"):
+        raise CheckpointError(f"{path}: it does not end with a line's end")  # half written
+    lines = text.splitlines()
     if len(lines) < 2 or lines[0] != str(_VERSION):
         raise CheckpointError(f"{path}: no version {_VERSION} and row count in its first two lines")
     rows = [line.split(" ") for line in lines[2:]]

@@ -62,6 +62,18 @@ class LeaderEpochs:
         del self._entries[kept:]
         return changed
 
+    def truncate_from_start(self, start_offset: Offset) -> bool:
+        """The log begins at `start_offset` now: forget epochs that end there or before; whether
+        that changed the table. The epoch of the first record left begins there, as in Kafka.
+        """
+        before = 0
+        while before < len(self._entries) and self._entries[before][1] <= start_offset:
+            before += 1
+        if not before or (self._entries[before - 1][1] == start_offset and before == 1):
+            return False
+        self._entries[:before] = [(self._entries[before - 1][0], start_offset)]
+        return True
+
     def clear(self) -> None:
         """Forget every epoch: the log begins anew."""
         self._entries.clear()

@@ -10,6 +10,7 @@
     ├── OffsetGap             a follower was handed batches that do not continue its log
     ├── EpochRegression       a batch or leadership of an older epoch than the log's last
     ├── OffsetOutOfRange      a read below the log's start or beyond its end
+    ├── LogTruncated          what was to become durable was cut off before it was
     ├── LogCorrupt            the files are damaged where a crash cannot have damaged them
     └── LogOffline            an earlier write or sync failed; what is on disk is not known
 
@@ -60,6 +61,10 @@ class EpochRegression(LogError):
 
 class OffsetOutOfRange(LogError):
     """The offset is not within the log's start and end."""
+
+
+class LogTruncated(LogError):
+    """The records that were waited for were cut off; what replaced them is another matter."""
 
 
 class LogCorrupt(LogError):

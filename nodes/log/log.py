@@ -3,48 +3,35 @@
 Guarantees: offsets are dense; leader epochs never go back; what is appended is at once readable,
 and survives the death of the process; below `flushed_offset` it survives a loss of power. A batch
 is judged by its header and CRC, stored as the bytes that came, and never decompressed. After a
-failed write or sync the log refuses every further append (KAFKA-10778), for it can no longer say
+failed write or sync the log refuses every further change (KAFKA-10778), for it can no longer say
 what is on disk.
 
-Left to others: the high watermark, who may append, and when to flush. The caller persists
-`flushed_offset` as the recovery point, and lowers it there before it appends again after a
-truncation.
+Left to others: the high watermark, who may append, and when to flush, expire and sweep. The caller
+persists `flushed_offset` as the recovery point and `start_offset` as the log start. Both may lag
+behind, but must not be ahead: after a truncation it lowers them there before it appends again.
+And a start that was advanced holds after a loss of power only once it was persisted.
 """
 
-import asyncio
-import dataclasses
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nodes.ids import Epoch, Offset
-from nodes.log import timestamps
-from nodes.log.batch import BatchHeader, check_crc, iter_batches, patch, read_header
-from nodes.log.checkpoints import CheckpointError, LeaderEpochCheckpoint
-from nodes.log.errors import (
-    EpochRegression,
-    InvalidBatch,
-    LogOffline,
-    MessageTooLarge,
-    OffsetGap,
-    OffsetOutOfRange,
-)
+from nodes.log import deletion, retention, timestamps
+from nodes.log.appending import is_full, judge_fetched, judge_produced, run_of
+from nodes.log.batch import HEADER_BYTES, BatchHeader, patch, read_header
+from nodes.log.config import LogConfig
+from nodes.log.errors import OffsetOutOfRange
+from nodes.log.flushing import Flusher
+from nodes.log.health import Health
 from nodes.log.producers import Producers
 from nodes.log.recovery import Loaded, Recovery, load
-from nodes.log.segment import MAX_RELATIVE_OFFSET, Segment
-from nodes.storage.disk import Disk, File
+from nodes.storage.disk import Disk
 
-NOTHING_FLUSHED = Offset(0)
+__all__ = ["Appended", "Log", "LogConfig"]
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
-    """Kafka's log.segment.bytes, log.index.interval.bytes and message.max.bytes."""
-
-    segment_bytes: int = 1 << 30
-    index_interval_bytes: int = 4096
-    max_message_bytes: int = 1048588
+THE_FIRST = Offset(0)
+MAX_REMOVED_SEGMENTS = 32
+"""Segments that one call removes at most: each waits for the disk, and the event loop with it."""
 
 
 class Appended(NamedTuple):
@@ -70,13 +57,14 @@ class Log:
         self._directory = directory
         self._segments = loaded.segments
         self._epochs = loaded.epochs
-        self._epoch_file = LeaderEpochCheckpoint(disk, directory)
-        self._active = self._segments[-1]
-        self._flushed = self._active.next_offset
-        self._unsynced_dirs: list[str] = []
-        self._truncations = 0
-        self._flushing = asyncio.Lock()
-        self._offline = ""
+        self._epoch_file = loaded.epoch_file
+        self._snapshots = loaded.snapshots
+        self._start = loaded.start_offset
+        self._health = Health(directory)
+        self._flusher = Flusher(
+            disk, self._segments, self._epoch_file, self._health, self._segments.active.next_offset
+        )
+        self._oldest_timestamp: int | None = None
 
     @classmethod
     def open(
@@ -86,69 +74,77 @@ class Log:
         config: LogConfig,
         *,
         clean: bool,
-        recovery_point: Offset = NOTHING_FLUSHED,
+        recovery_point: Offset = THE_FIRST,
+        log_start: Offset = THE_FIRST,
     ) -> "Log":
         """Open the log in `directory`, making it when missing.
 
         `clean`: the node closed it in order. Otherwise everything from `recovery_point`, up to
-        which it was flushed, is validated, and a torn tail cut; `recovery` tells. Blocks.
-        Raises LogCorrupt, and the disk's OSError.
+        which it was flushed, is validated, and a torn tail cut; `recovery` tells. What lies below
+        `log_start` is gone. Blocks. Raises LogCorrupt, and the disk's OSError.
         """
-        new = not disk.exists(directory)
+        fresh = not disk.exists(directory)
         loaded = load(
             disk,
             directory,
             index_interval_bytes=config.index_interval_bytes,
-            clean=clean or new,
+            clean=clean or fresh,
             recovery_point=recovery_point,
+            log_start=log_start,
         )
         log = cls(disk, directory, config, loaded)
-        if new:
-            log._unsynced_dirs = [directory, directory.rpartition("/")[0]]
-        log._load_epochs(clean=clean)
+        log._settle(clean=clean or fresh, recovery_point=recovery_point)
         return log
 
-    def _load_epochs(self, *, clean: bool) -> None:
-        """Add to the epochs of the batches the one that was assigned but has no record yet.
+    def _settle(self, *, clean: bool, recovery_point: Offset) -> None:
+        """Make the epochs' file say what was found; after a crash, make everything durable.
 
-        Only after a clean shutdown: the file is not synced, and may be of before a truncation.
+        What survived in the page cache of a process that died may not be on disk.
         """
-        try:
-            stored = self._epoch_file.read()
-        except CheckpointError:
-            stored = []
-        if stored and clean:
-            epoch, start = stored[-1]
-            if start == self.end_offset and epoch > self._epochs.latest:
-                self._epochs.assign(epoch, start)
-        if tuple(stored) != self._epochs.entries:
-            self._epoch_file.write(self._epochs.entries)
+        dirty = not clean and (self.end_offset > recovery_point or self.recovery.cut_at is not None)
+        if dirty or not self._epoch_file.says(self._epochs.entries):
+            self._write_epochs()
+        if not clean:
+            self._segments.all_names_changed()
+        if dirty:
+            self._flusher.flushed = min(recovery_point, self.start_offset)
+            self._flusher.now()
+
+    def configure(self, config: LogConfig) -> None:
+        """Go by `config` from now on; what is stored stays as it is."""
+        self.config = config
+        self._segments.active.interval = config.index_interval_bytes
 
     @property
     def offline(self) -> str:
         """Why the log refuses appends; empty while it takes them. Such a node is not clean."""
-        return self._offline
+        return self._health.offline
 
     # --- where the log begins and ends
 
     @property
     def start_offset(self) -> Offset:
-        """Offset of the first record, or of the next one in an empty log."""
-        return self._segments[0].base_offset
+        """Offset of the first record that readers get, or of the next one in an empty log."""
+        return self._start
 
     @property
     def end_offset(self) -> Offset:
         """LEO: the offset that the next record gets."""
-        return self._active.next_offset
+        return self._segments.active.next_offset
 
     @property
     def flushed_offset(self) -> Offset:
         """Everything below is on disk."""
-        return self._flushed
+        return self._flusher.flushed
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments.all)
 
     @property
     def last_epoch(self) -> Epoch:
-        """Leader epoch of the last record; -1 without records.
+        """The epoch of the last record; -1 without records.
 
         An epoch that was assigned but got no record does not count: a follower that reported it
         would be asked to truncate to an offset that it is already at.
@@ -173,7 +169,7 @@ class Log:
         record here, could not be answered. Raises EpochRegression, LogOffline, OSError.
         """
         assert start_offset == self.end_offset, "an epoch begins with the next record"
-        self._check_online()
+        self._health.check()
         if self._epochs.assign(epoch, start_offset):
             self._write_epochs()
 
@@ -184,19 +180,19 @@ class Log:
         InvalidProducerEpoch, EpochRegression: nothing was appended. LogOffline and OSError: it may
         have been.
         """
-        if self._offline:
-            self._check_online()
-        header = self._judge(batches)
+        if self._health.offline:
+            self._health.check()
+        header = judge_produced(batches, self.config.max_message_bytes)
         if header.producer_id >= 0:
-            first = self.producers.check(header, whole_log=self.start_offset == 0)
+            first = self.producers.check(header, self._remembers_all)
             if first is not None:
                 return Appended(first.base_offset, first.last_offset, True)
         if leader_epoch != self._epochs.latest:
             self.assign_epoch(leader_epoch, self.end_offset)
         size = len(batches)
-        if self._is_full(size, header.last_offset_delta + 1):
+        if is_full(self._segments.active, header, self.config):
             self._roll()
-        active = self._active
+        active = self._segments.active
         base_offset = active.next_offset
         last_offset = Offset(base_offset + header.last_offset_delta)
         data = bytearray(batches)
@@ -206,23 +202,17 @@ class Log:
         self.producers.update(header, base_offset)
         return Appended(base_offset, last_offset, False)
 
-    def _judge(self, batches: bytes) -> BatchHeader:
-        """The header of exactly one valid batch."""
-        header = read_header(batches)
-        size = header.size
-        if len(batches) > self.config.max_message_bytes:
-            raise MessageTooLarge(
-                f"{len(batches)} bytes, more than the {self.config.max_message_bytes} allowed"
-            )
-        check_crc(batches, 0, header)
-        if size != len(batches):
-            raise InvalidBatch(f"{len(batches) - size} bytes after the one batch of a produce")
-        if header.record_count != header.last_offset_delta + 1:
-            raise InvalidBatch(
-                f"{header.record_count} records with a last offset delta of "
-                f"{header.last_offset_delta}"
-            )
-        return header
+    def _remembers_all(self, header: BatchHeader) -> bool:
+        """Whether no producer can have been forgotten when `header`'s batch was made: nothing was
+        removed from the log's start, and all of it is younger than producers live.
+        """
+        if self._start > 0 or not self._segments.all[0].size:
+            return self._start == 0
+        if self._oldest_timestamp is None:
+            first = read_header(self._segments.all[0].file.pread(0, HEADER_BYTES))
+            self._oldest_timestamp = first.base_timestamp
+        age_ms = header.max_timestamp - self._oldest_timestamp
+        return age_ms < self.config.producer_expiration_ms
 
     def append_as_follower(self, batches: bytes) -> Appended:
         """Append the leader's batches byte for byte; an incomplete last one is left out.
@@ -230,19 +220,9 @@ class Log:
         Raises CorruptBatch, OffsetGap, EpochRegression before anything is appended; LogOffline
         and OSError when some may have been.
         """
-        self._check_online()
-        whole = list(iter_batches(batches))
-        base_offset = expected = self.end_offset
-        epoch = self.last_epoch
-        for pos, header in whole:
-            check_crc(batches, pos, header)
-            if header.base_offset != expected:
-                raise OffsetGap(f"a batch at offset {header.base_offset} for a log at {expected}")
-            if header.partition_leader_epoch < epoch:
-                raise EpochRegression(
-                    f"epoch {header.partition_leader_epoch} at offset {expected}, after {epoch}"
-                )
-            expected, epoch = header.next_offset, header.partition_leader_epoch
+        self._health.check()
+        base_offset = self.end_offset
+        whole = judge_fetched(batches, base_offset, self.last_epoch)
         view = memoryview(batches)
         start = 0
         while start < len(whole):
@@ -253,21 +233,11 @@ class Log:
         self, view: memoryview, whole: Sequence[tuple[int, BatchHeader]], start: int
     ) -> int:
         """Append as many batches from number `start` on as one segment takes; the next number."""
-        first = whole[start][0]
-        _, header = whole[start]
-        if self._is_full(header.size, header.last_offset_delta + 1):
+        first, header = whole[start]
+        if is_full(self._segments.active, header, self.config):
             self._roll()
-        active = self._active
-        stop = start + 1
-        end = first + header.size
-        while stop < len(whole):
-            _, header = whole[stop]
-            if active.size + end - first + header.size > self.config.segment_bytes:
-                break
-            if header.last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
-                break
-            end += header.size
-            stop += 1
+        active = self._segments.active
+        stop, end = run_of(whole, start, active, self.config)
         changed = False
         for _, header in whole[start:stop]:
             if header.partition_leader_epoch != self._epochs.latest:
@@ -280,61 +250,28 @@ class Log:
             self.producers.update(header, header.base_offset)
         return stop
 
-    def _is_full(self, size: int, records: int) -> bool:
-        active = self._active
-        return active.size > 0 and (
-            active.size + size > self.config.segment_bytes
-            or active.next_offset + records - active.base_offset > MAX_RELATIVE_OFFSET
-        )
-
     def _roll(self) -> None:
-        """Seal the active segment and begin the next.
+        """Seal the active segment, and begin the next; the producers' state is written down.
 
         The names so far become durable first: a log whose first file was lost would look like one
         whose start had been deleted.
         """
-        with self._failing():
-            self._active.seal()
-            self._sync_names()
-            self._begin_segment(self.end_offset)
-
-    def _sync_names(self) -> None:
-        while self._unsynced_dirs:
-            self._disk.sync_dir(self._unsynced_dirs.pop())
-
-    def _begin_segment(self, base_offset: Offset) -> None:
-        self._active = Segment(
-            self._disk, self._directory, base_offset, self.config.index_interval_bytes
-        )
-        self._segments.append(self._active)
-        if self._directory not in self._unsynced_dirs:
-            self._unsynced_dirs.append(self._directory)
+        with self._health.failing():
+            self._segments.active.seal()
+            self._snapshots.write(self.end_offset, self.producers)
+            self._segments.begin(self.end_offset)
 
     def _write(self, data: bytes | bytearray | memoryview) -> None:
-        try:  # not `_failing`, which costs as much as the rest of an append's bookkeeping
-            self._active.append(data)
+        try:  # not `failing`, which costs as much as the rest of an append's bookkeeping
+            self._segments.active.append(data)
         except OSError as error:
-            self._offline = f"{self._directory}: {error}"
+            self._health.fail(error)
             raise
 
     def _write_epochs(self) -> None:
-        with self._failing():
+        with self._health.failing():
             self._epoch_file.write(self._epochs.entries)
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Take the log offline when the disk fails."""
-        try:
-            yield
-        except OSError as error:
-            self._offline = f"{self._directory}: {error}"
-            raise
-
-    def _check_online(self) -> None:
-        if self._offline:
-            raise LogOffline(
-                f"an earlier operation failed ({self._offline}); restart the node to recover"
-            )
+            self._segments.names_changed()
 
     # --- reading
 
@@ -344,21 +281,16 @@ class Log:
         """Whole batches from the one that holds `offset`, only those entirely below `upper`.
 
         At most `max_bytes` and within one segment; with `at_least_one` the first batch comes even
-        when it is larger. Nothing at the log's end. Raises OffsetOutOfRange.
+        when it is larger. Nothing at the log's end. Raises OffsetOutOfRange, and LogCorrupt when
+        the file no longer holds what it did.
         """
-        end = self._active.next_offset
-        if not self.start_offset <= offset <= end:
-            raise OffsetOutOfRange(f"offset {offset} is not in {self.start_offset}..{end}")
+        end = self._segments.active.next_offset
+        if not self._start <= offset <= end:
+            raise OffsetOutOfRange(f"offset {offset} is not in {self._start}..{end}")
         if offset == end or offset >= upper:
             return b""
-        segment = self._segment_of(offset)
+        segment = self._segments.of(offset)
         return segment.read(offset, max_bytes, upper, at_least_one=at_least_one)
-
-    def _segment_of(self, offset: Offset) -> Segment:
-        if offset >= self._active.base_offset:
-            return self._active
-        number = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
-        return self._segments[number - 1]
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """The first record at or after a wall-clock time, and its time; None when there is none.
@@ -366,27 +298,16 @@ class Log:
         In a compressed batch that begins earlier, the answer is the batch's first offset: a
         consumer that starts there misses nothing.
         """
-        return timestamps.first_at_or_after(self._segments, timestamp_ms)
+        return timestamps.first_at_or_after(self._segments.all, timestamp_ms, self._start)
 
     def max_timestamp(self) -> tuple[Offset, int]:
         """Offset and wall-clock time of the first record with the largest timestamp; or (-1, -1).
 
         In a compressed batch the offset is that of its last record.
         """
-        return timestamps.largest(self._segments)
+        return timestamps.largest(self._segments.all, self._start)
 
-    def _headers(self, start: Offset) -> Iterator[BatchHeader]:
-        """Headers of all batches from the one at `start` to the log's end."""
-        if start >= self.end_offset:
-            return
-        segment = self._segment_of(start)
-        position, _ = segment.batch_at(start)
-        for later in self._segments[self._segments.index(segment) :]:
-            for _, header in later.scan(position):
-                yield header
-            position = 0
-
-    # --- truncating
+    # --- truncating the end
 
     def truncate_to(self, offset: Offset) -> Offset:
         """Remove the batch that holds `offset` and all after it; the new end of the log.
@@ -394,64 +315,126 @@ class Log:
         Blocks until the cut is on disk: were it not, later appends could come to lie before the
         old tail. Below the log's start it is `truncate_fully`. Raises LogOffline, OSError.
         """
-        self._check_online()
-        if offset < self.start_offset:
+        self._health.check()
+        if offset < self._start:
             self.truncate_fully(offset)
             return offset
         if offset >= self.end_offset:
             if self._epochs.truncate_from_end(offset):
                 self._write_epochs()
             return self.end_offset
-        with self._failing():
-            self._cut(offset)
-        if self._epochs.truncate_from_end(self.end_offset):
+        end = self._segments.end_before(offset)
+        self._flusher.flushed = min(self.flushed_offset, end)
+        with self._health.failing():
+            # First, and synced with the names: a snapshot of records that are gone is poison.
+            if self._snapshots.remove_above(offset):
+                self._segments.names_changed()
+            self._segments.cut(offset)
+        self._start = min(self._start, end)
+        if self._epochs.truncate_from_end(end):
             self._write_epochs()
-        rewound = max(self.producers.rewind(self.end_offset), self.start_offset)
-        for header in self._headers(rewound):
-            self.producers.update(header, header.base_offset)
-        return self.end_offset
+        self._rewind_producers(end)
+        return end
 
-    def _cut(self, offset: Offset) -> None:
-        segment = self._segment_of(offset)
-        position, header = segment.batch_at(offset)
-        self._truncations += 1
-        self._flushed = min(self._flushed, header.base_offset)
-        self._delete_segments_after(segment)
-        self._active = segment
-        self._unsynced_dirs.append(self._directory)
-        self._sync_names()
-        segment.cut(position)
-        segment.file.sync()
+    def _rewind_producers(self, end: Offset) -> None:
+        first = self._segments.all[0].base_offset
+        begin = self.producers.rewind(end)
+        if begin is None or begin < first:
+            found = self._snapshots.newest(end, first)
+            begin, state = found if found is not None else (first, {})
+            self.producers.restore(state.items())
+        for header in self._segments.headers(begin):
+            self.producers.update(header, header.base_offset)
 
     def truncate_fully(self, new_start: Offset) -> None:
         """Remove everything; the log begins anew, empty, at `new_start`."""
-        self._check_online()
-        self._truncations += 1
-        self._flushed = new_start
-        with self._failing():
-            self._delete_segments_after(None)
-            self._begin_segment(new_start)
-            self._sync_names()
+        self._health.check()
+        self._flusher.flushed = min(self.flushed_offset, self._start, new_start)
+        with self._health.failing():
+            self._snapshots.keep(set())
+            self._segments.begin_anew(new_start)
+        self._start = self._flusher.flushed = new_start
+        self._oldest_timestamp = None
         self._epochs.clear()
         self._write_epochs()
         self.producers = Producers()
 
-    def _delete_segments_after(self, kept: Segment | None) -> None:
-        """Delete from the last segment backwards, so that a crash leaves no hole."""
-        while self._segments and self._segments[-1] is not kept:
-            self._segments.pop().delete()
+    # --- trimming the start
+
+    def advance_start(self, offset: Offset) -> None:
+        """Records below `offset` are gone for readers, and segments wholly below it are removed.
+
+        A lower offset than the start changes nothing. Raises OffsetOutOfRange beyond the end,
+        LogOffline, OSError. See the module for what the caller has to persist.
+        """
+        if offset > self.end_offset:
+            raise OffsetOutOfRange(f"offset {offset} is beyond the log's end {self.end_offset}")
+        if offset <= self._start:
+            return
+        self._health.check()
+        self._start = offset
+        if self._epochs.truncate_from_start(offset):
+            self._write_epochs()
+        if offset == self.end_offset and self._segments.active.size:
+            self._roll()
+        self._remove_oldest(MAX_REMOVED_SEGMENTS)
+
+    def expire(self, now_wall_ms: int, high_watermark: Offset) -> int:
+        """Remove the segments that retention.ms, retention.bytes or the log's start let go, all of
+        them below the high watermark; how many. At most 32: a caller that gets as many asks again.
+
+        Rolls a segment that is older than segment.ms, or has expired as a whole; forgets idle
+        producers. `now_wall_ms` is the time that record timestamps are compared with. Raises
+        LogOffline, OSError.
+        """
+        self._health.check()
+        config = self.config
+        self.producers.forget_idle(now_wall_ms, config.producer_expiration_ms)
+        active = self._segments.active
+        if active.size and retention.rolls_by_age(
+            active.first_timestamp, now_wall_ms, config.segment_ms
+        ):
+            self._roll()
+        count = retention.expired(
+            self._segments.extents(with_times=config.retention_ms >= 0),
+            now_ms=now_wall_ms,
+            high_watermark=high_watermark,
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+        )
+        if count == len(self._segments.all):
+            self._roll()
+        if count:
+            first_kept = self._segments.all[min(count, MAX_REMOVED_SEGMENTS)].base_offset
+            if first_kept > self._start:
+                self._start = first_kept
+                if self._epochs.truncate_from_start(first_kept):
+                    self._write_epochs()
+        return self._remove_oldest(MAX_REMOVED_SEGMENTS)
+
+    def _remove_oldest(self, bound: int) -> int:
+        """Remove segments below the log's start, and the snapshots that only they needed."""
+        ends = (segment.next_offset for segment in self._segments.all[:-1])
+        count = min(bound, retention.below_start(ends, self._start))
+        if count:
+            with self._health.failing():
+                self._segments.remove_oldest(count)
+                self._snapshots.remove_below(self._segments.all[0].base_offset)
+            self._oldest_timestamp = None
+        return count
 
     # --- making durable, and ending
 
+    def flush_due(self, now_ms: float) -> bool:
+        """Whether flush.messages or flush.ms asks for a flush; `now_ms` is any steady clock's.
+
+        The age of what is not flushed counts from the first time this was asked about it.
+        """
+        return self._flusher.due(self.config, now_ms)
+
     def flush(self) -> Offset:
         """Make everything durable; the flushed offset, which is then the end. Blocks."""
-        self._check_online()
-        with self._failing():
-            for file in self._unflushed():
-                file.sync()
-            self._sync_names()
-        self._flushed = self.end_offset
-        return self._flushed
+        return self._flusher.now()
 
     async def flush_async(self) -> Offset:
         """Make what is in the log now durable, off the loop; the flushed offset.
@@ -459,42 +442,48 @@ class Log:
         That is less than the end at the call only when the log was truncated meanwhile. Callers
         that come while a sync runs share the next one. Raises LogOffline, OSError.
         """
-        self._check_online()
-        truncations = self._truncations
-        wanted = self.end_offset
-        async with self._flushing:
-            self._check_online()
-            if self._flushed >= wanted or self._truncations != truncations:
-                return self._flushed
-            reached = self.end_offset
-            directories = self._unsynced_dirs
-            targets: list[File | str] = [*self._unflushed(), *directories]
-            with self._failing():
-                for target in targets:
-                    await self._disk.sync(target)
-                    if self._truncations != truncations:
-                        # The file may be gone, and what was appended since is not synced. All
-                        # names are: a truncation sees to that.
-                        return self._flushed
-            # Only now: a cancelled caller leaves them to the next.
-            self._unsynced_dirs = [d for d in self._unsynced_dirs if d not in directories]
-            self._flushed = max(self._flushed, reached)
-            return self._flushed
+        return await self._flusher.off_loop()
 
-    def _unflushed(self) -> list[File]:
-        """The files to sync; indexes are rebuilt from the log files."""
-        return [s.file for s in self._segments if s.next_offset > self._flushed]
+    async def durable(self, offset: Offset) -> None:
+        """Return when everything below `offset` is on disk; waiters share syncs.
+
+        Raises LogOffline when a sync fails or the log is closed, LogTruncated when the end was
+        moved back meanwhile: then what was waited for may be gone.
+        """
+        await self._flusher.wait(offset)
 
     def close(self) -> None:
-        """Complete the indexes, make everything durable, and close the files. Blocks.
+        """Complete indexes and snapshot, make everything durable, and close the files. Blocks.
 
         A log that is offline is closed as it is; the node must then leave no clean mark.
         """
         try:
-            if not self._offline:
-                self._active.finish_indexes()
-                self.flush()
+            if not self.offline:
+                with self._health.failing():
+                    self._segments.active.finish_indexes()
+                    self._write_last_snapshot()
+                self._flusher.now(closing=True)
         finally:
-            for segment in self._segments:
-                segment.close()
-            self._offline = self._offline or f"{self._directory}: closed"
+            self._segments.close()
+            self._health.fail("closed")
+
+    def _write_last_snapshot(self) -> None:
+        end = self.end_offset
+        if end > self._segments.all[0].base_offset and not self._snapshots.has(end):
+            self._snapshots.write(end, self.producers)
+            self._snapshots.keep({end, *(s.base_offset for s in self._segments.all)})
+            self._segments.names_changed()
+
+    def delete(self) -> None:
+        """Close the log and give its directory a name of deletion; `sweep_deleted` removes it.
+
+        Does not wait for the disk. Raises OSError.
+        """
+        self._segments.close()
+        self._health.fail("deleted")
+        deletion.rename_for_deletion(self._disk, self._directory)
+
+    @staticmethod
+    def sweep_deleted(disk: Disk, *, max_files: int | None = None) -> int:
+        """Remove what deleted logs left, at most `max_files` files; how many logs are left."""
+        return deletion.sweep_deleted(disk, max_files=max_files)

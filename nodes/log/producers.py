@@ -5,11 +5,13 @@ flight. A retried batch that is remembered is a duplicate and is answered with t
 the first time; any other batch must continue the sequence, or it would leave a gap or be out of
 order.
 
-Guarantees: the state is a function of the log's batch headers alone, so that it can be rebuilt
-after a restart or a truncation, and a new leader knows what the old one knew. Pure. Left to
-others: handing out producer ids, transactions, and forgetting producers that have long been idle.
+Guarantees: the state is a function of the log's batch headers alone (but for producers that were
+forgotten because they had long been idle), so that it can be rebuilt after a restart or a
+truncation, and a new leader knows what the old one knew. Pure. Left to others: handing out
+producer ids, transactions, and the snapshot files (`nodes.log.snapshots`).
 """
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from nodes.ids import Offset
@@ -35,6 +37,8 @@ class Producer(NamedTuple):
 
     epoch: int
     batches: tuple[ProducerBatch, ...]
+    last_timestamp: int = -1
+    """Largest timestamp of its last batch, wall-clock milliseconds."""
 
 
 class Producers:
@@ -60,17 +64,38 @@ class Producers:
         """Every producer id, in the order of first appearance."""
         return tuple(self._by_id)
 
-    def check(self, header: BatchHeader, *, whole_log: bool) -> ProducerBatch | None:
+    def restore(self, state: Iterable[tuple[int, Producer]]) -> None:
+        """Begin with what a snapshot says, which is of the log up to where updates go on."""
+        self._by_id = dict(state)
+
+    def items(self) -> tuple[tuple[int, Producer], ...]:
+        """Every producer id and what is known of it, in the order of first appearance."""
+        return tuple(self._by_id.items())
+
+    def forget_idle(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers whose last batch is as old as `expiration_ms`; how many there were."""
+        idle = [
+            producer_id
+            for producer_id, producer in self._by_id.items()
+            if now_ms - producer.last_timestamp >= expiration_ms
+        ]
+        for producer_id in idle:
+            del self._by_id[producer_id]
+        return len(idle)
+
+    def check(
+        self, header: BatchHeader, whole_log: Callable[[BatchHeader], bool]
+    ) -> ProducerBatch | None:
         """Judge a client's batch before its append; the batch it repeats, or None when it is new.
 
-        `whole_log` says that nothing was ever removed from the log's start: then a producer that
-        is not known has written nothing, and must begin with sequence 0. Otherwise its state may
-        have gone with old segments, and any sequence is taken (KIP-360).
+        `whole_log` tells, at the time of a batch, that no producer can have been forgotten: then
+        one that is not known has written nothing, and must begin with sequence 0. Otherwise its
+        state may have gone with old segments, or with time, and any sequence is taken (KIP-360).
         Raises InvalidProducerEpoch, OutOfOrderSequence, UnknownProducer.
         """
         known = self._by_id.get(header.producer_id)
         if known is None:
-            if whole_log and header.base_sequence > 0:
+            if header.base_sequence > 0 and whole_log(header):
                 raise UnknownProducer(
                     f"producer {header.producer_id} begins with sequence {header.base_sequence}"
                 )
@@ -121,20 +146,20 @@ class Producers:
                 Offset(base_offset + header.last_offset_delta),
             )
             batches = (*batches[1 - REMEMBERED_BATCHES :], new)
-        self._by_id[producer_id] = Producer(header.producer_epoch, batches)
+        self._by_id[producer_id] = Producer(header.producer_epoch, batches, header.max_timestamp)
 
-    def rewind(self, offset: Offset) -> Offset:
-        """Go back to the newest snapshot at or below `offset`; the offset it is of.
+    def rewind(self, offset: Offset) -> Offset | None:
+        """Go back to the newest state remembered at or below `offset`; the offset it is of.
 
-        The caller then calls `update` for every batch from there to `offset`. 0 is the state of
-        an empty log.
+        The caller then calls `update` for every batch from there to `offset`. None, and the state
+        of an empty log, when nothing that old is remembered.
         """
         while self._snapshots and self._snapshots[-1][0] > offset:
             self._snapshots.pop()
         self._since_snapshot = 0
         if not self._snapshots:
             self._by_id = {}
-            return Offset(0)
+            return None
         at, state = self._snapshots[-1]
         self._by_id = dict(state)
         return at

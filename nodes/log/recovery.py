@@ -1,8 +1,9 @@
 """Opening a log: what its files hold, and what a crash did to them.
 
-After a clean shutdown the files are trusted, and only headers are read. After any other end, the
-segments from the recovery point on are checked batch by batch against their CRCs, and the log ends
-before the first damage that an interrupted write explains:
+After a clean shutdown the files are trusted: of the active segment what follows its last index
+entry is read, of the others nothing; epochs and producers come from their files. After any other
+end, the segments from the recovery point on are checked batch by batch against their CRCs, and the
+log ends before the first damage that an interrupted write explains:
 
 - a torn tail, damage that nothing follows;
 - above the recovery point, a file that ends early, or pages that read as zeros because the kernel
@@ -10,19 +11,25 @@ before the first damage that an interrupted write explains:
 
 Anything else is damage to data that was whole once: LogCorrupt, and the operator (or the replica's
 refetching) decides. Cutting there would quietly turn a flipped bit into a lost log (KAFKA-10778
-and its like). Guarantees: what is left is on disk when `load` returns. Left to others: telling
-anyone; `Recovery` says what was done.
+and its like). What lies below the recovery point was flushed, indexes and epochs included (see
+`nodes.log.flushing`); there only the ends of the segments are looked at. Left to others: making
+the result durable, and telling anyone; `Recovery` says what was done.
 """
 
 import dataclasses
 import re
+from itertools import pairwise
 
-from nodes.ids import Offset
+from nodes.ids import NO_EPOCH, Offset
 from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
-from nodes.log.epochs import LeaderEpochs
+from nodes.log.checkpoints import CheckpointError, LeaderEpochCheckpoint
+from nodes.log.epochs import EpochStart, LeaderEpochs
 from nodes.log.errors import CorruptBatch, EpochRegression, LogCorrupt
 from nodes.log.producers import Producers
+from nodes.log.retention import below_start
 from nodes.log.segment import Segment
+from nodes.log.segments import Segments
+from nodes.log.snapshots import Snapshots
 from nodes.storage.disk import Disk, File
 
 _PAGE_BYTES = 4096
@@ -46,9 +53,12 @@ class Recovery:
 class Loaded:
     """A log's content, as its files tell it."""
 
-    segments: list[Segment]
+    segments: Segments
     epochs: LeaderEpochs
+    epoch_file: LeaderEpochCheckpoint
     producers: Producers
+    snapshots: Snapshots
+    start_offset: Offset
     recovery: Recovery
 
 
@@ -70,20 +80,28 @@ def load(
     index_interval_bytes: int,
     clean: bool,
     recovery_point: Offset,
+    log_start: Offset,
 ) -> Loaded:
     """Read, and where needed repair, the log in `directory`; raises LogCorrupt.
 
-    A missing or empty directory is an empty log that begins at offset 0.
+    A missing or empty directory is an empty log that begins at `log_start`; so is one that ends
+    below it.
     """
+    new = not disk.exists(directory)
     disk.makedirs(directory)
-    bases = _segment_bases(disk, directory)
+    names = disk.listdir(directory)
+    bases = _segment_bases(disk, directory, names)
     segments: list[Segment] = []
     try:
-        segments += [
-            Segment(disk, directory, base, index_interval_bytes) for base in bases or [Offset(0)]
-        ]
-        loader = _Loader(disk, directory, segments, clean=clean, recovery_point=recovery_point)
-        return loader.load()
+        segments.extend(  # not a list made at once: those that opened are to be closed
+            Segment(disk, directory, base, index_interval_bytes) for base in bases or [log_start]
+        )
+        begun = Segments(disk, directory, segments, new=new)
+        if not bases:
+            begun.names_changed()
+        begun.remove_oldest(below_start(bases[1:], log_start))
+        loader = _Loader(disk, directory, begun, clean, recovery_point, log_start)
+        return loader.load(Snapshots(disk, directory, names))
     except BaseException:
         for segment in segments:
             segment.close()
@@ -97,50 +115,77 @@ class _Loader:
         self,
         disk: Disk,
         directory: str,
-        segments: list[Segment],
-        *,
+        segments: Segments,
         clean: bool,
         recovery_point: Offset,
+        log_start: Offset,
     ) -> None:
         self._disk = disk
         self._directory = directory
-        self._segments = segments
+        self._log = segments
+        self._segments = segments.all
         self._clean = clean
         self._recovery_point = recovery_point
+        self._log_start = log_start
         self._epochs = LeaderEpochs()
-        self._producers = Producers()
+        self._epoch_file = LeaderEpochCheckpoint(disk, directory)
         self._validated = 0
+        self._rebuilt = 0
 
-    def load(self) -> Loaded:
-        damage: _Damage | None = None
-        number = 0
+    def load(self, snapshots: Snapshots) -> Loaded:
+        trusted = sum(not self._must_validate(n) for n in range(len(self._segments)))
+        number, damage = 0, None
         for number, segment in enumerate(self._segments):
-            damage = self._read(number, segment)
+            if number == trusted:
+                self._load_epochs(trusted)
+            damage = self._trust(number, segment) if number < trusted else self._read(number)
             if damage is not None:
                 break
         cut_bytes = 0
         if damage is not None:
             self._refuse_unexplained(number, damage)
             cut_bytes = self._cut(number, damage.position)
-        rebuilt = sum(
-            segment.settle_indexes(seal=segment is not self._segments[-1])
-            for segment in self._segments
-        )
-        if not self._clean:
-            self._sync()
-        recovery = Recovery(
-            validated_segments=self._validated,
-            cut_at=damage.offset if damage else None,
-            cut_bytes=cut_bytes,
-            reason=damage.reason if damage else "",
-            rebuilt_indexes=rebuilt,
-        )
+        elif trusted == len(self._segments):
+            self._load_epochs(trusted)
+        for segment in self._segments[trusted:]:
+            self._rebuilt += segment.settle_indexes(seal=segment is not self._log.active)
+        end = self._log.active.next_offset
+        if end < self._log_start:  # what would be left is deleted, and what it adjoined is lost
+            snapshots.keep(set())
+            self._log.begin_anew(self._log_start)
+            end = self._log_start
+            self._epochs.clear()
+        elif snapshots.remove_above(end):
+            self._disk.sync_dir(self._directory)
+        start = Offset(max(self._segments[0].base_offset, self._log_start))
+        self._epochs.truncate_from_start(start)
         return Loaded(
-            segments=self._segments,
+            segments=self._log,
             epochs=self._epochs,
-            producers=self._producers,
-            recovery=recovery,
+            epoch_file=self._epoch_file,
+            producers=self._replay(snapshots, end),
+            snapshots=snapshots,
+            start_offset=start,
+            recovery=Recovery(
+                validated_segments=self._validated,
+                cut_at=damage.offset if damage else None,
+                cut_bytes=cut_bytes,
+                reason=damage.reason if damage else "",
+                rebuilt_indexes=self._rebuilt,
+            ),
         )
+
+    def _replay(self, snapshots: Snapshots, end: Offset) -> Producers:
+        """The producers, from the newest snapshot on; any damage to one costs only time."""
+        producers = Producers()
+        first = self._segments[0].base_offset
+        found = snapshots.newest(end, first)
+        if found is not None:
+            first, state = found
+            producers.restore(state.items())
+        for header in self._log.headers(first):
+            producers.update(header, header.base_offset)
+        return producers
 
     def _must_validate(self, number: int) -> bool:
         """Whether the segment, or a part of it, may not have been flushed."""
@@ -149,17 +194,78 @@ class _Loader:
         following = self._segments[number + 1 :]
         return not following or following[0].base_offset > self._recovery_point
 
-    def _read(self, number: int, segment: Segment) -> _Damage | None:
+    # --- trusting
+
+    def _trust(self, number: int, segment: Segment) -> _Damage | None:
+        """Open a segment without reading all of it; damage when its end is not where it was."""
+        active = segment is self._log.active
+        plausible = segment.indexes_are_plausible()
+        if self._clean and not active and plausible:
+            segment.open_sealed(self._segments[number + 1].base_offset)
+            return None
+        try:
+            segment.resume()
+        except CorruptBatch as error:
+            return _Damage(
+                position=segment.size, offset=segment.next_offset, reason=str(error), short=False
+            )
+        if not plausible and segment.size:
+            self._rebuilt += 1
+        if not active:
+            segment.seal()
+        return self._early_end(number, segment)
+
+    def _load_epochs(self, trusted: int) -> None:
+        """The epochs of the first `trusted` segments: from their file, or else their batches."""
+        if not trusted:
+            return
+        end = self._segments[trusted - 1].next_offset
+        try:
+            stored = self._epoch_file.read()
+        except CheckpointError:
+            stored = []
+        if not self._clean:  # entries from there on may be of before a truncation
+            stored = [entry for entry in stored if entry[1] < end]
+        if not self._believable(stored, end):
+            stored = []
+            for segment in self._segments[:trusted]:
+                for _, header in segment.scan():
+                    self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        for epoch, start in stored:
+            self._epochs.assign(epoch, start)
+
+    def _believable(self, stored: list[EpochStart], end: Offset) -> bool:
+        """Whether the file can be of a log that ends at `end`, and knows its first and last epoch.
+
+        An epoch that was assigned but has no record yet is known only there.
+        """
+        first = Offset(max(self._segments[0].base_offset, self._log_start))
+        if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(stored)):
+            return False
+        if stored and stored[-1][1] > end:
+            return False
+        if end <= first:
+            return True
+        last = self._log.active.resumed_epoch if self._clean else NO_EPOCH
+        of_records = [epoch for epoch, start in stored if start < end]
+        return bool(of_records) and stored[0][1] <= first and last in (NO_EPOCH, of_records[-1])
+
+    # --- validating
+
+    def _read(self, number: int) -> _Damage | None:
         """Note every batch of a segment; the damage that ended it, if any did."""
-        validate = self._must_validate(number)
-        self._validated += validate
+        segment = self._segments[number]
+        self._validated += 1
         try:
             for position, header in segment.scan():
-                self._accept(segment, position, header, validate)
+                self._accept(segment, position, header)
         except (CorruptBatch, EpochRegression) as error:
             return _Damage(
                 position=segment.size, offset=segment.next_offset, reason=str(error), short=False
             )
+        return self._early_end(number, segment)
+
+    def _early_end(self, number: int, segment: Segment) -> _Damage | None:
         torn = segment.file.size() - segment.size
         reason = f"{torn} bytes of an incomplete batch" if torn else ""
         if not torn and number + 1 < len(self._segments):
@@ -170,41 +276,41 @@ class _Loader:
             return None
         return _Damage(position=segment.size, offset=segment.next_offset, reason=reason, short=True)
 
-    def _accept(self, segment: Segment, position: int, header: BatchHeader, validate: bool) -> None:
+    def _accept(self, segment: Segment, position: int, header: BatchHeader) -> None:
         if header.base_offset != segment.next_offset:
             raise CorruptBatch(f"offset {header.base_offset} instead of {segment.next_offset}")
-        if validate:
-            check_crc(segment.file.pread(position, header.size), 0, header)
+        check_crc(segment.file.pread(position, header.size), 0, header)
         self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         segment.note(header.base_offset, header.last_offset, header.size, header.max_timestamp)
-        self._producers.update(header, header.base_offset)
+
+    # --- damage
 
     def _refuse_unexplained(self, number: int, damage: _Damage) -> None:
         """Raise LogCorrupt unless an interrupted write explains the damage."""
         segment = self._segments[number]
-        name = f"{self._directory}/{segment.base_offset:020d}.log"
-        where = f"{name}, position {damage.position}, offset {damage.offset}: {damage.reason}"
+        where = f"{segment.stem}.log, position {damage.position}, offset {damage.offset}"
+        where = f"{where}: {damage.reason}"
         advice = (
             "The log was left as it is. If other replicas are in sync, move this directory away "
             "and start the node again: it will fetch the partition anew."
         )
         if self._clean:
             raise LogCorrupt(f"{where}, although the log was closed cleanly. {advice}")
-        if not self._must_validate(number):
-            raise LogCorrupt(f"{where}, below the recovery point {self._recovery_point}. {advice}")
-        later = any(s.file.size() > 0 for s in self._segments[number + 1 :])
         survivor = _find_valid_batch(segment.file, damage.position + 1, damage.offset)
-        if survivor is None and not later:
+        after = f"at position {survivor}" if survivor is not None else "in later segments"
+        later = any(s.file.size() > 0 for s in self._segments[number + 1 :])
+        follows = f", yet intact batches follow {after}" if survivor is not None or later else ""
+        if damage.offset < self._recovery_point:
+            below = f", below the recovery point {self._recovery_point}"
+            raise LogCorrupt(f"{where}{below}{follows}. {advice}")
+        if not follows:
             return
-        above = damage.offset >= self._recovery_point
         stop = survivor if survivor is not None else segment.file.size()
-        if above and (
-            (damage.short and survivor is None)
-            or _has_unwritten_page(segment.file, damage.position, stop)
+        if (damage.short and survivor is None) or _has_unwritten_page(
+            segment.file, damage.position, stop
         ):
             return
-        after = f"at position {survivor}" if survivor is not None else "in later segments"
-        raise LogCorrupt(f"{where}, yet intact batches follow {after}. {advice}")
+        raise LogCorrupt(f"{where}{follows}. {advice}")
 
     def _cut(self, number: int, position: int) -> int:
         """End the log at `position` of a segment; the number of bytes cut off."""
@@ -213,23 +319,16 @@ class _Loader:
             removed += segment.file.size()
             segment.delete()
         del self._segments[number + 1 :]
+        self._log.active = self._segments[-1]
+        self._log.names_changed()
         last = self._segments[number].file
         removed += last.size() - position
         last.truncate(position)
         return removed
 
-    def _sync(self) -> None:
-        """What survived in the page cache of a crashed process may not be on disk yet."""
-        for segment in self._segments:
-            if segment.next_offset > self._recovery_point or segment is self._segments[-1]:
-                segment.file.sync()
-        self._disk.sync_dir(self._directory)
-        self._disk.sync_dir(self._directory.rpartition("/")[0])
 
-
-def _segment_bases(disk: Disk, directory: str) -> list[Offset]:
+def _segment_bases(disk: Disk, directory: str, names: list[str]) -> list[Offset]:
     """Base offsets of the log files; index files without their log file are removed."""
-    names = disk.listdir(directory)
     logs = {match[1] for name in names if (match := _LOG_FILE.fullmatch(name))}
     for name in names:
         stem, _, suffix = name.rpartition(".")

@@ -1,66 +1,153 @@
 """One segment of a log: batches in a `.log` file, and Kafka's sparse indexes beside it.
 
-    .log        record batches, end to end
-    .index      per `index_interval_bytes`: i32 last offset of a batch, relative to the segment's
-                base, and i32 position of that batch
-    .timeindex  i64 largest timestamp so far, i32 relative last offset of the batch that holds it
+A segment is opened in one of three ways: `resume` (the active one: its end is found from the last
+index entry on), as sealed (nothing is read until something is asked), or by scanning all of it
+(`scan`, `note`, `settle_indexes`: after a crash).
 
-Guarantees: a lookup in the active segment is a bisection in memory; in a sealed one, a bisection
-of its index by preads and a walk over at most an index interval. Index entries are buffered until
-the segment is sealed, closed or asked for a time, and are rebuilt when the log is opened; the log
-file alone is the truth. Left to others: what may be appended, and what is durable.
+Guarantees: a lookup among the newest batches is a bisection in memory; any other is a bisection of
+the index by preads, and a walk over an index interval. An index entry counts only if the batch that
+it points at says the same; otherwise the indexes are rebuilt. The log file alone is the truth.
+Left to others: what may be appended, and what is durable.
 """
 
 import struct
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator
 
-from nodes.ids import NO_OFFSET, Offset
+from nodes.ids import NO_EPOCH, NO_OFFSET, Offset
 from nodes.log.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
+from nodes.log.errors import CorruptBatch, LogCorrupt
+from nodes.log.index import OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from nodes.storage.disk import Disk, File
 
-_INDEX_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
 _EXTENT = struct.Struct(">qi11xi")
 """Base offset, length and last offset delta: the part of a header that a walk needs."""
 _SCAN_BYTES = 64 * 1024
+_LOOKUP_BYTES = 8 * 1024
+_TAIL_BATCHES = 64 * 1024
+"""Batches that are known in memory; at twice as many the older half is left to the index."""
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 class Segment:
-    """The batches from `base_offset` up to `next_offset`, in `size` bytes.
-
-    The active segment, the log's last, knows each of its batches' offset, position and largest
-    timestamp; sealing it drops them.
-    """
+    """The batches from `base_offset` up to `next_offset`, in `size` bytes."""
 
     def __init__(
         self, disk: Disk, directory: str, base_offset: Offset, index_interval_bytes: int
     ) -> None:
+        """The segment's file, made when missing; nothing is known of its content yet."""
         self._disk = disk
-        self._stem = f"{directory}/{base_offset:020d}"
-        self._interval = index_interval_bytes
+        self.stem = f"{directory}/{base_offset:020d}"
         self.base_offset = base_offset
-        self.file: File = disk.open(f"{self._stem}.log", create=True)
-        self._index = disk.open(f"{self._stem}.index", create=True)
-        self._time_index = disk.open(f"{self._stem}.timeindex", create=True)
-        self.sealed = False
-        self._reset()
+        self.interval = index_interval_bytes
+        self.file: File = disk.open(f"{self.stem}.log", create=True)
+        self.index = IndexFile(disk, f"{self.stem}.index", OFFSET_ENTRY)
+        self.time_index = IndexFile(disk, f"{self.stem}.timeindex", TIME_ENTRY)
+        self.deleted = False
+        self._forget()
 
-    def _reset(self) -> None:
+    def _forget(self) -> None:
         """Know nothing of the file's content."""
         self.size = 0
         self.next_offset = self.base_offset
-        self.max_timestamp = -1
-        self.max_timestamp_offset = NO_OFFSET
+        self.first_timestamp = -1
+        """Largest timestamp of the first batch: what rolling by time goes by, as in Kafka."""
+        self._largest_known = True
+        self._largest_timestamp = -1
+        self._largest_offset = NO_OFFSET
         self._bases = array("q")
         self._positions = array("q")
         self._timestamps = array("q")
+        self.resumed_epoch = NO_EPOCH
+        """The leader epoch of the last batch that `resume` read."""
         self._since_index = 0
         self._indexed_timestamp = -1
-        self._index_buffer = bytearray()
-        self._time_buffer = bytearray()
+        self._read_on = (NO_OFFSET, 0)
+        """Where the last indexed read ended: the next one of the same reader begins there."""
+
+    # --- opening
+
+    def open_sealed(self, next_offset: Offset) -> None:
+        """Take the file for whole; nothing is read, unless an index is missing or damaged."""
+        self.size = self.file.size()
+        self.next_offset = next_offset
+        self._largest_known = False
+
+    def indexes_are_plausible(self) -> bool:
+        """Whether both index files are there, hold whole entries, and one only with the other."""
+        if not (self.index.is_whole() and self.time_index.is_whole()):
+            return False
+        return bool(len(self.time_index)) or not (len(self.index) or self.file.size())
+
+    def resume(self) -> None:
+        """Learn the file's end from its last index entry on; missing entries are added.
+
+        Raises CorruptBatch where the batches from there on make no sense. What follows `size` in
+        the file is an incomplete batch.
+        """
+        self._forget()
+        plausible = self.indexes_are_plausible()
+        entry = self.index.last() if plausible else None
+        if not plausible or (entry is not None and not self._says(entry)):
+            entry = None
+            self.index.clear()
+            self.time_index.clear()
+        if entry is not None:
+            self.size = entry[1]
+            first = read_header(self.file.pread(0, HEADER_BYTES))
+            self.first_timestamp = first.max_timestamp
+            self._take_largest_from_index()
+        expected = self.base_offset if entry is None else None
+        for _, header in self.scan(self.size):
+            if expected is not None and header.base_offset != expected:
+                raise CorruptBatch(f"offset {header.base_offset} instead of {expected}")
+            self.note(header.base_offset, header.last_offset, header.size, header.max_timestamp)
+            expected = header.next_offset
+            self.resumed_epoch = header.partition_leader_epoch
+        if entry is None:
+            self._keep_or_drop_times()
+
+    def _keep_or_drop_times(self) -> None:
+        """All of a file without index entries was noted: of its times one entry can be right."""
+        if not len(self.index) and self.time_index.last() == (
+            self._largest_timestamp,
+            self._largest_offset - self.base_offset,
+        ):
+            self._indexed_timestamp = self._largest_timestamp
+        else:
+            self.time_index.drop_written()
+
+    def _says(self, entry: tuple[int, int]) -> bool:
+        """Whether the batch that an entry of the offset index points at says the same."""
+        relative, position = entry
+        try:
+            header = read_header(self.file.pread(position, HEADER_BYTES))
+        except CorruptBatch:
+            return False
+        return (
+            header.last_offset == self.base_offset + relative
+            and position + header.size <= self.file.size()
+        )
+
+    def _take_largest_from_index(self) -> None:
+        last = self.time_index.last()
+        self._largest_known = True
+        if last is not None:
+            self._largest_timestamp = self._indexed_timestamp = last[0]
+            self._largest_offset = Offset(self.base_offset + last[1])
+
+    def rebuild_indexes(self) -> None:
+        """Write both indexes anew from the log file."""
+        sealed = not self._bases
+        self.index.clear()
+        self.time_index.clear()
+        try:
+            self.resume()
+        except CorruptBatch as error:
+            raise LogCorrupt(f"{self.stem}.log, rebuilding its indexes: {error}") from error
+        if sealed:
+            self.seal()
 
     # --- writing
 
@@ -70,131 +157,92 @@ class Segment:
 
     def note(self, base_offset: Offset, last_offset: Offset, size: int, max_timestamp: int) -> None:
         """Account for the next batch of the file: its position, and an index entry when due."""
+        if not self.size:
+            self.first_timestamp = max_timestamp
         self._bases.append(base_offset)
         self._positions.append(self.size)
         self._timestamps.append(max_timestamp)
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = last_offset
-        if self._since_index > self._interval:
-            relative = last_offset - self.base_offset
-            self._index_buffer += _INDEX_ENTRY.pack(relative, self.size)
+        if max_timestamp > self._largest_timestamp:
+            self._largest_timestamp = max_timestamp
+            self._largest_offset = last_offset
+        if self._since_index > self.interval:
+            self.index.add(last_offset - self.base_offset, self.size)
             self._note_time()
             self._since_index = 0
+            if len(self._bases) >= 2 * _TAIL_BATCHES:
+                del self._bases[:_TAIL_BATCHES]
+                del self._positions[:_TAIL_BATCHES]
+                del self._timestamps[:_TAIL_BATCHES]
         self._since_index += size
         self.size += size
         self.next_offset = Offset(last_offset + 1)
 
     def _note_time(self) -> None:
-        if self.max_timestamp > self._indexed_timestamp:
-            relative = self.max_timestamp_offset - self.base_offset
-            self._time_buffer += _TIME_ENTRY.pack(self.max_timestamp, relative)
-            self._indexed_timestamp = self.max_timestamp
-
-    def write_indexes(self) -> None:
-        """Write the buffered index entries to their files."""
-        if self._index_buffer:
-            self._index.append(self._index_buffer)
-            self._index_buffer = bytearray()
-        if self._time_buffer:
-            self._time_index.append(self._time_buffer)
-            self._time_buffer = bytearray()
+        if self._largest_timestamp > self._indexed_timestamp:
+            self.time_index.add(self._largest_timestamp, self._largest_offset - self.base_offset)
+            self._indexed_timestamp = self._largest_timestamp
 
     def finish_indexes(self) -> None:
         """Write all index entries and, last, the largest timestamp of all, as Kafka does."""
         self._note_time()
-        self.write_indexes()
+        self.index.write()
+        self.time_index.write()
 
     def seal(self) -> None:
         """Nothing more will be appended: complete the indexes, forget the batch positions."""
         self.finish_indexes()
-        self._forget_positions()
-
-    def _forget_positions(self) -> None:
-        self.sealed = True
         self._bases = array("q")
         self._positions = array("q")
         self._timestamps = array("q")
 
     def settle_indexes(self, *, seal: bool) -> bool:
-        """After every batch of the file was noted: make the index files say so, rewriting them
-        where they differ; whether any did.
+        """After every batch of the file was noted: make the index files say so; whether any
+        said something else.
         """
         if seal:
             self._note_time()
-            self._forget_positions()
-        rewritten = False
-        for file, expected in (
-            (self._index, self._index_buffer),
-            (self._time_index, self._time_buffer),
-        ):
-            if file.size() != len(expected) or file.pread(0, file.size()) != expected:
-                file.truncate(0)
-                file.append(expected)
-                rewritten = True
-        self._index_buffer = bytearray()
-        self._time_buffer = bytearray()
-        return rewritten
+        rewritten = [self.index.settle(), self.time_index.settle()]
+        if seal:
+            self.seal()
+        return any(rewritten)
 
-    def cut(self, position: int) -> None:
-        """Cut the log file at a batch's position; the segment is, or becomes, the active one."""
+    def cut(self, position: int, end: Offset) -> None:
+        """Cut the log file at a batch's position and offset; it is, or becomes, the active one."""
         self.file.truncate(position)
-        if self.sealed:
-            self.sealed = False
-            self._reset()
-            for _, header in self.scan():
-                self.note(header.base_offset, header.last_offset, header.size, header.max_timestamp)
-            self.settle_indexes(seal=False)
-        elif position < self.size:
-            self._forget_from(position)
-
-    def _forget_from(self, position: int) -> None:
-        """Go back to before the batch at `position` was noted, without reading the file."""
-        kept = bisect_left(self._positions, position)
-        self.size = position
-        self.next_offset = Offset(self._bases[kept])
-        del self._bases[kept:]
-        del self._positions[kept:]
-        del self._timestamps[kept:]
-        self.write_indexes()
-        entries = range(self._index.size() // _INDEX_ENTRY.size)
-        left = bisect_left(entries, position, key=lambda entry: self._index_entry(entry)[1])
-        self._index.truncate(left * _INDEX_ENTRY.size)
-        self._since_index = position - (self._index_entry(left - 1)[1] if left else 0)
-        relative_end = self.next_offset - self.base_offset
-        entries = range(self._time_index.size() // _TIME_ENTRY.size)
-        left = bisect_left(entries, relative_end, key=lambda entry: self._time_entry(entry)[1])
-        self._time_index.truncate(left * _TIME_ENTRY.size)
-        self.max_timestamp, self.max_timestamp_offset, unindexed = -1, NO_OFFSET, 0
-        if left:
-            self.max_timestamp, relative = self._time_entry(left - 1)
-            self.max_timestamp_offset = Offset(self.base_offset + relative)
-            unindexed = bisect_right(self._bases, self.max_timestamp_offset)
-        self._indexed_timestamp = self.max_timestamp
-        tail = self._timestamps[unindexed:]
-        if tail and max(tail) > self.max_timestamp:
-            self.max_timestamp = max(tail)
-            after = unindexed + tail.index(self.max_timestamp) + 1
-            end = self._bases[after] if after < kept else self.next_offset
-            self.max_timestamp_offset = Offset(end - 1)
+        self.index.cut_from(position)
+        self.time_index.cut_from(end - self.base_offset)
+        self.resume()
 
     # --- end of life
+
+    def indexes_unsynced(self) -> list[File]:
+        """The index files that were written since they were last synced."""
+        return [*self.index.unsynced(), *self.time_index.unsynced()]
+
+    def indexes_synced(self) -> None:
+        """What `indexes_unsynced` gave has been synced."""
+        self.index.synced()
+        self.time_index.synced()
 
     def close(self) -> None:
         """Close the files."""
         self.file.close()
-        self._index.close()
-        self._time_index.close()
+        self.index.close()
+        self.time_index.close()
 
     def delete(self) -> None:
         """Close and remove the files, the log file last: an index alone means nothing."""
+        self.deleted = True
         self.close()
         for suffix in (".timeindex", ".index", ".log"):
-            self._disk.unlink(self._stem + suffix)
+            if self._disk.exists(self.stem + suffix):
+                self._disk.unlink(self.stem + suffix)
 
     # --- reading
 
-    def scan(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    def scan(
+        self, start: int = 0, window_bytes: int = _SCAN_BYTES
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every batch from `start`; raises CorruptBatch as `read_header`.
 
         Stops before a last batch that is incomplete.
@@ -205,7 +253,7 @@ class Segment:
         while end - position >= HEADER_BYTES:
             at = position - window_start
             if at + HEADER_BYTES > len(window):
-                window = self.file.pread(position, _SCAN_BYTES)
+                window = self.file.pread(position, window_bytes)
                 window_start, at = position, 0
             header = read_header(window, at)
             if position + header.size > end:
@@ -216,16 +264,17 @@ class Segment:
     def read(self, offset: Offset, max_bytes: int, upper: Offset, *, at_least_one: bool) -> bytes:
         """Whole batches from the one that holds `offset`, all of them below `upper`.
 
-        At most `max_bytes`, but the first batch whole in any case when `at_least_one`.
+        At most `max_bytes`, but the first batch whole in any case when `at_least_one`. One pread.
         """
-        if self.sealed:
-            return self._read_sealed(offset, max_bytes, upper, at_least_one)
-        first = bisect_right(self._bases, offset) - 1
+        bases = self._bases
+        if not bases or offset < bases[0]:
+            return self._read_indexed(offset, max_bytes, upper, at_least_one)
+        first = bisect_right(bases, offset) - 1
         start = self._positions[first]
         if upper >= self.next_offset:
             end = self.size
         else:
-            end = self._positions[bisect_right(self._bases, upper) - 1]
+            end = self._positions[bisect_right(bases, upper) - 1]
         if end - start > max_bytes:
             last = bisect_right(self._positions, start + max_bytes) - 1
             if last == first and at_least_one:
@@ -233,55 +282,85 @@ class Segment:
             end = self._positions[last] if last < len(self._positions) else self.size
         return self.file.pread(start, end - start) if end > start else b""
 
-    def _read_sealed(
+    def _read_indexed(
         self, offset: Offset, max_bytes: int, upper: Offset, at_least_one: bool
     ) -> bytes:
-        position, header = self.batch_at(offset)
-        window = self.file.pread(position, max(max_bytes, header.size if at_least_one else 0))
-        end = 0
-        while len(window) - end >= _EXTENT.size:
-            base, length, last_delta = _EXTENT.unpack_from(window, end)
-            after = end + LOG_OVERHEAD_BYTES + length
-            if after > len(window) or base + last_delta >= upper:
-                break
-            end = after
-        return window[:end]
+        known, start = self._read_on
+        if known != offset:
+            start, _ = self.batch_at(offset)
+        stop = self.size if upper >= self.next_offset else self.batch_at(upper)[0]
+        if stop - start > max_bytes:
+            next_offset, end = self._boundary(start, start + max_bytes, at_least_one)
+        else:
+            next_offset, end = min(upper, self.next_offset), stop
+        if end <= start:
+            return b""
+        self._read_on = next_offset, end
+        return self.file.pread(start, end - start)
+
+    def _boundary(self, start: int, limit: int, at_least_one: bool) -> tuple[Offset, int]:
+        """The last place between batches at or before position `limit`: offset and position.
+
+        With `at_least_one` behind the first batch from `start` even when it reaches further.
+        """
+        entry = self.index.at_or_below(limit, field=1)
+        position = start
+        if entry is not None and entry[1] > start:
+            if not self._says(entry):
+                self.rebuild_indexes()
+                return self._boundary(start, limit, at_least_one)
+            position = entry[1]
+        window, window_start = b"", position
+        next_offset = NO_OFFSET
+        while True:
+            at = position - window_start
+            if at + _EXTENT.size > len(window):
+                window, window_start, at = self.file.pread(position, _LOOKUP_BYTES), position, 0
+            base, length, last_delta = _EXTENT.unpack_from(window, at)
+            after = position + LOG_OVERHEAD_BYTES + length
+            if length < HEADER_BYTES - LOG_OVERHEAD_BYTES or after > self.size:
+                raise LogCorrupt(f"{self.stem}.log, position {position}: no batch begins there")
+            if after > limit and not (at_least_one and position == start):
+                return (next_offset if next_offset >= 0 else base), position
+            next_offset, position = Offset(base + last_delta + 1), after
+            if after > limit:
+                return next_offset, position
 
     def batch_at(self, offset: Offset) -> tuple[int, BatchHeader]:
-        """Position and header of the batch that holds `offset`, which is in this segment."""
-        if not self.sealed:
+        """Position and header of the batch that holds `offset`, which is in this segment.
+
+        Raises LogCorrupt when the file has no such batch any more.
+        """
+        if self._bases and offset >= self._bases[0]:
             position = self._positions[bisect_right(self._bases, offset) - 1]
             return position, read_header(self.file.pread(position, HEADER_BYTES))
-        relative = offset - self.base_offset
-        entries = range(self._index.size() // _INDEX_ENTRY.size)
-        found = bisect_right(entries, relative, key=lambda entry: self._index_entry(entry)[0])
-        start = self._index_entry(found - 1)[1] if found else 0
-        for position, header in self.scan(start):
-            if header.last_offset >= offset:
-                return position, header
-        raise AssertionError(f"offset {offset} is not in the segment at {self.base_offset}")
+        entry = self.index.at_or_below(offset - self.base_offset)
+        if entry is not None and not self._says(entry):
+            self.rebuild_indexes()
+            return self.batch_at(offset)
+        try:
+            for position, header in self.scan(entry[1] if entry else 0, _LOOKUP_BYTES):
+                if header.last_offset >= offset:
+                    return position, header
+        except CorruptBatch as error:
+            raise LogCorrupt(f"{self.stem}.log, searching offset {offset}: {error}") from error
+        raise LogCorrupt(f"{self.stem}.log holds no batch with offset {offset}")
 
-    def _index_entry(self, entry: int) -> tuple[int, int]:
-        size = _INDEX_ENTRY.size
-        relative, position = _INDEX_ENTRY.unpack(self._index.pread(entry * size, size))
-        return relative, position
-
-    def _time_entry(self, entry: int) -> tuple[int, int]:
-        size = _TIME_ENTRY.size
-        stamp, relative = _TIME_ENTRY.unpack(self._time_index.pread(entry * size, size))
-        return stamp, relative
+    def largest_timestamp(self) -> tuple[int, Offset]:
+        """The largest timestamp, and the last offset of the first batch with it; or (-1, -1)."""
+        if not self._largest_known:
+            self._take_largest_from_index()
+        return self._largest_timestamp, self._largest_offset
 
     def batch_from_time(self, timestamp_ms: int) -> tuple[int, BatchHeader] | None:
         """The first batch with a record at or after `timestamp_ms`; None when there is none."""
-        if self.max_timestamp < timestamp_ms:
+        if self.largest_timestamp()[0] < timestamp_ms:
             return None
-        self.write_indexes()
-        entries = range(self._time_index.size() // _TIME_ENTRY.size)
         # All batches up to an entry's offset have no larger timestamp than the entry.
-        found = bisect_left(entries, timestamp_ms, key=lambda entry: self._time_entry(entry)[0])
+        entry = self.time_index.below(timestamp_ms)
         start = 0
-        if found:
-            start, _ = self.batch_at(Offset(self.base_offset + self._time_entry(found - 1)[1]))
+        if entry is not None:
+            start, _ = self.batch_at(Offset(self.base_offset + entry[1]))
         for position, header in self.scan(start):
             if header.max_timestamp >= timestamp_ms:
                 return position, header

@@ -364,7 +364,7 @@ def test_a_log_whose_disk_failed_refuses_to_go_on(monkeypatch: pytest.MonkeyPatc
     def fail(data: object) -> None:
         raise OSError(errno.EIO, "input/output error")
 
-    monkeypatch.setattr(log._active.file, "append", fail)
+    monkeypatch.setattr(log._segments.active.file, "append", fail)
     with pytest.raises(OSError, match="input/output"):
         log.append_as_leader(batch(), E1)
     monkeypatch.undo()
@@ -391,7 +391,7 @@ def test_a_failed_sync_takes_the_log_offline_too(monkeypatch: pytest.MonkeyPatch
     def fail() -> None:
         raise OSError(errno.EIO, "input/output error")
 
-    monkeypatch.setattr(log._active.file, "sync", fail)
+    monkeypatch.setattr(log._segments.active.file, "sync", fail)
     with pytest.raises(OSError, match="input/output"):
         asyncio.run(log.flush_async())
     monkeypatch.undo()

@@ -176,7 +176,10 @@ def test_only_segments_from_the_recovery_point_on_are_validated() -> None:
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "short", "garbage"])
 def test_indexes_are_rebuilt(clean: bool, suffix: str, damage: str) -> None:
-    """Whatever an index file says, after opening it says what the log file says."""
+    """Whatever an index file says, what is read is what the log file says.
+
+    After a clean stop wrong entries in an index of the right size are noticed only when used.
+    """
     disk = MemoryDisk()
     config = LogConfig(segment_bytes=1000, index_interval_bytes=100)
     log = open_log(disk, config=config)
@@ -194,12 +197,15 @@ def test_indexes_are_rebuilt(clean: bool, suffix: str, damage: str) -> None:
         case _:
             overwrite(disk, names[0], 0, b"\x01\xff\xff\xff")
     log = open_log(disk, clean=clean, config=config)
-    assert log.recovery.rebuilt_indexes >= 1
+    noticed = not (clean and damage == "garbage")
+    assert (log.recovery.rebuilt_indexes >= 1) == noticed
+    assert log.offset_for_timestamp(1003) == (6, 1003)
     for offset in range(log.end_offset):
         header = read_header(log.read(Offset(offset), 1, log.end_offset))
         assert header.base_offset <= offset <= header.last_offset
     log.close()
-    assert [disk.read(name) for name in names] == good
+    if noticed:
+        assert [disk.read(name) for name in names] == good
 
 
 def test_index_files_without_their_log_are_removed() -> None:

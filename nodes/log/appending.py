@@ -1,0 +1,90 @@
+"""What a batch must be to get into a log, for either role, and into which segment. Pure."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from nodes.ids import Epoch, Offset
+from nodes.log.batch import BatchHeader, check_crc, iter_batches, read_header
+from nodes.log.config import LogConfig
+from nodes.log.errors import EpochRegression, InvalidBatch, MessageTooLarge, OffsetGap
+from nodes.log.retention import rolls_by_age
+from nodes.log.segment import MAX_RELATIVE_OFFSET
+
+
+class Filling(Protocol):
+    """What is asked of the active segment."""
+
+    size: int
+    base_offset: Offset
+    next_offset: Offset
+    first_timestamp: int
+
+
+def judge_produced(batches: bytes, max_message_bytes: int) -> BatchHeader:
+    """The header of exactly one valid batch, as a producer sends it.
+
+    Raises CorruptBatch, InvalidBatch, MessageTooLarge.
+    """
+    header = read_header(batches)
+    size = header.size
+    if len(batches) > max_message_bytes:
+        raise MessageTooLarge(f"{len(batches)} bytes, more than the {max_message_bytes} allowed")
+    check_crc(batches, 0, header)
+    if size != len(batches):
+        raise InvalidBatch(f"{len(batches) - size} bytes after the one batch of a produce")
+    if header.record_count != header.last_offset_delta + 1:
+        raise InvalidBatch(
+            f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
+        )
+    return header
+
+
+def judge_fetched(batches: bytes, end: Offset, epoch: Epoch) -> list[tuple[int, BatchHeader]]:
+    """Position and header of each whole batch, as a leader sends them to a log that ends at `end`
+    with a record of `epoch`. Raises CorruptBatch, OffsetGap, EpochRegression.
+    """
+    whole = list(iter_batches(batches))
+    for pos, header in whole:
+        check_crc(batches, pos, header)
+        if header.base_offset != end:
+            raise OffsetGap(f"a batch at offset {header.base_offset} for a log at {end}")
+        if header.partition_leader_epoch < epoch:
+            raise EpochRegression(
+                f"epoch {header.partition_leader_epoch} at offset {end}, after {epoch}"
+            )
+        end, epoch = header.next_offset, header.partition_leader_epoch
+    return whole
+
+
+def is_full(active: Filling, header: BatchHeader, config: LogConfig) -> bool:
+    """Whether the batch of `header` begins a new segment, by size, offset, or age (segment.ms goes
+    by the records' timestamps, so that every replica rolls at the same batch).
+    """
+    return active.size > 0 and (
+        active.size + header.size > config.segment_bytes
+        or active.next_offset + header.last_offset_delta - active.base_offset > MAX_RELATIVE_OFFSET
+        or rolls_by_age(active.first_timestamp, header.max_timestamp, config.segment_ms)
+    )
+
+
+def run_of(
+    whole: Sequence[tuple[int, BatchHeader]], start: int, active: Filling, config: LogConfig
+) -> tuple[int, int]:
+    """How many of `whole`, in one piece from number `start` on, the active segment takes: the
+    number of the next batch, and where it begins. The first is taken in any case.
+    """
+    first, header = whole[start]
+    first_timestamp = active.first_timestamp if active.size else header.max_timestamp
+    stop = start + 1
+    end = first + header.size
+    while stop < len(whole):
+        _, header = whole[stop]
+        if active.size + end - first + header.size > config.segment_bytes:
+            break
+        if header.last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
+            break
+        if rolls_by_age(first_timestamp, header.max_timestamp, config.segment_ms):
+            break
+        end += header.size
+        stop += 1
+    return stop, end

@@ -1,0 +1,22 @@
+"""What a log is told: Kafka's topic properties of the same names, in its units."""
+
+import dataclasses
+
+NEVER = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """segment.bytes, segment.ms, index.interval.bytes, max.message.bytes, retention.ms and
+    retention.bytes (-1: no bound), flush.messages, flush.ms, producer.id.expiration.ms.
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3_600_000
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1048588
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
+    producer_expiration_ms: int = 86_400_000

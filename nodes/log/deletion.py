@@ -1,0 +1,42 @@
+"""Deleting a whole log: at once by name, and later by content, as Kafka does.
+
+A log's directory is renamed to `<directory>.<unique>-delete`, which no log has; its files are
+removed afterwards, a few at a time, or at the next start. Guarantees: a crash leaves the log whole
+under one of the two names (when the power is lost before the next sweep, perhaps the old one: its
+`partition.metadata` tells that its topic is gone), for no file is removed before the new name is
+on disk.
+"""
+
+import re
+
+from nodes.storage.disk import Disk, parent
+
+_DELETED = re.compile(r".+\.[0-9a-f]+-delete")
+
+
+def rename_for_deletion(disk: Disk, directory: str) -> str:
+    """Give the directory, whose files are closed, its name of deletion; that name."""
+    taken = set(disk.listdir(parent(directory)))
+    unique = next(n for n in range(len(taken) + 1) if f"{directory}.{n:032x}-delete" not in taken)
+    target = f"{directory}.{unique:032x}-delete"
+    disk.rename(directory, target)
+    return target
+
+
+def sweep_deleted(disk: Disk, *, max_files: int | None = None) -> int:
+    """Remove deleted logs, at most `max_files` files of them; how many logs are left. Blocks."""
+    directories = [name for name in disk.listdir("") if _DELETED.fullmatch(name)]
+    if directories:
+        disk.sync_dir("")
+    left = len(directories)
+    budget = max_files
+    for directory in directories:
+        for name in disk.listdir(directory):
+            if budget is not None:
+                if budget <= 0:
+                    return left
+                budget -= 1
+            disk.unlink(f"{directory}/{name}")
+        disk.remove_dir(directory)
+        left -= 1
+    return left

@@ -1,0 +1,156 @@
+"""Making a log durable: whoever waits for it shares an fsync with all others who do.
+
+Guarantees: below `flushed` everything survives a loss of power, the epochs' file and the indexes of
+sealed segments included, so that recovery from there need not read what is before. A failed sync
+takes the log offline and every waiter with it (KAFKA-10778). Left to others: when to flush.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from nodes.ids import Offset
+from nodes.log.checkpoints import LeaderEpochCheckpoint
+from nodes.log.config import LogConfig
+from nodes.log.errors import LogOffline, LogTruncated
+from nodes.log.health import Health
+from nodes.log.segment import Segment
+from nodes.log.segments import Segments
+from nodes.storage.disk import Disk, File
+
+
+class _Work(NamedTuple):
+    """A segment with the files of it to sync; it may be deleted while others are synced."""
+
+    segment: Segment
+    files: list[File]
+    sealed: bool
+    """Then its indexes are among the files."""
+
+
+class Flusher:
+    """The flushed offset of one log, and who waits for it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        segments: Segments,
+        epochs: LeaderEpochCheckpoint,
+        health: Health,
+        flushed: Offset,
+    ) -> None:
+        self.flushed = flushed
+        self._disk = disk
+        self._segments = segments
+        self._epochs = epochs
+        self._health = health
+        self._turn = asyncio.Lock()
+        self._unflushed_since: tuple[Offset, float] | None = None
+
+    def due(self, config: LogConfig, now_ms: float) -> bool:
+        """Whether flush.messages or flush.ms asks for a flush; the age of what is not flushed is
+        counted from when this was first asked about it, `now_ms` being any steady clock.
+        """
+        unflushed = self._segments.active.next_offset - self.flushed
+        if unflushed <= 0:
+            self._unflushed_since = None
+            return False
+        if self._unflushed_since is None or self._unflushed_since[0] != self.flushed:
+            self._unflushed_since = self.flushed, now_ms
+        age_ms = now_ms - self._unflushed_since[1]
+        return unflushed >= config.flush_messages or age_ms >= config.flush_ms
+
+    def now(self, *, closing: bool = False) -> Offset:
+        """Flush; blocks. When `closing`, the active segment's indexes are complete, and go too."""
+        self._health.check()
+        work = self._work()
+        with self._health.failing():
+            for segment, files, sealed in work:
+                if closing and not sealed and len(segment.index):
+                    files += segment.indexes_unsynced()
+                for file in files:
+                    file.sync()
+            epochs = self._epochs.unsynced()
+            if epochs is not None:
+                epochs.sync()
+                epochs.close()
+            self._segments.sync_names()
+        self._done(work, self._segments.active.next_offset)
+        return self.flushed
+
+    async def off_loop(self) -> Offset:
+        """Flush what is in the log now; see `Log.flush_async`."""
+        self._health.check()
+        cuts = self._segments.cuts
+        wanted = self._segments.active.next_offset
+        async with self._turn:
+            self._health.check()
+            if self.flushed < wanted and self._segments.cuts == cuts:
+                await self._sync_all(cuts)
+            return self.flushed
+
+    async def _sync_all(self, cuts: int) -> None:
+        reached = self._segments.active.next_offset
+        active = self._segments.active
+        work = self._work()
+        epochs = self._epochs.unsynced()
+        directories = self._segments.take_names()
+        done = False
+        try:
+            with self._health.failing():
+                for segment, files, _ in work:
+                    for file in files:
+                        if not segment.deleted:  # by retention, meanwhile
+                            await self._sync(file)
+                        if self._segments.cuts != cuts:
+                            return  # what was appended since is not synced
+                if active is not self._segments.active and not active.deleted:
+                    work.append(_Work(active, active.indexes_unsynced(), True))  # sealed meanwhile
+                    for file in work[-1].files:
+                        await self._sync(file)
+                if epochs is not None:
+                    await self._sync(epochs)
+                for directory in directories:
+                    await self._sync(directory)
+            done = self._segments.cuts == cuts
+        finally:
+            # Unless it is done, a cancelled caller's for one, all of it is left to the next.
+            self._segments.give_back_names(synced=done)
+            if epochs is not None:
+                epochs.close()
+        if done:
+            self._done(work, reached)
+
+    async def _sync(self, target: File | str) -> None:
+        await self._disk.sync(target)
+        self._health.check()
+
+    def _work(self) -> list[_Work]:
+        """The log files that are not flushed, and the indexes of those that are sealed."""
+        work = []
+        for segment in reversed(self._segments.all):
+            if segment.next_offset <= self.flushed:
+                break
+            sealed = segment is not self._segments.active
+            files = [*segment.indexes_unsynced(), segment.file] if sealed else [segment.file]
+            work.append(_Work(segment, files, sealed))
+        return work[::-1]
+
+    def _done(self, work: list[_Work], reached: Offset) -> None:
+        self._epochs.synced()
+        for segment, _, sealed in work:
+            if sealed:
+                segment.indexes_synced()
+        self.flushed = max(self.flushed, reached)
+
+    async def wait(self, offset: Offset) -> None:
+        """Return when everything below `offset` is on disk; see `Log.durable`."""
+        cuts = self._segments.cuts
+        while self.flushed < offset:
+            if offset > self._segments.active.next_offset:
+                raise LogTruncated(f"offset {offset} is beyond the log's end")
+            try:
+                await self.off_loop()
+            except OSError as error:
+                raise LogOffline(f"a sync failed: {error}") from error
+            if self._segments.cuts != cuts:
+                raise LogTruncated(f"offset {offset} may have been cut off before it was on disk")

@@ -1,0 +1,39 @@
+"""Whether a log may go on: after a failed write or sync it cannot say what is on disk any more.
+
+A kernel reports a failed write-back once, and may drop the pages: a second sync would succeed and
+mean nothing (KAFKA-10778). So the first failure is remembered, and every later change is refused.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nodes.log.errors import LogOffline
+
+
+class Health:
+    """Shared by the parts of one log, which lies in `directory`."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.offline = ""
+        """Why the log refuses to go on; empty while it may."""
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Take the log offline when the disk fails."""
+        try:
+            yield
+        except OSError as error:
+            self.fail(error)
+            raise
+
+    def fail(self, why: object) -> None:
+        """Take the log offline, unless it is."""
+        self.offline = self.offline or f"{self._directory}: {why}"
+
+    def check(self) -> None:
+        """Raise LogOffline when an earlier operation failed."""
+        if self.offline:
+            raise LogOffline(
+                f"an earlier operation failed ({self.offline}); restart the node to recover"
+            )

@@ -1,0 +1,133 @@
+"""The segments of one log, in order: finding, beginning and removing them.
+
+Guarantees: whatever moment the power is lost, what is left is one gapless run of segments. Files
+are removed one segment at a time, each removal on disk before the next (a file system may bring
+back any that was not); from the newest backwards when the end is cut, from the oldest on when the
+start is. And a segment begins only after the names of all before it are on disk.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from nodes.ids import Offset
+from nodes.log.batch import BatchHeader
+from nodes.log.retention import Extent
+from nodes.log.segment import Segment
+from nodes.storage.disk import Disk, parent
+
+
+class Segments:
+    """At least one; the last is the active one."""
+
+    def __init__(
+        self, disk: Disk, directory: str, segments: list[Segment], *, new: bool = False
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.all = segments
+        self.active = segments[-1]
+        self.unsynced_dirs = [directory, parent(directory)] if new else []
+        """Directories whose names changed since they were synced; inner ones first."""
+        self._syncing: list[str] = []
+        self.cuts = 0
+        """How often the log's end was moved back."""
+
+    def of(self, offset: Offset) -> Segment:
+        """The segment that holds `offset`, or would."""
+        if offset >= self.active.base_offset:
+            return self.active
+        number = bisect_right(self.all, offset, key=lambda segment: segment.base_offset)
+        return self.all[number - 1]
+
+    def headers(self, start: Offset) -> Iterator[BatchHeader]:
+        """Headers of all batches from the one at `start`, which the log has, to the end."""
+        if start >= self.active.next_offset:
+            return
+        segment = self.of(start)
+        position, _ = segment.batch_at(start)
+        for later in self.all[self.all.index(segment) :]:
+            for _, header in later.scan(position):
+                yield header
+            position = 0
+
+    def extents(self, *, with_times: bool) -> list[Extent]:
+        """What retention goes by; a time may cost a look into an index."""
+        return [
+            Extent(s.next_offset, s.size, s.largest_timestamp()[0] if with_times else -1)
+            for s in self.all
+        ]
+
+    def begin(self, base_offset: Offset) -> None:
+        """Begin a segment behind all others."""
+        interval = self.active.interval
+        self.sync_names()
+        self.active = Segment(self._disk, self._directory, base_offset, interval)
+        self.all.append(self.active)
+        self.names_changed()
+
+    def names_changed(self) -> None:
+        """A file was made or removed in the log's directory."""
+        if self._directory not in self.unsynced_dirs:
+            self.unsynced_dirs.insert(0, self._directory)
+
+    def all_names_changed(self) -> None:
+        """Nothing is known of what was synced: a process died."""
+        self.unsynced_dirs = [self._directory, parent(self._directory)]
+
+    def sync_names(self) -> None:
+        """Make all names durable; blocks."""
+        for directory in dict.fromkeys((*self._syncing, *self.unsynced_dirs)):
+            self._disk.sync_dir(directory)
+        self.unsynced_dirs = []
+
+    def take_names(self) -> list[str]:
+        """The directories to sync off the loop; `give_back_names` ends that."""
+        self._syncing, self.unsynced_dirs = self.unsynced_dirs, []
+        return self._syncing
+
+    def give_back_names(self, *, synced: bool) -> None:
+        """What was taken has been synced, or has not."""
+        if not synced:
+            self.unsynced_dirs = list(dict.fromkeys((*self._syncing, *self.unsynced_dirs)))
+        self._syncing = []
+
+    def end_before(self, offset: Offset) -> Offset:
+        """Where the log ends once the batch that holds `offset`, and all after it, are gone."""
+        return self.of(offset).batch_at(offset)[1].base_offset
+
+    def cut(self, offset: Offset) -> None:
+        """Remove the batch that holds `offset` and all after it. Durable; blocks."""
+        segment = self.of(offset)
+        position, header = segment.batch_at(offset)
+        self.cuts += 1
+        self._remove_after(segment)
+        self.active = segment
+        self.names_changed()
+        self.sync_names()
+        segment.cut(position, header.base_offset)
+        segment.file.sync()
+
+    def begin_anew(self, base_offset: Offset) -> None:
+        """Remove everything; the log is empty, at `base_offset`. Durable; blocks."""
+        self.cuts += 1
+        self._remove_after(None)
+        self.begin(base_offset)
+        self.sync_names()
+
+    def _remove_after(self, kept: Segment | None) -> None:
+        while self.all and self.all[-1] is not kept:
+            self._remove(self.all.pop())
+
+    def remove_oldest(self, count: int) -> None:
+        """Remove the first `count` segments, never the active one. Durable; blocks."""
+        for _ in range(min(count, len(self.all) - 1)):
+            self._remove(self.all.pop(0))
+
+    def _remove(self, segment: Segment) -> None:
+        segment.delete()
+        self._disk.sync_dir(self._directory)
+
+    def close(self) -> None:
+        """Close the files."""
+        for segment in self.all:
+            segment.close()

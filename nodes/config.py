@@ -10,11 +10,17 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from nodes.ids import NodeId
+from nodes.wire.connections import ConnectionLimits
+from nodes.wire.security import SecurityProtocol
 
 T = TypeVar("T")
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The one replica.selector.class there is: consumers are sent to a replica in their rack."""
+
+
+SECURITY_PREFIXES = ("ssl.", "sasl.", "listener.name.")
+"""Of the properties that `nodes.server.security` reads."""
 
 
 class ConfigError(Exception):
@@ -90,6 +96,11 @@ class NodeConfig:
     max_request_partitions: int
     unclean_leader_election: bool
     max_request_bytes: int
+    connection_limits: ConnectionLimits
+    protocols: Mapping[str, SecurityProtocol]
+    """By listener, the controllers' included."""
+    inter_broker_listener: str
+    """Where brokers fetch from each other; empty for a node without broker listeners."""
     index_interval_bytes: int
     static: Mapping[str, str]
     """Every property as it is in the file: where topics find their defaults."""
@@ -271,12 +282,62 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         max_request_partitions=read.number("max.request.partition.size.limit", 2000, least=1),
         unclean_leader_election=read.flag("unclean.leader.election.enable", default=False),
         max_request_bytes=read.number("socket.request.max.bytes", 100 << 20, least=1024),
+        connection_limits=ConnectionLimits(
+            max_connections=read.number("max.connections", 2**31 - 1),
+            max_per_ip=read.number("max.connections.per.ip", 2**31 - 1),
+            max_idle_ms=read.number("connections.max.idle.ms", 600_000, least=1),
+        ),
+        protocols=(protocols := _protocols(read, listeners)),
+        inter_broker_listener=_inter_broker_listener(read, protocols),
         index_interval_bytes=read.number("log.index.interval.bytes", 4096),
         static=dict(properties),
         known=read.asked,
     )
     _cross_check(config)
-    return config, sorted(set(properties) - set(read.asked) - {"log.dir"})
+    unused = set(properties) - set(read.asked) - {"log.dir"}
+    return config, sorted(key for key in unused if not key.startswith(SECURITY_PREFIXES))
+
+
+def _protocols(read: "_Reader", listeners: tuple[Endpoint, ...]) -> dict[str, SecurityProtocol]:
+    """By listener. As in KRaft, what the map does not name is plaintext for controllers only."""
+    controller = read.text("controller.listener.names", "CONTROLLER")
+    known = {protocol.name: protocol for protocol in SecurityProtocol}
+    protocols = {**known}
+    text = read.text("listener.security.protocol.map", "")
+    if not text:
+        protocols.setdefault(controller, SecurityProtocol.PLAINTEXT)
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, protocol = item.partition(":")
+        if protocol not in known:
+            raise ConfigError(
+                f"listener.security.protocol.map: {item!r} is no NAME:PROTOCOL with one of "
+                f"{', '.join(known)}"
+            )
+        protocols[name] = known[protocol]
+    names = dict.fromkeys([*(endpoint.listener for endpoint in listeners), controller])
+    for name in names:
+        if name not in protocols:
+            raise ConfigError(f"listener {name} has no entry in listener.security.protocol.map")
+    return {name: protocols[name] for name in names}
+
+
+def _inter_broker_listener(read: "_Reader", protocols: Mapping[str, SecurityProtocol]) -> str:
+    """Named by itself, or by its protocol; else the first that is plaintext, or else the first."""
+    name = read.text("inter.broker.listener.name", "")
+    protocol = read.text("security.inter.broker.protocol", "")
+    controller = read.text("controller.listener.names", "CONTROLLER")
+    candidates = [listener for listener in protocols if listener != controller]
+    if name and protocol:
+        raise ConfigError(
+            "set one of inter.broker.listener.name and security.inter.broker.protocol, not both"
+        )
+    if name and name not in candidates:
+        raise ConfigError(f"inter.broker.listener.name={name} is not among the listeners")
+    wanted = protocol or "PLAINTEXT"
+    speaking = [listener for listener in candidates if protocols[listener].name == wanted]
+    if protocol and candidates and not speaking:
+        raise ConfigError(f"security.inter.broker.protocol={protocol}: no listener speaks it")
+    return name or next(iter([*speaking, *candidates]), "")
 
 
 def _missing_log_dir() -> str:
@@ -292,6 +353,8 @@ def _cross_check(config: NodeConfig) -> None:
             f"node.id={config.node_id} has the controller role but is not in "
             "controller.quorum.voters: add it there, or make it a broker only"
         )
+    if unknown := [e.listener for e in config.advertised if e.listener not in names]:
+        raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners")
     if config.is_controller and config.controller_listener not in names:
         raise ConfigError(
             f"controller.listener.names={config.controller_listener} is not among the listeners"

@@ -46,6 +46,7 @@ class Broker:
         now_ms: Callable[[], float],
         incarnation_id: UUID,
         connect: Callable[[str, int], Channel],
+        connect_broker: Callable[[str, int], Channel],
         previous_epoch: BrokerEpoch | None,
     ) -> None:
         self._config = config
@@ -64,7 +65,7 @@ class Broker:
             lag_max_ms=config.replica_lag_time_max_ms,
             now_ms=now_ms,
         )
-        self._fetchers = FetcherPool(config, self.replicas, self.lifecycle, connect)
+        self._fetchers = FetcherPool(config, self.replicas, self.lifecycle, connect_broker)
         self.replicas.fetch_with(self._fetchers)
         self._auto_topics = AutoTopics(self._controller, enabled=config.auto_create_topics)
         self._parts = Parts(

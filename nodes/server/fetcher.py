@@ -198,7 +198,7 @@ class Fetcher:
 
     def _address(self) -> tuple[str, int]:
         broker = self._replicas.image.brokers.get(self._leader)
-        listener = self._config.broker_listeners[0].listener
+        listener = self._config.inter_broker_listener
         endpoint = None if broker is None else broker.endpoint(listener)
         if endpoint is None:
             raise ConnectFailed(f"the address of node {self._leader} is not known")

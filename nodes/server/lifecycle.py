@@ -31,7 +31,6 @@ from nodes.wire.versions import fill
 
 log = logging.getLogger("nodes.lifecycle")
 
-PLAINTEXT = 0
 NO_EPOCH = BrokerEpoch(-1)
 
 RETURNING_MS = 50
@@ -156,7 +155,7 @@ class BrokerLifecycle:
                 "name": endpoint.listener,
                 "host": endpoint.host,
                 "port": endpoint.port,
-                "security_protocol": PLAINTEXT,
+                "security_protocol": self._config.protocols[endpoint.listener],
             }
             for endpoint in self._config.advertised
             if endpoint.listener != self._config.controller_listener

@@ -26,9 +26,11 @@ from nodes.server.controller_apis import controller_apis
 from nodes.server.controller_io import ControllerShell
 from nodes.server.metadata_publisher import MetadataPublisher
 from nodes.server.raft_io import RaftNode
+from nodes.server.security import NodeSecurity
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
-from nodes.wire.server import Api, Dispatcher, ServerConnection
+from nodes.wire.connections import Connections
+from nodes.wire.server import Api, Dispatcher, Listener
 
 log = logging.getLogger("nodes")
 
@@ -36,6 +38,7 @@ METADATA_LOG = "__cluster_metadata-0"
 METADATA_SEGMENT_BYTES = 1 << 30
 METADATA_BATCH_BYTES = 8 << 20
 FAILURE_CHECK_S = 0.2
+LISTEN_BACKLOG = 1024
 
 
 class StartError(Exception):
@@ -58,7 +61,8 @@ class Node:
         self._rng = rng
         self._wall_clock_ms = wall_clock_ms
         self._servers: list[asyncio.Server] = []
-        self._connections: set[ServerConnection] = set()
+        self._connections = Connections(config.connection_limits)
+        self._security = NodeSecurity(config)
         self._tasks: list[asyncio.Task[None]] = []
         self.raft: RaftNode | None = None
         self.controller: ControllerShell | None = None
@@ -84,6 +88,7 @@ class Node:
                 now_ms=_now_ms,
                 incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
                 connect=self._connect,
+                connect_broker=partial(self._connect, listener=self.config.inter_broker_listener),
                 previous_epoch=None if marked is None else BrokerEpoch(marked),
             )
             publisher.subscribe(self._follow)
@@ -147,26 +152,31 @@ class Node:
         raft.listeners.append(shell)
         return shell
 
-    def _connect(self, host: str, port: int) -> Channel:
+    def _connect(self, host: str, port: int, *, listener: str = "") -> Channel:
+        """A channel to another node's `listener`, the controllers' unless it is named."""
         return Channel(
             host,
             port,
             client_id=f"node-{self.config.node_id}",
             request_timeout_s=self.config.quorum_request_timeout_ms / 1000,
+            security=self._security.client(listener or self.config.controller_listener),
         )
 
     async def _listen(self, endpoint: Endpoint) -> None:
-        dispatcher = Dispatcher(self._apis(endpoint))
-        factory = partial(
-            ServerConnection,
-            dispatcher,
-            listener=endpoint.listener,
+        name = endpoint.listener
+        listener = Listener(
+            name=name,
+            dispatcher=Dispatcher(self._apis(endpoint)),
+            connections=self._connections,
             max_frame_bytes=self.config.max_request_bytes,
-            open_connections=self._connections,
+            security=self._security.server(name),
+            internal=name in (self.config.controller_listener, self.config.inter_broker_listener),
         )
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(factory, endpoint.host, endpoint.port)
+            server = await loop.create_server(
+                listener.connection, endpoint.host, endpoint.port, backlog=LISTEN_BACKLOG
+            )
         except OSError as error:
             raise StartError(
                 f"cannot listen on {endpoint.host}:{endpoint.port} ({endpoint.listener}): {error}"
@@ -198,8 +208,7 @@ class Node:
             await self.controller.stop()
         if self.raft is not None:
             await self.raft.stop()
-        for connection in list(self._connections):
-            connection.close()
+        self._connections.close()
         broker_epoch = -1
         if self.broker is not None:
             clean = self.broker.close() and clean

@@ -9,6 +9,10 @@ whether asking twice is safe.
 import asyncio
 from typing import Any, cast
 
+from kio.schema.errors import ErrorCode
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+
 from nodes.wire.codec import correlation_id_of, decode_response, request_pieces
 from nodes.wire.errors import (
     ChannelError,
@@ -16,8 +20,13 @@ from nodes.wire.errors import (
     Disconnected,
     MalformedFrame,
     RequestTimedOut,
+    TlsFailed,
+    WireError,
 )
-from nodes.wire.frames import FrameBuffer
+from nodes.wire.frames import FrameBuffer, Piece
+from nodes.wire.sasl import MECHANISM, plain_token
+from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity, Credentials
+from nodes.wire.tls import Tls
 from nodes.wire.versions import schema_of
 
 MAX_RESPONSE_BYTES = 256 << 20
@@ -43,21 +52,43 @@ class _Waiting:
 class _Connection(asyncio.Protocol):
     """The transport's side: splits frames and hands answers to those who wait for them."""
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, tls: Tls | None) -> None:
         self.peer = peer
+        self._tls = tls
         self.transport: asyncio.Transport | None = None
         self.waiting: dict[int, _Waiting] = {}
         self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        if self._tls is not None:
+            self.transport.write(self._tls.start())
+
+    def send(self, pieces: list[Piece]) -> None:
+        """Write a request, encrypted if the connection is."""
+        assert self.transport is not None
+        if self._tls is None:
+            self.transport.writelines(pieces)
+        else:
+            self.transport.write(self._tls.send(pieces))
 
     def data_received(self, data: bytes) -> None:
         try:
+            if self._tls is not None:
+                data = self._decrypted(self._tls, data)
             for frame in self._frames.feed(data):
                 self._answer(frame)
+        except TlsFailed as error:
+            self.fail(Disconnected(f"{self.peer}: {error}"))
         except MalformedFrame as error:
             self.fail(Disconnected(f"{self.peer} sent a response that cannot be read: {error}"))
+
+    def _decrypted(self, tls: Tls, data: bytes) -> bytes:
+        try:
+            return tls.receive(data)
+        finally:
+            if self.transport is not None:
+                self.transport.write(tls.outgoing())
 
     def _answer(self, frame: bytes) -> None:
         waiting = self.waiting.pop(correlation_id_of(frame), None)
@@ -89,12 +120,19 @@ class Channel:
     """
 
     def __init__(
-        self, host: str, port: int, *, client_id: str, request_timeout_s: float = 30.0
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        request_timeout_s: float = 30.0,
+        security: ClientSecurity = PLAINTEXT_CLIENT,
     ) -> None:
         self.host = host
         self.port = port
         self.client_id = client_id
         self.request_timeout_s = request_timeout_s
+        self._security = security
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
         self._next_id = 0
@@ -118,8 +156,7 @@ class Channel:
     def _send(self, connection: _Connection, entity: Any, limit: float) -> "asyncio.Future[Any]":
         if len(connection.waiting) >= MAX_IN_FLIGHT:
             raise ConnectFailed(f"{self.peer}: {MAX_IN_FLIGHT} requests are in flight already")
-        transport = connection.transport
-        if transport is None:
+        if connection.transport is None:
             raise Disconnected(f"{self.peer} closed the connection at once")
         loop = asyncio.get_running_loop()
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
@@ -130,7 +167,7 @@ class Channel:
         what = f"{self.peer} did not answer api key {api_key} within {limit:g} s"
         timer = loop.call_later(limit, connection.fail, RequestTimedOut(what))
         connection.waiting[self._next_id] = _Waiting(future, timer, api_key, version)
-        transport.writelines(frame)
+        connection.send(frame)
         return future
 
     async def _connect(self, limit: float) -> _Connection:
@@ -141,15 +178,34 @@ class Channel:
 
     async def _open(self, limit: float) -> _Connection:
         loop = asyncio.get_running_loop()
+        connection = self._new()
         try:
             async with asyncio.timeout(limit):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self.peer), self.host, self.port
-                )
-        except (OSError, TimeoutError) as error:
-            raise ConnectFailed(f"cannot connect to {self.peer}: {error}") from error
+                await loop.create_connection(lambda: connection, self.host, self.port)
+                if self._security.credentials is not None:
+                    await self._log_in(connection, self._security.credentials, limit)
+        except (OSError, TimeoutError, WireError) as error:
+            # Whatever became of the log-in: nothing was asked yet.
+            failure = ConnectFailed(f"cannot connect to {self.peer}: {error}")
+            connection.fail(failure)
+            raise failure from error
         self._connection = connection
         return connection
+
+    def _new(self) -> _Connection:
+        context = self._security.tls
+        tls = Tls(context, server_side=False, host=self.host) if context is not None else None
+        return _Connection(self.peer, tls)
+
+    async def _log_in(self, connection: _Connection, who: Credentials, limit: float) -> None:
+        """SASL/PLAIN. Raises ConnectFailed when the peer does not want us."""
+        answer = await self._send(connection, SaslHandshakeRequest(mechanism=MECHANISM), limit)
+        if answer.error_code is ErrorCode.none:
+            token = plain_token(who.username, who.password)
+            answer = await self._send(connection, SaslAuthenticateRequest(auth_bytes=token), limit)
+        if answer.error_code is not ErrorCode.none:
+            why = getattr(answer, "error_message", None) or answer.error_code.name
+            raise ConnectFailed(f"user {who.username!r} was refused: {why}")
 
     def close(self) -> None:
         """Close the connection; requests in flight fail with Disconnected. Idempotent."""

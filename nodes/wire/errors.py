@@ -2,7 +2,8 @@
 
 WireError
 ├── MalformedFrame      the peer sent bytes that are no Kafka message; the connection is closed
-│   └── OversizedFrame  a frame longer than `socket.request.max.bytes`
+│   ├── OversizedFrame  a frame longer than `socket.request.max.bytes`
+│   └── TlsFailed       no TLS, or a certificate that is not accepted
 ├── UnsupportedVersion  a well-formed request that this node does not serve
 ├── Unanswerable        a request that failed and may not be answered; the connection is closed
 └── ChannelError        a request of ours got no answer
@@ -22,6 +23,10 @@ class MalformedFrame(WireError):
 
 class OversizedFrame(MalformedFrame):
     """A frame whose announced length is above the limit, or negative."""
+
+
+class TlsFailed(MalformedFrame):
+    """Bytes that are no TLS, or a handshake in which one side did not accept the other."""
 
 
 class UnsupportedVersion(WireError):

@@ -34,28 +34,36 @@ class FrameBuffer:
     is seen, so that a hostile peer cannot make the buffer grow.
     """
 
-    __slots__ = ("_buffer", "_max")
+    __slots__ = ("_buffer", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._buffer = bytearray()
-        self._max = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take `data`, return the frames that are complete now, in order, without their length."""
-        buffer = self._buffer
-        buffer += data
+        if self._buffer:
+            self._buffer += data
+            source: bytes | memoryview = memoryview(self._buffer)
+        else:
+            source = data  # nothing is left over, as nearly always
         frames: list[bytes] = []
-        start, end = 0, len(buffer)
+        start, end = 0, len(source)
         while end - start >= 4:
-            (length,) = _LENGTH.unpack_from(buffer, start)
-            if not 0 <= length <= self._max:
-                raise OversizedFrame(f"a frame of {length} bytes; at most {self._max} are accepted")
+            (length,) = _LENGTH.unpack_from(source, start)
+            if not 0 <= length <= self.max_frame_bytes:
+                raise OversizedFrame(
+                    f"a frame of {length} bytes; at most {self.max_frame_bytes} are accepted"
+                )
             if end - start - 4 < length:
                 break
-            frames.append(bytes(memoryview(buffer)[start + 4 : start + 4 + length]))
+            frames.append(bytes(source[start + 4 : start + 4 + length]))
             start += 4 + length
-        if start:
-            del buffer[:start]
+        if isinstance(source, bytes):
+            self._buffer += source[start:]
+        else:
+            source.release()
+            del self._buffer[:start]
         return frames
 
 

@@ -3,8 +3,11 @@
 Every connection may have several requests in flight, as Kafka's clients do: each is handed to its
 handler as it arrives, and the answers leave in the order of the requests, whichever is ready first.
 What a peer can cost is bounded: frames by `max_frame_bytes`, requests in flight by MAX_IN_FLIGHT
-(reading stops until some are answered), unsent answers by the transport's flow control (likewise).
-A peer that sends garbage loses its connection and costs one log line, nothing more.
+and MAX_BYTES_IN_FLIGHT, unsent answers by the transport's flow control, and of requests whose
+answers can be large one is in flight at a time. Beyond any of these nothing is started, nor read,
+until some are answered. A peer that sends garbage loses its connection and costs one log line.
+
+A listener may want TLS (`nodes.wire.tls`), and SASL before anything else (`nodes.wire.sasl`).
 """
 
 import asyncio
@@ -16,14 +19,32 @@ from typing import Any, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
 
+from nodes.wire import sasl
 from nodes.wire.codec import decode_request, response_pieces
-from nodes.wire.errors import MalformedFrame, Unanswerable, UnsupportedVersion
+from nodes.wire.connections import Connections
+from nodes.wire.errors import MalformedFrame, TlsFailed, Unanswerable, UnsupportedVersion
 from nodes.wire.frames import FrameBuffer, Piece, RequestHead, read_request_head
-from nodes.wire.versions import Draft, response_class
+from nodes.wire.sasl import SaslServer
+from nodes.wire.security import PLAINTEXT_SERVER, ServerSecurity
+from nodes.wire.tls import Tls
+from nodes.wire.versions import Draft, respond, response_class
 
 PRODUCE = 0
+FETCH = 1
+METADATA = 3
 API_VERSIONS = 18
+FETCH_SNAPSHOT = 59
+DESCRIBE_TOPIC_PARTITIONS = 75
 MAX_IN_FLIGHT = 64
+MAX_BYTES_IN_FLIGHT = 16 << 20
+"""Of the frames of one connection; a single larger one is served alone."""
+
+_LARGE_ANSWERS = frozenset(
+    key.to_bytes(2, "big") for key in (FETCH, METADATA, FETCH_SNAPSHOT, DESCRIBE_TOPIC_PARTITIONS)
+)
+"""How the frames begin whose answers may be megabytes. No client has two of a kind in flight."""
+
+ANONYMOUS = "User:ANONYMOUS"
 
 ADVERTISED_OLDEST: Mapping[int, int] = {PRODUCE: 0}
 """Older than what is served, on purpose: librdkafka 2.0, for one, compresses nothing unless Produce
@@ -34,16 +55,21 @@ log = logging.getLogger("nodes.wire")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Who asks: the connection's peer, the listener it came by, the client's name for itself."""
+    """Who asks: the connection's peer, the listener it came by, the client's name for itself.
+
+    `principal` is who it has proved to be, in Kafka's form: by its password or its certificate.
+    """
 
     listener: str
     peer_host: str
     client_id: str | None
+    principal: str = ANONYMOUS
 
 
 Handler = Callable[[Any, RequestContext], "Awaitable[Any] | Any"]
 """Takes a request entity; returns the response (or an awaitable of it), None for no answer. Raises
-Unanswerable to have the connection closed; anything else it raises is a bug of ours."""
+Unanswerable to have the connection closed; anything else it raises is a bug of ours. An awaitable
+is cancelled when the connection is lost."""
 
 
 class Api(NamedTuple):
@@ -58,8 +84,12 @@ class Dispatcher:
     """The table of served apis of one listener; ApiVersions is answered from it."""
 
     def __init__(self, apis: Mapping[int, Api]) -> None:
-        self._apis = dict(apis)
-        self._apis[API_VERSIONS] = Api(0, 4, self._api_versions)
+        self._apis = {
+            **apis,
+            API_VERSIONS: Api(0, 4, self._api_versions),
+            sasl.HANDSHAKE: Api(*sasl.HANDSHAKE_VERSIONS, _no_sasl_now),
+            sasl.AUTHENTICATE: Api(*sasl.AUTHENTICATE_VERSIONS, _no_sasl_now),
+        }
 
     def find(self, head: RequestHead) -> Handler:
         """The handler for a request. Raises UnsupportedVersion."""
@@ -85,74 +115,144 @@ class Dispatcher:
         return Draft(response_class(API_VERSIONS, version), values)
 
 
+def _no_sasl_now(request: Any, context: RequestContext) -> Any:
+    """SASL where there is none, or when it is over already."""
+    return respond(request, error_code=ErrorCode.illegal_sasl_state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """What the connections of one listener share.
+
+    Of a listener that nodes use among each other (`internal`), max.connections does not count.
+    """
+
+    name: str
+    dispatcher: Dispatcher
+    connections: Connections
+    max_frame_bytes: int
+    security: ServerSecurity = PLAINTEXT_SERVER
+    internal: bool = False
+
+    def connection(self) -> "ServerConnection":
+        """The protocol for a new connection: what `loop.create_server` wants."""
+        return ServerConnection(self)
+
+
+class _InFlight(NamedTuple):
+    """A request whose answer is not sent yet."""
+
+    head: RequestHead
+    answer: "asyncio.Future[Any]"
+    frame_bytes: int
+    large: bool
+
+
 class ServerConnection(asyncio.Protocol):
     """One accepted connection."""
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        *,
-        listener: str,
-        max_frame_bytes: int,
-        open_connections: "set[ServerConnection]",
-    ) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, listener: Listener) -> None:
+        self.peer_host = "?"
+        self.last_active_s = 0.0
         self._listener = listener
-        self._frames = FrameBuffer(max_frame_bytes)
-        self._open_connections = open_connections
         self._transport: asyncio.Transport | None = None
-        self._peer = "?"
-        self._answers: deque[asyncio.Future[list[Piece] | None]] = deque()
-        self._backlog: deque[bytes] = deque()
+        self._ended = False
         self._writable = True
+        self._tls: Tls | None = None
+        self._sasl: SaslServer | None = None
+        self._context = RequestContext(listener=listener.name, peer_host="?", client_id=None)
+        self._frames = FrameBuffer(listener.max_frame_bytes)
+        self._backlog: deque[bytes] = deque()
+        self._in_flight: deque[_InFlight] = deque()
+        self._bytes_in_flight = 0
+        self._large_in_flight = 0
+
+    # -- the transport's side ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
-        self._open_connections.add(self)
         peer = transport.get_extra_info("peername")
-        self._peer = str(peer[0]) if peer else "?"
+        self.peer_host = str(peer[0]) if peer else "?"
+        self._touch()
+        security = self._listener.security
+        refused = self._listener.connections.admit(self, exempt=self._listener.internal)
+        if refused:
+            self._refuse(refused)
+            return
+        if security.tls is not None:
+            self._tls = Tls(security.tls, server_side=True)
+        if security.users is not None:
+            self._sasl = SaslServer(security.users)
+            self._frames.max_frame_bytes = sasl.MAX_FRAME_BYTES
+        self._set_context(None, ANONYMOUS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._open_connections.discard(self)
+        self._ended = True
+        self._listener.connections.forget(self)
         self._backlog.clear()
-        for answer in self._answers:
-            answer.cancel()
-        self._answers.clear()
-
-    def close(self) -> None:
-        """Drop the connection at once, and what it sent and was not read yet."""
-        # Now, not when the loop gets round to `connection_lost`: what follows garbage is garbage.
-        transport, self._transport = self._transport, None
-        self._backlog.clear()
-        if transport is not None:
-            transport.abort()
-
-    def pause_writing(self) -> None:
-        self._writable = False
-        self._apply_back_pressure()
-
-    def resume_writing(self) -> None:
-        self._writable = True
-        self._work_off()
+        for pending in self._in_flight:
+            pending.answer.cancel()
+        self._in_flight.clear()
 
     def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
+        self._touch()
         try:
+            if self._tls is not None:
+                data = self._decrypted(self._tls, data)
             self._backlog.extend(self._frames.feed(data))
         except MalformedFrame as error:
             self._refuse(error)
             return
         self._work_off()
 
+    def pause_writing(self) -> None:
+        self._writable = False
+        self._apply_back_pressure()
+
+    def resume_writing(self) -> None:
+        self._touch()
+        self._writable = True
+        self._work_off()
+
+    # -- the registry's side -------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether it waits for an answer of ours."""
+        return bool(self._in_flight)
+
+    def close(self) -> None:
+        """Drop the connection at once, and what it sent and was not read yet."""
+        # Now, not when the loop gets round to `connection_lost`: what follows garbage is garbage.
+        self._ended = True
+        self._backlog.clear()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- requests ------------------------------------------------------------------------------
+
     def _work_off(self) -> None:
-        while self._backlog and self._writable and len(self._answers) < MAX_IN_FLIGHT:
-            if self._transport is None:
-                return
+        while self._backlog and self._may_start(self._backlog[0]):
             self._start(self._backlog.popleft())
         self._apply_back_pressure()
 
+    def _may_start(self, frame: bytes) -> bool:
+        """Whether a request may be started, by what others of the connection still occupy."""
+        if self._ended or not self._writable:
+            return False
+        if not self._in_flight:
+            return True
+        if self._large_in_flight and frame[:2] in _LARGE_ANSWERS:
+            return False
+        return (
+            len(self._in_flight) < MAX_IN_FLIGHT
+            and self._bytes_in_flight + len(frame) <= MAX_BYTES_IN_FLIGHT
+        )
+
     def _apply_back_pressure(self) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if self._ended or self._transport is None or self._transport.is_closing():
             return
         if self._backlog or not self._writable:
             self._transport.pause_reading()
@@ -162,67 +262,138 @@ class ServerConnection(asyncio.Protocol):
     def _start(self, frame: bytes) -> None:
         """Hand one request to its handler; send the answer now, or when it and its turn come."""
         try:
-            head = read_request_head(frame)
-            handler = self._dispatcher.find(head)
-            request = decode_request(frame, head)
-        except UnsupportedVersion as error:
-            self._unsupported(head, error)
-            return
-        except MalformedFrame as error:
+            if self._sasl is not None and not self._sasl.done:
+                self._authenticate(self._sasl, frame)
+            else:
+                self._serve(frame, read_request_head(frame))
+        except (MalformedFrame, UnsupportedVersion, Unanswerable) as error:
             self._refuse(error)
-            return
-        context = RequestContext(
-            listener=self._listener, peer_host=self._peer, client_id=head.client_id
-        )
+
+    def _serve(self, frame: bytes, head: RequestHead) -> None:
         try:
-            answer = handler(request.entity, context)
-        except Unanswerable as error:
-            self._refuse(error)
+            handler = self._listener.dispatcher.find(head)
+        except UnsupportedVersion:
+            if head.api_key != API_VERSIONS or self._in_flight:
+                raise
+            answer = self._listener.dispatcher.api_versions_response(
+                0, ErrorCode.unsupported_version
+            )
+            self._send(response_pieces(answer, head.correlation_id))
             return
+        request = decode_request(frame, head)
+        if head.client_id != self._context.client_id:
+            self._set_context(head.client_id, self._context.principal)
+        try:
+            answer = handler(request.entity, self._context)
+            if isinstance(answer, Awaitable):
+                self._await(head, asyncio.ensure_future(answer), frame)
+            elif self._in_flight:
+                done = asyncio.get_running_loop().create_future()
+                done.set_result(answer)
+                self._await(head, done, frame)
+            elif answer is not None:
+                self._send(response_pieces(answer, head.correlation_id))
+        except Unanswerable:
+            raise
         except Exception:
             self._handler_failed(head)
-            return
-        if isinstance(answer, Awaitable):
-            self._answers.append(asyncio.ensure_future(self._later(head, answer)))
-            self._answers[-1].add_done_callback(self._send_ready)
-        elif self._answers:
-            done: asyncio.Future[list[Piece] | None] = asyncio.get_running_loop().create_future()
-            done.set_result(_encoded(answer, head))
-            self._answers.append(done)
-        elif answer is not None and self._transport is not None:
-            self._transport.writelines(response_pieces(answer, head.correlation_id))
 
-    async def _later(self, head: RequestHead, answer: Awaitable[Any]) -> list[Piece] | None:
-        try:
-            return _encoded(await answer, head)
-        except Exception:
-            self._handler_failed(head)
-            return None
+    def _await(self, head: RequestHead, answer: "asyncio.Future[Any]", frame: bytes) -> None:
+        large = frame[:2] in _LARGE_ANSWERS
+        self._in_flight.append(_InFlight(head, answer, len(frame), large))
+        self._bytes_in_flight += len(frame)
+        self._large_in_flight += large
+        answer.add_done_callback(self._send_ready)
 
-    def _send_ready(self, _: "asyncio.Future[list[Piece] | None]") -> None:
-        answers = self._answers
-        while answers and answers[0].done():
-            answer = answers.popleft()
-            frame = None if answer.cancelled() else answer.result()
-            if frame is not None and self._transport is not None:
-                self._transport.writelines(frame)
+    def _send_ready(self, _: "asyncio.Future[Any]") -> None:
+        in_flight = self._in_flight
+        while in_flight and in_flight[0].answer.done():
+            head, answer, size, large = in_flight.popleft()
+            self._bytes_in_flight -= size
+            self._large_in_flight -= large
+            if self._ended or answer.cancelled():
+                continue
+            try:
+                message = answer.result()
+                if message is not None:
+                    self._send(response_pieces(message, head.correlation_id))
+            except Unanswerable as error:
+                self._refuse(error)
+            except Exception:
+                self._handler_failed(head)
         self._work_off()
 
-    def _unsupported(self, head: RequestHead, error: UnsupportedVersion) -> None:
-        if head.api_key != API_VERSIONS or self._answers or self._transport is None:
-            self._refuse(error)
-            return
-        answer = self._dispatcher.api_versions_response(0, ErrorCode.unsupported_version)
-        self._transport.writelines(response_pieces(answer, head.correlation_id))
+    def _authenticate(self, server: SaslServer, frame: bytes) -> None:
+        if server.wants_bare_token:
+            answer = server.bare_token(frame)
+        else:
+            head = read_request_head(frame)
+            if head.api_key == API_VERSIONS:
+                self._serve(frame, head)
+                return
+            answer = server.request(frame, head)
+        self._send(answer.pieces)
+        if answer.failure:
+            self._end(answer.failure)
+        elif server.user is not None:
+            self._frames.max_frame_bytes = self._listener.max_frame_bytes
+            self._set_context(self._context.client_id, f"User:{server.user}")
 
-    def _refuse(self, error: Exception) -> None:
-        log.warning("closing the connection of %s: %s", self._peer, error)
+    # -- bytes ---------------------------------------------------------------------------------
+
+    def _decrypted(self, tls: Tls, data: bytes) -> bytes:
+        early = not tls.established
+        try:
+            return tls.receive(data)
+        finally:
+            reply = tls.outgoing()  # of the handshake, or the alert that says what is wrong
+            if reply and self._transport is not None:
+                self._transport.write(reply)
+            if early and tls.established:
+                name = tls.peer_name()
+                self._set_context(None, f"User:{name}" if name else ANONYMOUS)
+
+    def _send(self, pieces: list[Piece]) -> None:
+        if self._ended or self._transport is None:
+            return
+        if self._tls is not None:
+            self._transport.write(self._tls.send(pieces))
+        elif len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(pieces)
+
+    def _touch(self) -> None:
+        self.last_active_s = asyncio.get_running_loop().time()
+
+    def _set_context(self, client_id: str | None, principal: str) -> None:
+        self._context = RequestContext(
+            listener=self._listener.name,
+            peer_host=self.peer_host,
+            client_id=client_id,
+            principal=principal,
+        )
+
+    # -- endings -------------------------------------------------------------------------------
+
+    def _refuse(self, error: object) -> None:
+        """End a connection that misbehaves; a peer whose TLS failed is told so."""
+        if isinstance(error, TlsFailed):
+            self._end(error)
+            return
+        self._listener.connections.warn("closing the connection of %s: %s", self.peer_host, error)
         self.close()
+
+    def _end(self, reason: object) -> None:
+        """End the connection when all that it was told is sent."""
+        self._listener.connections.warn("closing the connection of %s: %s", self.peer_host, reason)
+        self._ended = True
+        self._backlog.clear()
+        if self._transport is not None:
+            self._transport.close()
 
     def _handler_failed(self, head: RequestHead) -> None:
-        log.exception("api key %d v%d from %s failed", head.api_key, head.api_version, self._peer)
+        log.exception(
+            "api key %d v%d from %s failed", head.api_key, head.api_version, self.peer_host
+        )
         self.close()
-
-
-def _encoded(answer: Any, head: RequestHead) -> list[Piece] | None:
-    return None if answer is None else response_pieces(answer, head.correlation_id)

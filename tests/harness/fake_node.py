@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from nodes.wire.server import Api, Dispatcher, RequestContext, ServerConnection
+from nodes.wire.connections import ConnectionLimits, Connections
+from nodes.wire.server import Api, Dispatcher, Listener, RequestContext, ServerConnection
 from nodes.wire.versions import respond
 
 LAST_TURNS = 10
@@ -23,7 +24,7 @@ class FakeNode:
         self.answers = dict(answers)
         self.port = 0
         self.seen: list[Any] = []
-        self._open: set[ServerConnection] = set()
+        self._open = Connections(ConnectionLimits())
 
     def _handle(self, request: Any, _: RequestContext) -> Any:
         self.seen.append(request)
@@ -32,14 +33,16 @@ class FakeNode:
     def connection(self) -> ServerConnection:
         """The protocol of one accepted connection."""
         apis = {key: Api(0, 99, self._handle) for key in self.answers}
-        return ServerConnection(
-            Dispatcher(apis), listener="TEST", max_frame_bytes=1 << 20, open_connections=self._open
-        )
+        return Listener(
+            name="TEST",
+            dispatcher=Dispatcher(apis),
+            connections=self._open,
+            max_frame_bytes=1 << 20,
+        ).connection()
 
     def drop_connections(self) -> None:
         """Close what is open."""
-        for connection in list(self._open):
-            connection.close()
+        self._open.close()
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def test_every_message_of_defaults_and_of_nulls(kind: EntityType) -> None:
             agree(cls, of_nulls(cls))
 
 
-@settings(max_examples=600, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(MESSAGES))
 def test_any_message(data: st.DataObject, message: tuple[int, int, EntityType]) -> None:
     """Whatever is in it, from an entity as from values, tagged fields included."""

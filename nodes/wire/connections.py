@@ -1,0 +1,136 @@
+"""The accepted connections of a node: how many there may be, for how long, and what they may log.
+
+Limits are Kafka's: `max.connections` of a node, `max.connections.per.ip` and
+`connections.max.idle.ms`. A newcomer beyond a limit is closed. The listeners that nodes use among
+each other are exempt from the node's limit, as in Kafka: clients must not shut out replication.
+
+Whoever misbehaves costs a log line, but never a disk full of them: after LOG_BURST lines at once
+there are LOG_PER_S, and then one that says how many were left out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+LOG_BURST = 200
+LOG_PER_S = 10.0
+SWEEPS_PER_IDLE_TIME = 4
+
+log = logging.getLogger("nodes.wire")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Kafka's properties; idle time in milliseconds."""
+
+    max_connections: int = 2**31 - 1
+    max_per_ip: int = 2**31 - 1
+    max_idle_ms: int = 600_000
+
+
+class Connection(Protocol):
+    """What the registry needs of a connection."""
+
+    peer_host: str
+    last_active_s: float
+
+    @property
+    def busy(self) -> bool:
+        """Whether it waits for an answer of ours."""
+        ...
+
+    def close(self) -> None:
+        """Drop it at once."""
+        ...
+
+
+class Connections:
+    """See the module. One for all listeners of a node."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._open: dict[Connection, None] = {}
+        self._per_ip: dict[str, int] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._lines = LineLimit(LOG_BURST, LOG_PER_S)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: Connection, *, exempt: bool) -> str:
+        """Take `connection` in (to be given back with `forget`); or why not. Empty: it is in."""
+        host = connection.peer_host
+        if self._per_ip.get(host, 0) >= self.limits.max_per_ip:
+            return f"it has {self.limits.max_per_ip} connections (max.connections.per.ip)"
+        if not exempt and len(self._open) >= self.limits.max_connections:
+            return f"there are {self.limits.max_connections} connections (max.connections)"
+        self._open[connection] = None
+        self._per_ip[host] = self._per_ip.get(host, 0) + 1
+        if self._sweeper is None:
+            self._sweep_later()
+        return ""
+
+    def forget(self, connection: Connection) -> None:
+        """A connection has ended; those that were never admitted are ignored."""
+        if connection not in self._open:
+            return
+        del self._open[connection]
+        left = self._per_ip[connection.peer_host] - 1
+        if left:
+            self._per_ip[connection.peer_host] = left
+        else:
+            del self._per_ip[connection.peer_host]
+
+    def close(self) -> None:
+        """Drop every connection."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self._open):
+            connection.close()
+
+    def warn(self, message: str, *args: object) -> None:
+        """Log a line about a misbehaving peer, or count it."""
+        self._lines.warn(asyncio.get_running_loop().time(), log.warning, message, *args)
+
+    def _sweep_later(self) -> None:
+        interval_s = self.limits.max_idle_ms / 1000 / SWEEPS_PER_IDLE_TIME
+        self._sweeper = asyncio.get_running_loop().call_later(interval_s, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close who has been idle for too long; the sweeper rests while nobody is connected."""
+        now_s = asyncio.get_running_loop().time()
+        oldest_s = now_s - self.limits.max_idle_ms / 1000
+        for connection in list(self._open):
+            if connection.last_active_s <= oldest_s and not connection.busy:
+                connection.close()
+        self._sweeper = None
+        if self._open:
+            self._sweep_later()
+
+
+class LineLimit:
+    """A token bucket for log lines; pure, times in seconds of any monotonic clock."""
+
+    def __init__(self, burst: int, per_s: float) -> None:
+        self._burst = float(burst)
+        self._per_s = per_s
+        self._tokens = float(burst)
+        self._at_s: float | None = None
+        self._left_out = 0
+
+    def warn(self, now_s: float, write: Callable[..., None], message: str, *args: object) -> None:
+        """Pass the line to `write` if there is a token for it, after a line on those left out."""
+        if self._at_s is not None:
+            earned = (now_s - self._at_s) * self._per_s
+            self._tokens = min(self._burst, self._tokens + max(earned, 0.0))
+        self._at_s = now_s
+        if self._tokens < 1:
+            self._left_out += 1
+            return
+        self._tokens -= 1
+        if self._left_out:
+            write("%d more lines about bad peers were left out", self._left_out)
+            self._left_out = 0
+        write(message, *args)

@@ -25,6 +25,7 @@ T = TypeVar("T")
 REQUEST_TIMEOUT_S: Final = 30.0
 CREATED_S: Final = 300.0
 """For ten thousand partitions."""
+UNREACHABLE_S: Final = 60.0
 RETRY_S: Final = 0.05
 MAX_MESSAGE_BYTES: Final = 16 << 20
 
@@ -144,11 +145,15 @@ class Admin:
 
         async def waiting(channels: Mapping[Address, Channel]) -> None:
             end_s = time.monotonic() + CREATED_S
+            heard_s = time.monotonic()
             while True:
                 try:
                     objection = await attempt(channels)
+                    heard_s = time.monotonic()
                 except WireError as error:
                     objection = str(error)
+                    if time.monotonic() - heard_s > UNREACHABLE_S:
+                        raise MeasureError(f"{self._name}: {what}: {objection}") from error
                 if objection is None:
                     return
                 if self._stopped():

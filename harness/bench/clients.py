@@ -21,12 +21,14 @@ WARMUP_SHARE: Final = 0.25
 """Of the duration, before it."""
 LEAST_WARMUP_S: Final = 0.2
 CONSUMED_BYTES: Final = 64 << 20
-"""What a consumer finds to read, again and again."""
+"""What a consumer finds to read, again and again; less where that would be too many batches."""
 WRITTEN_BATCH_BYTES: Final = 16 << 10
 """The batches it finds: Kafka's default batch.size, or a fetch where that is smaller, so that a
 fetch gets what it asks for."""
-WRITE_TOGETHER: Final = 20
-"""Sends in flight while that is written."""
+MAX_WRITES: Final = 16_000
+WRITE_TOGETHER: Final = 50
+"""Sends in flight while that is written; less than brokers let wait on a connection."""
+WRITTEN_S: Final = 60.0
 
 Stop = Callable[[], bool]
 Job = tuple[Mapping[str, Any], Sequence[bytes]]
@@ -153,9 +155,9 @@ def _write(point: Point, topic: str, leader: Address, o: Options, stop: Stop) ->
         "kind": "raw-writer",
         "address": leader,
         "in_flight": WRITE_TOGETHER,
-        "sends": max(1, CONSUMED_BYTES // len(data)),
+        "sends": min(MAX_WRITES, CONSUMED_BYTES // len(data)),
     }
-    workers.together([_with_frame(job, frame)], stop)
+    workers.together([_with_frame(job, frame)], stop, margin_s=WRITTEN_S)
 
 
 def _written_messages(point: Point, o: Options) -> int:

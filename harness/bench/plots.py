@@ -28,8 +28,9 @@ from harness.report.scales import LogScale, Tick, decades, line, px
 
 WIDTH: Final = 520
 HEIGHT: Final = 300
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 404.0, 14.0, 256.0
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 384.0, 14.0, 256.0
 LABEL_GAP: Final = 14.0
+FEW_DECADES: Final = 2
 ROW: Final = 24.0
 GROUP_GAP: Final = 12.0
 RANGE_WIDTH: Final = 1080
@@ -156,9 +157,7 @@ def _plot(
             Tick(at=place[p.x], label=words.x_label(p))
             for p in sorted({p.x: p for p in points}.values(), key=lambda p: p.x)
         ],
-        y_ticks=[
-            Tick(at=scale.y(10**decade), label=_tick(10**decade)) for decade in range(low, high + 1)
-        ],
+        y_ticks=_ticks(scale),
         curves=_apart(drawn),
         rules=[Rule(y=scale.y(value), text=f"2013: {text}") for value, text in references.items()],
         alone=_alone(alone, quantity.label),
@@ -295,10 +294,7 @@ def ranges(result: Result) -> Ranges | None:
     return Ranges(
         height=y + 46,
         bottom=y + 16,
-        ticks=[
-            Tick(at=scale.y(10**decade), label=f"{_tick(10**decade)} ms")
-            for decade in range(low, high + 1)
-        ],
+        ticks=_ticks(scale),
         rows=rows,
     )
 
@@ -307,5 +303,12 @@ def _acks_css(acks: int) -> str:
     return f"a{acks_name(acks)}"
 
 
-def _tick(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+def _ticks(scale: LogScale) -> list[Tick]:
+    """Every decade; where there are few, 2 and 5 of each too."""
+    low, high = scale.low_decade, scale.high_decade
+    steps = (1, 2, 5) if high - low <= FEW_DECADES else (1,)
+    values = [step * 10.0**decade for decade in range(low, high) for step in steps]
+    return [
+        Tick(at=scale.y(value), label=f"{value:,.0f}" if value >= 1 else f"{value:g}")
+        for value in (*values, 10.0**high)
+    ]

@@ -20,6 +20,7 @@ from harness.bench.results import CLIENT_ALONE, Result, Sample
 from harness.bench.systems import UpSystem
 from harness.bench.workers import MeasureError, Stopped
 from harness.store import Run
+from harness.systems.nodes import QUICK_FAILOVER
 
 Stop = Callable[[], bool]
 Say = Callable[[Turn, int, int], None]
@@ -168,4 +169,7 @@ def _options_json(options: Options) -> dict[str, Any]:
         "seed": options.seed,
         "client_cpus": list(options.client_cpus),
         "check_crcs": options.check_crcs,
+        "session_timeout_ms": int(
+            {**QUICK_FAILOVER, **options.broker}["broker.session.timeout.ms"]
+        ),
     }

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.bench.admin import Address, Admin
-from harness.bench.options import NODES, Options, SystemName, parse_bootstrap
+from harness.bench.options import NODES, BenchError, Options, SystemName, parse_bootstrap
+from harness.bench.workers import MeasureError
 from harness.journal import Journal
 from harness.plan import build
 from harness.store import Run
 from harness.systems.nodes import NodesSystem
 from harness.targets.local.target import LocalTarget
 from harness.targets.local.volumes import Volume
-
-STOP_BOUND_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +52,16 @@ def up(
     """The system for the block; a built-in one is deployed below the run, as `label`, with
     `properties` unless the options have others.
 
-    Raises TargetError, DeployError, OSError.
+    Raises BenchError when nobody answers, TargetError, DeployError, OSError.
     """
     if system.bootstrap is not None:
         bootstrap = tuple(parse_bootstrap(system.bootstrap))
-        yield UpSystem(
-            name=system.name, bootstrap=bootstrap, admin=Admin(system.name, bootstrap, stopped)
-        )
+        admin = Admin(system.name, bootstrap, stopped)
+        try:
+            admin.broker_count()
+        except MeasureError as error:
+            raise BenchError(f"{error}; give the address of a broker that runs") from error
+        yield UpSystem(name=system.name, bootstrap=bootstrap, admin=admin)
         return
     path = run.path / "clusters" / f"{system.name}-{label}"
     path.mkdir(parents=True)

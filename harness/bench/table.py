@@ -21,7 +21,8 @@ def print_result(console: Console, result: Result, baseline: Result | None = Non
     for (measure, sweep), points in groupby(result.points, lambda p: (p.measure, p.sweep)):
         console.print()
         console.print(Text(title(measure, sweep), style="bold"))
-        console.print(_table(grid(result, list(points), baseline), words.SWEEPS[sweep]))
+        found = grid(result, list(points), baseline, narrow=len(result.names) > 1)
+        console.print(_table(found, words.SWEEPS[sweep]))
     for sample in result.failures[:MAX_FAILURES]:
         console.print(Text(f"not measured: {failure(sample)}", style="red"), soft_wrap=True)
     if len(result.failures) > MAX_FAILURES:
@@ -41,10 +42,19 @@ def notes(result: Result) -> list[str]:
     machine = result.machine
     load = [machine["load_before"][0], machine["load_after"][0]]
     versions = machine["versions"]
+    timeout_ms = result.options.get("session_timeout_ms")
     return [
         f"median (least..most) of {result.options['rounds']} interleaved rounds of "
         f"{result.options['duration_s']:g} s, messages of {result.options['size']} bytes, "
         "MB = 10^6 bytes; 2013: the replication talk's three brokers",
+        *(
+            [
+                f"a killed leader is missed after {int(timeout_ms):,} ms "
+                "(broker.session.timeout.ms), which is in its gap"
+            ]
+            if any(point.measure is Measure.FAILOVER for point in result.points) and timeout_ms
+            else []
+        ),
         f"{machine['cores']} cores ({machine['cpu']}), load {load[0]} before and {load[1]} after, "
         f"kernel {versions['kernel']}, Python {versions['python']}, "
         f"commit {str(machine['commit'])[:12]}",
@@ -66,8 +76,14 @@ class Grid:
     rows: Sequence[tuple[str, Sequence[str]]]
 
 
-def grid(result: Result, points: Sequence[Point], baseline: Result | None) -> Grid:
-    """Per system its numbers, then the talk's, the client's own, and the ratios."""
+def grid(
+    result: Result, points: Sequence[Point], baseline: Result | None, *, narrow: bool = False
+) -> Grid:
+    """Per system its numbers, then the talk's, the client's own, and the ratios.
+
+    `narrow` gives medians alone, and spreads only of the ratios.
+    """
+    shown = words.median if narrow else words.spread
     quantities = QUANTITIES[points[0].measure]
     names, first = result.names, result.names[0]
     alone = any(result.spread(p, CLIENT_ALONE, quantities[0].name) for p in points)
@@ -82,12 +98,12 @@ def grid(result: Result, points: Sequence[Point], baseline: Result | None) -> Gr
     headings += [f"{name} / baseline" for name in names if baseline is not None]
     rows = []
     for point in points:
-        cells = [words.spread(result.spread(point, n, q.name)) for n in names for q in quantities]
+        cells = [shown(result.spread(point, n, q.name)) for n in names for q in quantities]
         if talk:
             known = reference(point)
             cells.append(known.text if known else "")
         if alone:
-            cells.append(words.spread(result.spread(point, CLIENT_ALONE, quantities[0].name)))
+            cells.append(shown(result.spread(point, CLIENT_ALONE, quantities[0].name)))
         cells += [words.ratio(result.ratio(point, name, first)) for name in names[1:]]
         if baseline is not None:
             cells += [words.ratio(against_baseline(result, baseline, point, n)) for n in names]

@@ -76,6 +76,11 @@ def spread(found: Spread | None, shown: Callable[[float], str] = number) -> str:
     return f"{shown(found.median)} ({shown(found.least)}..{shown(found.most)})"
 
 
+def median(found: Spread | None) -> str:
+    """The median alone."""
+    return "" if found is None else number(found.median)
+
+
 def ratio(found: Spread | None) -> str:
     """Such as 1.25x (1.1..1.4)."""
     return spread(found, lambda value: f"{value:.2f}x")

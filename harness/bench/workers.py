@@ -94,9 +94,14 @@ def started(job: Mapping[str, Any], *blobs: bytes) -> Iterator[Worker]:
 
 
 def together(
-    jobs: Sequence[tuple[Mapping[str, Any], Sequence[bytes]]], stopped: Callable[[], bool]
+    jobs: Sequence[tuple[Mapping[str, Any], Sequence[bytes]]],
+    stopped: Callable[[], bool],
+    *,
+    margin_s: float = MARGIN_S,
 ) -> list[dict[str, Any]]:
     """Run clients side by side: all are ready before the first begins. Their results, in order.
+
+    `margin_s` is how long they may take beyond their time.
 
     Raises MeasureError when one of them could not measure, Stopped.
     """
@@ -108,7 +113,7 @@ def together(
             _expect_ready(worker.line(READY_S, stopped))
         for worker in workers:
             worker.go()
-        bound_s = max(job["warmup_s"] + job["duration_s"] for job, _ in jobs) + MARGIN_S
+        bound_s = max(job["warmup_s"] + job["duration_s"] for job, _ in jobs) + margin_s
         return [_result(worker.line(bound_s, stopped)) for worker in workers]
     finally:
         for worker in workers:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from harness.bench.results import Result
 
 INCOMPLETE: Final = 2
+FILE_WIDTH: Final = 160
+"""Columns of a table that goes into a file or a pipe."""
 
 
 Measures = Annotated[
@@ -160,7 +162,10 @@ def _measure(
         results.save(result, path)
     for path in (run.path / "bench.html", *([html_file] if html_file else ())):
         page.save(result, path, command=command, baseline=baseline)
-    table.print_result(Console(), result, baseline)
+    console = Console()
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    table.print_result(console, result, baseline)
     print(f"page     {run.path / 'bench.html'}\njson     {run.path / 'bench.json'}")
     if result.stopped or result.failures:
         raise Exit(INCOMPLETE)

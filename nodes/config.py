@@ -81,10 +81,14 @@ class NodeConfig:
     max_fetch_sessions: int
     rack_aware_reads: bool
     high_watermark_checkpoint_interval_ms: int
+    quorum_bootstrap_servers: tuple[tuple[str, int], ...]
     quorum_fetch_timeout_ms: int
     quorum_election_timeout_ms: int
     quorum_election_backoff_max_ms: int
     quorum_request_timeout_ms: int
+    metadata_segment_bytes: int
+    metadata_snapshot_record_bytes: int
+    metadata_snapshot_interval_ms: int
     controlled_shutdown_max_wait_ms: int
     leader_imbalance_check_interval_ms: int
     leader_imbalance_percentage: int
@@ -194,13 +198,23 @@ def _endpoints(key: str, text: str) -> tuple[Endpoint, ...]:
 
 def _voters(text: str) -> dict[NodeId, tuple[str, int]]:
     voters: dict[NodeId, tuple[str, int]] = {}
-    for item in text.split(","):
+    for item in filter(None, text.split(",")):
         node, at, address = item.strip().partition("@")
         host, colon, port = address.rpartition(":")
         if not (node.isdigit() and at and colon and port.isdigit()):
             raise ConfigError(f"controller.quorum.voters: {item!r} is no id@host:port")
         voters[NodeId(int(node))] = (host, int(port))
     return voters
+
+
+def _addresses(text: str) -> tuple[tuple[str, int], ...]:
+    addresses = []
+    for item in filter(None, text.split(",")):
+        host, colon, port = item.strip().rpartition(":")
+        if not (colon and port.isdigit()):
+            raise ConfigError(f"controller.quorum.bootstrap.servers: {item!r} is no host:port")
+        addresses.append((host, int(port)))
+    return tuple(addresses)
 
 
 def _roles(text: str) -> frozenset[str]:
@@ -221,6 +235,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
     roles = _roles(read.text("process.roles"))
     listeners = _endpoints("listeners", read.text("listeners"))
     advertised = read.text("advertised.listeners", "")
+    bootstrap = _addresses(read.text("controller.quorum.bootstrap.servers", ""))
     config = NodeConfig(
         node_id=NodeId(read.number("node.id")),
         is_broker="broker" in roles,
@@ -228,7 +243,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         listeners=listeners,
         advertised=_endpoints("advertised.listeners", advertised) if advertised else listeners,
         controller_listener=read.text("controller.listener.names", "CONTROLLER"),
-        voters=_voters(read.text("controller.quorum.voters")),
+        voters=_voters(read.text("controller.quorum.voters", "" if bootstrap else None)),
         log_dir=read.text("log.dirs", properties.get("log.dir", "")) or _missing_log_dir(),
         cluster_id=read.text("cluster.id", "highwater"),
         rack=read.text("broker.rack", "") or None,
@@ -257,6 +272,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         high_watermark_checkpoint_interval_ms=read.number(
             "replica.high.watermark.checkpoint.interval.ms", 5000, least=1
         ),
+        quorum_bootstrap_servers=bootstrap,
         quorum_fetch_timeout_ms=read.number("controller.quorum.fetch.timeout.ms", 2000, least=1),
         quorum_election_timeout_ms=read.number(
             "controller.quorum.election.timeout.ms", 1000, least=1
@@ -266,6 +282,13 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
         ),
         quorum_request_timeout_ms=read.number(
             "controller.quorum.request.timeout.ms", 2000, least=1
+        ),
+        metadata_segment_bytes=read.number("metadata.log.segment.bytes", 1 << 30, least=1024),
+        metadata_snapshot_record_bytes=read.number(
+            "metadata.log.max.record.bytes.between.snapshots", 20 << 20, least=1
+        ),
+        metadata_snapshot_interval_ms=read.number(
+            "metadata.log.max.snapshot.interval.ms", 3_600_000
         ),
         controlled_shutdown_max_wait_ms=read.number("controlled.shutdown.max.wait.ms", 5000),
         leader_imbalance_check_interval_ms=1000
@@ -348,10 +371,12 @@ def _cross_check(config: NodeConfig) -> None:
     names = [endpoint.listener for endpoint in config.listeners]
     if len(set(names)) != len(names):
         raise ConfigError("listeners: every listener needs a name of its own")
-    if config.is_controller and config.node_id not in config.voters:
+    joins = bool(config.quorum_bootstrap_servers)
+    if config.is_controller and config.node_id not in config.voters and not joins:
         raise ConfigError(
             f"node.id={config.node_id} has the controller role but is not in "
-            "controller.quorum.voters: add it there, or make it a broker only"
+            "controller.quorum.voters: add it there, make it a broker only, or let it join by "
+            "controller.quorum.bootstrap.servers"
         )
     if unknown := [e.listener for e in config.advertised if e.listener not in names]:
         raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners")

@@ -1,5 +1,5 @@
-"""KRaft: the quorum that elects a controller and replicates the metadata log (KIP-595, KIP-996).
+"""KRaft: the quorum that elects a controller and replicates the metadata log.
 
-Pure: `quorum` decides, `nodes.server.raft_io` does. Voters are static (controller.quorum.voters);
-changing them at run time (KIP-853) is left out.
+Elections with pre-votes (KIP-595, KIP-996), snapshots (KIP-630), voters that are known by their
+directories and may change (KIP-853). Pure: `quorum` decides, `nodes.server.raft_io` does.
 """

@@ -1,20 +1,22 @@
 """The part of a node's quorum state that must outlive it, in Kafka's `quorum-state` file format.
 
 A vote counts once it is on disk: the caller writes this file (fsync, atomic rename) before any
-answer or request that rests on it. The voters stand in it for Kafka's tools; the configuration is
-what decides.
+answer or request that rests on it. Version 0 is Kafka's for voters that are configured (they stand
+in it for Kafka's tools only), version 1 for voters that the log records: those are known by their
+directory as well (KIP-853).
 """
 
+import base64
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 from nodes.ids import NO_NODE, Epoch, NodeId
 from nodes.raft.errors import QuorumStateCorrupt
+from nodes.raft.voters import VoterSet
 
 FILE_NAME = "quorum-state"
 FIRST_EPOCH = Epoch(0)
-DATA_VERSION = 0  # the version that Kafka writes for static voters (kraft.version 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,20 +25,38 @@ class ElectionState:
 
     epoch: Epoch = FIRST_EPOCH
     voted_for: NodeId | None = None
+    voted_directory_id: UUID | None = None
     leader_id: NodeId | None = None
 
 
-def encode(state: ElectionState, voters: Iterable[NodeId]) -> bytes:
+def directory_text(directory_id: UUID | None) -> str:
+    """A directory id as Kafka writes it: URL-safe base64 of its 16 bytes, unpadded."""
+    raw = (directory_id or UUID(int=0)).bytes
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def directory_of(text: str) -> UUID | None:
+    """The directory id in Kafka's form; None for the zero id. Raises ValueError."""
+    directory_id = UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    return directory_id if directory_id.int else None
+
+
+def encode(state: ElectionState, voters: VoterSet) -> bytes:
     """The file's bytes."""
-    document = {
-        "clusterId": "",  # Kafka leaves it empty as well: meta.properties holds it
+    voted = NO_NODE if state.voted_for is None else state.voted_for
+    document: dict[str, object] = {
         "leaderId": NO_NODE if state.leader_id is None else state.leader_id,
         "leaderEpoch": state.epoch,
-        "votedId": NO_NODE if state.voted_for is None else state.voted_for,
-        "appliedOffset": 0,
-        "currentVoters": [{"voterId": voter} for voter in sorted(voters)],
-        "data_version": DATA_VERSION,
+        "votedId": voted,
     }
+    if voters.is_static:
+        document = {"clusterId": ""} | document  # left empty as Kafka does: meta.properties has it
+        document["appliedOffset"] = 0
+        document["currentVoters"] = [{"voterId": voter} for voter in voters.ids]
+        document["data_version"] = 0
+    else:
+        document["votedDirectoryId"] = directory_text(state.voted_directory_id)
+        document["data_version"] = 1
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -47,6 +67,7 @@ def decode(data: bytes) -> ElectionState:
         version = document["data_version"]
         epoch, leader = int(document["leaderEpoch"]), int(document["leaderId"])
         voted = int(document.get("votedId", NO_NODE))
+        directory = directory_of(document["votedDirectoryId"]) if version == 1 else None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise QuorumStateCorrupt(f"{FILE_NAME} cannot be read: {error!r}") from error
     if version not in (0, 1) or epoch < 0:
@@ -54,5 +75,6 @@ def decode(data: bytes) -> ElectionState:
     return ElectionState(
         epoch=Epoch(epoch),
         voted_for=None if voted < 0 else NodeId(voted),
+        voted_directory_id=directory if voted >= 0 else None,
         leader_id=None if leader < 0 else NodeId(leader),
     )

@@ -4,6 +4,8 @@ RaftError
   NotLeader             this node does not lead, or no longer; when raised by an append, nothing was
                         appended; when raised by a wait for commit, the record may yet commit
   QuorumStateCorrupt    the quorum-state file cannot be read, or is of another cluster
+  ControlRecordError    a control record of the metadata log cannot be read
+  SnapshotCorrupt       a snapshot's file is not what was written
   InvariantBroken       the protocol's safety was broken, here or by a peer; never expected
     TwoLeaders          one epoch, two leaders
     CommittedTruncation a leader asks this node to cut records that it knows as committed
@@ -27,6 +29,14 @@ class NotLeader(RaftError):
 
 class QuorumStateCorrupt(RaftError):
     """Starting with a forgotten vote could elect two leaders of one epoch, so the node must not."""
+
+
+class ControlRecordError(RaftError):
+    """The voters are read from control records: one that is misread could elect wrongly."""
+
+
+class SnapshotCorrupt(RaftError):
+    """A snapshot that does not check out whole is never used."""
 
 
 class InvariantBroken(RaftError):

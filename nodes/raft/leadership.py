@@ -4,10 +4,11 @@ From the fetches it computes the high watermark, notices that it has lost the ma
 the successors when it resigns. One object per epoch led: nothing is carried into the next.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 from nodes.ids import NO_OFFSET, Epoch, NodeId, Offset
+from nodes.raft.voters import ReplicaKey, VoterSet
 
 MAX_OBSERVERS = 1000
 """Observers beyond this many replace the one silent longest: they are only reported on."""
@@ -21,6 +22,7 @@ class ReplicaProgress:
     last_fetch_ms: float | None = None
     caught_up_ms: float | None = None
     leader_end_at_last_fetch: Offset = NO_OFFSET
+    directory_id: UUID | None = None
 
     def fetched(self, now_ms: float, offset: Offset, leader_end: Offset) -> None:
         """It has everything below `offset`, while this log ended at `leader_end`."""
@@ -34,38 +36,89 @@ class ReplicaProgress:
 
 
 class Leadership:
-    """`start_offset` is where this epoch's first record stands."""
+    """`start_offset` is where this epoch's first record stands; `me` is this node."""
 
     def __init__(
-        self, *, epoch: Epoch, start_offset: Offset, others: Iterable[NodeId], now_ms: float
+        self,
+        *,
+        epoch: Epoch,
+        start_offset: Offset,
+        me: ReplicaKey,
+        voters: VoterSet,
+        now_ms: float,
     ) -> None:
         self.epoch = epoch
         self.start_offset = start_offset
         self.elected_ms = now_ms
         self.announced_ms = now_ms
-        self.voters = {voter: ReplicaProgress() for voter in sorted(others)}
-        self.observers: dict[NodeId, ReplicaProgress] = {}
+        self.voters: dict[NodeId, ReplicaProgress] = {}
+        """The other voters."""
+        self.observers: dict[ReplicaKey, ReplicaProgress] = {}
+        self._me = me
+        self._set = VoterSet()
+        self.change_voters(voters)
+
+    def change_voters(self, voters: VoterSet) -> None:
+        """Another voter set counts from now on."""
+        before, self._set = self._set, voters
+        known = dict(self.observers)
+        for node, progress in self.voters.items():
+            voter = before.get(node)
+            assert voter is not None
+            known[ReplicaKey(node, voter.directory_id or progress.directory_id)] = progress
+        self.voters = {}
+        for voter in voters.voters:
+            if voter.node_id != self._me.node_id:
+                fresh = ReplicaProgress(directory_id=voter.directory_id)
+                self.voters[voter.node_id] = known.pop(voter.key, fresh)
+        self.observers = known
 
     @property
-    def _majority(self) -> int:
-        return (len(self.voters) + 1) // 2 + 1
+    def _counts(self) -> bool:
+        """Whether this node is a voter itself; a leader that was removed is not, and leads on
+        until that is committed."""
+        return self._set.has(self._me)
 
-    def heard(self, replica: NodeId, now_ms: float) -> None:
+    def directory_of(self, node: NodeId) -> UUID | None:
+        """From which directory that voter fetched; None when it has not said."""
+        if node == self._me.node_id:
+            return self._me.directory_id
+        return self.voters[node].directory_id if node in self.voters else None
+
+    def heard(self, replica: ReplicaKey, now_ms: float) -> None:
         """A fetch arrived that says nothing of the replica's log (it diverges): it is alive."""
-        if replica in self.voters:
-            self.voters[replica].last_fetch_ms = now_ms
+        progress = self._voter(replica)
+        if progress is not None:
+            progress.last_fetch_ms = now_ms
 
-    def fetched(self, replica: NodeId, now_ms: float, offset: Offset, leader_end: Offset) -> None:
+    def fetched(
+        self, replica: ReplicaKey, now_ms: float, offset: Offset, leader_end: Offset
+    ) -> None:
         """A fetch arrived whose offset and epoch agree with this log."""
-        progress = self.voters.get(replica) or self._observer(replica)
+        progress = self._voter(replica) or self._observer(replica)
         progress.fetched(now_ms, offset, leader_end)
 
-    def _observer(self, replica: NodeId) -> ReplicaProgress:
+    def _voter(self, replica: ReplicaKey) -> ReplicaProgress | None:
+        """The voter's progress; None for any other replica.
+
+        A configured voter is known by its node until its directory is recorded, and then, to this
+        leader, by the first directory that it fetched from.
+        """
+        voter = self._set.get(replica.node_id)
+        progress = self.voters.get(replica.node_id)
+        if voter is None or progress is None or not voter.is_replica(replica):
+            return None
+        if progress.directory_id is None:
+            progress.directory_id = replica.directory_id
+        return progress if progress.directory_id == replica.directory_id else None
+
+    def _observer(self, replica: ReplicaKey) -> ReplicaProgress:
         if replica not in self.observers and len(self.observers) >= MAX_OBSERVERS:
             del self.observers[
                 min(self.observers, key=lambda node: self.observers[node].last_fetch_ms or 0.0)
             ]
-        return self.observers.setdefault(replica, ReplicaProgress())
+        fresh = ReplicaProgress(directory_id=replica.directory_id)
+        return self.observers.setdefault(replica, fresh)
 
     def committed_end(self, own_flushed: Offset) -> Offset | None:
         """Where a majority's flushed logs reach, if beyond this epoch's first record; else None.
@@ -74,14 +127,17 @@ class Leadership:
         still replace them otherwise (KAFKA-12619).
         """
         ends = [Offset(0) if p.end_offset is None else p.end_offset for p in self.voters.values()]
-        ends.append(own_flushed)
-        reached = sorted(ends, reverse=True)[self._majority - 1]
+        if self._counts:
+            ends.append(own_flushed)
+        reached = sorted(ends, reverse=True)[self._set.majority - 1]
         return reached if reached > self.start_offset else None
 
     def majority_since_ms(self) -> float:
-        """The latest time by which a majority, this node included, had been heard from."""
-        times = sorted((self._heard_ms(p) for p in self.voters.values()), reverse=True)
-        return times[self._majority - 2] if times else float("inf")
+        """The latest time by which a majority (this node, if a voter, always) was heard from."""
+        times = [self._heard_ms(p) for p in self.voters.values()]
+        if self._counts:
+            times.append(float("inf"))
+        return sorted(times, reverse=True)[self._set.majority - 1]
 
     def silent(self, now_ms: float, limit_ms: float) -> tuple[NodeId, ...]:
         """The voters from which nothing came for `limit_ms`."""

@@ -6,16 +6,20 @@ before everything that rests on it.
 """
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import Epoch, NodeId, Offset
-from nodes.log.divergence import EpochEnd, EpochHistory
+from nodes.log.divergence import EpochEnd
 from nodes.raft.election_state import ElectionState
+from nodes.raft.positions import History, SnapshotId
+from nodes.raft.voters import ReplicaKey, VoterSet
 
 
-class LogView(EpochHistory, Protocol):
+class LogView(History, Protocol):
     """What the quorum reads of the metadata log. It writes through actions only."""
 
     @property
@@ -26,24 +30,43 @@ class LogView(EpochHistory, Protocol):
     def flushed_offset(self) -> Offset:
         """Below it every record survives a power loss."""
 
+    @property
+    def voters(self) -> VoterSet:
+        """The latest voter set in the log, or the configured one while it records none."""
+
+    @property
+    def voters_offset(self) -> Offset:
+        """Where it is recorded; -1 for the configured one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    """A candidate asks for a vote in `epoch`; a pre-vote asks only whether it would get one."""
+    """A candidate asks for a vote in `epoch`; a pre-vote asks only whether it would get one.
+
+    `voter_directory_id` says which replica is asked, as far as the candidate's log knows.
+    """
 
     epoch: Epoch
     candidate_id: NodeId
+    candidate_directory_id: UUID | None = None
+    voter_directory_id: UUID | None = None
     last_epoch: Epoch
     end_offset: Offset
     pre_vote: bool
 
+    @property
+    def candidate(self) -> ReplicaKey:
+        """Who asks."""
+        return ReplicaKey(self.candidate_id, self.candidate_directory_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginEpochRequest:
-    """A new leader announces itself."""
+    """A new leader announces itself to the voter on that directory (if it knows it)."""
 
     epoch: Epoch
     leader_id: NodeId
+    voter_directory_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +80,18 @@ class EndEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """A replica has everything below `offset` (a voter: on disk), whose last epoch is given."""
+    """A replica has everything below `offset` on disk, whose last epoch is given."""
 
     replica_id: NodeId
+    directory_id: UUID | None = None
     epoch: Epoch
     offset: Offset
     last_epoch: Epoch
+
+    @property
+    def replica(self) -> ReplicaKey:
+        """Who fetches."""
+        return ReplicaKey(self.replica_id, self.directory_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +112,31 @@ class VoteAnswer(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer(Answer):
-    """With `diverging`, the replica must truncate first; records are the shell's to add."""
+    """With `diverging`, the replica must truncate first; with `snapshot`, it must fetch that, for
+    the log begins too late for it. Otherwise there may be records, which are the shell's to add.
+    """
 
     high_watermark: Offset
     diverging: EpochEnd | None = None
+    snapshot: SnapshotId | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether records may come with it."""
+        return (self.error, self.diverging, self.snapshot) == (ErrorCode.none, None, None)
+
+
+class FetchOutcome(Enum):
+    """What a replica does about an answer to its fetch."""
+
+    IGNORE = auto()
+    """Refused, or of another epoch or position."""
+    APPEND = auto()
+    """Append its records (if any), then call `appended_as_follower` with its high watermark."""
+    TRUNCATED = auto()
+    """The log was cut by an action: fetch again."""
+    SNAPSHOT = auto()
+    """Fetch the snapshot that it names, install it, then call `installed_snapshot`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +172,16 @@ class AppendLeaderChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AppendVoters:
+    """Append the voter set, in `epoch`; it counts at once. Then call `log_advanced`."""
+
+    epoch: Epoch
+    voters: VoterSet
+    first: bool
+    """The log has none yet: kraft.version 1 goes before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HighWatermarkAdvanced:
     """Everything below `offset` is committed."""
 
@@ -147,6 +207,7 @@ Action = (
     | Send
     | Truncate
     | AppendLeaderChange
+    | AppendVoters
     | HighWatermarkAdvanced
     | BecameLeader
     | LostLeadership

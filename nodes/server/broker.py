@@ -50,7 +50,7 @@ class Broker:
         previous_epoch: BrokerEpoch | None,
     ) -> None:
         self._config = config
-        self._controller = ControllerLink(raft, config.voters, connect)
+        self._controller = ControllerLink(raft, raft.voters, connect)
         self.replicas = ReplicaManager(config, disk, now_ms, clean_start=previous_epoch is not None)
         self.lifecycle = BrokerLifecycle(
             config, self.replicas, self._controller, disk, incarnation_id, now_ms, connect

@@ -2,6 +2,7 @@
 
 Brokers without a controller role use it alone. Batches are applied whole and in order, each is told
 to every subscriber before the next is applied, and the image never runs ahead of what is committed.
+A snapshot replaces the image as a whole; subscribers are told how it differs from the one before.
 A record that cannot be read stops the node's metadata where it is and is raised to the caller: a
 broker that skipped it would act on an image that nobody else has.
 """
@@ -10,8 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from nodes.control.image import ClusterImage, Delta
-from nodes.control.records import decode
+from nodes.control.records import decode, encode
+from nodes.control.snapshot import difference, to_records
 from nodes.ids import Epoch, Offset
+from nodes.raft.snapshot import Snapshot
+from nodes.server.raft_snapshotter import State
 
 Subscriber = Callable[[ClusterImage, Delta], None]
 
@@ -53,6 +57,23 @@ class MetadataPublisher:
         Also for batches that changed nothing but the offset: brokers report how far they are.
         """
         self._subscribers.append(subscriber)
+
+    def state(self) -> State:
+        """The image, for a snapshot of it."""
+        image = self._image
+        records = (encode(record) for record in to_records(image))
+        return State(image.offset, image.epoch, records)
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Take the snapshot's image for the one that was, and tell what differs. Raises
+        MetadataError."""
+        offset, epoch = snapshot.snapshot_id
+        records = [decode(value) for value in snapshot.records]
+        before = self._image
+        self._image, _ = ClusterImage().apply(records, Offset(offset - 1), epoch)
+        delta = difference(before, self._image)
+        for subscriber in self._subscribers:
+            subscriber(self._image, delta)
 
     def on_commit(self, batches: Sequence[Committed]) -> None:
         """Apply committed batches in order. Raises MetadataError."""

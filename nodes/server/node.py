@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -17,15 +18,15 @@ from nodes.config import Endpoint, NodeConfig
 from nodes.control.controller import Controller
 from nodes.control.image import ClusterImage, Delta
 from nodes.control.settings import ControlSettings
-from nodes.ids import BrokerEpoch, Offset
+from nodes.ids import BrokerEpoch
 from nodes.log.checkpoints import CleanShutdown, MetaProperties
-from nodes.log.log import Log, LogConfig
-from nodes.raft.timing import QuorumTiming
+from nodes.raft.election_state import directory_of, directory_text
 from nodes.server.broker import Broker
 from nodes.server.controller_apis import controller_apis
 from nodes.server.controller_io import ControllerShell
 from nodes.server.metadata_publisher import MetadataPublisher
 from nodes.server.raft_io import RaftNode
+from nodes.server.raft_start import open_quorum
 from nodes.server.security import NodeSecurity
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
@@ -34,9 +35,6 @@ from nodes.wire.server import Api, Dispatcher, Listener
 
 log = logging.getLogger("nodes")
 
-METADATA_LOG = "__cluster_metadata-0"
-METADATA_SEGMENT_BYTES = 1 << 30
-METADATA_BATCH_BYTES = 8 << 20
 FAILURE_CHECK_S = 0.2
 LISTEN_BACKLOG = 1024
 
@@ -71,13 +69,21 @@ class Node:
     async def start(self) -> None:
         """Open the logs (recovering them after a crash), join the quorum, serve.
 
-        Raises StartError, LogCorrupt, OSError.
+        Raises StartError, LogCorrupt, RaftError, OSError.
         """
-        _claim_directory(self._disk, self.config)
+        directory_id = _claim_directory(self._disk, self.config, self._rng)
         marked = CleanShutdown(self._disk).take()
-        self.raft = raft = self._make_raft(marked is not None)
         publisher = MetadataPublisher()
-        raft.listeners.append(publisher)
+        self.raft = raft = open_quorum(
+            self.config,
+            self._disk,
+            publisher,
+            directory_id=directory_id,
+            clean=marked is not None,
+            rng=self._rng,
+            wall_clock=self._wall_clock_ms,
+            connect=self._connect,
+        )
         if self.config.is_controller:
             self.controller = self._make_controller(raft, publisher)
         if self.config.is_broker:
@@ -105,34 +111,6 @@ class Node:
     def _follow(self, image: ClusterImage, delta: Delta) -> None:
         assert self.broker is not None
         self.broker.follow(image, delta)
-
-    def _make_raft(self, clean: bool) -> RaftNode:
-        metadata_log = Log.open(
-            self._disk,
-            METADATA_LOG,
-            LogConfig(
-                segment_bytes=METADATA_SEGMENT_BYTES,
-                index_interval_bytes=self.config.index_interval_bytes,
-                max_message_bytes=METADATA_BATCH_BYTES,
-            ),
-            clean=clean,
-            recovery_point=Offset(0),
-        )
-        return RaftNode(
-            node_id=self.config.node_id,
-            cluster_id=self.config.cluster_id,
-            voters=self.config.voters,
-            log=metadata_log,
-            disk=self._disk,
-            settings=QuorumTiming(
-                fetch_timeout_ms=self.config.quorum_fetch_timeout_ms,
-                election_timeout_ms=self.config.quorum_election_timeout_ms,
-                election_backoff_max_ms=self.config.quorum_election_backoff_max_ms,
-            ),
-            rng=self._rng,
-            wall_clock=self._wall_clock_ms,
-            connect=self._connect,
-        )
 
     def _make_controller(self, raft: RaftNode, publisher: MetadataPublisher) -> ControllerShell:
         settings = ControlSettings(
@@ -243,14 +221,18 @@ def _names(endpoints: tuple[Endpoint, ...]) -> str:
     return ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in endpoints)
 
 
-def _claim_directory(disk: Disk, config: NodeConfig) -> None:
-    """Refuse another node's log directory; mark a fresh one as this node's."""
+def _claim_directory(disk: Disk, config: NodeConfig, rng: random.Random) -> UUID:
+    """Refuse another node's log directory; mark a fresh one as this node's. Its directory id."""
     found = MetaProperties.read(disk)
     mine = MetaProperties(cluster_id=config.cluster_id, node_id=config.node_id)
-    if found is None:
-        mine.write(disk)
-    elif (found.cluster_id, found.node_id) != (mine.cluster_id, mine.node_id):
+    if found is not None and (found.cluster_id, found.node_id) != (mine.cluster_id, mine.node_id):
         raise StartError(
             f"{config.log_dir} belongs to node {found.node_id} of cluster {found.cluster_id}, not "
             f"to node {mine.node_id} of cluster {mine.cluster_id}: set log.dirs to this node's own"
         )
+    known = None if found is None or not found.directory_id else directory_of(found.directory_id)
+    if known is not None:
+        return known
+    fresh = UUID(int=rng.getrandbits(128), version=4)
+    replace(mine, directory_id=directory_text(fresh)).write(disk)
+    return fresh

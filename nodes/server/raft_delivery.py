@@ -1,6 +1,8 @@
 """Hands committed batches of the metadata log to those who live by them, in log order.
 
-Every node delivers from offset 0 at each start, a bounded part at a time. A leader becomes active
+Every node delivers from its newest snapshot (or offset 0) at each start, a bounded part at a time,
+each batch checked against its CRC. A snapshot that is installed later stands for the batches that
+it replaces. A leader becomes active
 when the first record of its own epoch has been delivered: only then is everything of earlier
 leaders known here, and nothing of it can vanish any more (KAFKA-12619).
 """
@@ -12,10 +14,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import decode_records, iter_batches
-from nodes.log.log import Log
+from nodes.log.batch import check_crc, decode_records, iter_batches
 from nodes.raft.errors import NotLeader
 from nodes.raft.leadership import Leadership
+from nodes.raft.snapshot import Snapshot
+from nodes.server.raft_log import MetadataLog
 
 DELIVERY_BYTES: Final = 1 << 20
 """Listeners get about this much at a time; the event loop runs in between."""
@@ -35,6 +38,9 @@ class CommittedBatch:
 class RaftListener(Protocol):
     """Told of commits in log order. May append in `on_active` and in `on_commit`."""
 
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """The state below the snapshot's offset is this, whatever was told before."""
+
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """These are committed; nothing was left out since the last call."""
 
@@ -45,12 +51,22 @@ class RaftListener(Protocol):
         """The leadership that `on_active` announced is lost."""
 
 
+@dataclass(slots=True)
+class Progress:
+    """What was delivered after the newest snapshot."""
+
+    records: int = 0
+    size_bytes: int = 0
+
+
 class Delivery:
     """`later` runs a callback soon, on the loop, unless the member has halted by then."""
 
-    def __init__(self, log: Log, later: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, log: MetadataLog, later: Callable[[Callable[[], None]], None]) -> None:
         self.listeners: list[RaftListener] = []
         self.delivered = Offset(0)
+        self.since_snapshot = Progress()
+        self.last_timestamp_ms = -1
         self.active_epoch: Epoch | None = None
         self._log = log
         self._later = later
@@ -70,6 +86,16 @@ class Delivery:
                 self._deliver()
             finally:
                 self._running = False
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Begin, or go on, from a snapshot, unless more than it holds was delivered already."""
+        offset = snapshot.snapshot_id.offset
+        if offset > self.delivered:
+            self.delivered = offset
+            self.since_snapshot = Progress()
+            self.last_timestamp_ms = snapshot.last_timestamp_ms
+            for listener in self.listeners:
+                listener.on_snapshot(snapshot)
 
     def lose(self, error: NotLeader) -> None:
         """This node leads no more: tell those who wait, and the listeners."""
@@ -95,6 +121,7 @@ class Delivery:
         batches = self._read()
         if batches:
             self.delivered = Offset(batches[-1].last_offset + 1)
+            self.last_timestamp_ms = batches[-1].timestamp_ms
             for listener in self.listeners:
                 listener.on_commit(batches)
         self._activate()
@@ -116,15 +143,19 @@ class Delivery:
 
     def _read(self) -> list[CommittedBatch]:
         data = self._log.read(self.delivered, DELIVERY_BYTES, self._high_watermark)
-        return [
-            CommittedBatch(
-                base_offset=header.base_offset,
-                last_offset=header.last_offset,
-                epoch=header.partition_leader_epoch,
-                timestamp_ms=header.max_timestamp,
-                records=()
-                if header.is_control
-                else tuple(record.value or b"" for record in decode_records(data, position)),
+        batches = []
+        for position, header in iter_batches(data):
+            check_crc(data, position, header)
+            values = () if header.is_control else decode_records(data, position)
+            batches.append(
+                CommittedBatch(
+                    base_offset=header.base_offset,
+                    last_offset=header.last_offset,
+                    epoch=header.partition_leader_epoch,
+                    timestamp_ms=header.max_timestamp,
+                    records=tuple(record.value or b"" for record in values),
+                )
             )
-            for position, header in iter_batches(data)
-        ]
+            self.since_snapshot.records += len(batches[-1].records)
+            self.since_snapshot.size_bytes += header.size
+        return batches

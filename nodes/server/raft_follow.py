@@ -1,25 +1,28 @@
 """The fetch loop of a quorum follower or observer: one request at a time, a long poll each.
 
-One task per leader and epoch; its owner cancels it when either changes. A voter's fetch says that
-everything below its offset is on its disk, so it flushes first: a stalled disk stops its fetching,
-and nothing else. The first fetch, and the first after a failure, does not wait: the leader cannot
-know that the high watermark it sent was not received.
+One task per leader and epoch; its owner cancels it when either changes. A fetch says that all below
+its offset is on this disk, so it flushes first: a stalled disk stops the fetching, and nothing
+else. The first fetch, and the first after a failure, does not wait: the leader cannot know
+that the high watermark it sent was not received.
+
+When the leader's log begins too late, its snapshot is fetched in parts, checked as a whole, and
+installed in one step; what a failure leaves of it is discarded, and the next fetch begins again.
 """
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
-
-from kio.schema.errors import ErrorCode
+from typing import Any, Final
 
 from nodes.ids import NodeId
 from nodes.log.errors import CorruptBatch, EpochRegression, OffsetGap
-from nodes.raft.messages import FetchRequest
+from nodes.raft.errors import SnapshotCorrupt
+from nodes.raft.messages import FetchOutcome, FetchRequest
+from nodes.raft.positions import SnapshotId
 from nodes.server import raft_wire
+from nodes.server.raft_member import RaftMember
+from nodes.server.raft_peers import Address
+from nodes.server.raft_wire import SnapshotPart
 from nodes.wire.errors import ChannelError
-
-if TYPE_CHECKING:
-    from nodes.server.raft_io import RaftNode
 
 FETCH_WAIT_MS: Final = 500.0
 FETCH_MAX_BYTES: Final = 1 << 20
@@ -29,53 +32,135 @@ RETRY_MS: Final = (20.0, 100.0)
 log = logging.getLogger("nodes.raft")
 
 
-async def follow(node: "RaftNode") -> None:
-    """Fetch for ever; ends with its cancellation, or when the node halts."""
+async def follow(member: RaftMember) -> None:
+    """Fetch for ever; ends with its cancellation, or when the member halts."""
     wait_ms = 0.0
-    turn = node.rng.randrange(len(node.voters))
-    while node.halted is None:
-        target = node.quorum.fetch_target(node.now_ms())
-        if target is None:
-            if node.quorum.is_voter:
-                return
-            turn += 1
-            target = sorted(node.voters)[turn % len(node.voters)]
-        if node.quorum.is_voter and node.log.flushed_offset < node.log.end_offset:
-            await asyncio.shield(node.flush())
-            continue
-        if await _fetch(node, target, wait_ms):
+    turn = member.rng.randrange(1 << 16)
+    while member.halted is None:
+        target = member.quorum.fetch_target(member.now_ms())
+        if target is None and member.quorum.is_voter:
+            return
+        turn += 1
+        address = _address(member, target, turn)
+        if member.log.flushed_offset < member.log.end_offset:
+            await asyncio.shield(member.flush())
+        elif address is not None and await _fetch(member, target, address, wait_ms):
             wait_ms = FETCH_WAIT_MS
         else:
             wait_ms = 0.0
-            await asyncio.sleep(node.rng.uniform(*RETRY_MS) / 1000)
+            await asyncio.sleep(member.rng.uniform(*RETRY_MS) / 1000)
 
 
-async def _fetch(node: "RaftNode", target: NodeId, wait_ms: float) -> bool:
-    """One fetch; whether to go on at once."""
-    request = node.quorum.fetch_request()
+def _address(member: RaftMember, target: NodeId | None, turn: int) -> Address | None:
+    """Where to fetch: at the leader, or, to find out who that is, at each known node in turn."""
+    known = member.peers.addresses
+    if target is not None and target in known:
+        return known[target]
+    others = [known[node] for node in sorted(known) if node != member.config.node_id]
+    places = list(dict.fromkeys([*others, *member.config.bootstrap]))
+    return places[turn % len(places)] if places else None
+
+
+async def _fetch(
+    member: RaftMember, target: NodeId | None, address: Address, wait_ms: float
+) -> bool:
+    """One fetch; whether to go on at once. Only an answer of the known leader brings records."""
+    sender = target if target is not None else _node_at(member, address)
+    request = member.quorum.fetch_request()
     entity = raft_wire.write_fetch(
-        request, node.cluster_id, wait_ms=wait_ms, max_bytes=FETCH_MAX_BYTES
+        request,
+        member.config.cluster_id,
+        start=member.log.start_offset,
+        wait_ms=wait_ms,
+        max_bytes=FETCH_MAX_BYTES,
     )
     try:
-        response = await node.fetch_peers[target].request(entity)
-        node.heard_from(target)
-        return _take(node, target, request, response)
+        response = await member.peers.fetching(address).request(entity)
+        member.hear(sender, response)
+        return await _take(member, sender, address, request, response)
     except ChannelError:
         return False
     except raft_wire.BadAnswer as error:
-        log.warning("voter %d refuses a fetch: %s", target, error)
+        log.warning("%s refuses a fetch: %s", address, error)
         return False
-    except (CorruptBatch, OffsetGap, EpochRegression) as error:
-        log.warning("the records that %d sent cannot be appended: %s", target, error)
+    except (CorruptBatch, OffsetGap, EpochRegression, SnapshotCorrupt) as error:
+        log.warning("what %s sent cannot be used: %s", address, error)
         return False
 
 
-def _take(node: "RaftNode", target: NodeId, request: FetchRequest, response: object) -> bool:
+def _node_at(member: RaftMember, address: Address) -> NodeId | None:
+    known = member.peers.addresses
+    return next((node for node in sorted(known) if known[node] == address), None)
+
+
+async def _take(
+    member: RaftMember,
+    sender: NodeId | None,
+    address: Address,
+    request: FetchRequest,
+    response: Any,
+) -> bool:
     answer, records = raft_wire.read_fetch_answer(response)
-    take, actions = node.quorum.on_fetch_answer(node.now_ms(), target, request, answer)
-    node.carry_out(actions)
-    if take:
-        if records:
-            node.append_fetched(records)
-        node.carry_out(node.quorum.appended_as_follower(answer.high_watermark))
-    return take or (answer.error is ErrorCode.none and answer.diverging is not None)
+    named = sender if sender is not None else NodeId(-1)
+    outcome, actions = member.quorum.on_fetch_answer(member.now_ms(), named, request, answer)
+    member.carry_out(actions)
+    match outcome:
+        case FetchOutcome.APPEND:
+            member.append_fetched(records, answer.high_watermark)
+        case FetchOutcome.SNAPSHOT:
+            assert answer.snapshot is not None
+            return await _download(member, named, address, request, answer.snapshot)
+    return outcome is not FetchOutcome.IGNORE
+
+
+async def _download(
+    member: RaftMember,
+    sender: NodeId,
+    address: Address,
+    request: FetchRequest,
+    snapshot_id: SnapshotId,
+) -> bool:
+    """Fetch a snapshot part by part and install it; whether that came to its end."""
+    log.info("fetches snapshot %s of node %d", snapshot_id, sender)
+    partial = member.log.begin_snapshot(snapshot_id)
+    try:
+        size = -1
+        while partial.size != size:
+            wanted = SnapshotPart(snapshot_id=snapshot_id, position=partial.size)
+            entity = raft_wire.write_fetch_snapshot(
+                request.replica,
+                request.epoch,
+                wanted,
+                member.config.cluster_id,
+                max_bytes=FETCH_MAX_BYTES,
+            )
+            response = await member.peers.fetching(address).request(entity)
+            member.hear(sender, response)
+            answer, part = raft_wire.read_snapshot_answer(response)
+            goes_on, actions = member.quorum.on_snapshot_answer(
+                member.now_ms(), sender, request.epoch, answer
+            )
+            member.carry_out(actions)
+            if not goes_on:
+                return False
+            _check_part(wanted, part)
+            partial.append(part.data)
+            size = part.size
+        content = await partial.complete()
+    finally:
+        partial.discard()
+    quorum = member.quorum
+    if (quorum.fetch_target(member.now_ms()), quorum.epoch) != (sender, request.epoch):
+        return False
+    member.install(content)
+    return True
+
+
+def _check_part(wanted: SnapshotPart, part: SnapshotPart) -> None:
+    what = (part.snapshot_id, part.position)
+    fits = 0 < len(part.data) <= part.size - part.position
+    if what != (wanted.snapshot_id, wanted.position) or not fits:
+        raise SnapshotCorrupt(
+            f"{len(part.data)} bytes at {part.position} of {part.size} bytes of snapshot "
+            f"{part.snapshot_id}, asked for {wanted.snapshot_id} at {wanted.position}"
+        )

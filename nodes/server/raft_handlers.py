@@ -1,4 +1,5 @@
-"""Answers the quorum's requests: Vote, Begin- and EndQuorumEpoch, Fetch, DescribeQuorum.
+"""Answers the quorum's requests: Vote, Begin- and EndQuorumEpoch, Fetch, FetchSnapshot,
+DescribeQuorum.
 
 A fetch is a long poll: it waits until the log or the high watermark has something that this replica
 has not been sent, at most as long as it asks for. So commits reach brokers without polling.
@@ -6,7 +7,8 @@ has not been sent, at most as long as it asks for. So commits reach brokers with
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -14,21 +16,23 @@ from nodes.ids import NO_NODE, NodeId, Offset
 from nodes.raft.leadership import Leadership, ReplicaProgress
 from nodes.raft.messages import Action, Answer, FetchAnswer, FetchRequest
 from nodes.server import raft_wire
+from nodes.server.raft_member import RaftMember
+from nodes.server.raft_peers import Address
 from nodes.wire.server import Api, RequestContext
 from nodes.wire.versions import respond
 
-if TYPE_CHECKING:
-    from nodes.server.raft_io import RaftNode
-
 MAX_WAIT_MS: Final = 1000.0
+MAX_PART_BYTES: Final = 1 << 20
+"""The most of a snapshot in one answer, whatever is asked for."""
+
 MAX_REPLICAS: Final = 1000
 """So many replicas' last answers are remembered; one more, and all are forgotten."""
 
 
 class RaftHandlers:
-    """The handlers of one RaftNode."""
+    """The handlers of one member."""
 
-    def __init__(self, node: "RaftNode") -> None:
+    def __init__(self, node: RaftMember) -> None:
         self._node = node
         self._sent_hw: dict[NodeId, Offset] = {}
 
@@ -40,13 +44,14 @@ class RaftHandlers:
             53: Api(1, 1, self.begin_quorum_epoch),
             54: Api(1, 1, self.end_quorum_epoch),
             55: Api(0, 2, self.describe_quorum),
+            59: Api(0, 1, self.fetch_snapshot),
         }
 
     def vote(self, request: Any, context: RequestContext) -> Any:
         """Vote, and pre-vote."""
         node = self._node
         try:
-            message = raft_wire.read_vote(request, node.cluster_id, node.node_id)
+            message = raft_wire.read_vote(request, node.config.cluster_id, node.config.node_id)
         except raft_wire.BadRequest as error:
             return respond(request, error_code=error.code)
         return self._decide(
@@ -57,18 +62,25 @@ class RaftHandlers:
         """BeginQuorumEpoch."""
         node = self._node
         try:
-            message = raft_wire.read_begin_epoch(request, node.cluster_id, node.node_id)
+            message = raft_wire.read_begin_epoch(
+                request, node.config.cluster_id, node.config.node_id
+            )
         except raft_wire.BadRequest as error:
             return respond(request, error_code=error.code)
+        self._learn(message.leader_id, request)
         return self._decide(
             request, message.leader_id, lambda now: node.quorum.on_begin_epoch(now, message)
         )
+
+    def _learn(self, leader: NodeId, request: Any) -> None:
+        for endpoint in request.leader_endpoints[:1]:
+            self._node.peers.learn(leader, (endpoint.host, endpoint.port))
 
     def end_quorum_epoch(self, request: Any, context: RequestContext) -> Any:
         """EndQuorumEpoch."""
         node = self._node
         try:
-            message = raft_wire.read_end_epoch(request, node.cluster_id, node.node_id)
+            message = raft_wire.read_end_epoch(request, node.config.cluster_id, node.config.node_id)
         except raft_wire.BadRequest as error:
             return respond(request, error_code=error.code)
         return self._decide(
@@ -86,7 +98,11 @@ class RaftHandlers:
         with node.critical():
             answer, actions = decide(node.now_ms())
         node.carry_out(actions)
-        return raft_wire.write_answer(request, answer)
+        return raft_wire.write_answer(request, answer, self._leader())
+
+    def _leader(self) -> Address | None:
+        leader = self._node.quorum.leader_id
+        return None if leader is None else self._node.peers.addresses.get(leader)
 
     # -- fetches
 
@@ -94,7 +110,7 @@ class RaftHandlers:
         """Fetch of the metadata log."""
         node = self._node
         try:
-            message, max_bytes = raft_wire.read_fetch(request, node.cluster_id)
+            message, max_bytes = raft_wire.read_fetch(request, node.config.cluster_id)
         except raft_wire.BadRequest as error:
             return respond(request, error_code=error.code)
         node.heard_from(message.replica_id)
@@ -104,12 +120,14 @@ class RaftHandlers:
         wait_ms = min(request.max_wait.total_seconds() * 1000, MAX_WAIT_MS)
         answer = await self._poll(message, answer, node.now_ms() + wait_ms)
         records = b""
-        if answer.error is ErrorCode.none and answer.diverging is None:
+        if answer.plain:
             records = node.log.read(message.offset, max_bytes, node.log.end_offset)
             if len(self._sent_hw) >= MAX_REPLICAS:
                 self._sent_hw.clear()
             self._sent_hw[message.replica_id] = answer.high_watermark
-        return raft_wire.write_fetch_answer(request, answer, records, node.log.start_offset)
+        return raft_wire.write_fetch_answer(
+            request, answer, records, node.log.start_offset, self._leader()
+        )
 
     async def _poll(
         self, message: FetchRequest, answer: FetchAnswer, deadline_ms: float
@@ -125,11 +143,36 @@ class RaftHandlers:
 
     def _has_nothing(self, message: FetchRequest, answer: FetchAnswer) -> bool:
         return (
-            answer.error is ErrorCode.none
-            and answer.diverging is None
+            answer.plain
             and message.offset >= self._node.log.end_offset
             and answer.high_watermark <= self._sent_hw.get(message.replica_id, Offset(-1))
         )
+
+    def fetch_snapshot(self, request: Any, context: RequestContext) -> Any:
+        """FetchSnapshot: a part of a snapshot that is here."""
+        node = self._node
+        try:
+            replica, epoch, wanted, max_bytes = raft_wire.read_fetch_snapshot(
+                request, node.config.cluster_id
+            )
+        except raft_wire.BadRequest as error:
+            return respond(request, error_code=error.code)
+        node.heard_from(replica.node_id)
+        with node.critical():
+            answer, actions = node.quorum.on_snapshot_fetch(node.now_ms(), epoch, replica)
+        node.carry_out(actions)
+        part = wanted
+        if answer.error is ErrorCode.none:
+            size = node.log.snapshots.size(wanted.snapshot_id)
+            if size is None:
+                answer = replace(answer, error=ErrorCode.snapshot_not_found)
+            elif not 0 <= wanted.position < size:
+                answer = replace(answer, error=ErrorCode.position_out_of_range)
+            else:
+                length = max(1, min(max_bytes, MAX_PART_BYTES))
+                data = node.log.snapshots.part(wanted.snapshot_id, wanted.position, length)
+                part = replace(wanted, size=size, data=data)
+        return raft_wire.write_snapshot_answer(request, answer, part, self._leader())
 
     # -- describing
 
@@ -147,8 +190,13 @@ class RaftHandlers:
             for topic in request.topics
         ]
         nodes = [
-            {"node_id": voter, "listeners": [{"name": "CONTROLLER", "host": host, "port": port}]}
-            for voter, (host, port) in sorted(self._node.voters.items())
+            {
+                "node_id": voter.node_id,
+                "listeners": [
+                    {"name": e.listener, "host": e.host, "port": e.port} for e in voter.endpoints
+                ],
+            }
+            for voter in quorum.voters.voters
         ]
         return respond(request, topics=topics, nodes=nodes if quorum.leadership else [])
 
@@ -164,28 +212,32 @@ class RaftHandlers:
                 "leader_epoch": quorum.epoch,
             }
         voters = self._voters(quorum.leadership)
-        observers = quorum.leadership.observers
+        observers = sorted(quorum.leadership.observers.items(), key=lambda item: item[0].node_id)
         return {
-            "leader_id": self._node.node_id,
+            "leader_id": self._node.config.node_id,
             "leader_epoch": quorum.epoch,
             "high_watermark": quorum.high_watermark,
             "current_voters": voters,
-            "observers": [self._replica(node, observers[node]) for node in sorted(observers)],
+            "observers": [self._replica(key.node_id, progress) for key, progress in observers],
         }
 
     def _voters(self, leadership: Leadership) -> list[dict[str, object]]:
+        node = self._node
         voters = {voter: self._replica(voter, p) for voter, p in leadership.voters.items()}
-        voters[self._node.node_id] = {
-            "replica_id": self._node.node_id,
-            "log_end_offset": self._node.log.end_offset,
-            "last_fetch_timestamp": -1,
-            "last_caught_up_timestamp": self._node.wall_clock(),
-        }
+        if node.quorum.is_voter:
+            voters[node.config.node_id] = {
+                "replica_id": node.config.node_id,
+                "replica_directory_id": node.config.directory_id,
+                "log_end_offset": node.log.end_offset,
+                "last_fetch_timestamp": -1,
+                "last_caught_up_timestamp": node.wall_clock(),
+            }
         return [voters[voter] for voter in sorted(voters)]
 
     def _replica(self, node: NodeId, progress: ReplicaProgress) -> dict[str, object]:
         return {
             "replica_id": node,
+            "replica_directory_id": progress.directory_id,
             "log_end_offset": -1 if progress.end_offset is None else progress.end_offset,
             "last_fetch_timestamp": self._wall_ms(progress.last_fetch_ms),
             "last_caught_up_timestamp": self._wall_ms(progress.caught_up_ms),

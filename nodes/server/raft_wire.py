@@ -4,8 +4,8 @@ Reading raises BadRequest or BadAnswer for what cannot be meant for this quorum:
 another cluster, another voter.
 """
 
-import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, assert_never
 from uuid import UUID
@@ -14,15 +14,13 @@ from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest
 from kio.schema.end_quorum_epoch.v1.request import EndQuorumEpochRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchRequest as WireFetchRequest
-from kio.schema.leader_change_message.v0.data import LeaderChangeMessage
+from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
 from kio.schema.vote.v2.request import VoteRequest as WireVoteRequest
-from kio.serial import entity_writer
 
 from nodes.ids import NO_NODE, Epoch, NodeId, Offset
 from nodes.log.divergence import EpochEnd
 from nodes.raft.messages import (
     Answer,
-    AppendLeaderChange,
     BeginEpochRequest,
     EndEpochRequest,
     FetchAnswer,
@@ -30,12 +28,15 @@ from nodes.raft.messages import (
     VoteAnswer,
     VoteRequest,
 )
+from nodes.raft.positions import SnapshotId
+from nodes.raft.voters import ReplicaKey, VoterEndpoint
 from nodes.wire.versions import fill, respond
+
+Endpoint = tuple[str, int]
+"""Host and port."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = UUID(int=1)
-LEADER_CHANGE_KEY: Final = bytes([0, 0, 0, 2])
-"""A control record's key: version 0, type 2."""
 
 
 class BadRequest(Exception):
@@ -50,19 +51,6 @@ class BadAnswer(Exception):
     """An answer that says nothing about the quorum."""
 
 
-def leader_change(action: AppendLeaderChange) -> bytes:
-    """The value of the control record that a new leader appends (KIP-595)."""
-    buffer = io.BytesIO()
-    message = fill(
-        LeaderChangeMessage,
-        leader_id=action.leader_id,
-        voters=[{"voter_id": voter} for voter in action.voters],
-        granting_voters=[{"voter_id": voter} for voter in action.granting_voters],
-    )
-    entity_writer(LeaderChangeMessage)(buffer, message)
-    return buffer.getvalue()
-
-
 # -- requests
 
 
@@ -71,15 +59,21 @@ def _topics(partition: Mapping[str, object]) -> list[Mapping[str, object]]:
 
 
 def write_request(
-    request: VoteRequest | BeginEpochRequest | EndEpochRequest, cluster_id: str, to: NodeId
+    request: VoteRequest | BeginEpochRequest | EndEpochRequest,
+    cluster_id: str,
+    to: NodeId,
+    endpoints: Sequence[VoterEndpoint] = (),
 ) -> Any:
-    """The Kafka request to voter `to`."""
+    """The Kafka request to voter `to`; `endpoints` are the sender's own, if it is leader."""
+    own = [{"name": e.listener, "host": e.host, "port": e.port} for e in endpoints]
     match request:
         case VoteRequest():
             topics = _topics(
                 {
                     "replica_epoch": request.epoch,
                     "replica_id": request.candidate_id,
+                    "replica_directory_id": request.candidate_directory_id,
+                    "voter_directory_id": request.voter_directory_id,
                     "last_offset_epoch": request.last_epoch,
                     "last_offset": request.end_offset,
                     "pre_vote": request.pre_vote,
@@ -87,8 +81,20 @@ def write_request(
             )
             return fill(WireVoteRequest, cluster_id=cluster_id, voter_id=to, topics=topics)
         case BeginEpochRequest():
-            topics = _topics({"leader_id": request.leader_id, "leader_epoch": request.epoch})
-            return fill(BeginQuorumEpochRequest, cluster_id=cluster_id, voter_id=to, topics=topics)
+            topics = _topics(
+                {
+                    "voter_directory_id": request.voter_directory_id,
+                    "leader_id": request.leader_id,
+                    "leader_epoch": request.epoch,
+                }
+            )
+            return fill(
+                BeginQuorumEpochRequest,
+                cluster_id=cluster_id,
+                voter_id=to,
+                topics=topics,
+                leader_endpoints=own,
+            )
         case EndEpochRequest():
             candidates = [{"candidate_id": node} for node in request.preferred_successors]
             topics = _topics(
@@ -98,19 +104,24 @@ def write_request(
                     "preferred_candidates": candidates,
                 }
             )
-            return fill(EndQuorumEpochRequest, cluster_id=cluster_id, topics=topics)
+            return fill(
+                EndQuorumEpochRequest, cluster_id=cluster_id, topics=topics, leader_endpoints=own
+            )
         case _:
             assert_never(request)
 
 
-def write_fetch(request: FetchRequest, cluster_id: str, *, wait_ms: float, max_bytes: int) -> Any:
+def write_fetch(
+    request: FetchRequest, cluster_id: str, *, start: Offset, wait_ms: float, max_bytes: int
+) -> Any:
     """The Kafka request that fetches the metadata log."""
     partition = {
         "partition": 0,
         "current_leader_epoch": request.epoch,
         "fetch_offset": request.offset,
         "last_fetched_epoch": request.last_epoch,
-        "log_start_offset": 0,
+        "log_start_offset": start,
+        "replica_directory_id": request.directory_id,
         "partition_max_bytes": max_bytes,
     }
     return fill(
@@ -143,6 +154,8 @@ def read_vote(request: Any, cluster_id: str, node_id: NodeId) -> VoteRequest:
     return VoteRequest(
         epoch=Epoch(partition.replica_epoch),
         candidate_id=NodeId(partition.replica_id),
+        candidate_directory_id=partition.replica_directory_id,
+        voter_directory_id=partition.voter_directory_id,
         last_epoch=Epoch(partition.last_offset_epoch),
         end_offset=Offset(partition.last_offset),
         pre_vote=partition.pre_vote,
@@ -153,7 +166,9 @@ def read_begin_epoch(request: Any, cluster_id: str, node_id: NodeId) -> BeginEpo
     """Raises BadRequest."""
     partition = _the_partition(request, cluster_id, node_id)
     return BeginEpochRequest(
-        epoch=Epoch(partition.leader_epoch), leader_id=NodeId(partition.leader_id)
+        epoch=Epoch(partition.leader_epoch),
+        leader_id=NodeId(partition.leader_id),
+        voter_directory_id=partition.voter_directory_id,
     )
 
 
@@ -179,6 +194,7 @@ def read_fetch(request: Any, cluster_id: str) -> tuple[FetchRequest, int]:
                 case [partition] if partition.partition == 0:
                     message = FetchRequest(
                         replica_id=NodeId(request.replica_state.replica_id),
+                        directory_id=partition.replica_directory_id,
                         epoch=Epoch(partition.current_leader_epoch),
                         offset=Offset(partition.fetch_offset),
                         last_epoch=Epoch(partition.last_fetched_epoch),
@@ -194,8 +210,15 @@ def _leader(leader_id: NodeId | None) -> NodeId:
     return NO_NODE if leader_id is None else leader_id
 
 
-def write_answer(request: Any, answer: Answer) -> Any:
-    """The Kafka response to a vote or an announcement."""
+def _endpoints(answer: Answer, leader: Endpoint | None) -> list[dict[str, object]]:
+    """Where the leader that an answer names is, for those that do not know it."""
+    if answer.leader_id is None or leader is None:
+        return []
+    return [{"node_id": answer.leader_id, "host": leader[0], "port": leader[1]}]
+
+
+def write_answer(request: Any, answer: Answer, leader: Endpoint | None) -> Any:
+    """The Kafka response to a vote or an announcement; `leader` is where the leader is."""
     partition: dict[str, object] = {
         "error_code": answer.error,
         "leader_id": _leader(answer.leader_id),
@@ -203,10 +226,13 @@ def write_answer(request: Any, answer: Answer) -> Any:
     }
     if isinstance(answer, VoteAnswer):
         partition["vote_granted"] = answer.granted
-    return respond(request, topics=_topics(partition))
+    endpoints = _endpoints(answer, leader)
+    return respond(request, topics=_topics(partition), node_endpoints=endpoints)
 
 
-def write_fetch_answer(request: Any, answer: FetchAnswer, records: bytes, log_start: Offset) -> Any:
+def write_fetch_answer(
+    request: Any, answer: FetchAnswer, records: bytes, log_start: Offset, leader: Endpoint | None
+) -> Any:
     """The Kafka response to a fetch of the metadata log."""
     partition: dict[str, object] = {
         "partition_index": 0,
@@ -219,8 +245,11 @@ def write_fetch_answer(request: Any, answer: FetchAnswer, records: bytes, log_st
     if answer.diverging is not None:
         epoch, end_offset = answer.diverging
         partition["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
+    if answer.snapshot is not None:
+        end_offset, epoch = answer.snapshot
+        partition["snapshot_id"] = {"end_offset": end_offset, "epoch": epoch}
     topic = {"topic_id": METADATA_TOPIC_ID, "partitions": [partition]}
-    return respond(request, responses=[topic])
+    return respond(request, responses=[topic], node_endpoints=_endpoints(answer, leader))
 
 
 def _leader_or_none(leader_id: int) -> NodeId | None:
@@ -259,7 +288,7 @@ def read_answer(response: Any) -> Answer:
 def read_fetch_answer(response: Any) -> tuple[FetchAnswer, bytes]:
     """The answer and its records. Raises BadAnswer."""
     partition = _only_partition(response, response.responses)
-    diverging = partition.diverging_epoch
+    diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
     answer = FetchAnswer(
         error=partition.error_code,
         epoch=Epoch(partition.current_leader.leader_epoch),
@@ -268,5 +297,107 @@ def read_fetch_answer(response: Any) -> tuple[FetchAnswer, bytes]:
         diverging=None
         if diverging.end_offset < 0
         else EpochEnd(Epoch(diverging.epoch), Offset(diverging.end_offset)),
+        snapshot=None
+        if snapshot.end_offset < 0
+        else SnapshotId(Offset(snapshot.end_offset), Epoch(snapshot.epoch)),
     )
     return answer, bytes(partition.records or b"")
+
+
+def leader_endpoint(response: Any) -> tuple[NodeId, Endpoint] | None:
+    """Where the leader is that an answer names, if it says."""
+    for node in getattr(response, "node_endpoints", ()):
+        return NodeId(node.node_id), (node.host, node.port)
+    return None
+
+
+# -- snapshots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPart:
+    """A part of a snapshot's file, as asked for (no data yet) or as sent."""
+
+    snapshot_id: SnapshotId
+    position: int
+    size: int = 0
+    """Of the whole file."""
+    data: bytes = b""
+
+
+def write_fetch_snapshot(
+    replica: ReplicaKey, epoch: Epoch, part: SnapshotPart, cluster_id: str, *, max_bytes: int
+) -> Any:
+    """The Kafka request for a part of a snapshot."""
+    offset, snapshot_epoch = part.snapshot_id
+    partition = {
+        "partition": 0,
+        "current_leader_epoch": epoch,
+        "snapshot_id": {"end_offset": offset, "epoch": snapshot_epoch},
+        "position": part.position,
+        "replica_directory_id": replica.directory_id,
+    }
+    return fill(
+        FetchSnapshotRequest,
+        cluster_id=cluster_id,
+        replica_id=replica.node_id,
+        max_bytes=max_bytes,
+        topics=[{"name": METADATA_TOPIC, "partitions": [partition]}],
+    )
+
+
+def read_fetch_snapshot(
+    request: Any, cluster_id: str
+) -> tuple[ReplicaKey, Epoch, SnapshotPart, int]:
+    """Who asks, in which epoch, for what, and for how many bytes. Raises BadRequest."""
+    if request.cluster_id is not None and request.cluster_id != cluster_id:
+        raise BadRequest(ErrorCode.inconsistent_cluster_id)
+    match request.topics:
+        case [topic] if topic.name == METADATA_TOPIC:
+            match topic.partitions:
+                case [partition] if partition.partition == 0:
+                    wanted = partition.snapshot_id
+                    part = SnapshotPart(
+                        snapshot_id=SnapshotId(Offset(wanted.end_offset), Epoch(wanted.epoch)),
+                        position=partition.position,
+                    )
+                    directory = getattr(partition, "replica_directory_id", None)
+                    replica = ReplicaKey(NodeId(request.replica_id), directory)
+                    return replica, Epoch(partition.current_leader_epoch), part, request.max_bytes
+    raise BadRequest(ErrorCode.unknown_topic_or_partition)
+
+
+def write_snapshot_answer(
+    request: Any, answer: Answer, part: SnapshotPart, leader: Endpoint | None
+) -> Any:
+    """The Kafka response with a part of a snapshot."""
+    offset, epoch = part.snapshot_id
+    partition = {
+        "index": 0,
+        "error_code": answer.error,
+        "snapshot_id": {"end_offset": offset, "epoch": epoch},
+        "current_leader": {"leader_id": _leader(answer.leader_id), "leader_epoch": answer.epoch},
+        "size": part.size,
+        "position": part.position,
+        "unaligned_records": part.data,
+    }
+    topics = [{"name": METADATA_TOPIC, "partitions": [partition]}]
+    return respond(request, topics=topics, node_endpoints=_endpoints(answer, leader))
+
+
+def read_snapshot_answer(response: Any) -> tuple[Answer, SnapshotPart]:
+    """Raises BadAnswer."""
+    partition = _only_partition(response, response.topics)
+    answer = Answer(
+        error=partition.error_code,
+        epoch=Epoch(partition.current_leader.leader_epoch),
+        leader_id=_leader_or_none(partition.current_leader.leader_id),
+    )
+    found = partition.snapshot_id
+    part = SnapshotPart(
+        snapshot_id=SnapshotId(Offset(found.end_offset), Epoch(found.epoch)),
+        position=partition.position,
+        size=partition.size,
+        data=bytes(partition.unaligned_records or b""),
+    )
+    return answer, part

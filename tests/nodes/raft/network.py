@@ -2,7 +2,8 @@
 
 Virtual milliseconds, one seeded generator, no sockets. Messages are dropped, delayed (and so
 reordered) and duplicated; links are cut one way; nodes crash in the middle of their actions, lose
-what they had not flushed, and restart from what they had persisted. `Violation` names the broken
+what they had not flushed, and restart from what they had persisted; they take snapshots and forget
+the log before them, lose their whole disk, leave and join the voters. `Violation` names the broken
 invariant.
 """
 
@@ -11,20 +12,22 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
-
-from kio.schema.errors import ErrorCode
+from uuid import UUID
 
 from nodes.ids import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset
 from nodes.raft.election_state import ElectionState
 from nodes.raft.errors import InvariantBroken
+from nodes.raft.membership import Refused
 from nodes.raft.messages import (
     Action,
     Answer,
     AppendLeaderChange,
+    AppendVoters,
     BecameLeader,
     BeginEpochRequest,
     EndEpochRequest,
     FetchAnswer,
+    FetchOutcome,
     FetchRequest,
     HighWatermarkAdvanced,
     LostLeadership,
@@ -34,10 +37,13 @@ from nodes.raft.messages import (
     VoteAnswer,
     VoteRequest,
 )
+from nodes.raft.positions import SnapshotId
 from nodes.raft.quorum import Quorum
 from nodes.raft.timing import QuorumTiming
+from nodes.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 Entry = tuple[Epoch, object]
+THREE = VoterSet.static((NodeId(1), NodeId(2), NodeId(3)))
 FETCH_PAUSE_MS = 40.0
 REQUEST_TIMEOUT_MS = 300.0
 TIMING = QuorumTiming(fetch_timeout_ms=600, election_timeout_ms=300, election_backoff_max_ms=300)
@@ -48,11 +54,43 @@ class Violation(AssertionError):
 
 
 class MemoryLog:
-    """The metadata log as the quorum sees it: entries, of which the first `flushed` are durable."""
+    """The metadata log as the quorum sees it: entries, of which the first `flushed` are durable.
 
-    def __init__(self, entries: list[Entry] | None = None) -> None:
+    Entries below `start_offset` are kept for the invariants, but nobody may read them any more.
+    """
+
+    def __init__(self, entries: list[Entry] | None = None, voters: VoterSet = THREE) -> None:
         self.entries: list[Entry] = entries if entries is not None else []
         self.flushed = len(self.entries)
+        self.start = 0
+        self.snapshots: list[SnapshotId] = []
+        self.initial_voters = voters
+
+    @property
+    def start_offset(self) -> Offset:
+        return Offset(self.start)
+
+    @property
+    def snapshot(self) -> SnapshotId | None:
+        return self.snapshots[-1] if self.snapshots else None
+
+    @property
+    def oldest_snapshot(self) -> SnapshotId | None:
+        return self.snapshots[0] if self.snapshots else None
+
+    @property
+    def voters(self) -> VoterSet:
+        offset = self.voters_offset
+        found = self.entries[offset][1] if offset >= 0 else self.initial_voters
+        assert isinstance(found, VoterSet)
+        return found
+
+    @property
+    def voters_offset(self) -> Offset:
+        for offset in range(len(self.entries) - 1, -1, -1):
+            if isinstance(self.entries[offset][1], VoterSet):
+                return Offset(offset)
+        return NO_OFFSET
 
     @property
     def end_offset(self) -> Offset:
@@ -69,14 +107,30 @@ class MemoryLog:
     def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         if epoch < 0 or epoch > self.last_epoch:
             return NO_EPOCH, NO_OFFSET
-        for end in range(len(self.entries), 0, -1):
+        for end in range(len(self.entries), self.start, -1):
             if self.entries[end - 1][0] <= epoch:
                 return self.entries[end - 1][0], Offset(end)
-        return epoch, Offset(0)
+        return epoch, Offset(self.start)
 
     def truncate(self, offset: int) -> None:
+        assert offset >= self.start, "below the start is a snapshot"
         del self.entries[offset:]
         self.flushed = min(self.flushed, offset)
+
+    def take_snapshot(self, end: int) -> None:
+        """Of everything below `end`; the log begins at the last snapshot but one."""
+        if end > (self.snapshot.offset if self.snapshot else 0):
+            self.snapshots = [
+                *self.snapshots[-1:],
+                SnapshotId(Offset(end), self.entries[end - 1][0]),
+            ]
+            if len(self.snapshots) == 2:
+                self.start = self.snapshots[0].offset
+
+    def install(self, snapshot: SnapshotId, content: list[Entry]) -> None:
+        self.entries = list(content)
+        self.flushed = self.start = len(content)
+        self.snapshots = [snapshot]
 
 
 @dataclass(slots=True)
@@ -86,11 +140,16 @@ class Node:
     node_id: NodeId
     log: MemoryLog
     disk: ElectionState
+    directory_id: UUID
     quorum: Quorum | None = None
     life: int = 0
     fetching: bool = False
     flushing: bool = False
     turn: int = 0
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.node_id, self.directory_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +176,7 @@ class Network:
         quorum_class: type[Quorum] = Quorum,
         persists: bool = True,
         flushes_first: bool = True,
+        wiped_keep_directory: bool = False,
     ) -> None:
         self.rng = random.Random(seed)
         self.now_ms = 0.0
@@ -124,9 +184,13 @@ class Network:
         self.quorum_class = quorum_class
         self.persists = persists
         self.flushes_first = flushes_first
+        self.wiped_keep_directory = wiped_keep_directory
         self.voters = [NodeId(n) for n in range(1, voters + 1)]
+        self.configured = VoterSet.static(self.voters)
         self.nodes = {
-            NodeId(n): Node(NodeId(n), MemoryLog(), ElectionState())
+            NodeId(n): Node(
+                NodeId(n), MemoryLog([], self.configured), ElectionState(), self._directory()
+            )
             for n in range(1, voters + observers + 1)
         }
         self.cut: dict[tuple[NodeId, NodeId], bool] = {}
@@ -135,6 +199,10 @@ class Network:
         self.appended = 0
         self.elections = 0
         self.truncations = 0
+        self.lost: dict[ReplicaKey, list[Entry]] = {}
+        self.installs = 0
+        self.wipes = 0
+        self.changes = 0
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         for node in self.nodes.values():
@@ -164,7 +232,7 @@ class Network:
         node.log.flushed = len(node.log.entries)
         node.quorum = self.quorum_class(
             node_id=node.node_id,
-            voters=self.voters,
+            directory_id=node.directory_id,
             state=node.disk,
             log=node.log,
             timing=TIMING,
@@ -179,6 +247,62 @@ class Network:
         node.life += 1
         if power_loss:
             node.log.truncate(self.rng.randint(node.log.flushed, len(node.log.entries)))
+
+    def _directory(self) -> UUID:
+        return UUID(int=self.rng.getrandbits(128))
+
+    def wipe(self, node: Node) -> None:
+        """It loses its disk, and comes back with an empty one: on another directory.
+
+        Once the voters have changed, the first configuration names the wrong ones; it must join by
+        bootstrap servers then. So it does at times before.
+        """
+        self.crash(node, power_loss=False)
+        self.wipes += 1
+        self.lost[node.key] = node.log.entries[: node.log.flushed]
+        keeps = self.changes == 0 and self.rng.random() < 0.5
+        node.log = MemoryLog([], self.configured if keeps else VoterSet())
+        node.disk = ElectionState()
+        if not self.wiped_keep_directory:
+            node.directory_id = self._directory()
+        self.start(node)
+
+    def may_wipe(self, node: Node) -> bool:
+        """Whether every voter has the recorded voters on disk, and no other one is empty."""
+        recorded = [n for n in self.nodes.values() if not n.log.voters.is_static]
+        fresh = [n for n in self.nodes.values() if n is not node and not n.log.entries]
+        if fresh or not recorded:
+            return False
+        newest = max(recorded, key=lambda n: n.log.voters_offset).log
+        members = [n for n in self.nodes.values() if newest.voters.has(n.key)]
+        settled = all(n.log.voters_offset == newest.voters_offset < n.log.flushed for n in members)
+        left = [n for n in members if n is not node]
+        return settled and len(left) >= newest.voters.majority
+
+    def change_voters(self) -> None:
+        """Have the leader remove a voter, or add a replica, as it allows."""
+        leader = self.leader()
+        if leader is None or leader.quorum is None:
+            return
+        quorum = leader.quorum
+        absent = [n for n in self.nodes.values() if not quorum.voters.has(n.key)]
+        gone = [v.key for v in quorum.voters.voters if self.nodes[v.node_id].key != v.key]
+        try:
+            if gone:
+                actions = quorum.remove_voter(gone[0])
+            elif absent and self.rng.random() < 0.7:
+                node = self.rng.choice(absent)
+                place = (VoterEndpoint("CONTROLLER", "node", node.node_id),)
+                voter = Voter(node_id=node.node_id, directory_id=node.directory_id, endpoints=place)
+                actions = quorum.add_voter(self.now_ms, voter)
+            elif len(quorum.voters.voters) > 2:
+                actions = quorum.remove_voter(self.rng.choice(quorum.voters.voters).key)
+            else:
+                return
+        except Refused:
+            return
+        self.changes += 1
+        self._do(leader, actions)
 
     def heal(self) -> None:
         """No more faults; everybody runs."""
@@ -200,7 +324,7 @@ class Network:
         self.appended += 1
         node.log.entries.append((node.quorum.epoch, self.appended))
         self._flush(node)
-        self._do(node, node.quorum.log_advanced())
+        self._do(node, node.quorum.log_advanced(self.now_ms))
         return True
 
     # -- a member's shell
@@ -220,7 +344,8 @@ class Network:
         target = quorum.fetch_target(self.now_ms)
         if target is None and not quorum.is_voter:
             node.turn += 1
-            target = self.voters[node.turn % len(self.voters)]
+            known = [v for v in quorum.voters.ids or self.voters if v != node.node_id]
+            target = known[node.turn % len(known)]
         if target is None:
             return
         if self.flushes_first and node.log.flushed < len(node.log.entries):
@@ -245,13 +370,15 @@ class Network:
         if leader.life != leader_life:
             return
         records: list[Entry] = []
-        if answer.error is ErrorCode.none and answer.diverging is None:
+        if answer.plain:
+            assert request.offset >= leader.log.start_offset, "nobody reads below the start"
             records = leader.log.entries[request.offset : request.offset + self.rng.randint(1, 5)]
         sender = leader.node_id
+        content = leader.log.entries[: answer.snapshot.offset] if answer.snapshot else []
 
         def back(to: Node) -> None:
             if to.life == life:
-                self._fetched(to, sender, request, answer, records)
+                self._fetched(to, sender, request, answer, records or content)
 
         self._deliver(leader, node.node_id, back)
 
@@ -265,14 +392,19 @@ class Network:
     ) -> None:
         assert node.quorum is not None
         life = node.life
-        take, actions = node.quorum.on_fetch_answer(self.now_ms, sender, request, answer)
+        outcome, actions = node.quorum.on_fetch_answer(self.now_ms, sender, request, answer)
         self._do(node, actions)
         if node.life != life:
             return
-        if take:
+        if outcome is FetchOutcome.APPEND:
             node.log.entries.extend(records)
             self._flush(node)
-            self._do(node, node.quorum.appended_as_follower(answer.high_watermark))
+            hw = answer.high_watermark
+            self._do(node, node.quorum.appended_as_follower(self.now_ms, hw))
+        elif outcome is FetchOutcome.SNAPSHOT and answer.snapshot is not None:
+            self.installs += 1
+            node.log.install(answer.snapshot, records)
+            self._do(node, node.quorum.installed_snapshot(self.now_ms))
 
         def again() -> None:
             if node.life == life:
@@ -294,7 +426,7 @@ class Network:
             node.log.flushed = max(node.log.flushed, min(end, len(node.log.entries)))
             if node.log.flushed < len(node.log.entries):
                 self._flush(node)
-            self._do(node, node.quorum.log_advanced())
+            self._do(node, node.quorum.log_advanced(self.now_ms))
 
         self.at(self.rng.uniform(0, self.weather.flush_ms), done)
 
@@ -319,10 +451,15 @@ class Network:
             case Truncate(offset=offset):
                 self.truncations += 1
                 node.log.truncate(offset)
+                self._do(node, node.quorum.log_advanced(self.now_ms))
             case AppendLeaderChange(epoch=epoch):
                 node.log.entries.append((epoch, "leader"))
                 self._flush(node)
-                self._do(node, node.quorum.log_advanced())
+                self._do(node, node.quorum.log_advanced(self.now_ms))
+            case AppendVoters(epoch=epoch, voters=voters):
+                node.log.entries.append((epoch, voters))
+                self._flush(node)
+                self._do(node, node.quorum.log_advanced(self.now_ms))
             case HighWatermarkAdvanced(offset=offset):
                 self._check_commit(node, offset)
             case BecameLeader(epoch=epoch):
@@ -406,28 +543,30 @@ class Network:
             raise Violation(f"node {node.node_id}: committed records changed below {offset}")
         if offset <= len(self.committed):
             return
-        if node.quorum.leadership is None:
+        if self.leaders.get(node.quorum.epoch) != node.node_id:
             raise Violation(f"node {node.node_id} learnt of commits that no leader made")
         if entries[-1][0] != node.quorum.epoch:
             raise Violation(f"leader {node.node_id} commits records of older epochs only")
+        voters = node.quorum.voters
+        flushed = {n.key: n.log.entries[: n.log.flushed] for n in self.nodes.values()} | self.lost
         holders = [
-            voter
-            for voter in self.voters
-            if self.nodes[voter].log.flushed >= offset
-            and self.nodes[voter].log.entries[:offset] == entries
+            key for key, log in flushed.items() if voters.has(key) and log[:offset] == entries
         ]
-        if len(holders) <= len(self.voters) // 2:
+        if len(holders) < voters.majority:
             raise Violation(f"high watermark {offset} is flushed on {holders} only")
         self.committed = entries
 
 
-def chaos(network: Network, rounds: int) -> None:
-    """Seeded faults: crashes, restarts, cuts of single links and of groups, appends throughout."""
+def chaos(network: Network, rounds: int, *, upheaval: bool = False) -> None:
+    """Seeded faults: crashes, restarts, cuts of single links and of groups, appends throughout.
+
+    With `upheaval` also snapshots, lost disks, and changes of the voters.
+    """
     rng = network.rng
     nodes = list(network.nodes.values())
     for _ in range(rounds):
         node = rng.choice(nodes)
-        match rng.randrange(7):
+        match rng.randrange(10 if upheaval else 7):
             case 0 | 1 if node.quorum is not None:
                 network.crash(node, power_loss=rng.random() < 0.7)
             case 0 | 1 | 2 if node.quorum is None:
@@ -442,6 +581,14 @@ def chaos(network: Network, rounds: int) -> None:
                 network.cut[node.node_id, peer.node_id] = True
             case 4:
                 network.cut.clear()
+            case 7:
+                for n in nodes:
+                    if n.quorum is not None and rng.random() < 0.8:
+                        n.log.take_snapshot(n.quorum.high_watermark)
+            case 8:
+                network.change_voters()
+            case 9 if rng.random() < 0.5 and network.may_wipe(node):
+                network.wipe(node)
             case _:
                 leader = network.leader()
                 if leader is not None and leader.quorum is not None and rng.random() < 0.1:

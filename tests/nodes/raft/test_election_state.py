@@ -7,8 +7,9 @@ import pytest
 from nodes.ids import Epoch, NodeId
 from nodes.raft.election_state import ElectionState, decode, encode
 from nodes.raft.errors import QuorumStateCorrupt
+from nodes.raft.voters import VoterSet
 
-VOTERS = [NodeId(3), NodeId(1), NodeId(2)]
+VOTERS = VoterSet.static([NodeId(3), NodeId(1), NodeId(2)])
 
 
 @pytest.mark.parametrize("leader", [None, 0, 2])

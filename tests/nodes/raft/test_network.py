@@ -7,9 +7,11 @@ import pytest
 
 from nodes.ids import Offset
 from nodes.log.divergence import EpochEnd
+from nodes.raft.membership import without_voter
 from nodes.raft.messages import Action, FetchRequest, VoteRequest
 from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
+from nodes.raft.voters import ReplicaKey
 from tests.nodes.raft.network import Network, Violation, Weather, chaos
 
 STORM = Weather(drop=0.05, duplicate=0.05, delay_ms=60, crash_in_action=0.002, flush_ms=120)
@@ -43,15 +45,37 @@ def test_elects_and_replicates_in_fair_weather(voters: int) -> None:
         network.run(50)
     settle(network)
     assert network.elections == 1
-    assert len(network.committed) == 22
+    assert len(network.committed) == 23, "a leader's, the voters', 20 appended, one to settle"
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_safe_under_chaos_and_live_after_it(seed: int) -> None:
     """Crashes, power losses, cuts, drops and duplicates break no invariant; healing ends them."""
     network = Network(seed, voters=(3, 3, 5, 4)[seed % 4], weather=STORM)
     chaos(network, ROUNDS)
     settle(network)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_safe_under_upheaval_and_live_after_it(seed: int) -> None:
+    """So do snapshots, lost disks and changing voters, on top of all that."""
+    network = Network(seed, voters=(3, 3, 5, 4)[seed % 4], observers=2, weather=STORM)
+    chaos(network, ROUNDS, upheaval=True)
+    settle(network)
+
+
+def test_upheaval_is_worth_its_name() -> None:
+    """Snapshots are installed, disks lost, voters changed."""
+    installs = wipes = changes = 0
+    for seed in range(12):
+        network = Network(seed, observers=2, weather=STORM)
+        chaos(network, ROUNDS, upheaval=True)
+        installs += network.installs
+        wipes += network.wipes
+        changes += network.changes
+    assert installs > 3
+    assert wipes > 3
+    assert changes > 10
 
 
 def test_chaos_is_worth_its_name() -> None:
@@ -99,6 +123,7 @@ class FetchesUnflushed(Quorum):
     def fetch_request(self) -> FetchRequest:
         return FetchRequest(
             replica_id=self.node_id,
+            directory_id=self.me.directory_id,
             epoch=self.epoch,
             offset=self._log.end_offset,
             last_epoch=self._log.last_epoch,
@@ -108,10 +133,10 @@ class FetchesUnflushed(Quorum):
 class CommitsOldEpochs(Quorum):
     """Commits records of earlier epochs by counting alone (KAFKA-12619)."""
 
-    def _advance(self) -> None:
+    def _advance(self, now_ms: float) -> None:
         if self.leadership is not None:
             self.leadership.start_offset = Offset(-1)
-        super()._advance()
+        super()._advance(now_ms)
 
 
 class VotesTwice(Quorum):
@@ -145,6 +170,8 @@ def caught(
     persists: bool = True,
     flushes_first: bool = True,
     seeds: int = 60,
+    wiped_keep_directory: bool = False,
+    upheaval: bool = False,
 ) -> str:
     """The first violation that this broken member causes; fails when no seed shows one."""
     for seed in range(seeds):
@@ -154,9 +181,10 @@ def caught(
             quorum_class=quorum_class,
             persists=persists,
             flushes_first=flushes_first,
+            wiped_keep_directory=wiped_keep_directory,
         )
         try:
-            chaos(network, ROUNDS)
+            chaos(network, ROUNDS, upheaval=upheaval)
         except Violation as violation:
             return str(violation)
     pytest.fail(f"{quorum_class.__name__} went unnoticed in {seeds} seeds")
@@ -175,6 +203,37 @@ def caught(
 def test_a_broken_member_is_caught(broken: type[Quorum], violation: str) -> None:
     """Each safety rule, once left out, is missed by the invariant that is there for it."""
     assert violation in caught(broken)
+
+
+def test_a_wiped_voter_that_is_taken_for_the_old_one_is_caught() -> None:
+    """On the same directory id its forgotten records and votes count as kept (KAFKA-14077)."""
+    caught(Quorum, wiped_keep_directory=True, upheaval=True)
+
+
+class ChangesAtOnce(Quorum):
+    """Begins a change of the voters while another is not committed."""
+
+    def remove_voter(self, key: ReplicaKey) -> list[Action]:
+        assert self.leadership is not None
+        first = without_voter(self._voters, key)
+        rest = [v for v in first.voters if v.node_id != self.node_id]
+        second = without_voter(first, rest[0].key) if len(first.voters) > 1 and rest else first
+        return self._change(second)
+
+
+class CountsByOldVoters(Quorum):
+    """Commits a voter change, and what follows, by the majority of the set before."""
+
+    def _refresh_voters(self, now_ms: float) -> None:
+        if self.leadership is not None:
+            self._voters = self._log.voters
+        super()._refresh_voters(now_ms)
+
+
+@pytest.mark.parametrize("broken", [ChangesAtOnce, CountsByOldVoters])
+def test_a_member_that_changes_voters_wrongly_is_caught(broken: type[Quorum]) -> None:
+    """Two majorities that need not meet, or a majority of the wrong set."""
+    caught(broken, upheaval=True)
 
 
 def test_an_unpersisted_vote_is_caught() -> None:

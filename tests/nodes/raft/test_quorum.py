@@ -16,6 +16,7 @@ from nodes.raft.messages import (
     BeginEpochRequest,
     EndEpochRequest,
     FetchAnswer,
+    FetchOutcome,
     FetchRequest,
     HighWatermarkAdvanced,
     LostLeadership,
@@ -28,6 +29,7 @@ from nodes.raft.messages import (
 from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
 from nodes.raft.timing import QuorumTiming
+from nodes.raft.voters import VoterSet
 from tests.nodes.raft.network import Entry, MemoryLog
 
 A, B, C, OUTSIDER = NodeId(1), NodeId(2), NodeId(3), NodeId(9)
@@ -49,11 +51,12 @@ def member(
     voters: tuple[NodeId, ...] = (A, B, C),
 ) -> Quorum:
     """A member that started at time 0."""
+    view = entries if entries is not None else log()
+    view.initial_voters = VoterSet.static(voters)
     return Quorum(
         node_id=node,
-        voters=voters,
         state=state or ElectionState(),
-        log=entries if entries is not None else log(),
+        log=view,
         timing=TIMING,
         rng=random.Random(1),
         now_ms=0.0,
@@ -262,7 +265,7 @@ def test_nothing_is_committed_before_a_record_of_the_own_epoch() -> None:
     assert quorum.on_fetch(LATE_MS, fetch(1, 2, 0))[1] == []
     assert quorum.on_fetch(LATE_MS, fetch(1, 3, 1))[1] == []  # own record is not flushed here
     entries.flushed = 3
-    assert quorum.log_advanced() == [HighWatermarkAdvanced(offset=Offset(3))]
+    assert quorum.log_advanced(LATE_MS) == [HighWatermarkAdvanced(offset=Offset(3))]
 
 
 def test_commits_by_the_others_when_its_own_disk_is_slow() -> None:
@@ -283,7 +286,7 @@ def test_observers_do_not_commit() -> None:
         quorum.on_fetch(LATE_MS, fetch(1, 1, 1, by=NodeId(node)))
     assert quorum.high_watermark == 0
     assert quorum.leadership is not None
-    assert sorted(quorum.leadership.observers) == [8, 9]
+    assert [key.node_id for key in quorum.leadership.observers] == [8, 9]
 
 
 def test_a_leader_without_its_majority_resigns() -> None:
@@ -357,9 +360,9 @@ def test_diverging_logs_agree_after_one_cut(follower: tuple[int, ...], cut_to: i
     other.on_begin_epoch(0, begin(5, A))
     request = other.fetch_request()
     answer, _ = quorum.on_fetch(LATE_MS, request)
-    take, actions = other.on_fetch_answer(0, A, request, answer)
+    outcome, actions = other.on_fetch_answer(0, A, request, answer)
     if cut_to is None:
-        assert take
+        assert outcome is FetchOutcome.APPEND
     else:
         assert actions == [Truncate(offset=Offset(cut_to))]
 
@@ -369,7 +372,9 @@ def test_committed_records_are_not_cut() -> None:
     entries = log(0, 0, 1)
     quorum = member(entries=entries)
     quorum.on_begin_epoch(0, begin(2))
-    assert quorum.appended_as_follower(Offset(3)) == [HighWatermarkAdvanced(offset=Offset(3))]
+    assert quorum.appended_as_follower(LATE_MS, Offset(3)) == [
+        HighWatermarkAdvanced(offset=Offset(3))
+    ]
     answer = fetched(2, diverging=EpochEnd(Epoch(0), Offset(2)))
     with pytest.raises(CommittedTruncation):
         quorum.on_fetch_answer(0, B, quorum.fetch_request(), answer)
@@ -379,7 +384,7 @@ def test_a_followers_high_watermark_is_bounded_by_its_log() -> None:
     """The leader's may lie beyond what arrived."""
     quorum = member(entries=log(0, 0))
     quorum.on_begin_epoch(0, begin(2))
-    quorum.appended_as_follower(Offset(50))
+    quorum.appended_as_follower(LATE_MS, Offset(50))
     assert quorum.high_watermark == 2
 
 
@@ -396,10 +401,10 @@ def test_stale_fetch_answers_are_ignored() -> None:
     quorum = member(entries=log(0))
     quorum.on_begin_epoch(0, begin(2))
     request = quorum.fetch_request()
-    assert not quorum.on_fetch_answer(0, B, request, fetched(1))[0]
-    assert not quorum.on_fetch_answer(0, C, request, fetched(2))[0]
-    assert not quorum.on_fetch_answer(0, B, fetch(2, 0, -1), fetched(2))[0]
-    assert quorum.on_fetch_answer(0, B, request, fetched(2))[0]
+    assert quorum.on_fetch_answer(0, B, request, fetched(1))[0] is FetchOutcome.IGNORE
+    assert quorum.on_fetch_answer(0, C, request, fetched(2))[0] is FetchOutcome.IGNORE
+    assert quorum.on_fetch_answer(0, B, fetch(2, 0, -1), fetched(2))[0] is FetchOutcome.IGNORE
+    assert quorum.on_fetch_answer(0, B, request, fetched(2))[0] is FetchOutcome.APPEND
 
 
 def test_a_newer_epoch_in_any_answer_ends_leadership() -> None:
@@ -434,7 +439,7 @@ def test_a_sole_voter_elects_itself_at_once() -> None:
     assert quorum.role is Role.LEADER
     entries.entries.append((quorum.epoch, "leader"))
     entries.flushed = 1
-    assert quorum.log_advanced() == [HighWatermarkAdvanced(offset=Offset(1))]
+    assert quorum.log_advanced(LATE_MS) == [HighWatermarkAdvanced(offset=Offset(1))]
     assert quorum.next_deadline_ms() > 0
 
 

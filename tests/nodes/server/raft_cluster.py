@@ -4,12 +4,17 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 from nodes.ids import Epoch, NodeId, Offset
-from nodes.log.log import Log, LogConfig
+from nodes.log.log import LogConfig
+from nodes.raft.snapshot import Snapshot
 from nodes.raft.timing import QuorumTiming
+from nodes.raft.voters import VoterEndpoint
 from nodes.server.raft_delivery import CommittedBatch
-from nodes.server.raft_io import DIRECTORY, RaftNode
+from nodes.server.raft_io import DIRECTORY, MemberConfig, RaftNode, configured_voters
+from nodes.server.raft_log import MetadataLog
+from nodes.server.raft_snapshotter import SnapshotLimits, State
 from nodes.storage.memory import MemoryDisk
 from nodes.wire.codec import decode_request, decode_response, encode_request, encode_response
 from nodes.wire.errors import ConnectFailed, Disconnected, RequestTimedOut
@@ -40,16 +45,26 @@ class Recorder:
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []
         self.active: list[tuple[str, Epoch]] = []
+        self.restored: list[Snapshot] = []
+        self.next_offset = Offset(0)
+        self.records: list[bytes] = []
 
-    @property
-    def records(self) -> list[bytes]:
-        return [record for batch in self.batches for record in batch.records]
+    def state(self) -> State:
+        records = list(self.records)
+        return State(Offset(self.next_offset - 1), self.batches[-1].epoch, iter(records))
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        assert snapshot.snapshot_id.offset > self.next_offset, "nothing is told twice"
+        self.restored.append(snapshot)
+        self.records = list(snapshot.records)
+        self.next_offset = snapshot.snapshot_id.offset
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         for batch in batches:
-            expected = self.batches[-1].last_offset + 1 if self.batches else 0
-            assert batch.base_offset == expected, "a gap between deliveries"
+            assert batch.base_offset == self.next_offset, "a gap between deliveries"
+            self.next_offset = Offset(batch.last_offset + 1)
             self.batches.append(batch)
+            self.records += batch.records
 
     def on_active(self, epoch: Epoch) -> None:
         self.active.append(("active", epoch))
@@ -100,7 +115,11 @@ class Peer:
 class Cluster:
     """Voters 1 to 3, and observer 4."""
 
-    def __init__(self, seed: int = 1, *, cluster_id: str = "c") -> None:
+    def __init__(
+        self, seed: int = 1, *, cluster_id: str = "c", limits: SnapshotLimits | None = None
+    ) -> None:
+        self.limits = limits
+        self.directories = {NodeId(n): UUID(int=n) for n in (1, 2, 3, 4)}
         self.rng = random.Random(seed)
         self.cluster_id = cluster_id
         self.voters = {NodeId(n): ("node", n) for n in (1, 2, 3)}
@@ -126,19 +145,31 @@ class Cluster:
 
     async def _start(self, number: NodeId) -> None:
         disk = self.disks[number]
-        node = RaftNode(
+        config = MemberConfig(
             node_id=number,
+            directory_id=self.directories[number],
             cluster_id=self.cluster_id,
             voters=self.voters,
-            log=Log.open(disk, DIRECTORY, LogConfig(), clean=False, recovery_point=Offset(0)),
+            bootstrap=(),
+            endpoints=(VoterEndpoint("CONTROLLER", "node", number),),
+            timing=TIMING,
+        )
+        log, snapshot = MetadataLog.open(
+            disk, DIRECTORY, LogConfig(), clean=False, voters=configured_voters(config)
+        )
+        node = RaftNode(
+            config,
+            log=log,
+            snapshot=snapshot,
             disk=disk,
-            settings=TIMING,
             rng=random.Random(self.rng.random()),
             wall_clock=lambda: 1_700_000_000_000,
             connect=lambda host, port: Peer(self, number, NodeId(port)),
         )
         self.recorders[number] = recorder = Recorder()
         node.listeners.append(recorder)
+        if self.limits is not None:
+            node.snapshot_from(recorder, self.limits)
         self.running[number] = node
         await node.start()
 

@@ -47,12 +47,16 @@ def test_commits_reach_every_listener() -> None:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(3)
         began = loop.time()
-        assert await commit(leader, b"a", b"b") == 2
+        assert await commit(leader, b"a", b"b") == 4, "after the leader's record and the voters"
         await cluster.agree([b"a", b"b"])
         assert loop.time() - began < 0.05, "virtual seconds: a few message delays"
         batches = cluster.recorders[NodeId(4)].batches
-        assert [(b.base_offset, b.last_offset, b.epoch) for b in batches] == [(0, 0, 1), (1, 2, 1)]
-        assert batches[1].timestamp_ms == 1_700_000_000_000
+        assert [(b.base_offset, b.last_offset, b.epoch) for b in batches] == [
+            (0, 0, 1),
+            (1, 2, 1),
+            (3, 4, 1),
+        ]
+        assert batches[2].timestamp_ms == 1_700_000_000_000
         assert all(node.leader_id == leader.node_id for node in cluster.running.values())
         await cluster.stop()
 
@@ -287,6 +291,8 @@ def test_a_failing_listener_halts_the_member() -> None:
         observer = cluster.running[NodeId(4)]
 
         class Failing:
+            def on_snapshot(self, snapshot: object) -> None: ...
+
             def on_commit(self, batches: object) -> None:
                 raise ValueError("cannot be applied")
 
@@ -374,7 +380,7 @@ def test_the_log_begins_with_kafkas_control_record() -> None:
         leader = await cluster.elected()
         response = await call(leader, fetch())
         records = response.responses[0].partitions[0].records
-        ((position, header),) = list(iter_batches(records))
+        (position, header), *_ = iter_batches(records)
         assert header.is_control
         (record,) = decode_records(records, position)
         assert record.key == bytes([0, 0, 0, 2])
@@ -451,9 +457,9 @@ def test_describes_the_quorum(request_class: type[Any]) -> None:
         response = call(leader, request)
         mine, other = (topic.partitions[0] for topic in response.topics)
         assert [r.replica_id for r in mine.current_voters] == [1, 2, 3]
-        assert [r.log_end_offset for r in mine.current_voters] == [2, 2, 2]
-        assert [(r.replica_id, r.log_end_offset) for r in mine.observers] == [(4, 2)]
-        assert (mine.leader_id, mine.high_watermark) == (leader.node_id, 2)
+        assert [r.log_end_offset for r in mine.current_voters] == [4, 4, 4]
+        assert [(r.replica_id, r.log_end_offset) for r in mine.observers] == [(4, 4)]
+        assert (mine.leader_id, mine.high_watermark) == (leader.node_id, 4)
         assert other.error_code is ErrorCode.unknown_topic_or_partition
         follower = next(n for v, n in cluster.running.items() if v != leader.node_id)
         refused = call(follower, request).topics[0].partitions[0]

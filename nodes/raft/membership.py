@@ -1,0 +1,93 @@
+"""Changes of the voter set: when a leader may begin one, and to what (KIP-853). Pure.
+
+One change at a time, and none before the leader has committed a record of its own epoch: what an
+earlier leader began is settled by then. A voter is added once it has caught up, so that the set
+does not lose its majority to a member that is still copying the log.
+"""
+
+from kio.schema.errors import ErrorCode
+
+from nodes.ids import Offset
+from nodes.raft.leadership import Leadership
+from nodes.raft.messages import LogView
+from nodes.raft.voters import ReplicaKey, Voter, VoterSet
+
+CAUGHT_UP_WITHIN_MS = 3_600_000.0
+"""A replica that was at the log's end within an hour may become a voter, as in Kafka."""
+
+
+class Refused(Exception):
+    """The change may not be made (now); `code` says why to the client, the text to a person."""
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def begin_change(log: LogView, leadership: Leadership | None, high_watermark: Offset) -> VoterSet:
+    """The set that may be changed now. Raises Refused."""
+    if leadership is None:
+        raise Refused(ErrorCode.not_leader_or_follower, "this node does not lead the quorum")
+    if high_watermark <= leadership.start_offset:
+        raise Refused(ErrorCode.request_timed_out, "the leader has committed nothing yet")
+    if log.voters.is_static:
+        raise Refused(
+            ErrorCode.unsupported_version,
+            "the voters' directory ids are not recorded yet: every configured voter must have "
+            "fetched from the leader once",
+        )
+    if log.voters_offset >= high_watermark:
+        raise Refused(ErrorCode.request_timed_out, "an earlier change of the voters is not done")
+    return log.voters
+
+
+def with_voter(voters: VoterSet, voter: Voter, leadership: Leadership, now_ms: float) -> VoterSet:
+    """The set with a new voter. Raises Refused."""
+    if voters.get(voter.node_id) is not None:
+        raise Refused(ErrorCode.duplicate_voter, f"{voter.node_id} is a voter already")
+    if voter.directory_id is None or not voter.endpoints:
+        raise Refused(ErrorCode.invalid_request, "a voter needs a directory id and an endpoint")
+    progress = leadership.observers.get(voter.key)
+    caught_up_ms = None if progress is None else progress.caught_up_ms
+    if caught_up_ms is None or now_ms - caught_up_ms > CAUGHT_UP_WITHIN_MS:
+        raise Refused(
+            ErrorCode.request_timed_out,
+            f"replica {voter.node_id} on that directory has not caught up with the log",
+        )
+    return voters.with_voter(voter)
+
+
+def without_voter(voters: VoterSet, key: ReplicaKey) -> VoterSet:
+    """The set less one voter. Raises Refused."""
+    if key.directory_id is None or not voters.has(key):
+        raise Refused(
+            ErrorCode.voter_not_found, f"no voter {key.node_id} with directory {key.directory_id}"
+        )
+    if len(voters.voters) == 1:
+        raise Refused(ErrorCode.invalid_request, "the last voter cannot be removed")
+    return voters.without(key.node_id)
+
+
+def with_update(voters: VoterSet, voter: Voter) -> VoterSet:
+    """The set with one voter's new endpoints. Raises Refused."""
+    if voter.directory_id is None or not voters.has(voter.key):
+        raise Refused(ErrorCode.voter_not_found, f"{voter.node_id} is no voter on that directory")
+    if not voter.endpoints:
+        raise Refused(ErrorCode.invalid_request, "a voter needs an endpoint")
+    return voters.with_voter(voter)
+
+
+def first_recorded(voters: VoterSet, leadership: Leadership) -> VoterSet | None:
+    """The configured voters with the directories that they fetched from; None until all did.
+
+    From then on the log says who votes, and a voter whose disk was lost is told from a new one.
+    """
+    known = []
+    for voter in voters.voters:
+        directory = leadership.directory_of(voter.node_id)
+        if directory is None:
+            return None
+        known.append(
+            Voter(node_id=voter.node_id, directory_id=directory, endpoints=voter.endpoints)
+        )
+    return VoterSet.of(known)

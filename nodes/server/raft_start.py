@@ -1,0 +1,80 @@
+"""Opens the metadata log of a node and makes its member of the quorum, as configured."""
+
+import random
+from collections.abc import Callable
+from uuid import UUID
+
+from nodes.config import NodeConfig
+from nodes.log.log import LogConfig
+from nodes.raft.timing import QuorumTiming
+from nodes.raft.voters import VoterEndpoint
+from nodes.server.metadata_publisher import MetadataPublisher
+from nodes.server.raft_io import DIRECTORY, MemberConfig, RaftNode, configured_voters
+from nodes.server.raft_log import MetadataLog
+from nodes.server.raft_peers import Peer
+from nodes.server.raft_snapshotter import SnapshotLimits
+from nodes.storage.disk import Disk
+
+METADATA_BATCH_BYTES = 8 << 20
+
+
+def open_quorum(
+    config: NodeConfig,
+    disk: Disk,
+    publisher: MetadataPublisher,
+    *,
+    directory_id: UUID,
+    clean: bool,
+    rng: random.Random,
+    wall_clock: Callable[[], int],
+    connect: Callable[[str, int], Peer],
+) -> RaftNode:
+    """The quorum node, with `publisher` as its first listener, and the source of its snapshots.
+
+    Blocks. Raises LogCorrupt, RaftError, OSError.
+    """
+    member = MemberConfig(
+        node_id=config.node_id,
+        directory_id=directory_id,
+        cluster_id=config.cluster_id,
+        voters=config.voters,
+        bootstrap=config.quorum_bootstrap_servers,
+        listener=config.controller_listener,
+        endpoints=tuple(
+            VoterEndpoint(e.listener, e.host, e.port)
+            for e in config.listeners
+            if e.listener == config.controller_listener
+        ),
+        timing=QuorumTiming(
+            fetch_timeout_ms=config.quorum_fetch_timeout_ms,
+            election_timeout_ms=config.quorum_election_timeout_ms,
+            election_backoff_max_ms=config.quorum_election_backoff_max_ms,
+        ),
+    )
+    log, snapshot = MetadataLog.open(
+        disk,
+        DIRECTORY,
+        LogConfig(
+            segment_bytes=config.metadata_segment_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            max_message_bytes=METADATA_BATCH_BYTES,
+        ),
+        clean=clean,
+        voters=configured_voters(member),
+    )
+    raft = RaftNode(
+        member,
+        log=log,
+        snapshot=snapshot,
+        disk=disk,
+        rng=rng,
+        wall_clock=wall_clock,
+        connect=connect,
+    )
+    raft.listeners.append(publisher)
+    limits = SnapshotLimits(
+        record_bytes=config.metadata_snapshot_record_bytes,
+        interval_ms=config.metadata_snapshot_interval_ms,
+    )
+    raft.snapshot_from(publisher, limits)
+    return raft

@@ -13,7 +13,8 @@ from uuid import UUID
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from nodes.control.image import ClusterImage
+from nodes.control.image import BrokerImage, ClusterImage
+from nodes.control.records import BrokerEndpoint
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
 from nodes.log.batch import Record, encode_batch
 from nodes.log.log import Log, LogConfig
@@ -90,6 +91,21 @@ class FetchBroker:
             lambda: self.now_ms,
             max_bytes=55 << 20,
         )
+
+    def racks(self, **fenced: bool) -> None:
+        """The brokers are in the racks r1, r2, r3; `n2=True`: broker 2 is fenced."""
+        brokers = {
+            node: BrokerImage(
+                node_id=node,
+                epoch=BrokerEpoch(7),
+                incarnation_id=None,
+                endpoints=(BrokerEndpoint(name="PLAINTEXT", host=f"h{node}", port=9092),),
+                rack=f"r{node}",
+                fenced=fenced.get(f"n{node}", False),
+            )
+            for node in (LEADER, FOLLOWER, OTHER)
+        }
+        self.hosted.image = ClusterImage(brokers=brokers)
 
     def replica(self, number: int) -> Replica:
         return self.hosted.replicas[TopicPartition(f"t{number}", 0)]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from nodes.ids import BrokerEpoch, NodeId, Offset
+from nodes.control.image import ClusterImage, PartitionImage, TopicImage
+from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 from nodes.log.batch import Record, encode_batch
 from tests.nodes.server import virtual
 from tests.nodes.server.fetching import (
@@ -17,6 +18,7 @@ from tests.nodes.server.fetching import (
     FetchBroker,
     numbers,
     only,
+    topic_id,
 )
 
 HOUR_MS = 3_600_000
@@ -386,5 +388,109 @@ def test_a_caught_up_follower_stays_in_sync_without_being_named() -> None:
         proposal = state.shrunk_isr(log.end_offset, 500, broker.now_ms)
         assert proposal is not None
         assert [node for node, _ in proposal.isr] == [LEADER]
+
+    virtual.run(run())
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
+    """At once, without records; in the leader's own rack, or without one, the leader serves."""
+
+    async def run() -> None:
+        broker = FetchBroker(1, rack_aware=True)
+        broker.racks()
+        broker.replica(0).append(BATCH)
+        broker.commit(0)
+        sent = only(await broker.fetch({0: 0}, rack_id="r3", max_wait_ms=HOUR_MS))
+        assert (sent.preferred_read_replica, sent.high_watermark, sent.records) == (3, 1, b"")
+        for rack in ("", "r1", "r9"):
+            stays = only(await broker.fetch({0: 0}, rack_id=rack))
+            assert (stays.preferred_read_replica, bool(stays.records)) == (-1, True), rack
+        plain = FetchBroker(1)
+        plain.racks()
+        assert only(await plain.fetch({0: 0}, rack_id="r3")).preferred_read_replica == -1
+
+    virtual.run(run())
+
+
+def test_only_a_replica_that_will_do_is_preferred() -> None:
+    """In sync, in service, and with the offset: otherwise the consumer would go in vain."""
+
+    async def run() -> None:
+        broker = FetchBroker(1, rack_aware=True)
+        broker.racks(n2=True)
+        replica = broker.replica(0)
+        for _ in range(2):
+            replica.append(BATCH)
+        broker.commit(0)
+
+        async def preferred(rack: str, offset: int = 0) -> int:
+            part = only(await broker.fetch({0: offset}, rack_id=rack))
+            return int(part.preferred_read_replica)
+
+        assert await preferred("r2") == -1, "fenced"
+        assert await preferred("r3", 2) == 3
+        replica.record_fetch(NodeId(3), Offset(2), BrokerEpoch(7), 0, log_start=Offset(1))
+        assert await preferred("r3", 0) == -1, "deleted there"
+        replica.append(BATCH)
+        assert await preferred("r3", 3) == -1, "not there yet"
+        broker.assign(0, isr=(1, 2))
+        assert await preferred("r3", 2) == -1, "not in sync"
+
+    virtual.run(run())
+
+
+@pytest.mark.parametrize("rack_aware", [True, False])
+def test_followers_hear_of_commits_at_once_where_consumers_read_from_them(rack_aware: bool) -> None:
+    """Otherwise with the next records or at the end of the wait: it costs a round."""
+
+    async def run() -> None:
+        broker = FetchBroker(1, rack_aware=rack_aware)
+        replica = broker.replica(0)
+        replica.append(BATCH)
+        session = (await broker.fetch({0: 0}, node=FOLLOWER, session=(0, 0))).session_id
+        poll = asyncio.ensure_future(
+            broker.fetch({0: 1}, node=FOLLOWER, session=(session, 1), max_wait_ms=1000)
+        )
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(0.1)
+        assert not poll.done()
+        replica.record_fetch(NodeId(3), Offset(1), BrokerEpoch(7), 0)
+        begin = loop.time()
+        part = only(await poll)
+        assert (part.high_watermark, part.records) == (1, b"")
+        assert (loop.time() - begin < 0.5) is rack_aware
+
+    virtual.run(run())
+
+
+def test_who_leads_is_told_with_the_refusal() -> None:
+    """Its epoch and address, so that the client need not ask for metadata (KIP-951)."""
+
+    async def run() -> None:
+        broker = FetchBroker(1)
+        broker.racks()
+        brokers = broker.hosted.image.brokers
+        topic = TopicImage(
+            name="t0",
+            topic_id=topic_id(0),
+            partitions={
+                0: PartitionImage(
+                    replicas=(LEADER, FOLLOWER),
+                    isr=(LEADER, FOLLOWER),
+                    leader=FOLLOWER,
+                    leader_epoch=Epoch(6),
+                    partition_epoch=2,
+                )
+            },
+        )
+        broker.hosted.image = ClusterImage(
+            brokers=brokers, topics={topic_id(0): topic}, topic_ids={"t0": topic_id(0)}
+        )
+        broker.assign(0, leader=FOLLOWER, epoch=6)
+        response = await broker.fetch({0: 0})
+        part = only(response)
+        assert part.error_code is ErrorCode.fenced_leader_epoch
+        assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (FOLLOWER, 6)
+        assert [(n.node_id, n.host, n.rack) for n in response.node_endpoints] == [(2, "h2", "r2")]
 
     virtual.run(run())

@@ -1,0 +1,231 @@
+"""One partition's changes: the rules of ISR, eligible leaders, elections, one example for each."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from nodes.control.image import PartitionImage, PartitionKey
+from nodes.control.partition_changes import UNCHANGED, Election, Rules, Target, change
+from nodes.control.records import RECOVERED, RECOVERING
+from nodes.ids import NO_NODE, Epoch, NodeId
+from tests.nodes.control.cluster import node, nodes
+
+KEY = PartitionKey(UUID(int=1), "t", 0)
+
+
+def partition(**values: Any) -> PartitionImage:
+    """Three replicas, all in sync, led by the first, where not said otherwise."""
+    base: dict[str, Any] = {
+        "replicas": nodes(1, 2, 3),
+        "isr": nodes(1, 2, 3),
+        "leader": node(1),
+        "leader_epoch": Epoch(5),
+        "partition_epoch": 7,
+        "directories": (None,) * len(values.get("replicas", (1, 2, 3))),
+    }
+    return PartitionImage(**(base | values))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is, what is wanted, who lives, and what is to come of it (all else as it was)."""
+
+    before: PartitionImage
+    target: Target
+    live: tuple[NodeId, ...]
+    after: dict[str, Any]
+    min_isr: int = 2
+    election: Election = Election.CLEAN
+
+
+LEADERLESS = {"leader": NO_NODE, "isr": ()}
+
+CASES = {
+    "a follower leaves, enough remain": Case(
+        partition(), Target(isr=nodes(1, 2)), nodes(1, 2, 3), {"isr": nodes(1, 2)}
+    ),
+    "below the minimum, who leaves is eligible": Case(
+        partition(isr=nodes(1, 2)),
+        Target(isr=nodes(1)),
+        nodes(1, 2, 3),
+        {"isr": nodes(1), "elr": nodes(2)},
+    ),
+    "who left at the minimum before is not": Case(
+        partition(isr=nodes(1)), Target(isr=nodes(1)), nodes(1, 2, 3), {}
+    ),
+    "the last member becomes eligible, and last known": Case(
+        partition(isr=nodes(1), elr=nodes(2)),
+        Target(isr=()),
+        nodes(3),
+        {**LEADERLESS, "elr": nodes(1, 2), "last_known_elr": nodes(1)},
+    ),
+    "an eligible replica is elected, cleanly, the others stay eligible": Case(
+        partition(isr=nodes(1), elr=nodes(2, 3)),
+        Target(isr=()),
+        nodes(3),
+        {"leader": node(3), "isr": nodes(3), "elr": nodes(1, 2)},
+    ),
+    "an in-sync replica goes before an eligible one": Case(
+        partition(isr=nodes(1, 3), elr=nodes(2), leader=node(1)),
+        Target(isr=nodes(3)),
+        nodes(2, 3),
+        {"leader": node(3), "isr": nodes(3), "elr": nodes(1, 2)},
+        min_isr=3,
+    ),
+    "a minimum of one is reached by the election itself": Case(
+        partition(elr=nodes(1, 2), last_known_elr=nodes(1), **LEADERLESS),
+        UNCHANGED,
+        nodes(2),
+        {"leader": node(2), "isr": nodes(2), "elr": (), "last_known_elr": ()},
+        min_isr=1,
+    ),
+    "the ISR reaches the minimum: nobody else is eligible": Case(
+        partition(isr=nodes(1), elr=nodes(2)),
+        Target(isr=nodes(1, 3)),
+        nodes(1, 2, 3),
+        {"isr": nodes(1, 3), "elr": ()},
+    ),
+    "fewer replicas than the minimum lower it": Case(
+        partition(replicas=nodes(1, 2), isr=nodes(1), elr=nodes(2)),
+        Target(isr=nodes(1, 2)),
+        nodes(1, 2),
+        {"isr": nodes(1, 2), "elr": ()},
+        min_isr=3,
+    ),
+    "an unclean restart is neither in sync nor eligible": Case(
+        partition(isr=nodes(1), elr=nodes(2, 3)),
+        Target(isr=(), unclean_restarts=nodes(1)),
+        (),
+        {**LEADERLESS, "elr": nodes(2, 3), "last_known_elr": nodes(1)},
+    ),
+    "without an eligible one the last known leader leads, recovering": Case(
+        partition(last_known_elr=nodes(2), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {
+            "leader": node(2),
+            "isr": nodes(2),
+            "last_known_elr": (),
+            "leader_recovery_state": RECOVERING,
+        },
+    ),
+    "a last known leader that is not live does not": Case(
+        partition(last_known_elr=nodes(2), **LEADERLESS), UNCHANGED, nodes(1, 3), {}
+    ),
+    "nor while somebody is eligible": Case(
+        partition(elr=nodes(3), last_known_elr=nodes(2), **LEADERLESS), UNCHANGED, nodes(1, 2), {}
+    ),
+    "an unclean election takes any live replica, and forgets the eligible": Case(
+        partition(elr=nodes(3), last_known_elr=nodes(3), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2),
+        {
+            "leader": node(1),
+            "isr": nodes(1),
+            "elr": (),
+            "last_known_elr": (),
+            "leader_recovery_state": RECOVERING,
+        },
+        election=Election.UNCLEAN,
+    ),
+    "but an eligible one before": Case(
+        partition(elr=nodes(3), last_known_elr=nodes(3), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {"leader": node(3), "isr": nodes(3), "elr": (), "last_known_elr": ()},
+        election=Election.UNCLEAN,
+    ),
+    "a live leader stays": Case(
+        partition(leader=node(2)), Target(isr=nodes(2, 1)), nodes(1, 2), {"isr": nodes(2, 1)}
+    ),
+    "unless the preferred one is asked for": Case(
+        partition(leader=node(2)),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {"leader": node(1)},
+        election=Election.PREFERRED,
+    ),
+    "which must be in sync": Case(
+        partition(leader=node(2), isr=nodes(2, 3)),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {},
+        election=Election.PREFERRED,
+    ),
+    "a recovery ends": Case(
+        partition(isr=nodes(1), leader_recovery_state=RECOVERING),
+        Target(leader_recovery_state=RECOVERED),
+        nodes(1),
+        {"leader_recovery_state": RECOVERED},
+    ),
+    "a reassignment goes on until every replica that stays is in sync": Case(
+        partition(
+            replicas=nodes(4, 2, 1),
+            isr=nodes(1, 2),
+            adding_replicas=nodes(4),
+            removing_replicas=nodes(1),
+        ),
+        Target(isr=nodes(1)),
+        nodes(1, 2, 4),
+        {"isr": nodes(1), "elr": nodes(2)},
+    ),
+    "then the others go, and the leadership with them": Case(
+        partition(
+            replicas=nodes(4, 2, 1),
+            isr=nodes(1, 2),
+            adding_replicas=nodes(4),
+            removing_replicas=nodes(1),
+        ),
+        Target(isr=nodes(1, 2, 4)),
+        nodes(1, 2, 4),
+        {
+            "replicas": nodes(4, 2),
+            "isr": nodes(2, 4),
+            "leader": node(4),
+            "adding_replicas": (),
+            "removing_replicas": (),
+            "directories": (None, None),
+        },
+    ),
+    "who is no replica is not eligible": Case(
+        partition(isr=nodes(1), elr=nodes(3)),
+        Target(replicas=nodes(1, 2)),
+        nodes(1, 2, 3),
+        {"replicas": nodes(1, 2), "elr": (), "directories": (None, None), "leader_epoch": Epoch(6)},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_rules(case: Case) -> None:
+    """The record brings the partition exactly there; no record where nothing changes."""
+    rules = Rules(case.live.__contains__, case.min_isr, case.election)
+    record = change(KEY, case.before, rules, case.target)
+    if not case.after:
+        assert record is None
+        return
+    assert record is not None
+    expected = replace(case.before, partition_epoch=8, **case.after)
+    if expected.leader != case.before.leader:
+        expected = replace(expected, leader_epoch=Epoch(6))
+    assert case.before.changed(record) == expected
+
+
+def test_directories_follow_their_replicas() -> None:
+    """Each replica keeps its directory, wherever it comes in the list; a new one has none yet."""
+    before = partition(directories=(UUID(int=11), UUID(int=12), UUID(int=13)))
+    record = change(
+        KEY,
+        before,
+        Rules(lambda _: True, 1),
+        Target(replicas=nodes(3, 4, 1, 2), adding=nodes(4), removing=nodes(2)),
+    )
+    assert record is not None
+    assert before.changed(record).directories == (
+        UUID(int=13),
+        None,
+        UUID(int=11),
+        UUID(int=12),
+    )

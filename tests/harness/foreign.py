@@ -35,6 +35,7 @@ with warnings.catch_warnings():
     from kafka import TopicPartition as PyPartition
     from kafka.admin import KafkaAdminClient
     from kafka.admin import NewTopic as PyTopic
+    from kafka.errors import KafkaError as PyError
     from kafka.errors import TopicAlreadyExistsError as PyTopicExists
 
 T = TypeVar("T")

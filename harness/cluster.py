@@ -17,6 +17,7 @@ from harness.journal import Journal
 from harness.plan import Plan, PlanError
 from harness.runner import commit, versions
 from harness.store import Run
+from harness.systems.layout import Layout
 from harness.systems.nodes import NodesSystem
 from harness.targets.local import rootless
 from harness.targets.local.target import LocalTarget
@@ -38,6 +39,7 @@ class Running:
 
 def up(
     plan: Plan,
+    layout: Layout,
     *,
     root: Path,
     detach: bool,
@@ -45,7 +47,7 @@ def up(
     say: Callable[[Mapping[str, str]], None],
     warn: Callable[[str], None],
 ) -> None:
-    """Start the plan's nodes and `say` where they are; then wait for `stop`, unless detached.
+    """Start the nodes of `layout` and `say` where they are; then wait for `stop`, unless detached.
 
     `say` gets bootstrap (host:port,...), logs, without root enter (how to get onto its network),
     stop (what ends it) and run (the directory with everything); nothing when `stop` came first.
@@ -60,12 +62,11 @@ def up(
     run.write_json("plan.json", plan.to_json())
     path = run.path / "journal.jsonl"
     with Journal.create(path, run_id=run.run_id, detached=detach) as journal:
-        nodes = list(range(1, plan.nodes + 1))
-        target = LocalTarget(run.run_id, run.path, nodes, journal, uplink=True)
+        target = LocalTarget(run.run_id, run.path, layout.nodes, journal, uplink=True)
         keep = False
         try:
             target.up()
-            system = NodesSystem(plan, target, run)
+            system = NodesSystem(plan, target, run, layout)
             system.configure()
             system.start()
             if stop.is_set():

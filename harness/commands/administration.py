@@ -2,10 +2,11 @@
 
 import typer
 
-from harness.commands import configs, inspect, reassign, topics
+from harness.commands import brokers, configs, inspect, reassign, topics
 
 app = typer.Typer()
 app.add_typer(topics.app, name="topics")
+app.add_typer(brokers.app, name="brokers")
 app.add_typer(configs.app, name="configs")
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(inspect.quorum_app, name="quorum")

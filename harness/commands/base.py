@@ -10,12 +10,14 @@ Results go to stdout, everything else to stderr.
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+from harness.admin.errors import BadRequest
 
 if TYPE_CHECKING:
     from harness.clean import Cleaned
@@ -95,3 +97,14 @@ def tell_cleaned(results: "Sequence[Cleaned]", nothing: str) -> None:
         print(nothing)
     if failed:
         raise Exit(HARNESS_FAILED)
+
+
+def settings(texts: Iterable[str] | None) -> dict[str, str]:
+    """What repeated `--config key=value` say. Raises BadRequest."""
+    read = {}
+    for text in texts or ():
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise BadRequest(f"--config {text!r} is no key=value")
+        read[name.strip()] = value.strip()
+    return read

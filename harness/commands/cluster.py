@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from harness.admin.errors import BadRequest
 from harness.commands.base import (
     BrokerModule,
     Debug,
@@ -16,9 +17,11 @@ from harness.commands.base import (
     clean_up_after_the_dead,
     ensure_privileges,
     on_signals,
+    settings,
     tell_cleaned,
     warn,
 )
+from harness.systems.layout import Layout
 
 
 class _Cluster(TyperGroup):
@@ -49,7 +52,25 @@ cluster_app = typer.Typer(
 
 @cluster_app.command("up")
 def cluster_up(
-    nodes: Annotated[int, typer.Option(min=1, max=15, help="Size of the cluster.")] = 3,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=15, help="Nodes that are broker and controller; 3.")
+    ] = None,
+    controllers: Annotated[
+        int | None, typer.Option(min=1, max=15, help="Nodes that are controllers only.")
+    ] = None,
+    brokers: Annotated[
+        int | None, typer.Option(min=1, max=50, help="Nodes that are brokers only.")
+    ] = None,
+    racks: Annotated[
+        str, typer.Option(help="Racks for the brokers, with commas; they take turns.")
+    ] = "",
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Partitions of topics that name no number.")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", help="A server property, key=value; may be repeated."),
+    ] = None,
     broker_module: BrokerModule = None,
     store: Store = Path("store"),
     detach: Annotated[bool, typer.Option(help="Return, and leave it running.")] = False,
@@ -58,7 +79,14 @@ def cluster_up(
     """Start a cluster, print its bootstrap servers, and keep it until Ctrl-C."""
     from harness.plan import build
 
-    raw = {"name": "cluster", "seed": 0, "nodes": nodes}
+    layout = _layout(nodes, controllers, brokers, racks)
+    defaults = {} if partitions is None else {"num.partitions": partitions}
+    raw = {
+        "name": "cluster",
+        "seed": 0,
+        "nodes": min(15, len(layout.nodes)),
+        "broker": {**defaults, **settings(config)},
+    }
     plan = build(raw, where="cluster up", flags={"broker_module": broker_module})
     from harness import cluster
 
@@ -66,13 +94,13 @@ def cluster_up(
     clean_up_after_the_dead()
     stop = threading.Event()
     on_signals(stop.set)
-    print(f"starting {nodes} nodes", file=sys.stderr, flush=True)
+    print(f"starting {len(layout.nodes)} nodes", file=sys.stderr, flush=True)
 
     def say(facts: Mapping[str, str]) -> None:
         for name, value in facts.items():
             print(f"{name:<10} {value}", flush=True)
 
-    cluster.up(plan, root=store, detach=detach, stop=stop, say=say, warn=warn)
+    cluster.up(plan, layout, root=store, detach=detach, stop=stop, say=say, warn=warn)
     if not detach:
         print("the cluster is down; logs and data stay in the store", file=sys.stderr)
 
@@ -90,3 +118,16 @@ def cluster_down(
 
     ensure_privileges()
     tell_cleaned(cluster.down(store, run), "no detached cluster is up")
+
+
+def _layout(nodes: int | None, controllers: int | None, brokers: int | None, racks: str) -> Layout:
+    """The nodes that were asked for: combined, three if nothing was, or apart. BadRequest."""
+    names = [rack.strip() for rack in racks.split(",") if rack.strip()]
+    if controllers is None and brokers is None:
+        return Layout.combined(range(1, (nodes or 3) + 1), names)
+    if controllers is None or brokers is None or nodes is not None:
+        raise BadRequest(
+            "give --nodes, or --controllers together with --brokers: a cluster is made of nodes "
+            "that are both, or of controllers and brokers apart"
+        )
+    return Layout.split(controllers=controllers, brokers=brokers, racks=names)

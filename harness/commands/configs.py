@@ -10,7 +10,7 @@ from harness.admin.client import AdminClient
 from harness.admin.configs import Resource
 from harness.admin.errors import BadRequest
 from harness.admin.model import Config
-from harness.commands.base import Debug
+from harness.commands.base import Debug, settings
 from harness.commands.connecting import (
     AsJson,
     RunDir,
@@ -18,7 +18,6 @@ from harness.commands.connecting import (
     administer,
     print_json,
     print_lines,
-    settings,
 )
 
 app = typer.Typer(help="Configuration of topics and brokers.", no_args_is_help=True)

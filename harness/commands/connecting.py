@@ -73,17 +73,6 @@ def read_file(path: Path) -> str:
         raise BadRequest(f"{path}: cannot be read ({reason})") from error
 
 
-def settings(texts: Iterable[str] | None) -> dict[str, str]:
-    """What repeated `--config key=value` say. Raises BadRequest."""
-    read = {}
-    for text in texts or ():
-        name, separator, value = text.partition("=")
-        if not separator or not name.strip():
-            raise BadRequest(f"--config {text!r} is no key=value")
-        read[name.strip()] = value.strip()
-    return read
-
-
 def print_json(value: Any) -> None:
     """Print a result for programs."""
     print(json.dumps(value))

@@ -9,7 +9,7 @@ from harness.admin import configs, reassignments, text, topics
 from harness.admin.client import AdminClient
 from harness.admin.errors import BadRequest, Refused
 from harness.admin.model import Config, Partition, Reassignment, Topic, id_text
-from harness.commands.base import Debug, warn
+from harness.commands.base import Debug, settings, warn
 from harness.commands.connecting import (
     AsJson,
     RunDir,
@@ -17,7 +17,6 @@ from harness.commands.connecting import (
     administer,
     print_json,
     print_lines,
-    settings,
 )
 from nodes.ids import TopicPartition
 

@@ -1,10 +1,12 @@
-"""The built-in broker: every node is broker and controller, configured by Kafka's properties.
+"""The built-in broker, configured by Kafka's properties.
 
-Timeouts are short, so that a minute of faults holds many failovers; the plan's `broker` table
-overrides any of them. Addresses, directories and processes are the target's.
+Every node is broker and controller unless a layout says otherwise; brokers may come and go while
+the cluster runs. Timeouts are short, so that a minute of faults holds many failovers; the plan's
+`broker` table overrides any of them. Addresses, directories and processes are the target's.
 """
 
 import asyncio
+import json
 import os
 import sys
 import time
@@ -23,7 +25,9 @@ from harness.plan import Plan, Topic
 from harness.store import Run
 from harness.systems import replica_files
 from harness.systems.base import DeployError, call_in_client_network
+from harness.systems.layout import BROKER, CONTROLLER, Layout
 from harness.targets.base import Target
+from nodes.config import ConfigError, parse_properties
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
@@ -58,21 +62,35 @@ def server_properties(
     log_dir: Path,
     cluster_id: str,
     overrides: Mapping[str, str | int | float | bool],
+    layout: Layout | None = None,
 ) -> dict[str, str]:
-    """One node's properties. Pure; `addresses` has every node of the cluster."""
+    """One node's properties. Pure; `addresses` has every node of the layout, which is by default
+    all of them with both roles.
+    """
+    layout = layout or Layout.combined(sorted(addresses))
     address = addresses[node]
-    voters = [f"{each}@{addresses[each]}:{CONTROLLER_PORT}" for each in sorted(addresses)]
+    voters = [f"{each}@{addresses[each]}:{CONTROLLER_PORT}" for each in layout.controllers]
+    listeners = {
+        BROKER: f"PLAINTEXT://{address}:{BROKER_PORT}",
+        CONTROLLER: f"CONTROLLER://{address}:{CONTROLLER_PORT}",
+    }
+    rack = {"broker.rack": layout.racks[node]} if node in layout.racks else {}
     return {
         "node.id": str(node),
-        "process.roles": "broker,controller",
-        "listeners": f"PLAINTEXT://{address}:{BROKER_PORT},CONTROLLER://{address}:{CONTROLLER_PORT}",
+        "process.roles": layout.roles[node],
+        "listeners": ",".join(listeners[role] for role in layout.roles[node].split(",")),
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(voters),
         "cluster.id": cluster_id,
         "log.dirs": str(log_dir),
+        **rack,
         **QUICK_FAILOVER,
         **{name: _property(value) for name, value in overrides.items()},
     }
+
+
+def _properties_file(run: Run, node: int) -> Path:
+    return run.node_dir(node) / "server.properties"
 
 
 def _property(value: str | int | float | bool) -> str:
@@ -82,22 +100,49 @@ def _property(value: str | int | float | bool) -> str:
 class NodesSystem:
     """The plan's cluster of built-in brokers on `target`; files of the run go below `run`."""
 
-    def __init__(self, plan: Plan, target: Target, run: Run) -> None:
+    def __init__(self, plan: Plan, target: Target, run: Run, layout: Layout | None = None) -> None:
         self._plan = plan
         self._target = target
         self._run = run
-        self._nodes = tuple(target.node_ids())
+        self.layout = layout or Layout.combined(target.node_ids())
         self._stopping_ns = FOREVER_NS
+
+    @classmethod
+    def attach(cls, target: Target, run: Run) -> "NodesSystem":
+        """The system that another process configured on `target`, by its files in `run`.
+
+        Raises DeployError when they cannot be read.
+        """
+        try:
+            plan = Plan.from_json(json.loads((run.path / "plan.json").read_text()), str(run.path))
+            properties = {
+                node: parse_properties(_properties_file(run, node).read_text())
+                for node in target.node_ids()
+            }
+        except (OSError, ValueError, ConfigError) as error:
+            raise DeployError(f"{run.path}: its nodes' configuration is lost: {error}") from error
+        layout = Layout(
+            roles={node: each["process.roles"] for node, each in properties.items()},
+            racks={
+                n: each["broker.rack"] for n, each in properties.items() if "broker.rack" in each
+            },
+        )
+        system = cls(plan, target, run, layout)
+        for node in layout.nodes:
+            system._register(node)
+        return system
 
     @property
     def brokers(self) -> dict[int, tuple[str, int]]:
-        """Where each node serves clients."""
-        return {node: (self._target.address(node), BROKER_PORT) for node in self._nodes}
+        """Where each broker serves clients."""
+        return {node: (self._target.address(node), BROKER_PORT) for node in self.layout.brokers}
 
     @property
     def controllers(self) -> dict[int, tuple[str, int]]:
-        """Where each node serves the metadata quorum."""
-        return {node: (self._target.address(node), CONTROLLER_PORT) for node in self._nodes}
+        """Where each controller serves the metadata quorum."""
+        return {
+            node: (self._target.address(node), CONTROLLER_PORT) for node in self.layout.controllers
+        }
 
     @property
     def bootstrap(self) -> str:
@@ -106,30 +151,75 @@ class NodesSystem:
 
     def configure(self) -> None:
         """Write server.properties of every node and register its command."""
-        addresses = {node: self._target.address(node) for node in self._nodes}
-        for node in self._nodes:
-            properties = server_properties(
-                node,
-                addresses,
-                log_dir=self._log_dir(node),
-                cluster_id=self._run.run_id,
-                overrides=self._plan.broker,
-            )
-            path = self._run.node_dir(node) / "server.properties"
-            path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-            self._log_dir(node).mkdir(parents=True, exist_ok=True)
-            self._target.set_command(
-                node,
-                [sys.executable, "-m", self._plan.broker_module, str(path)],
-                dict(os.environ),
-                self._run.node_dir(node) / "node.log",
-            )
+        for node in self.layout.nodes:
+            self._configure(node)
+
+    def _configure(self, node: int) -> None:
+        properties = server_properties(
+            node,
+            {each: self._target.address(each) for each in self.layout.nodes},
+            log_dir=self._log_dir(node),
+            cluster_id=self._run.run_id,
+            overrides=self._plan.broker,
+            layout=self.layout,
+        )
+        lines = "".join(f"{name}={value}\n" for name, value in properties.items())
+        _properties_file(self._run, node).write_text(lines)
+        self._log_dir(node).mkdir(parents=True, exist_ok=True)
+        self._register(node)
+
+    def _register(self, node: int) -> None:
+        path = _properties_file(self._run, node)
+        self._target.set_command(
+            node,
+            [sys.executable, "-m", self._plan.broker_module, str(path)],
+            dict(os.environ),
+            self._run.node_dir(node) / "node.log",
+        )
 
     def start(self) -> None:
-        """Start all nodes and wait until each answers and knows all of them."""
-        for node in self._nodes:
+        """Start all nodes and wait until each broker answers and knows all of them."""
+        for node in self.layout.nodes:
             self._target.start(node)
-        everyone = set(self._nodes)
+        self._await_brokers()
+
+    def add_broker(self, *, node: int | None = None, rack: str | None = None) -> int:
+        """Start one more broker, the next number in the emptiest rack unless they are named.
+
+        Returns its number when every broker knows it. Raises DeployError, TargetError; what was
+        made of it is then removed again.
+        """
+        node = max(self.layout.nodes) + 1 if node is None else node
+        before = self.layout
+        self.layout = before.with_node(node, BROKER, rack or before.emptiest_rack())
+        try:
+            self._target.add_node(node)
+            self._configure(node)
+            self._target.start(node)
+            self._await_brokers()
+        except BaseException:
+            self.layout = before
+            if node in self._target.node_ids():
+                self._target.remove_node(node)
+            raise
+        return node
+
+    def remove_node(self, node: int, *, keep_data: bool = False) -> bool:
+        """Stop a node in order and remove its machine; true when it ended by itself.
+
+        Whether it holds anything yet is the caller's to know.
+        """
+        ended = self.stop_node(node)
+        self.layout = self.layout.without(node)
+        self._target.remove_node(node, keep_data=keep_data)
+        return ended
+
+    def stop_node(self, node: int) -> bool:
+        """Stop a node in order; true when it ended by itself within the bound."""
+        return self._target.stop(node, STOP_TIMEOUT_S)
+
+    def _await_brokers(self) -> None:
+        everyone = set(self.layout.brokers)
 
         async def ready(channels: Mapping[int, Channel]) -> str | None:
             for node, channel in channels.items():
@@ -173,9 +263,10 @@ class NodesSystem:
         """SIGTERM to all nodes at once; returns those that had to be killed at the bound."""
         self._stopping_ns = self._run.now_ns()
         # Together: the last to go could not ask a quorum for leave.
-        with ThreadPoolExecutor(max_workers=len(self._nodes)) as pool:
-            ended = list(pool.map(lambda n: self._target.stop(n, STOP_TIMEOUT_S), self._nodes))
-        return [node for node, clean in zip(self._nodes, ended, strict=True) if not clean]
+        nodes = self.layout.nodes
+        with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
+            ended = list(pool.map(lambda n: self._target.stop(n, STOP_TIMEOUT_S), nodes))
+        return [node for node, clean in zip(nodes, ended, strict=True) if not clean]
 
     def collect(self, cluster: RowStream) -> None:
         """Read the stopped nodes' files into the run; the controllers' decisions into `cluster`.
@@ -189,7 +280,7 @@ class NodesSystem:
         ]
         ends = []
         replicas = self._run.replicas_stream()
-        for node in self._nodes:
+        for node in self.layout.nodes:
             log_dir = self._log_dir(node)
             committed = replica_files.high_watermarks(log_dir)
             for partition in partitions:
@@ -213,7 +304,7 @@ class NodesSystem:
                 )
         replicas.close()
         self._run.write_table("replica_ends", ends)
-        log_dirs = [self._log_dir(node) for node in self._nodes]
+        log_dirs = [self._log_dir(node) for node in self.layout.nodes]
         for change in replica_files.metadata_rows(log_dirs, self._run.started_wall_ns):
             if change["at_ns"] <= self._stopping_ns:
                 cluster.append_named(**change)

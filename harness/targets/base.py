@@ -68,6 +68,14 @@ class Target(Protocol):
         """All nodes, running or not, ascending."""
         ...
 
+    def add_node(self, node: int) -> None:
+        """Make one more machine; nothing runs on it yet."""
+        ...
+
+    def remove_node(self, node: int, *, keep_data: bool = False) -> None:
+        """End the node's processes and remove its machine, its data too unless `keep_data`."""
+        ...
+
     def address(self, node: int) -> str:
         """The IPv4 address of a node, or of the clients' machine."""
         ...

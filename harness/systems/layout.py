@@ -1,0 +1,77 @@
+"""Which node has which roles, and in which rack it stands. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+COMBINED: Final = "broker,controller"
+"""Values of process.roles."""
+
+
+class LayoutError(ValueError):
+    """Roles or racks that no cluster can have; the message says what and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Every node's process.roles and, where racks are told of, its broker.rack."""
+
+    roles: Mapping[int, str]
+    racks: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def combined(cls, nodes: Sequence[int], racks: Sequence[str] = ()) -> Self:
+        """Every node is broker and controller; racks take turns."""
+        return cls(roles=dict.fromkeys(nodes, COMBINED), racks=_in_turn(nodes, racks))
+
+    @classmethod
+    def split(cls, *, controllers: int, brokers: int, racks: Sequence[str] = ()) -> Self:
+        """Controllers 1, 2, ... that are nothing else, brokers after them. Raises LayoutError."""
+        if controllers < 1 or brokers < 1:
+            raise LayoutError(
+                f"{controllers} controllers and {brokers} brokers are no cluster: it takes at "
+                "least one of each"
+            )
+        numbers = range(controllers + 1, controllers + brokers + 1)
+        roles = dict.fromkeys(range(1, controllers + 1), CONTROLLER)
+        return cls(
+            roles={**roles, **dict.fromkeys(numbers, BROKER)}, racks=_in_turn(numbers, racks)
+        )
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """All nodes, ascending."""
+        return tuple(sorted(self.roles))
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """The nodes that hold partitions, ascending."""
+        return tuple(node for node in self.nodes if BROKER in self.roles[node])
+
+    @property
+    def controllers(self) -> tuple[int, ...]:
+        """The voters of the metadata quorum, ascending."""
+        return tuple(node for node in self.nodes if CONTROLLER in self.roles[node])
+
+    def with_node(self, node: int, role: str, rack: str | None = None) -> Self:
+        """The layout with one more node."""
+        racks = dict(self.racks) if rack is None else {**self.racks, node: rack}
+        return type(self)(roles={**self.roles, node: role}, racks=racks)
+
+    def without(self, node: int) -> Self:
+        """The layout with one node less."""
+        return type(self)(
+            roles={each: role for each, role in self.roles.items() if each != node},
+            racks={each: rack for each, rack in self.racks.items() if each != node},
+        )
+
+    def emptiest_rack(self) -> str | None:
+        """The rack with the fewest brokers, where a new one belongs; None without racks."""
+        names = [self.racks[node] for node in self.brokers if node in self.racks]
+        return min(sorted(set(names)), key=names.count, default=None)
+
+
+def _in_turn(nodes: Sequence[int], racks: Sequence[str]) -> dict[int, str]:
+    return {node: racks[turn % len(racks)] for turn, node in enumerate(nodes)} if racks else {}

@@ -8,8 +8,9 @@ what is on disk.
 
 Left to others: the high watermark, who may append, and when to flush, expire and sweep. The caller
 persists `flushed_offset` as the recovery point and `start_offset` as the log start. Both may lag
-behind, but must not be ahead: after a truncation it lowers them there before it appends again.
-And a start that was advanced holds after a loss of power only once it was persisted.
+behind, but must not be ahead: it lowers the recovery point there before a truncation (after it, a
+loss of power in the middle may get the log refused), and both, after one, before it appends again.
+A start that was advanced holds after a loss of power only once it was persisted.
 """
 
 from collections.abc import Sequence
@@ -309,6 +310,12 @@ class Log:
 
     # --- truncating the end
 
+    def end_before(self, offset: Offset) -> Offset:
+        """Where `truncate_to(offset)` leaves the log's end: batches go whole."""
+        if not self._start <= offset < self.end_offset:
+            return min(offset, self.end_offset)
+        return self._segments.end_before(offset)
+
     def truncate_to(self, offset: Offset) -> Offset:
         """Remove the batch that holds `offset` and all after it; the new end of the log.
 
@@ -323,7 +330,7 @@ class Log:
             if self._epochs.truncate_from_end(offset):
                 self._write_epochs()
             return self.end_offset
-        end = self._segments.end_before(offset)
+        end = self.end_before(offset)
         self._flusher.flushed = min(self.flushed_offset, end)
         with self._health.failing():
             # First, and synced with the names: a snapshot of records that are gone is poison.

@@ -211,12 +211,17 @@ def _write_back_names(directory: _Directory, rng: random.Random) -> None:
 
 
 def _write_back(inode: _Inode, rng: random.Random) -> bytes:
-    """The content after a loss of power during write-back: each page new, or as last synced."""
+    """The content after a loss of power during write-back: each page new, or as last synced.
+
+    The size may be either, or between. What a cut removed is there or not, but never as zeros, but
+    for the rest of the page that the cut goes through.
+    """
     low, high = sorted((len(inode.durable), len(inode.cached)))
     size = rng.choice((low, high, rng.randint(low, high)))
     kept = bytearray()
     for start in range(0, size, PAGE_BYTES):
         stop = min(start + PAGE_BYTES, size)
-        source = inode.cached if rng.random() < 0.7 else inode.durable
+        new = rng.random() < 0.7 and start < len(inode.cached)
+        source = inode.cached if new else inode.durable
         kept += bytes(source[start:stop]).ljust(stop - start, b"\0")
     return bytes(kept)

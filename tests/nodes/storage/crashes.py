@@ -42,7 +42,10 @@ class Crashed(BaseException):
 
 
 class Scenario(Protocol):
-    """What is to be interrupted, and how to tell whether it bore that."""
+    """What is to be interrupted, and how to tell whether it bore that.
+
+    Before `check`, its attribute `killed` is set: whether all that was written has to be there.
+    """
 
     def run(self, disk: Disk) -> None:
         """Do the work, noting what was promised as soon as it was."""
@@ -222,6 +225,7 @@ def _die(scenario: Scenario, operation: int, way: int) -> bool:
         pass
     during = disk.log[operation] if operation < len(disk.log) else "the end"
     death = Death(operation=operation, way=way, during=during)
+    vars(scenario)["killed"] = way == KILL
     rng = random.Random(way * 104729 + operation)
     _after(memory, way, rng)
     try:
@@ -257,6 +261,7 @@ def sweep_files(make: Callable[[], Scenario], root: Path, *, stride: int = 1) ->
             ended = True
         except Crashed:
             deaths += 1
+        vars(scenario)["killed"] = True
         try:
             scenario.check(LocalDisk(place))
         except Exception as error:

@@ -1,0 +1,26 @@
+"""A log is right, or refused, whatever storage operation it died at."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.nodes.log.lives import End, Life
+from tests.nodes.storage.crashes import sweep, sweep_files
+
+
+def test_a_log_bears_death_at_some_operations() -> None:
+    """Killed, and without power in two ways; recovery dies too."""
+    assert sweep(Life, seeds=range(1), operations=range(3, 700, 17)) > 100
+    assert sweep(End, seeds=range(1), operations=range(100, 2000)) > 50
+
+
+@pytest.mark.slow
+def test_a_log_bears_death_at_every_operation() -> None:
+    """The whole sweep; with many seeds it is a command, see `lives`."""
+    assert sweep(Life, seeds=range(1)) > 2000
+    assert sweep(End, seeds=range(3)) > 500
+
+
+def test_a_log_of_real_files_bears_being_killed(tmp_path: Path) -> None:
+    """The same over a real file system, at some of the operations."""
+    assert sweep_files(Life, tmp_path, stride=23) > 25

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import random
+import resource
 import signal
 import sys
 import time
@@ -39,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         format="%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
+    _raise_file_limit()
     try:
         config, unused = load_config(parse_properties(arguments.properties.read_text()))
         for key in unused:
@@ -71,6 +73,12 @@ async def _serve(config: NodeConfig, disk: LocalDisk) -> str:
     failing.cancel()
     await node.stop()
     return ""
+
+
+def _raise_file_limit() -> None:
+    """Every log keeps a file open: take as many as this process may have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _wall_clock_ms() -> int:

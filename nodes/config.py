@@ -82,6 +82,10 @@ class NodeConfig:
     rack_aware_reads: bool
     high_watermark_checkpoint_interval_ms: int
     quorum_bootstrap_servers: tuple[tuple[str, int], ...]
+    recovery_point_checkpoint_interval_ms: int
+    log_start_checkpoint_interval_ms: int
+    flush_scheduler_interval_ms: int
+    retention_check_interval_ms: int
     quorum_fetch_timeout_ms: int
     quorum_election_timeout_ms: int
     quorum_election_backoff_max_ms: int
@@ -273,6 +277,18 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
             "replica.high.watermark.checkpoint.interval.ms", 5000, least=1
         ),
         quorum_bootstrap_servers=bootstrap,
+        recovery_point_checkpoint_interval_ms=read.number(
+            "log.flush.offset.checkpoint.interval.ms", 60_000, least=1
+        ),
+        log_start_checkpoint_interval_ms=read.number(
+            "log.flush.start.offset.checkpoint.interval.ms", 60_000, least=1
+        ),
+        flush_scheduler_interval_ms=read.number(
+            "log.flush.scheduler.interval.ms", 2**63 - 1, least=1
+        ),
+        retention_check_interval_ms=read.number(
+            "log.retention.check.interval.ms", 300_000, least=1
+        ),
         quorum_fetch_timeout_ms=read.number("controller.quorum.fetch.timeout.ms", 2000, least=1),
         quorum_election_timeout_ms=read.number(
             "controller.quorum.election.timeout.ms", 1000, least=1

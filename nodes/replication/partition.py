@@ -107,6 +107,12 @@ class PartitionState:
             self._track_followers(now_ms)
         return changed
 
+    def retire(self) -> None:
+        """This node hosts no replica of the partition any more; for good."""
+        self.role = Role.OFFLINE
+        self.leader = NO_NODE
+        self.proposal = None
+
     def _role_in(self, assignment: Assignment) -> Role:
         if self.local not in assignment.replicas or assignment.leader == NO_NODE:
             return Role.OFFLINE

@@ -11,6 +11,7 @@ from nodes.server.cluster_queries import ClusterQueries
 from nodes.server.describe_configs import DescribeConfigs
 from nodes.server.fetch import FetchHandler
 from nodes.server.forwarding import Forwarding
+from nodes.server.log_admin import LogAdmin
 from nodes.server.produce import ProduceHandler
 from nodes.server.queries import Queries
 from nodes.wire.server import Api
@@ -22,16 +23,19 @@ METADATA = 3
 FIND_COORDINATOR = 10
 CREATE_TOPICS = 19
 DELETE_TOPICS = 20
+DELETE_RECORDS = 21
 INIT_PRODUCER_ID = 22
 OFFSET_FOR_LEADER_EPOCH = 23
 DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
+DESCRIBE_LOG_DIRS = 35
 CREATE_PARTITIONS = 37
 ELECT_LEADERS = 43
 INCREMENTAL_ALTER_CONFIGS = 44
 ALTER_PARTITION_REASSIGNMENTS = 45
 LIST_PARTITION_REASSIGNMENTS = 46
 DESCRIBE_CLUSTER = 60
+DESCRIBE_PRODUCERS = 61
 UNREGISTER_BROKER = 64
 DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -46,6 +50,7 @@ class Parts:
     cluster: ClusterQueries
     configs: DescribeConfigs
     forwarding: Forwarding
+    log_admin: LogAdmin
 
 
 def broker_apis(parts: Parts) -> dict[int, Api]:
@@ -59,16 +64,19 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
         FIND_COORDINATOR: Api(0, 6, cluster.find_coordinator),
         CREATE_TOPICS: Api(2, 7, forwarding.forward),
         DELETE_TOPICS: Api(1, 6, forwarding.forward),
+        DELETE_RECORDS: Api(0, 2, parts.log_admin.delete_records),
         INIT_PRODUCER_ID: Api(0, 5, forwarding.init_producer_id),
         OFFSET_FOR_LEADER_EPOCH: Api(2, 4, queries.offset_for_leader_epoch),
         DESCRIBE_CONFIGS: Api(1, 4, parts.configs.handle),
         ALTER_CONFIGS: Api(0, 2, forwarding.forward),
+        DESCRIBE_LOG_DIRS: Api(1, 4, parts.log_admin.describe_log_dirs),
         CREATE_PARTITIONS: Api(0, 3, forwarding.forward),
         ELECT_LEADERS: Api(0, 2, forwarding.forward),
         INCREMENTAL_ALTER_CONFIGS: Api(0, 1, forwarding.forward),
         ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, forwarding.forward),
         LIST_PARTITION_REASSIGNMENTS: Api(0, 0, forwarding.forward),
         DESCRIBE_CLUSTER: Api(0, 2, cluster.describe_cluster),
+        DESCRIBE_PRODUCERS: Api(0, 0, parts.log_admin.describe_producers),
         UNREGISTER_BROKER: Api(0, 0, forwarding.forward),
         DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, cluster.describe_topic_partitions),
     }

@@ -1,10 +1,9 @@
 """The broker role: what serves clients and follows leaders, joined.
 
 Each part does one thing (replicas, produce, fetch, ISR changes, fetchers, lifecycle, queries,
-forwarding); here they are made and their requests and endless jobs are named.
+forwarding, housekeeping); here they are made and their requests and endless jobs are named.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 from uuid import UUID
@@ -22,8 +21,10 @@ from nodes.server.fetch_read import PartReader
 from nodes.server.fetch_sessions import SessionCache
 from nodes.server.fetcher import FetcherPool
 from nodes.server.forwarding import Forwarding
+from nodes.server.housekeeping import Housekeeping
 from nodes.server.isr import IsrManager
 from nodes.server.lifecycle import BrokerLifecycle
+from nodes.server.log_admin import LogAdmin
 from nodes.server.produce import ProduceHandler
 from nodes.server.queries import Queries
 from nodes.server.raft_io import RaftNode
@@ -44,6 +45,7 @@ class Broker:
         raft: RaftNode,
         *,
         now_ms: Callable[[], float],
+        wall_clock_ms: Callable[[], int],
         incarnation_id: UUID,
         connect: Callable[[str, int], Channel],
         connect_broker: Callable[[str, int], Channel],
@@ -55,8 +57,7 @@ class Broker:
         self.lifecycle = BrokerLifecycle(
             config, self.replicas, self._controller, disk, incarnation_id, now_ms, connect
         )
-        if previous_epoch is not None:
-            self.lifecycle.previous_broker_epoch = previous_epoch
+        self._previous_epoch = previous_epoch
         self._isr = IsrManager(
             config.node_id,
             self.replicas,
@@ -67,6 +68,7 @@ class Broker:
         )
         self._fetchers = FetcherPool(config, self.replicas, self.lifecycle, connect_broker)
         self.replicas.fetch_with(self._fetchers)
+        self._housekeeping = Housekeeping(config, self.replicas, now_ms, wall_clock_ms)
         self._auto_topics = AutoTopics(self._controller, enabled=config.auto_create_topics)
         self._parts = Parts(
             produce=ProduceHandler(self.replicas),
@@ -77,6 +79,7 @@ class Broker:
             ),
             configs=DescribeConfigs(config, self.replicas),
             forwarding=Forwarding(config.node_id, self._controller, self.lifecycle),
+            log_admin=LogAdmin(config, self.replicas),
         )
 
     def _fetch_handler(self, now_ms: Callable[[], float], incarnation_id: UUID) -> FetchHandler:
@@ -94,12 +97,18 @@ class Broker:
         """What is served to clients and other brokers."""
         return broker_apis(self._parts)
 
+    async def recover(self) -> None:
+        """Open the logs, before `jobs` register the broker. Raises OSError."""
+        await self.replicas.recover()
+        if self._previous_epoch is not None and self.replicas.logs.intact:
+            self.lifecycle.previous_broker_epoch = self._previous_epoch
+
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What runs for as long as the broker does."""
         yield self.lifecycle.run()
         yield self._isr.send()
         yield self._isr.watch_lag()
-        yield self._checkpoint()
+        yield from self._housekeeping.jobs()
 
     def follow(self, image: ClusterImage, delta: Delta) -> None:
         """A newer committed image of the cluster."""
@@ -109,11 +118,6 @@ class Broker:
     async def hand_over(self, timeout_ms: float) -> bool:
         """Controlled shutdown: true when every leadership was moved to another broker."""
         return await self.lifecycle.stop(timeout_ms)
-
-    async def _checkpoint(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.high_watermark_checkpoint_interval_ms / 1000)
-            self.replicas.checkpoint()
 
     def close(self) -> bool:
         """Stop fetching, flush and close the logs; false when some log had failed."""

@@ -276,7 +276,7 @@ class Fetcher:
                 if replica.claimed_end != replica.log.end_offset:
                     unflushed.append(replica)
         if truncated:
-            self._replicas.checkpoint(durable=True)
+            self._replicas.truncated()
         if unflushed:  # the next fetch claims their ends (flush.messages)
             await asyncio.gather(*(replica.flush_before_claim() for replica in unflushed))
 

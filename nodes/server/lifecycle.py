@@ -93,8 +93,7 @@ class BrokerLifecycle:
 
     def metadata_advanced(self) -> None:
         """The image moved on: once it holds our registration, the roles in it are ours."""
-        if 0 <= self.broker_epoch <= self._replicas.image.offset and not self._replicas.active:
-            log.info("caught up with the metadata log at offset %d", self._replicas.image.offset)
+        if 0 <= self.broker_epoch <= self._replicas.image.offset:
             self._replicas.activate()
 
     async def stop(self, timeout_ms: float) -> bool:
@@ -186,7 +185,7 @@ class BrokerLifecycle:
                 BrokerHeartbeatRequest,
                 broker_id=self._config.node_id,
                 broker_epoch=self.broker_epoch,
-                current_metadata_offset=self._replicas.image.offset,
+                current_metadata_offset=self._replicas.applied_offset,
                 want_fence=not self._replicas.active,
                 want_shut_down=self._stopping.is_set(),
             )

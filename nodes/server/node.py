@@ -62,6 +62,7 @@ class Node:
         self._connections = Connections(config.connection_limits)
         self._security = NodeSecurity(config)
         self._tasks: list[asyncio.Task[None]] = []
+        self._failed_job = ""
         self.raft: RaftNode | None = None
         self.controller: ControllerShell | None = None
         self.broker: Broker | None = None
@@ -92,6 +93,7 @@ class Node:
                 self._disk,
                 raft,
                 now_ms=_now_ms,
+                wall_clock_ms=self._wall_clock_ms,
                 incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
                 connect=self._connect,
                 connect_broker=partial(self._connect, listener=self.config.inter_broker_listener),
@@ -104,6 +106,7 @@ class Node:
         if self.controller is not None:
             self.controller.start()
         if self.broker is not None:
+            await self.broker.recover()
             for job in self.broker.jobs():
                 self._spawn(job)
         log.info("node %d serves on %s", self.config.node_id, _names(self.config.listeners))
@@ -170,7 +173,15 @@ class Node:
         return {**apis, **controller_apis(self.controller)} if self.controller is not None else apis
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(job))
+        task = asyncio.get_running_loop().create_task(job)
+        task.add_done_callback(self._job_ended)
+        self._tasks.append(task)
+
+    def _job_ended(self, task: asyncio.Task[None]) -> None:
+        """A job runs for ever; one that failed leaves its duty undone, and nobody to notice."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a job failed", exc_info=error)
+            self._failed_job = f"a job failed: {error!r}"
 
     async def stop(self) -> None:
         """A clean stop: hand over leaderships, resign, flush, leave the clean mark."""
@@ -196,13 +207,14 @@ class Node:
         log.info("stopped cleanly" if clean else "stopped after a failure: no clean mark")
 
     def failure(self) -> str:
-        """Why this node must not go on: a failed log or quorum member; empty while it may.
+        """Why this node must not go on: a failed log, job or quorum member; empty while it may.
 
         A node has one log directory; when that fails, it has nothing left to serve.
         """
         if self.raft is not None and self.raft.halted is not None:
             return f"the quorum member halted: {self.raft.halted}"
-        return self.broker.replicas.failed_log() if self.broker is not None else ""
+        failed_log = self.broker.replicas.failed_log() if self.broker is not None else ""
+        return failed_log or self._failed_job
 
     async def failed(self) -> str:
         """Wait until there is a failure; what it is."""

@@ -11,21 +11,22 @@ acks, before it is on the disk of every replica that counts. Produces that wait 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from nodes.ids import NO_OFFSET, BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
+from nodes.log.config import LogConfig
 from nodes.log.divergence import EpochEnd, truncation_offset
-from nodes.log.errors import LogOffline
+from nodes.log.errors import LogOffline, LogTruncated
 from nodes.log.log import Appended, Log
 from nodes.replication.partition import Ack, Assignment, IsrProposal, PartitionState, Role
 from nodes.replication.progress import Pulse
 from nodes.server.acks import Acks
+from nodes.server.log_directory import Identity
 from nodes.server.watching import Watchers
-
-NEVER_FLUSH = 2**63 - 1
 
 log = logging.getLogger("nodes.replica")
 
@@ -38,7 +39,8 @@ class Replica:
     topic_id: UUID
     log: Log
     state: PartitionState
-    flush_messages: int = NEVER_FLUSH
+    identity: Identity | None = None
+    """Which topic the log belongs to, while that is not durable."""
     watchers: Watchers = field(default_factory=Watchers)
     _committing: Acks = field(default_factory=Acks)
     _flushing: Acks = field(default_factory=Acks)
@@ -48,9 +50,39 @@ class Replica:
     def claimed_end(self) -> Offset:
         """The log end that this replica may claim to have; see the module."""
         end, flushed = self.log.end_offset, self.log.flushed_offset
-        return end if end - flushed < self.flush_messages else flushed
+        return end if end - flushed < self.log.config.flush_messages else flushed
 
     # -- the control plane's side --------------------------------------------------------------
+
+    def configure(self, config: LogConfig, min_isr: int) -> None:
+        """Follow the topic's configuration."""
+        self.log.configure(config)
+        self.state.min_isr = min_isr
+        self.advance()
+        self.committed()
+
+    def expire(self, now_wall_ms: int) -> int:
+        """Let go what retention lets go; the number of segments. Raises LogOffline, OSError."""
+        before = self.log.start_offset
+        removed = self.log.expire(now_wall_ms, self.state.high_watermark)
+        if self.log.start_offset != before:
+            self.watchers.changed()
+        return removed
+
+    def advance_start(self, offset: Offset) -> None:
+        """Records below `offset` are gone. Raises OffsetOutOfRange, LogOffline, OSError."""
+        before = self.log.start_offset
+        self.log.advance_start(offset)
+        if self.log.start_offset != before:
+            self.watchers.changed()
+
+    def retire(self) -> None:
+        """The partition is no longer hosted here: whoever waits for it is told so."""
+        self.state.retire()
+        self.watchers.changed()
+        self.committed()
+        if self._flusher is not None:
+            self._flusher.cancel()
 
     def apply(self, assignment: Assignment, min_isr: int, now_ms: float) -> bool:
         """Follow the metadata log; true when the leader epoch or the role changed."""
@@ -84,6 +116,8 @@ class Replica:
     def append(self, batch: bytes) -> Appended:
         """Append one producer's batch as the leader. Raises LogError."""
         self.state.leader_grows(self.claimed_end)
+        if self.identity is not None:
+            self._begin_identity()
         appended = self.log.append_as_leader(batch, self.state.leader_epoch)
         if not appended.duplicate:
             self.watchers.appended()
@@ -93,15 +127,27 @@ class Replica:
     def advance(self) -> None:
         """Commit what the in-sync replicas have; begin to flush what must be before it counts."""
         end = self.claimed_end
-        if end != self.log.end_offset and self._flusher is None:
-            self._flusher = asyncio.get_running_loop().create_task(self._flush_all())
+        if (end != self.log.end_offset or self.identity is not None) and self._flusher is None:
+            self._flush_soon()
         if self.state.advance_high_watermark(end):
             self.committed()
 
-    async def _flush_all(self) -> None:
+    def _begin_identity(self) -> None:
+        if self.identity is not None and self.log.end_offset == self.log.start_offset:
+            self.identity.write()
+
+    def _flush_soon(self) -> None:
+        if self.log.end_offset > self.log.start_offset:
+            self._flusher = asyncio.get_running_loop().create_task(self._flush())
+
+    async def _flush(self) -> None:
         try:
+            if self.identity is not None:
+                await self.identity.sync()
+                self.identity = None
             while self.claimed_end != self.log.end_offset:
-                await self.log.flush_async()
+                with contextlib.suppress(LogTruncated):  # there is another end to flush to
+                    await self.log.durable(self.log.end_offset)
                 if self._flushing:
                     self._flushing.settle(self._judge_flushed)
                 if self.state.advance_high_watermark(self.claimed_end):
@@ -165,14 +211,17 @@ class Replica:
     def append_fetched(self, batches: bytes, leader_hw: Offset) -> None:
         """Append what the leader sent, byte for byte, and learn its high watermark."""
         if batches:
+            if self.identity is not None:
+                self._begin_identity()
             self.log.append_as_follower(batches)
+            self.advance()
         if self.state.follow_high_watermark(leader_hw, self.log.end_offset):
             self.watchers.committed()
 
     async def flush_before_claim(self) -> None:
-        """Make the log's end one that the next fetch may claim. Raises LogOffline, OSError."""
-        while self.claimed_end != self.log.end_offset:
-            await self.log.flush_async()
+        """Return when the log's end is one that a fetch may claim, or never will be."""
+        while self._flusher is not None and self.claimed_end != self.log.end_offset:
+            await asyncio.wait([self._flusher])
 
     def truncate(self, told: EpochEnd) -> None:
         """Cut the log where it departs from the leader's."""

@@ -1,12 +1,19 @@
 """The replicas that this node hosts, kept as the metadata log says.
 
 Nothing is applied before the broker has caught up with its own registration: replaying old history
-would make it lead in epochs long past. From then on every change of the image becomes roles,
-fetchers and ISR bookkeeping here.
+would make it lead in epochs long past. Then the logs found on the disk are matched with the image:
+those of topics that are gone, or of replicas moved elsewhere meanwhile, are removed. From then on
+every change of the image becomes roles, fetchers and ISR bookkeeping here, in the order of the
+metadata log, and a bounded number in each turn of the loop (`backlog`).
+
+A partition is told apart by its topic's id: a topic that was deleted and made again under the same
+name begins with empty logs.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -14,17 +21,19 @@ from kio.schema.errors import ErrorCode
 
 from nodes.config import NodeConfig
 from nodes.control.image import ClusterImage, Delta, PartitionImage, PartitionKey
-from nodes.ids import NodeId, Offset, TopicPartition
-from nodes.log.checkpoints import OffsetCheckpoint
-from nodes.log.log import Log, LogConfig
+from nodes.control.records import TOPIC_RESOURCE
+from nodes.ids import NO_NODE, NO_OFFSET, NodeId, Offset, TopicPartition
 from nodes.replication.partition import Assignment, PartitionState, Role
+from nodes.server.backlog import Backlog
+from nodes.server.log_directory import HostedLog, LogDirectory
 from nodes.server.replica import Replica
+from nodes.server.topic_settings import TopicSettings, topic_settings
 from nodes.storage.disk import Disk
 
 log = logging.getLogger("nodes.replicas")
 
-HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
-RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+SAID_ONE_BY_ONE = 10
+"""So many changes of one metadata batch get a line each; more are summed up."""
 
 
 class FetchPlan(Protocol):
@@ -39,22 +48,26 @@ class FetchPlan(Protocol):
 
 
 class ReplicaManager:
-    """Opens logs, assigns roles, finds replicas for requests."""
+    """Assigns roles, finds replicas for requests."""
 
     def __init__(
         self, config: NodeConfig, disk: Disk, now_ms: Callable[[], float], *, clean_start: bool
     ) -> None:
         self._config = config
-        self._disk = disk
         self._now_ms = now_ms
-        self._clean_start = clean_start
         self._replicas: dict[TopicPartition, Replica] = {}
-        self._names: dict[UUID, str] = {}
-        self._high_watermarks = OffsetCheckpoint(disk, HIGH_WATERMARK_FILE).read()
-        self._recovery_points = OffsetCheckpoint(disk, RECOVERY_POINT_FILE).read()
+        self._settings: dict[str, TopicSettings] = {}
         self._fetch_plan: FetchPlan | None = None
+        self._plan: dict[TopicPartition, NodeId | None] = {}
+        self._news: list[Replica] = []
+        self._backlog = Backlog(now_ms, self._hand_over_plan)
+        self._following = False
+        self.logs = LogDirectory(disk, clean=clean_start)
         self.image = ClusterImage()
+        self.applied_offset = NO_OFFSET
+        """The metadata offset up to which the roles are taken up here; the image may be ahead."""
         self.active = False
+        """Whether the roles of the image in which this broker found itself have been taken up."""
 
     # -- finding -------------------------------------------------------------------------------
 
@@ -88,47 +101,87 @@ class ReplicaManager:
         """Tell `plan` what to fetch from now on."""
         self._fetch_plan = plan
 
+    async def recover(self) -> None:
+        """Open every log on the disk, before the broker registers. Raises OSError."""
+        await self.logs.recover(self._settings_of("").log)
+
     def follow(self, image: ClusterImage, delta: Delta) -> None:
         """Take over a newer image; before `activate` it is only remembered."""
         self.image = image
-        if not self.active or not (delta.partitions or delta.configs):
+        if not self._following:
             return
-        touched = list(delta.partitions)
-        if delta.configs:
-            names = {resource.name for resource in delta.configs}
-            touched += [
-                PartitionKey(replica.topic_id, partition.topic, partition.partition)
-                for partition, replica in self._replicas.items()
-                if partition.topic in names
-            ]
-        self._update((key, self._partition(key)) for key in touched)
+        self._follow_configs(delta)
+        for key, change in delta.partitions.items():
+            self._backlog.add(partial(self._update, key, change.after))
+        self._backlog.add(partial(self._applied, image.offset))
+        self._backlog.run()
 
     def activate(self) -> None:
-        """The broker has caught up: take up the roles that the image gives it."""
-        self.active = True
-        self._update(self.image.partitions())
+        """The image holds this broker's registration: take up the roles that it gives; once."""
+        if self._following:
+            return
+        self._following = True
+        self._settings.clear()
+        for hosted in self.logs.hosted():
+            self._backlog.add(partial(self._match, hosted))
+        for key, image in self.image.partitions():
+            if self._config.node_id in image.replicas:
+                self._backlog.add(partial(self._update, key, image))
+        self._backlog.add(partial(self._applied, self.image.offset))
+        self._backlog.run()
 
-    def _partition(self, key: PartitionKey) -> PartitionImage | None:
-        topic = self.image.topics.get(key.topic_id)
-        return None if topic is None else topic.partitions.get(key.partition)
+    def _applied(self, offset: Offset) -> None:
+        self.applied_offset = offset
+        if not self.active:
+            log.info("%d replicas in their roles at metadata offset %d", len(self._news), offset)
+            self.active = True
+        elif len(self._news) <= SAID_ONE_BY_ONE:
+            for replica in self._news:
+                _say(replica)
+        else:
+            roles = [replica.state.role for replica in self._news]
+            counts = ", ".join(f"{roles.count(role)} {role.value}" for role in Role)
+            log.info("%d replicas changed roles: %s", len(roles), counts)
+        self._news.clear()
 
-    def _update(self, changes: Iterable[tuple[PartitionKey, PartitionImage | None]]) -> None:
-        plan: dict[TopicPartition, NodeId | None] = {}
-        for key, image in changes:
-            partition = TopicPartition(key.topic, key.partition)
-            if image is None or self._config.node_id not in image.replicas:
-                self._drop(partition)
-                plan[partition] = None
-                continue
-            replica = self._replicas.get(partition) or self._open(partition, key.topic_id)
-            if self._assign(replica, image):
-                follows = replica.state.role is Role.FOLLOWER
-                plan[partition] = replica.state.leader if follows else None
-        if plan and self._fetch_plan is not None:
+    def _hand_over_plan(self) -> None:
+        if self._plan and self._fetch_plan is not None:
+            plan, self._plan = self._plan, {}
             self._fetch_plan.follow(plan)
 
-    def _assign(self, replica: Replica, image: PartitionImage) -> bool:
-        """Give the replica its role; true when that or the leader epoch changed."""
+    def _match(self, hosted: HostedLog) -> None:
+        """Remove a log that the image gives no place here."""
+        partition, topic_id = hosted.partition, hosted.topic_id
+        empty = hosted.log.end_offset == hosted.log.start_offset
+        if topic_id is None and not empty:
+            log.error("%s: records of a topic whose id is lost", partition)
+            self.logs.keep_aside(partition)
+            return
+        if topic_id is None:  # never appended to: as good for this topic as a new one
+            topic_id = self.image.topic_ids.get(partition.topic)
+        topic = None if topic_id is None else self.image.topics.get(topic_id)
+        image = None if topic is None else topic.partitions.get(partition.partition)
+        if image is not None and self._config.node_id in image.replicas:
+            return
+        log.info("%s of topic id %s has no place here any more: removed", partition, topic_id)
+        self.logs.remove(partition)
+
+    def _update(self, key: PartitionKey, image: PartitionImage | None) -> None:
+        """Follow one partition to its state in `image`, None: it is deleted."""
+        partition = TopicPartition(key.topic, key.partition)
+        replica = self._replicas.get(partition)
+        if replica is not None and replica.topic_id != key.topic_id:
+            if image is None:
+                return  # the older topic of this name, whose logs are gone already
+            self._drop(replica)
+            replica = None
+        if image is None or self._config.node_id not in image.replicas:
+            if replica is not None:
+                self._drop(replica)
+            return
+        self._assign(replica or self._open(partition, key.topic_id), image)
+
+    def _assign(self, replica: Replica, image: PartitionImage) -> None:
         assignment = Assignment(
             replicas=image.replicas,
             isr=image.isr,
@@ -136,90 +189,131 @@ class ReplicaManager:
             leader_epoch=image.leader_epoch,
             partition_epoch=image.partition_epoch,
         )
-        min_isr = self._min_isr(replica.partition.topic)
-        changed = replica.apply(assignment, min_isr, self._now_ms())
-        if changed:
-            log.info(
-                "%s: %s in leader epoch %d (leader %d, ISR %s, end %d, high watermark %d)",
-                replica.partition,
-                replica.state.role.value,
-                image.leader_epoch,
-                image.leader,
-                list(image.isr),
-                replica.log.end_offset,
-                replica.state.high_watermark,
-            )
-        return changed
+        if self.logs.must_refetch(replica.partition):
+            assignment = self._unless_incomplete(replica, assignment)
+        min_isr = self._settings_of(replica.partition.topic).min_isr
+        if replica.apply(assignment, min_isr, self._now_ms()):
+            follows = replica.state.role is Role.FOLLOWER
+            self._plan[replica.partition] = replica.state.leader if follows else None
+            self._news.append(replica)
 
-    def _min_isr(self, topic: str) -> int:
-        own = self.image.topic_config(topic).get("min.insync.replicas")
-        return self._config.topic_defaults.min_insync_replicas if own is None else int(own)
+    def _unless_incomplete(self, replica: Replica, assignment: Assignment) -> Assignment:
+        """The assignment, without leadership while the log may lack what was acknowledged."""
+        partition = replica.partition
+        if assignment.leader == self._config.node_id:
+            if not self._settings_of(partition.topic).unclean_leader_election:
+                log.error(
+                    "%s: not led although elected: this replica's log was damaged and set aside, "
+                    "and no other has replaced it yet. The partition stays without a leader until "
+                    "another replica leads; to give up what only the damaged log had, set "
+                    "unclean.leader.election.enable=true on the topic",
+                    partition,
+                )
+                return replace(assignment, leader=NO_NODE)
+            log.warning("%s: led with what is left after damage (unclean election)", partition)
+            self.logs.refetched(partition)
+        elif assignment.leader != NO_NODE and self._config.node_id in assignment.isr:
+            log.info("%s: in sync again after damage", partition)
+            self.logs.refetched(partition)
+        return assignment
 
     def _open(self, partition: TopicPartition, topic_id: UUID) -> Replica:
-        own = self.image.topic_config(partition.topic)
-        defaults = self._config.topic_defaults
-        log_config = LogConfig(
-            segment_bytes=int(own.get("segment.bytes", defaults.segment_bytes)),
-            index_interval_bytes=self._config.index_interval_bytes,
-            max_message_bytes=int(own.get("max.message.bytes", defaults.max_message_bytes)),
+        settings = self._settings_of(partition.topic)
+        hosted = self.logs.find(partition)
+        if hosted is None:
+            hosted = self.logs.create(partition, settings.log)
+        else:  # found at the start, and matched with this topic id
+            hosted.log.configure(settings.log)
+        partition_log = hosted.log
+        checkpointed = self.logs.high_watermarks.get(partition, Offset(0))
+        start, end = partition_log.start_offset, partition_log.end_offset
+        state = PartitionState(self._config.node_id, max(start, min(checkpointed, end)))
+        replica = Replica(
+            partition,
+            topic_id,
+            partition_log,
+            state,
+            identity=hosted.identity(topic_id),
         )
-        partition_log = Log.open(
-            self._disk,
-            str(partition),
-            log_config,
-            clean=self._clean_start,
-            recovery_point=self._recovery_points.get(partition, Offset(0)),
-        )
-        if partition_log.recovery.cut_bytes:
-            log.warning("%s: recovery: %s", partition, partition_log.recovery)
-        checkpointed = self._high_watermarks.get(partition, Offset(0))
-        high_watermark = max(
-            partition_log.start_offset, min(checkpointed, partition_log.end_offset)
-        )
-        state = PartitionState(self._config.node_id, high_watermark)
-        replica = Replica(partition, topic_id, partition_log, state)
         self._replicas[partition] = replica
         return replica
 
-    def _drop(self, partition: TopicPartition) -> None:
-        replica = self._replicas.pop(partition, None)
+    def _drop(self, replica: Replica) -> None:
+        """The replica is no longer ours: nobody may wait for it, its files go."""
+        partition = replica.partition
+        del self._replicas[partition]
+        self._plan[partition] = None
+        replica.retire()
+        self.logs.remove(partition)
+        log.info("%s: removed from here", partition)
+
+    # -- configuration -------------------------------------------------------------------------
+
+    def _follow_configs(self, delta: Delta) -> None:
+        """Apply changed configuration to the logs that it concerns."""
+        if not delta.configs:
+            return
+        topics = [r.name for r in delta.configs if r.resource_type == TOPIC_RESOURCE]
+        if len(topics) < len(delta.configs):  # a broker's: the default of every topic
+            self._settings.clear()
+            topics = list(dict.fromkeys(partition.topic for partition in self._replicas))
+        for topic in topics:
+            self._settings.pop(topic, None)
+            image = self.image.topic(topic)
+            for number in () if image is None else image.partitions:
+                self._backlog.add(partial(self._configure, TopicPartition(topic, number)))
+
+    def _configure(self, partition: TopicPartition) -> None:
+        replica = self._replicas.get(partition)
         if replica is not None:
-            replica.log.close()
-            replica.watchers.changed()
+            settings = self._settings_of(partition.topic)
+            replica.configure(settings.log, settings.min_isr)
 
-    # -- checkpoints ---------------------------------------------------------------------------
+    def _settings_of(self, topic: str) -> TopicSettings:
+        """The topic's settings now; all topics without configuration of their own share one."""
+        key = topic if self.image.topic_config(topic) else ""
+        found = self._settings.get(key)
+        if found is None:
+            found = topic_settings(
+                self.image, self._config.static, self._config.node_id, key or None
+            )
+            self._settings[key] = found
+        return found
 
-    def checkpoint(self, *, durable: bool = False) -> None:
-        """Write the high watermarks and recovery points.
+    # -- checkpoints, and the end ----------------------------------------------------------------
 
-        An older state is safe, unless a log was truncated since: a recovery point above the log's
-        end would exempt what is appended next from validation. So a truncation makes it durable.
-        """
-        self._high_watermarks.update(
-            {partition: r.state.high_watermark for partition, r in self._replicas.items()}
-        )
-        self._recovery_points.update(
-            {partition: r.log.flushed_offset for partition, r in self._replicas.items()}
-        )
-        for name, offsets in (
-            (RECOVERY_POINT_FILE, self._recovery_points),
-            (HIGH_WATERMARK_FILE, self._high_watermarks),
-        ):
-            OffsetCheckpoint(self._disk, name).write(offsets, durable=durable)
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
+        """The high watermark of every replica here."""
+        return {partition: r.state.high_watermark for partition, r in self._replicas.items()}
+
+    def truncated(self) -> None:
+        """Logs were cut; to be told before they are appended to (see `LogDirectory.truncated`)."""
+        self.logs.truncated()
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks."""
+        self.logs.checkpoint_high_watermarks(self.high_watermarks())
 
     def failed_log(self) -> str:
-        """Why some log cannot be written any more; empty while all can."""
-        failures = (replica.log.offline for replica in self._replicas.values())
-        return next((failure for failure in failures if failure), "")
+        """Why this broker cannot go on: a log that cannot be written, a change not followed; empty
+        while it can.
+        """
+        return self._backlog.failure or self.logs.failure()
 
     def close(self) -> bool:
         """Flush and close every log and write the checkpoints; false when some log had failed."""
-        failed = bool(self.failed_log())
-        for replica in self._replicas.values():
-            if not replica.log.offline:
-                replica.log.flush()
-        if not failed:
-            self.checkpoint(durable=True)
-        for replica in self._replicas.values():
-            replica.log.close()
-        return not failed
+        return self.logs.close(self.high_watermarks()) and not self._backlog.failure
+
+
+def _say(replica: Replica) -> None:
+    state = replica.state
+    log.info(
+        "%s: %s in leader epoch %d (leader %d, ISR %s, end %d, high watermark %d)",
+        replica.partition,
+        state.role.value,
+        state.leader_epoch,
+        state.leader,
+        [node for node in state.replicas if node in state.isr],
+        replica.log.end_offset,
+        state.high_watermark,
+    )

@@ -17,6 +17,8 @@ from harness.admin.reassignments import Failure
 from nodes.ids import TopicPartition
 
 POLL_S: Final = 0.25
+SEEN_S: Final = 10.0
+"""How long brokers may take to learn what the controller has decided."""
 BATCH: Final = 1000
 """Partitions asked for in one request: a record each for the controller, which has a bound."""
 
@@ -169,14 +171,23 @@ async def finish(
             )
         await asyncio.sleep(POLL_S)
     progress(0, len(targets))
-    ended = await status(admin, targets)
-    if elsewhere := [
-        name for name, each in ended.items() if set(each.wanted) != set(each.replicas)
-    ]:
-        raise BadRequest(
-            f"{elsewhere[0]} is on {list(ended[elsewhere[0]].replicas)} and not on "
-            f"{list(ended[elsewhere[0]].wanted)}: its move was cancelled or changed"
-        )
+    # The controller has ended it; the brokers, who are asked where partitions are, learn it later.
+    deadline = loop.time() + SEEN_S
+    while True:
+        elsewhere = {
+            name: each
+            for name, each in (await status(admin, targets)).items()
+            if set(each.wanted) != set(each.replicas)
+        }
+        if not elsewhere:
+            return
+        if loop.time() > deadline:
+            name, each = next(iter(elsewhere.items()))
+            raise BadRequest(
+                f"{name} is on {list(each.replicas)} and not on {list(each.wanted)}: its move was "
+                "cancelled or changed"
+            )
+        await asyncio.sleep(POLL_S)
 
 
 async def cancel(

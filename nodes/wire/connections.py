@@ -92,7 +92,11 @@ class Connections:
 
     def warn(self, message: str, *args: object) -> None:
         """Log a line about a misbehaving peer, or count it."""
-        self._lines.warn(asyncio.get_running_loop().time(), log.warning, message, *args)
+        self._lines.write(asyncio.get_running_loop().time(), log.warning, message, *args)
+
+    def fail(self, message: str, *args: object) -> None:
+        """The same for the exception that is being handled, a bug of ours, with its traceback."""
+        self._lines.write(asyncio.get_running_loop().time(), log.exception, message, *args)
 
     def _sweep_later(self) -> None:
         interval_s = self.limits.max_idle_ms / 1000 / SWEEPS_PER_IDLE_TIME
@@ -120,7 +124,7 @@ class LineLimit:
         self._at_s: float | None = None
         self._left_out = 0
 
-    def warn(self, now_s: float, write: Callable[..., None], message: str, *args: object) -> None:
+    def write(self, now_s: float, write: Callable[..., None], message: str, *args: object) -> None:
         """Pass the line to `write` if there is a token for it, after a line on those left out."""
         if self._at_s is not None:
             earned = (now_s - self._at_s) * self._per_s
@@ -131,6 +135,6 @@ class LineLimit:
             return
         self._tokens -= 1
         if self._left_out:
-            write("%d more lines about bad peers were left out", self._left_out)
+            log.warning("%d more lines about bad peers were left out", self._left_out)
             self._left_out = 0
         write(message, *args)

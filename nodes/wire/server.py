@@ -11,7 +11,6 @@ A listener may want TLS (`nodes.wire.tls`), and SASL before anything else (`node
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -49,8 +48,6 @@ ANONYMOUS = "User:ANONYMOUS"
 ADVERTISED_OLDEST: Mapping[int, int] = {PRODUCE: 0}
 """Older than what is served, on purpose: librdkafka 2.0, for one, compresses nothing unless Produce
 v0 is advertised, although it never sends it. Kafka 4 says the same untruth (KAFKA-18659)."""
-
-log = logging.getLogger("nodes.wire")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,7 +390,7 @@ class ServerConnection(asyncio.Protocol):
             self._transport.close()
 
     def _handler_failed(self, head: RequestHead) -> None:
-        log.exception(
+        self._listener.connections.fail(
             "api key %d v%d from %s failed", head.api_key, head.api_version, self.peer_host
         )
         self.close()

@@ -1,0 +1,207 @@
+"""Frames that no client should send, made from the grammar of those that one may.
+
+A frame starts as a well-formed request of a served api and version, with values that hurt (limits
+of integers, names of other things, null where it may be, big arrays), and may then be broken:
+truncated, its lengths and counts overwritten, bits flipped, its length prefix untrue, newer tagged
+fields put in, cut out of the middle of another frame.
+"""
+
+import gzip
+import random
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from crc32c import crc32c
+from kio.index import load_request_schema
+from kio.serial._introspect import (
+    EntityField,
+    EntityTupleField,
+    PrimitiveField,
+    PrimitiveTupleField,
+    classify_field,
+    get_field_tag,
+    get_schema_field_type,
+    is_optional,
+)
+
+from nodes.wire.codec import encode_request
+from nodes.wire.frames import frame_of
+from nodes.wire.versions import Draft
+
+PRODUCE, API_VERSIONS = 0, 18
+BOMB_BYTES = 64 << 20
+NAMES = ("", "a", "noisy", "x" * 249, "x" * 30_000, "../../etc", "ä\0\n", "__cluster_metadata", ".")
+_EDGES = {
+    "int8": (-128, -1, 0, 2, 127),
+    "int16": (-(2**15), -1, 0, 2, 100, 2**15 - 1),
+    "uint16": (0, 2, 2**16 - 1),
+    "error_code": (-1, 0, 3),
+    "int32": (-(2**31), -2, -1, 0, 2, 3, 1000, 65_536, 2**31 - 1),
+    "uint32": (0, 2, 2**32 - 1),
+    "int64": (-(2**63), -2, -1, 0, 2, 2**31, 2**62, 2**63 - 1),
+    "float64": (0.0, -1.5, 1e308),
+    "bool": (False, True),
+    "timedelta_i32": tuple(map(timedelta, (0, 0, 24, -24))),
+    "timedelta_i64": (timedelta(0), timedelta(days=10_000)),
+    "datetime_i64": (datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(2**33, UTC)),
+    "uuid": (None, UUID(int=1), UUID(int=2**128 - 1), UUID(int=0xABCDEF)),
+    "string": NAMES,
+    "bytes": (b"", b"\0", b"\0user\0secret", b"\xff" * 300),
+}
+_HUGE = (
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\x00\x0f\x42\x40",
+    b"\xff\xff\xff\xff\x07",
+    b"\xff\xff\xff\xff\xff\xff",
+    b"\x80\x80\x40",
+    b"\x00",
+)
+
+
+@cache
+def compression_bomb() -> bytes:
+    """A batch whose records claim to be, and are, gzip: 64 KB of it that would become 64 MB."""
+    packed = gzip.compress(bytes(BOMB_BYTES), mtime=0)
+    after_crc = struct.pack(">hiqqqhii", 1, 0, 0, 0, -1, -1, -1, 1) + packed
+    head = struct.pack(">ibI", -1, 2, crc32c(after_crc))
+    return struct.pack(">qi", 0, len(head) + len(after_crc)) + head + after_crc
+
+
+class Malice:
+    """Frames from one random source; `served` is the versions of each api (both ends included)."""
+
+    def __init__(self, rng: random.Random, served: Mapping[int, tuple[int, int]]) -> None:
+        self._rng = rng
+        self._requests = [
+            (key, version)
+            for key, (oldest, newest) in served.items()
+            for version in range(oldest, newest + 1)
+            if _exists(key, version)
+        ]
+        self._break: tuple[Callable[[bytes], bytes], ...] = (
+            self._truncated,
+            self._shortened_in_place,
+            self._wrong_lengths,
+            self._flipped,
+            self._untrue_prefix,
+            self._noise,
+            self._middle,
+            self._unknown,
+        )
+
+    def burst(self) -> tuple[list[bytes], bool]:
+        """Frames for one connection, in order; whether the last of them is broken."""
+        frames = [self.request() for _ in range(min(int(self._rng.expovariate(0.15)), 40))]
+        broken = self._rng.random() < 0.6 or not frames
+        if broken:
+            frames.append(self._rng.choice(self._break)(self.request()))
+        return frames, broken
+
+    def request(self) -> bytes:
+        """A well-formed request that may ask for anything."""
+        key, version = self._rng.choice(self._requests)
+        values = self._values(load_request_schema(key, version), 0)
+        if key == PRODUCE:
+            values["transactional_id"] = None
+        frame = encode_request(Draft(load_request_schema(key, version), values), 7, "malice")
+        if self._rng.random() < 0.2:
+            frame = self._newer(key, version, frame)
+        return frame
+
+    # -- values --------------------------------------------------------------------------------
+
+    def _values(self, cls: Any, depth: int) -> dict[str, Any]:
+        return {field.name: self._value(field, depth) for field in fields(cls)}
+
+    def _value(self, field: Any, depth: int) -> Any:
+        rng = self._rng
+        tagged = get_field_tag(field) is not None
+        kind = classify_field(field)
+        null = type(None) in getattr(field.type, "__args__", ()) and not tagged
+        if null and rng.random() < 0.2:
+            return None
+        match kind:
+            case PrimitiveField():
+                return self._primitive(get_schema_field_type(field))
+            case PrimitiveTupleField():
+                kafka_type = get_schema_field_type(field)
+                return [self._primitive(kafka_type) for _ in range(self._count(depth))]
+            case EntityTupleField(nested):
+                return [self._values(nested, depth + 1) for _ in range(self._count(depth))]
+            case EntityField(nested):
+                nullable = is_optional(field) and not tagged
+                return None if nullable and rng.random() < 0.5 else self._values(nested, depth + 1)
+
+    def _count(self, depth: int) -> int:
+        if self._rng.random() < 0.002 and depth < 1:
+            return 300
+        return self._rng.choice((0, 1, 1, 1, 2, 3))
+
+    def _primitive(self, kafka_type: str) -> Any:
+        if kafka_type == "records":
+            kind = self._rng.random()
+            if kind < 0.02:
+                return compression_bomb()
+            return self._rng.randbytes(self._rng.choice((0, 10, 61, 200)))
+        return self._rng.choice(_EDGES[kafka_type])
+
+    # -- ways to break a frame -----------------------------------------------------------------
+
+    def _newer(self, key: int, version: int, frame: bytes) -> bytes:
+        """The body ends in two unknown tagged fields, if it ends in tagged fields at all."""
+        if not load_request_schema(key, version).__flexible__ or frame[-1] != 0:
+            return frame
+        return frame_of(frame[4:-1], b"\x02\x2a\x03new\x99\x10\x00")
+
+    def _truncated(self, frame: bytes) -> bytes:
+        return frame_of(frame[4 : self._rng.randrange(4, len(frame))])
+
+    def _shortened_in_place(self, frame: bytes) -> bytes:
+        at = self._rng.randrange(4, len(frame))
+        return frame_of(frame[4:at], frame[at + self._rng.randrange(1, 9) :])
+
+    def _wrong_lengths(self, frame: bytes) -> bytes:
+        body = bytearray(frame[4:])
+        for _ in range(self._rng.randrange(1, 4)):
+            huge = self._rng.choice(_HUGE)
+            at = self._rng.randrange(8, max(9, len(body)))
+            body[at : at + len(huge)] = huge
+        return frame_of(bytes(body))
+
+    def _flipped(self, frame: bytes) -> bytes:
+        body = bytearray(frame[4:])
+        for _ in range(self._rng.randrange(1, 12)):
+            body[self._rng.randrange(len(body))] ^= 1 << self._rng.randrange(8)
+        return frame_of(bytes(body))
+
+    def _untrue_prefix(self, frame: bytes) -> bytes:
+        length = self._rng.choice((-1, -(2**31), 2**31 - 1, 101 << 20, 0, len(frame) + 50, 3))
+        return struct.pack(">i", length) + frame[4:]
+
+    def _noise(self, frame: bytes) -> bytes:
+        return self._rng.randbytes(self._rng.randrange(1, 300))
+
+    def _middle(self, frame: bytes) -> bytes:
+        return frame[self._rng.randrange(len(frame)) :]
+
+    def _unknown(self, frame: bytes) -> bytes:
+        key = self._rng.choice((-1, 4, 5, 6, 7, 88, 999, 2**15 - 1))
+        version = self._rng.choice((-1, 0, 99, 2**15 - 1))
+        head = struct.pack(">hhi", key, version, 7)
+        return frame_of(self._rng.choice((head, head + frame[12:])))
+
+
+@cache
+def _exists(key: int, version: int) -> bool:
+    try:
+        load_request_schema(key, version)
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,85 @@
+"""TLS without a transport: two ends that hand each other what they want sent."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from nodes.wire.errors import TlsFailed
+from nodes.wire.tls import Tls
+from tests.nodes.server import certificates
+from tests.nodes.server.certificates import Certificates
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """One set for all."""
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+def server(files: Certificates, *, client_auth: bool = False) -> Tls:
+    """The accepting end."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.node)
+    if client_auth:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(files.authority)
+    return Tls(context, server_side=True)
+
+
+def client(files: Certificates, trusted: Path, key: Path | None = None) -> Tls:
+    """The connecting end."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(trusted)
+    if key is not None:
+        context.load_cert_chain(key)
+    return Tls(context, server_side=False, host="127.0.0.1")
+
+
+def shake_hands(one: Tls, other: Tls) -> tuple[bytes, bytes]:
+    """Let them exchange bytes until neither has any; what each read of the other."""
+    read: dict[Tls, bytes] = {one: b"", other: b""}
+    to_other, to_one = one.start(), b""
+    for _ in range(10):
+        read[other] += other.receive(to_other)
+        to_one = other.outgoing()
+        read[one] += one.receive(to_one)
+        to_other = one.outgoing()
+        if not to_other and not to_one:
+            break
+    return read[one], read[other]
+
+
+def test_what_is_sent_early_arrives_after_the_handshake(files: Certificates) -> None:
+    """A client may write at once; large pieces of any kind come out as they went in."""
+    near, far = client(files, files.authority), server(files)
+    assert near.send([b"early ", memoryview(b"bird")]) == b""
+    assert shake_hands(near, far) == (b"", b"early bird")
+    assert near.established
+    assert far.established
+    large = bytes(range(256)) * 4096
+    assert near.receive(far.send([b"head", large])) == b"head" + large
+
+
+def test_the_client_is_known_by_its_certificate(files: Certificates) -> None:
+    """Its subject in the order and with the names that Kafka's principals have."""
+    far = server(files, client_auth=True)
+    shake_hands(client(files, files.authority, files.client), far)
+    assert far.peer_name() == "CN=client,O=highwater"
+
+
+@pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x0a\0\x12\0\0\0\0\0\7\0\1x"])
+def test_who_does_not_speak_tls_is_told_apart(files: Certificates, first: bytes) -> None:
+    """Plain HTTP and plain Kafka are a failure that says what it is, with an alert to send."""
+    far = server(files)
+    with pytest.raises(TlsFailed, match="does not speak TLS"):
+        far.receive(first)
+
+
+def test_strangers_are_refused(files: Certificates) -> None:
+    """A client refuses a node that it cannot trust, a node a client without a good certificate."""
+    with pytest.raises(TlsFailed, match="the certificate was not accepted"):
+        shake_hands(client(files, files.stranger), server(files))
+    for key in (None, files.stranger):
+        with pytest.raises(TlsFailed, match="handshake failed"):
+            shake_hands(client(files, files.authority, key), server(files, client_auth=True))

@@ -17,6 +17,11 @@ BUILT_IN: Final = "builtin"
 """In place of addresses: the cluster that the command starts itself."""
 DEFAULT_NAME: Final = "highwater"
 MAX_PARTITIONS: Final = 100_000
+MAX_MESSAGES: Final = 10_000
+MAX_PRODUCERS: Final = 100
+MAX_FETCH_KB: Final = 65_536
+MAX_SEND_BYTES: Final = 15 << 20
+"""Of one produce request; the topics take 16 MB."""
 MAX_SIZE: Final = 1 << 20
 NODES: Final = 3
 
@@ -94,6 +99,11 @@ def check(options: Options) -> Options:
             raise BenchError(f"{what} {value}: must be above zero")
     if options.size > MAX_SIZE:
         raise BenchError(f"--size {options.size}: at most {MAX_SIZE} bytes")
+    if options.size * max(options.wanted.messages) > MAX_SEND_BYTES:
+        raise BenchError(
+            f"--messages-per-send {max(options.wanted.messages)}: of {options.size} bytes each are "
+            f"more than the {MAX_SEND_BYTES >> 20} MB of one request"
+        )
     names = [system.name for system in options.systems]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise BenchError(f"--system {twice[0]}: is named twice; give each system its own name")

@@ -63,6 +63,9 @@ Clients = Annotated[
 Rounds = Annotated[int, typer.Option(help="How often each point is measured.")]
 Duration = Annotated[float, typer.Option(help="Seconds for each measurement.")]
 Size = Annotated[int, typer.Option(help="Bytes of a message.")]
+MessagesPerSend = Annotated[str, typer.Option(help="Messages of one produce request, with commas.")]
+Producers = Annotated[str, typer.Option(help="Producers side by side, with commas.")]
+FetchKb = Annotated[str, typer.Option(help="Fetch sizes of consumers in KB, with commas.")]
 Partitions = Annotated[
     str, typer.Option(help="Partitions of the cluster at an outage, with commas.")
 ]
@@ -94,6 +97,9 @@ def bench(
     rounds: Rounds = 3,
     duration: Duration = 2.0,
     size: Size = 1024,
+    messages_per_send: MessagesPerSend = "1,10,100,1000",
+    producers: Producers = "1,5,10,20",
+    fetch_kb: FetchKb = "1,10,100,1024",
     partitions: Partitions = "100,1000",
     seed: Seed = 0,
     quick: Quick = False,
@@ -113,7 +119,7 @@ def bench(
     from harness.bench.points import Wanted
 
     systems = asked.parse_systems(system or (), bootstrap_servers)
-    most = asked.MAX_PARTITIONS
+    numbers = asked.parse_numbers
     given = asked.Options(
         wanted=Wanted(
             measures=asked.parse_measures(
@@ -121,7 +127,12 @@ def bench(
             ),
             clients=asked.parse_clients(client or ()),
             acks=asked.parse_acks(acks or ()),
-            partitions=asked.parse_numbers("--partitions", partitions, most=most),
+            messages=numbers("--messages-per-send", messages_per_send, most=asked.MAX_MESSAGES),
+            producers=numbers("--producers", producers, most=asked.MAX_PRODUCERS),
+            fetch_bytes=[
+                size << 10 for size in numbers("--fetch-kb", fetch_kb, most=asked.MAX_FETCH_KB)
+            ],
+            partitions=numbers("--partitions", partitions, most=asked.MAX_PARTITIONS),
         ),
         systems=systems,
         rounds=rounds,

@@ -96,6 +96,7 @@ def test_processors() -> None:
         ({"duration_s": -1.0}, "--duration -1.0"),
         ({"size": 0}, "--size 0"),
         ({"size": 2 << 20}, "at most"),
+        ({"size": 1 << 20}, "more than the 15 MB of one request"),
         ({"systems": (SystemName(name="a", bootstrap="h:1"),)}, "only the built-in cluster"),
         ({"systems": (SystemName(name="a", bootstrap=None),) * 2}, "named twice"),
         ({"wanted": Wanted(measures=(), clients=())}, "nothing"),

@@ -27,7 +27,7 @@ from nodes.control.records import (
 from nodes.control.snapshot import difference, to_records
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 
-SMALL = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+SMALL = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 """A cluster takes many draws."""
 
 NODES = st.tuples() | st.lists(st.integers(1, 9).map(NodeId), max_size=4, unique=True).map(tuple)

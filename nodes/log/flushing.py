@@ -47,8 +47,11 @@ class Flusher:
         self._unflushed_since: tuple[Offset, float] | None = None
 
     def due(self, config: LogConfig, now_ms: float) -> bool:
-        """Whether flush.messages or flush.ms asks for a flush; the age of what is not flushed is
-        counted from when this was first asked about it, `now_ms` being any steady clock.
+        """Whether flush.messages, flush.ms or a sealed segment asks for a flush.
+
+        The age of what is not flushed counts from when this was first asked about it, `now_ms`
+        being any steady clock. A segment is flushed once it is sealed, as in Kafka: that bounds
+        what a crash leaves to validate.
         """
         unflushed = self._segments.active.next_offset - self.flushed
         if unflushed <= 0:
@@ -57,7 +60,11 @@ class Flusher:
         if self._unflushed_since is None or self._unflushed_since[0] != self.flushed:
             self._unflushed_since = self.flushed, now_ms
         age_ms = now_ms - self._unflushed_since[1]
-        return unflushed >= config.flush_messages or age_ms >= config.flush_ms
+        return (
+            unflushed >= config.flush_messages
+            or age_ms >= config.flush_ms
+            or self.flushed < self._segments.active.base_offset
+        )
 
     def now(self, *, closing: bool = False) -> Offset:
         """Flush; blocks. When `closing`, the active segment's indexes are complete, and go too."""

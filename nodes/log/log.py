@@ -433,9 +433,9 @@ class Log:
     # --- making durable, and ending
 
     def flush_due(self, now_ms: float) -> bool:
-        """Whether flush.messages or flush.ms asks for a flush; `now_ms` is any steady clock's.
+        """Whether flush.messages, flush.ms or a sealed segment asks for a flush.
 
-        The age of what is not flushed counts from the first time this was asked about it.
+        `now_ms` is any steady clock's; ages count from the first time this was asked.
         """
         return self._flusher.due(self.config, now_ms)
 

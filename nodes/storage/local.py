@@ -3,38 +3,102 @@
 Writes go to the page cache on the caller's thread (a frozen file system then freezes the node, as
 a pause would, and the controller fences it); `sync` runs in the event loop's executor, and its age
 is measured, so that a hanging disk is noticed. Left to others: deciding what a hang means.
+
+A file has a descriptor only while it is in use: of those that hold nothing unsynced, the least used
+are closed when there are many, and opened again when needed, so that a node can have far more files
+than descriptors. One with unsynced writes keeps its descriptor: through another one, a failed
+write-back would go unnoticed.
 """
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 
 from nodes.storage.disk import File, replace_file
 
 _MODE = 0o644
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+IDLE_DESCRIPTORS = 512
+"""How many files without unsynced writes stay open, about."""
+_LOOKS = 8
+"""How many files are looked at to close one, when another is opened."""
+
+
+class _Idle:
+    """The open files, to close those that are idle when they are many (second chance)."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._open: dict[LocalFile, None] = {}
+
+    def opened(self, file: "LocalFile") -> None:
+        """Count a file that has a descriptor now, and close others beyond the bound."""
+        self._open[file] = None
+        for _ in range(_LOOKS):
+            if len(self._open) <= self._bound:
+                return
+            other = next(iter(self._open))
+            del self._open[other]
+            if other is file or not other.rest():
+                self._open[other] = None  # used since the last look, or not synced: in line again
+
+    def closed(self, file: "LocalFile") -> None:
+        """The file has no descriptor any more."""
+        self._open.pop(file, None)
 
 
 class LocalFile:
-    """One real file behind a raw descriptor; `size` is tracked, so that it costs no system call."""
+    """One real file; `size` is tracked, so that it costs no system call."""
 
-    def __init__(self, path: Path, *, create: bool) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._fd = os.open(path, flags, _MODE)
-        self._size = os.fstat(self._fd).st_size
+    def __init__(self, path: Path, idle: _Idle, *, create: bool) -> None:
+        self._path = path
+        self._idle = idle
+        self._fd = -1
+        self._used = False
+        self._writes = 0
+        self._synced_writes = 0
         self._syncs_in_flight = 0
         self._closed = False
+        try:
+            self._size = path.stat().st_size
+        except FileNotFoundError:
+            if not create:
+                raise
+            self._fd = os.open(path, _FLAGS | os.O_CREAT, _MODE)
+            self._size = os.fstat(self._fd).st_size
+            idle.opened(self)
+
+    def _descriptor(self) -> int:
+        self._used = True
+        if self._fd < 0:
+            if self._closed:
+                raise OSError(errno.EBADF, "Bad file descriptor: it was closed", str(self._path))
+            self._fd = os.open(self._path, _FLAGS)
+            self._idle.opened(self)
+        return self._fd
+
+    def rest(self) -> bool:
+        """Close the descriptor if it was not used since the last call, and nothing is unsynced."""
+        if self._used or self._syncs_in_flight or self._writes != self._synced_writes:
+            self._used = False
+            return False
+        os.close(self._fd)
+        self._fd = -1
+        return True
 
     def size(self) -> int:
         return self._size
 
     def pread(self, offset: int, length: int) -> bytes:
-        data = os.pread(self._fd, length, offset)
+        fd = self._descriptor()
+        data = os.pread(fd, length, offset)
         if len(data) == length or offset + len(data) >= self._size:
             return data
         parts = [data]  # a read is cut short by a signal, or at 2 GiB
         got = len(data)
         while got < length:
-            data = os.pread(self._fd, length - got, offset + got)
+            data = os.pread(fd, length - got, offset + got)
             if not data:
                 break
             parts.append(data)
@@ -42,60 +106,74 @@ class LocalFile:
         return b"".join(parts)
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
+        fd = self._descriptor()
+        self._writes += 1
         try:
-            written = os.write(self._fd, data)
+            written = os.write(fd, data)
             if written < len(data):
                 view = memoryview(data)
                 while written < len(data):
-                    written += os.write(self._fd, view[written:])
+                    written += os.write(fd, view[written:])
         except OSError:
-            self._size = os.fstat(self._fd).st_size
+            self._size = os.fstat(fd).st_size
             raise
         self._size += written
 
     def truncate(self, size: int) -> None:
         if size < self._size:
-            os.ftruncate(self._fd, size)
+            fd = self._descriptor()
+            self._writes += 1
+            os.ftruncate(fd, size)
             self._size = size
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        os.fsync(self._descriptor())
+        self._synced_writes = self._writes
 
     def close(self) -> None:
         # A descriptor closed under a running fsync could be given to another file meanwhile.
         if not self._closed:
             self._closed = True
             if not self._syncs_in_flight:
-                os.close(self._fd)
+                self._let_go()
+
+    def _let_go(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._idle.closed(self)
 
     async def sync_in_executor(self, loop: asyncio.AbstractEventLoop) -> None:
         """Sync off the loop; the descriptor stays open until it is done."""
         if self._closed:
             raise ValueError("sync of a closed file")
+        fd = self._descriptor()
+        writes = self._writes
         self._syncs_in_flight += 1
-        running = loop.run_in_executor(None, os.fsync, self._fd)
-        running.add_done_callback(self._sync_done)
+        running = loop.run_in_executor(None, os.fsync, fd)
+        running.add_done_callback(lambda done: self._sync_done(done, writes))
         await asyncio.shield(running)  # a cancelled waiter must not let the descriptor go early
 
-    def _sync_done(self, done: asyncio.Future[None]) -> None:
+    def _sync_done(self, done: asyncio.Future[None], writes: int) -> None:
         self._syncs_in_flight -= 1
+        if not done.cancelled() and done.exception() is None:  # seen: the waiter gets it too
+            self._synced_writes = max(self._synced_writes, writes)
         if self._closed and not self._syncs_in_flight:
-            os.close(self._fd)
-        if not done.cancelled():
-            done.exception()  # seen: the waiter gets it too, unless it was cancelled
+            self._let_go()
 
 
 class LocalDisk:
     """The files under `root`, which must exist."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, idle_descriptors: int = IDLE_DESCRIPTORS) -> None:
         self.root = root
+        self._idle = _Idle(idle_descriptors)
         self._syncs: dict[int, float] = {}
         """Start, in loop milliseconds, of each sync in flight; oldest first."""
         self._next_sync = 0
 
     def open(self, path: str, *, create: bool = False) -> LocalFile:
-        return LocalFile(self.root / path, create=create)
+        return LocalFile(self.root / path, self._idle, create=create)
 
     def exists(self, path: str) -> bool:
         return (self.root / path).exists()

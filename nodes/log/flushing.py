@@ -67,8 +67,14 @@ class Flusher:
         )
 
     def now(self, *, closing: bool = False) -> Offset:
-        """Flush; blocks. When `closing`, the active segment's indexes are complete, and go too."""
+        """Flush; blocks. When `closing`, the active segment's indexes are complete, and go too.
+
+        A log that never had a record is not synced: there is nothing that a loss of power could
+        take, and thousands of empty logs would hold up a node's end for minutes.
+        """
         self._health.check()
+        if self._segments.active.next_offset == 0:
+            return self.flushed
         work = self._work()
         with self._health.failing():
             for segment, files, sealed in work:

@@ -7,9 +7,10 @@ asked, what its disk had not synced.
 
 import asyncio
 import contextlib
+import copy
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -50,7 +51,8 @@ def free_ports(count: int) -> list[int]:
 class Cluster:
     """`count` combined nodes; `nodes[id]` is None while a node is down."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, **properties: str) -> None:
+        self._extra = {name.replace("_", "."): value for name, value in properties.items()}
         ports = free_ports(2 * count)
         self.ids = list(range(1, count + 1))
         self.ports = dict(zip(self.ids, ports[:count], strict=True))
@@ -70,6 +72,7 @@ class Cluster:
             "controller.quorum.voters": voters,
             "log.dirs": "/memory",
             **FAST,
+            **self._extra,
         }
 
     async def start(self, node: int) -> None:
@@ -84,6 +87,24 @@ class Cluster:
         instance, self.nodes[node] = self.nodes[node], None
         assert instance is not None
         await instance.stop()
+
+    async def restart_all(self, survives: Callable[[MemoryDisk], None] = lambda disk: None) -> None:
+        """End all nodes at one moment, and start them on what their disks held then.
+
+        `survives` takes from a disk what does not survive: nothing at a kill of the processes,
+        `MemoryDisk.crash` at a loss of power.
+        """
+        disks = copy.deepcopy(self.disks)
+        for disk in disks.values():
+            survives(disk)
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+        running = [node for node, instance in self.nodes.items() if instance is not None]
+        await asyncio.gather(*(self.stop(node) for node in running))  # on the disks of before
+        self.disks = disks
+        for node in running:
+            await self.start(node)
 
     async def ask(self, node: int, api_key: int, version: int, **values: Any) -> Any:
         """Send one request to a node's client listener."""
@@ -162,9 +183,9 @@ async def eventually(condition: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(count: int) -> AsyncIterator[Cluster]:
-    """A cluster of `count` nodes in service."""
-    cluster = Cluster(count)
+async def running(count: int, **properties: str) -> AsyncIterator[Cluster]:
+    """A cluster of `count` nodes in service; properties are named with _ for the dots."""
+    cluster = Cluster(count, **properties)
     try:
         for node in cluster.ids:
             await cluster.start(node)

@@ -34,10 +34,13 @@ ELECT_LEADERS = 43
 INCREMENTAL_ALTER_CONFIGS = 44
 ALTER_PARTITION_REASSIGNMENTS = 45
 LIST_PARTITION_REASSIGNMENTS = 46
+DESCRIBE_QUORUM = 55
 DESCRIBE_CLUSTER = 60
 DESCRIBE_PRODUCERS = 61
 UNREGISTER_BROKER = 64
 DESCRIBE_TOPIC_PARTITIONS = 75
+ADD_RAFT_VOTER = 80
+REMOVE_RAFT_VOTER = 81
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +78,11 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
         INCREMENTAL_ALTER_CONFIGS: Api(0, 1, forwarding.forward),
         ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, forwarding.forward),
         LIST_PARTITION_REASSIGNMENTS: Api(0, 0, forwarding.forward),
+        DESCRIBE_QUORUM: Api(0, 2, forwarding.forward),
         DESCRIBE_CLUSTER: Api(0, 2, cluster.describe_cluster),
         DESCRIBE_PRODUCERS: Api(0, 0, parts.log_admin.describe_producers),
         UNREGISTER_BROKER: Api(0, 0, forwarding.forward),
         DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, cluster.describe_topic_partitions),
+        ADD_RAFT_VOTER: Api(0, 1, forwarding.forward),
+        REMOVE_RAFT_VOTER: Api(0, 0, forwarding.forward),
     }

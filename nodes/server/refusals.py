@@ -19,7 +19,10 @@ ELECT_LEADERS = 43
 INCREMENTAL_ALTER_CONFIGS = 44
 ALTER_PARTITION_REASSIGNMENTS = 45
 LIST_PARTITION_REASSIGNMENTS = 46
+DESCRIBE_QUORUM = 55
 UNREGISTER_BROKER = 64
+
+_NOT_HERE = (ErrorCode.not_controller, ErrorCode.not_leader_or_follower)
 
 Row = dict[str, Any]
 
@@ -32,8 +35,9 @@ def refuse(request: Any, code: ErrorCode, message: str | None = None) -> Any:
 
 
 def refused_by_non_controller(response: Any) -> bool:
-    """Whether a node that is not the active controller answered: nothing happened."""
-    return any(code is ErrorCode.not_controller for code in _codes(response))
+    """Whether a node answered that is not the active controller, or does not lead the quorum, as
+    its requests call it: nothing happened."""
+    return any(code in _NOT_HERE for code in _codes(response))
 
 
 def _codes(response: Any) -> Iterable[Any]:
@@ -41,6 +45,8 @@ def _codes(response: Any) -> Iterable[Any]:
     for name in ("topics", "responses", "results"):
         for row in getattr(response, name, ()):
             yield getattr(row, "error_code", None)
+            if response.__api_key__ == DESCRIBE_QUORUM:
+                yield from (partition.error_code for partition in row.partitions)
 
 
 def _topics(request: Any, error: Row) -> Row:

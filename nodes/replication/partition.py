@@ -208,6 +208,10 @@ class PartitionState:
         """The local log was cut to `log_end`; nothing above it can be committed here."""
         self.high_watermark = min(self.high_watermark, log_end)
 
+    def log_starts_at(self, log_start: Offset) -> None:
+        """The local log begins at `log_start`: what was before it had been committed."""
+        self.high_watermark = max(self.high_watermark, log_start)
+
     # -- the in-sync set -----------------------------------------------------------------------
 
     def shrunk_isr(

@@ -157,10 +157,13 @@ class Fetcher:
     def _send(self) -> None:
         """Send a request if none is under way, or if there is news for the leader."""
         following = self.following
+        now_ms = self._now_ms()
         while not self._in_flight or (
-            following.has_news and following.in_session and len(self._in_flight) < MAX_IN_FLIGHT
+            len(self._in_flight) < MAX_IN_FLIGHT
+            and following.in_session
+            and following.has_news(now_ms)
         ):
-            plan = following.next_request(self._now_ms())
+            plan = following.next_request(now_ms)
             if plan is None:
                 return
             channel = self._channel
@@ -181,7 +184,8 @@ class Fetcher:
         if resumes_ms == float("inf"):
             await self._event.wait()
             return
-        timer = loop.call_at(resumes_ms / 1000, self._event.set)
+        # A millisecond later: a timer may fire a rounding error before its time.
+        timer = loop.call_at((resumes_ms + 1) / 1000, self._event.set)
         try:
             await self._event.wait()
         finally:
@@ -292,11 +296,12 @@ class Fetcher:
                 return True
             followed.failures = 0
             replica.append_fetched(answer.records or b"", Offset(answer.high_watermark))
+            trimmed = replica.follow_log_start(Offset(answer.log_start_offset))
         except (LogError, OSError):
             log.exception("%s: cannot follow", replica.partition)
             self.following.failed(followed, self._now_ms())
             return False
-        if answer.records:
+        if answer.records or trimmed:
             self.following.moved(followed)
         return False
 
@@ -305,9 +310,7 @@ class Fetcher:
         start, end = Offset(answer.log_start_offset), replica.log.end_offset
         empty = replica.log.start_offset == end
         if answer.error_code is ErrorCode.offset_out_of_range and (start > end or empty):
-            log.info("%s: restarting at the leader's log start %d", replica.partition, start)
-            replica.log.truncate_fully(start)
-            replica.state.truncated(start)
+            replica.restart_at(start)
             self.following.moved(followed)
             return True
         self.following.failed(followed, self._now_ms())

@@ -96,9 +96,9 @@ class Following:
 
     # -- requests ------------------------------------------------------------------------------
 
-    @property
-    def has_news(self) -> bool:
+    def has_news(self, now_ms: float) -> bool:
         """Whether a request would say something that the leader does not know."""
+        self._resume(now_ms)
         return bool(self._to_name or self._to_forget)
 
     @property

@@ -218,6 +218,24 @@ class Replica:
         if self.state.follow_high_watermark(leader_hw, self.log.end_offset):
             self.watchers.committed()
 
+    def follow_log_start(self, leader_start: Offset) -> bool:
+        """Records below the leader's log start are gone here too; true when that is news."""
+        start = min(leader_start, self.log.end_offset)
+        if start <= self.log.start_offset:
+            return False
+        self.log.advance_start(start)
+        self.state.log_starts_at(start)
+        self.watchers.changed()
+        return True
+
+    def restart_at(self, leader_start: Offset) -> None:
+        """Give up a log that the leader's has moved past, and begin where the leader's does."""
+        log.info("%s: begins anew at the leader's log start %d", self.partition, leader_start)
+        self.log.truncate_fully(leader_start)
+        self.state.truncated(leader_start)
+        self.state.log_starts_at(leader_start)
+        self.watchers.changed()
+
     async def flush_before_claim(self) -> None:
         """Return when the log's end is one that a fetch may claim, or never will be."""
         while self._flusher is not None and self.claimed_end != self.log.end_offset:

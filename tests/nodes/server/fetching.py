@@ -49,6 +49,7 @@ class Hosted:
     replicas: dict[TopicPartition, Replica] = field(default_factory=dict)
     names: dict[UUID, str] = field(default_factory=dict)
     looked_up: int = 0
+    truncations: int = 0
 
     def find(self, partition: TopicPartition) -> Replica | None:
         self.looked_up += 1
@@ -56,6 +57,9 @@ class Hosted:
 
     def topic_name(self, topic: UUID | None) -> str | None:
         return None if topic is None else self.names.get(topic)
+
+    def truncated(self) -> None:
+        self.truncations += 1
 
     def why_not_here(self, partition: TopicPartition) -> ErrorCode:
         return ErrorCode.unknown_topic_or_partition
@@ -69,15 +73,17 @@ class NoIsr:
 
 
 class FetchBroker:
-    """Broker 1 with `count` topics, led by it with everybody in sync; its clock is `now_ms`."""
+    """Broker `local` with `count` topics, led by 1, everybody in sync; its clock is `now_ms`."""
 
-    def __init__(self, count: int, *, slots: int = 10, rack_aware: bool = False) -> None:
+    def __init__(
+        self, count: int, *, local: NodeId = LEADER, slots: int = 10, rack_aware: bool = False
+    ) -> None:
         self.now_ms = 0.0
         self.hosted = Hosted()
         disk = MemoryDisk()
         for number in range(count):
             log = Log.open(disk, f"t{number}-0", LogConfig(), clean=True)
-            state = PartitionState(LEADER, Offset(0))
+            state = PartitionState(local, Offset(0))
             partition = TopicPartition(f"t{number}", 0)
             replica = Replica(partition, topic_id(number), log, state)
             self.hosted.replicas[partition] = replica

@@ -68,29 +68,30 @@ class LeaderEpochCheckpoint:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCHS}"
+        self._content: list[tuple[Epoch, Offset]] | None = None
         self._written = 0
         self._syncing = 0
         self._synced = 0
 
     def read(self) -> list[tuple[Epoch, Offset]]:
         """Epochs and their start offsets, as the file has them."""
-        return [
+        self._content = None
+        self._content = [
             (Epoch(_number(self._path, epoch)), Offset(_number(self._path, start)))
             for epoch, start in _read_table(self._disk, self._path, columns=2)
         ]
+        return self._content.copy()
 
     def write(self, entries: Sequence[tuple[Epoch, Offset]]) -> None:
         """Replace the file."""
         rows = [f"{epoch} {start}" for epoch, start in entries]
         _write_table(self._disk, self._path, rows, durable=False)
+        self._content = list(entries)
         self._written += 1
 
     def says(self, entries: Sequence[tuple[Epoch, Offset]]) -> bool:
-        """Whether the file, read anew, holds just these entries."""
-        try:
-            return self.read() == list(entries)
-        except CheckpointError:
-            return False
+        """Whether the file, as it was last read or written, holds just these entries."""
+        return self._content == list(entries)
 
     def unsynced(self) -> File | None:
         """The file, open, if it was written since it was synced; the caller syncs and closes it,
@@ -218,9 +219,10 @@ def _text(disk: Disk, path: str) -> str:
 
 def _read_table(disk: Disk, path: str, *, columns: int) -> list[list[str]]:
     """Kafka's checkpoint table: a version line, a line with the number of rows, the rows."""
-    if not disk.exists(path):
+    try:
+        text = _text(disk, path)
+    except FileNotFoundError:
         return []
-    text = _text(disk, path)
     if not text.endswith("\n"):
         raise CheckpointError(f"{path}: it does not end with a line's end")  # half written
     lines = text.splitlines()

@@ -39,7 +39,12 @@ class IndexFile:
 
     def is_whole(self) -> bool:
         """Whether the file exists and holds whole entries."""
-        return self._disk.exists(self._path) and self._file.size() % self._entry.size == 0
+        if self._opened is None:
+            try:
+                self._opened = self._disk.open(self._path)
+            except FileNotFoundError:
+                return False
+        return self._opened.size() % self._entry.size == 0
 
     def __len__(self) -> int:
         return (self._file.size() + len(self._buffer)) // self._entry.size

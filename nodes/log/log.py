@@ -84,17 +84,16 @@ class Log:
         which it was flushed, is validated, and a torn tail cut; `recovery` tells. What lies below
         `log_start` is gone. Blocks. Raises LogCorrupt, and the disk's OSError.
         """
-        fresh = not disk.exists(directory)
         loaded = load(
             disk,
             directory,
             index_interval_bytes=config.index_interval_bytes,
-            clean=clean or fresh,
+            clean=clean,
             recovery_point=recovery_point,
             log_start=log_start,
         )
         log = cls(disk, directory, config, loaded)
-        log._settle(clean=clean or fresh, recovery_point=recovery_point)
+        log._settle(clean=loaded.clean, recovery_point=recovery_point)
         return log
 
     def _settle(self, *, clean: bool, recovery_point: Offset) -> None:

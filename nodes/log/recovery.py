@@ -59,6 +59,8 @@ class Loaded:
     producers: Producers
     snapshots: Snapshots
     start_offset: Offset
+    clean: bool
+    """Nothing has to be made durable: it was closed in order, or made just now."""
     recovery: Recovery
 
 
@@ -88,7 +90,8 @@ def load(
     below it.
     """
     new = not disk.exists(directory)
-    disk.makedirs(directory)
+    if new:
+        disk.makedirs(directory)
     names = disk.listdir(directory)
     bases = _segment_bases(disk, directory, names)
     segments: list[Segment] = []
@@ -100,7 +103,7 @@ def load(
         if not bases:
             begun.names_changed()
         begun.remove_oldest(below_start(bases[1:], log_start))
-        loader = _Loader(disk, directory, begun, clean, recovery_point, log_start)
+        loader = _Loader(disk, directory, begun, clean or new, recovery_point, log_start)
         return loader.load(Snapshots(disk, directory, names))
     except BaseException:
         for segment in segments:
@@ -136,7 +139,7 @@ class _Loader:
         trusted = sum(not self._must_validate(n) for n in range(len(self._segments)))
         number, damage = 0, None
         for number, segment in enumerate(self._segments):
-            if number == trusted:
+            if number == trusted > 0:
                 self._load_epochs(trusted)
             damage = self._trust(number, segment) if number < trusted else self._read(number)
             if damage is not None:
@@ -166,6 +169,7 @@ class _Loader:
             producers=self._replay(snapshots, end),
             snapshots=snapshots,
             start_offset=start,
+            clean=self._clean,
             recovery=Recovery(
                 validated_segments=self._validated,
                 cut_at=damage.offset if damage else None,
@@ -217,8 +221,6 @@ class _Loader:
 
     def _load_epochs(self, trusted: int) -> None:
         """The epochs of the first `trusted` segments: from their file, or else their batches."""
-        if not trusted:
-            return
         end = self._segments[trusted - 1].next_offset
         try:
             stored = self._epoch_file.read()

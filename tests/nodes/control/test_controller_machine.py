@@ -243,6 +243,7 @@ class ClusterMachine(RuleBasedStateMachine):
             assert 0 <= broker.epoch <= image.offset
         for key, partition in image.partitions():
             self._check(image, partition, policy(key.topic).min_isr)
+            assert self.restarted.isdisjoint({*partition.isr, *partition.elr})
             before = self.seen.get(key, partition)
             if before != partition:
                 self._check_change(key, before, partition)
@@ -288,6 +289,8 @@ class ClusterMachine(RuleBasedStateMachine):
         if set(after.replicas) != set(before.replicas):
             final = after.adding_replicas == after.removing_replicas == ()
             assert not final or after.replicas in (self.targets[key], self.origins[key])
+        if set(before.replicas) - set(after.replicas) - set(before.adding_replicas):
+            assert set(after.replicas) <= set(after.isr)
         was_known = set(before.isr) | set(before.elr) | set(before.last_known_elr)
         if not self.unclean and after.leader not in (NO_NODE, before.leader):
             assert after.leader in was_known
@@ -295,9 +298,6 @@ class ClusterMachine(RuleBasedStateMachine):
             assert clean != (after.leader_recovery_state == RECOVERING) or (
                 before.leader_recovery_state == RECOVERING
             )
-        for lost in self.restarted:
-            assert lost not in after.isr
-            assert lost not in after.elr
         if not self.unclean and not self.restarted and not dropped:
             # Whoever may hold every committed record is never forgotten altogether.
             assert was_known & (set(after.isr) | set(after.elr) | set(after.last_known_elr))

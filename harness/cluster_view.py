@@ -47,6 +47,16 @@ class ClusterTracker:
         self._views: dict[int, dict[TopicPartition, PartitionView]] = {n: {} for n in self.nodes}
         self._answered_ns: dict[int, int] = {}
 
+    def add_node(self, node: int) -> None:
+        """From now on this node's view counts too."""
+        self.nodes = tuple(sorted({*self.nodes, node}))
+        self._views.setdefault(node, {})
+
+    def remove_node(self, node: int) -> None:
+        """The node is gone for good: what it says does not count any more."""
+        self.nodes = tuple(each for each in self.nodes if each != node)
+        self._answered_ns.pop(node, None)
+
     def observe(
         self, node: int, seen: Mapping[TopicPartition, PartitionView], at_ns: int
     ) -> list[dict[str, Any]]:

@@ -78,6 +78,8 @@ class Monitor:
         self._enter_network = enter_network
         self._quorum: tuple[int, int] = (-1, -1)  # epoch, leader
         self._channels: dict[int, Channel] = {}
+        self._views: dict[int, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._ready = threading.Event()
@@ -107,6 +109,32 @@ class Monitor:
         if not self._ended:
             self._ended = True
             self._writer.end(self._client)
+
+    # -- brokers that come and go
+
+    def add_broker(self, node: int, address: Address) -> None:
+        """Watch one more broker."""
+        self._in_loop(self._add, node, address)
+
+    def remove_broker(self, node: int) -> None:
+        """Watch this broker no longer: it is gone for good."""
+        self._in_loop(self._remove, node)
+
+    def _in_loop(self, change: Callable[..., None], *arguments: object) -> None:
+        if self._loop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(change, *arguments)
+
+    def _add(self, node: int, address: Address) -> None:
+        assert self._tasks is not None
+        self._tracker.add_node(node)
+        self._channels[node] = _channel(address)
+        poll = self._every(POLL_S, lambda: self._poll_view(node))
+        self._views[node] = self._tasks.create_task(poll)
+
+    def _remove(self, node: int) -> None:
+        self._tracker.remove_node(node)
+        self._views.pop(node).cancel()
+        self._channels.pop(node).close()
 
     # -- what the nemesis asks
 
@@ -184,20 +212,21 @@ class Monitor:
     async def _watch(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self._channels = {node: _channel(address) for node, address in self._brokers.items()}
         quorum = {node: _channel(address) for node, address in self._controllers.items()}
-        self._ready.set()
         work: list[Coroutine[Any, Any, None]] = [
-            *(self._every(POLL_S, lambda n=n: self._poll_view(n)) for n in self._channels),  # type: ignore[misc]
             *(self._every(POLL_S, lambda c=c: self._poll_quorum(c)) for c in quorum.values()),  # type: ignore[misc]
             self._every(WATERMARK_S, self._poll_watermarks),
             self._every(FLUSH_INTERVAL_S, self._flush),
         ]
         try:
             async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
                 running = [tasks.create_task(each) for each in work]
+                for node, address in self._brokers.items():
+                    self._add(node, address)
+                self._ready.set()
                 await self._stopping.wait()
-                for task in running:
+                for task in [*running, *self._views.values()]:
                     task.cancel()
         finally:
             for channel in [*self._channels.values(), *quorum.values()]:

@@ -14,7 +14,7 @@ import platform
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from harness.monitor import Monitor
 from harness.plan import Prepared
 from harness.progress import Progress
 from harness.store import Run
+from harness.systems.layout import Layout
 from harness.systems.nodes import NodesSystem
 from harness.targets.local.target import LocalTarget
 from harness.workloads.launch import Workload, launch
@@ -42,6 +43,8 @@ FIRST_ACK_TIMEOUT_S: Final = 30.0
 """How long the clients may take to start and to have one send acknowledged in every topic."""
 NEMESIS_JOIN_S: Final = 60.0
 """How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
+SCRIPT_JOIN_S: Final = 60.0
+"""How long a script may take to end after a stop; its requests have bounds of their own."""
 POLL_S: Final = 0.2
 
 
@@ -60,6 +63,21 @@ class Outcome:
     error: BaseException | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What a script of a run may act on, while the workload and the faults go on."""
+
+    run: Run
+    target: LocalTarget
+    system: NodesSystem
+    monitor: Monitor
+    stop: threading.Event
+
+
+Script = Callable[[Stage], None]
+"""What else happens in the chaos phase, in a thread of its own; the phase ends after it."""
+
+
 class _Clock:
     """The nemesis's clock: the run's own time, and a real wait."""
 
@@ -74,14 +92,25 @@ class Runner:
     """One run. `run` may be called once; `stop` at any time, from a signal handler too."""
 
     def __init__(
-        self, prepared: Prepared, *, root: Path, progress: Progress, with_report: bool = True
+        self,
+        prepared: Prepared,
+        *,
+        root: Path,
+        progress: Progress,
+        with_report: bool = True,
+        layout: Layout | None = None,
+        script: Script | None = None,
     ) -> None:
-        """Plan a run whose directory will be made under `root`."""
+        """Plan a run whose directory will be made under `root`; its nodes are the plan's, each
+        broker and controller, unless a `layout` of as many says otherwise.
+        """
         self._plan = prepared.plan
         self._prepared = prepared
         self._root = root
         self._progress = progress
         self._with_report = with_report
+        self._layout = layout or Layout.combined(range(1, self._plan.nodes + 1))
+        self._script = script
         self._stop = threading.Event()
         self._phase_name = "set up"
 
@@ -111,9 +140,9 @@ class Runner:
         """Everything that needs the target, and its end."""
         plan = self._plan
         with Journal.create(run.path / "journal.jsonl", run_id=run.run_id) as journal:
-            target = LocalTarget(run.run_id, run.path, list(range(1, plan.nodes + 1)), journal)
+            target = LocalTarget(run.run_id, run.path, self._layout.nodes, journal)
             try:
-                system = NodesSystem(plan, target, run)
+                system = NodesSystem(plan, target, run, self._layout)
                 with self._phase(run, "deploy"):
                     target.up()
                     system.configure()
@@ -162,7 +191,8 @@ class Runner:
             with self._phase(run, "warm up", plan.warmup_s):
                 self._await_acks(run, workload)
                 self._wait(workload, plan.warmup_s)
-            self._chaos(run, target, monitor, journal, workload)
+            stage = Stage(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
+            self._chaos(stage, journal, workload)
             with self._phase(run, "recover", plan.settle_timeout_s):
                 missing = self._wait_whole(monitor, quiet=False)
             if missing and not self._stop.is_set():
@@ -184,16 +214,11 @@ class Runner:
                 self._note(run, f"nodes {killed} did not stop in order and were killed")
             system.collect(cluster)
 
-    def _chaos(
-        self,
-        run: Run,
-        target: LocalTarget,
-        monitor: Monitor,
-        journal: Journal,
-        workload: Workload,
-    ) -> None:
-        """Run the schedule; returns with everything healed."""
+    def _chaos(self, stage: Stage, journal: Journal, workload: Workload) -> None:
+        """Run the schedule and the script; returns with everything healed."""
+        run = stage.run
         faults = run.faults_stream()
+        failures: list[BaseException] = []
 
         def record(done: FaultRecord) -> None:
             faults.append_named(**done.row())
@@ -202,20 +227,30 @@ class Runner:
 
         nemesis = Nemesis(
             schedule=self._prepared.schedule,
-            hosts=target,
-            view=monitor,
+            hosts=stage.target,
+            view=stage.monitor,
             journal=journal,
             clock=_Clock(run),
             on_done=record,
         )
+
+        def play() -> None:
+            try:
+                if self._script is not None:
+                    self._script(stage)
+            except BaseException as error:
+                failures.append(error)
+
         thread = threading.Thread(target=nemesis.run, name="nemesis")
+        script = threading.Thread(target=play, name="script", daemon=True)
         self._progress.watch(faults=nemesis.in_force)
         try:
             with self._phase(run, "chaos", self._plan.duration_s):
                 thread.start()
-                while thread.is_alive() and not self._stop.is_set():
+                script.start()
+                while (thread.is_alive() or script.is_alive()) and not self._stop.is_set():
                     self._watch(workload)
-                    thread.join(POLL_S)
+                    (thread if thread.is_alive() else script).join(POLL_S)
         finally:
             with self._phase(run, "heal"):
                 nemesis.stop()
@@ -224,6 +259,14 @@ class Runner:
                 if thread.is_alive():
                     raise RunFailed(f"faults {nemesis.in_force()} could not be healed")
                 faults.close()
+                if script.ident is not None:
+                    script.join(SCRIPT_JOIN_S)
+                if script.is_alive():
+                    raise RunFailed(
+                        f"the script has not ended {SCRIPT_JOIN_S:.0f} s after the stop"
+                    )
+        if failures:
+            raise RunFailed(f"the script of the run failed: {failures[0]}") from failures[0]
 
     def _settle(self, run: Run, target: LocalTarget, monitor: Monitor) -> bool:
         """Wait until the idle cluster is whole; note what is not. Returns whether it is."""

@@ -21,6 +21,8 @@ from harness.admin.model import Cluster
 
 GIVE_UP_S: Final = 300.0
 """How long a move may stand still."""
+WORTH: Final = 1.2
+"""How much more than it has to a removal may move, if that keeps the load even."""
 ROUNDS: Final = 5
 """How often to look again: each round has only what came up in the one before."""
 
@@ -60,8 +62,9 @@ async def rebalance(admin: AdminClient, watch: Watch) -> Moved:
 
 
 async def drain(admin: AdminClient, leaving: Collection[int], watch: Watch) -> Moved:
-    """Move everything off the brokers of `leaving`, and nothing else.
+    """Move everything off the brokers of `leaving`.
 
+    What they hold has to move; a little more (WORTH) does where that evens the load over the rest.
     Raises BadRequest, before anything moves, when too few brokers would be left.
     """
 
@@ -77,7 +80,16 @@ async def drain(admin: AdminClient, leaving: Collection[int], watch: Watch) -> M
         if not rest:
             raise BadRequest("no broker in service would be left")
         # Those that leave may be down: then the others' sizes have to do.
-        return balance.drain(everywhere, rest, await moving.sizes(admin, sorted(rest)))
+        sizes = await moving.sizes(admin, sorted(rest))
+        least = balance.drain(everywhere, rest, sizes)
+        if not least.moved_replicas:
+            return least
+        even = balance.spread(everywhere, rest, sizes)
+        worth = (
+            even.moved_replicas <= WORTH * least.moved_replicas
+            and even.moved_bytes <= WORTH * least.moved_bytes
+        )
+        return even if worth else least
 
     return await _carry_out(admin, plan, watch)
 

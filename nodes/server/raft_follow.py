@@ -146,7 +146,8 @@ async def _download(
             _check_part(wanted, part)
             partial.append(part.data)
             size = part.size
-        content = await partial.complete()
+        content = partial.content()
+        await partial.complete()
     finally:
         partial.discard()
     quorum = member.quorum

@@ -54,6 +54,7 @@ class RaftNode(RaftMember):
             follow=follow,
         )
         self.node_id = config.node_id
+        self._snapshotter: Snapshotter | None = None
         self._handlers = RaftHandlers(self)
         self._voter_handlers = VoterHandlers(self, self.change_voters)
 
@@ -65,7 +66,13 @@ class RaftNode(RaftMember):
     def snapshot_from(self, source: SnapshotSource, limits: SnapshotLimits) -> None:
         """Write snapshots of the state that `source` keeps. To be called before `start`, after
         `source` was made a listener."""
-        self.listeners.append(Snapshotter(self, source, limits))
+        self._snapshotter = Snapshotter(self, source, limits)
+        self.listeners.append(self._snapshotter)
+
+    def take_snapshot(self) -> None:
+        """Write a snapshot now, in the background, if anything was committed."""
+        if self._snapshotter is not None:
+            self._snapshotter.begin()
 
     @property
     def is_active(self) -> bool:

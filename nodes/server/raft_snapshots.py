@@ -109,22 +109,19 @@ class PartialSnapshot:
         """Add to its end."""
         self._file.append(data)
 
-    async def complete(self) -> Snapshot:
-        """Check it, and make it durable under its name. Raises SnapshotCorrupt, OSError: it is
-        gone then."""
-        try:
-            content = read(self.snapshot_id, self._file.pread(0, self.size))
-            await self._disk.sync(self._file)
-        except BaseException:
-            self.discard()
-            raise
+    def content(self) -> Snapshot:
+        """What was received, checked from end to end. Raises SnapshotCorrupt."""
+        return read(self.snapshot_id, self._file.pread(0, self.size))
+
+    async def complete(self) -> None:
+        """Make it durable under its name. Raises OSError."""
+        await self._disk.sync(self._file)
         self._file.close()
         self._disk.rename(self._path, f"{self._directory}/{file_name(self.snapshot_id)}")
         await self._disk.sync(self._directory)
-        return content
 
     def discard(self) -> None:
-        """Give it up."""
+        """Give it up, unless it is complete."""
         self._file.close()
         if self._disk.exists(self._path):
             self._disk.unlink(self._path)

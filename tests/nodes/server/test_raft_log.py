@@ -63,7 +63,9 @@ async def snapshot(log: MetadataLog, offset: int, values: list[bytes]) -> Snapsh
     for value in values:
         partial.append(encoder.batch([value]))
     partial.append(encoder.footer())
-    return await partial.complete()
+    content = partial.content()
+    await partial.complete()
+    return content
 
 
 class Work:

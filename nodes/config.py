@@ -47,6 +47,22 @@ class TopicDefaults:
     max_message_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Administration:
+    """How the cluster is administered: by itself, and at a client's request."""
+
+    leader_imbalance_check_interval_ms: int
+    leader_imbalance_percentage: int
+    auto_leader_rebalance: bool
+    auto_create_topics: bool
+    delete_topics: bool
+    placement: str
+    max_idle_interval_ms: int
+    """Of the metadata log: after so long it gets a record that says nothing."""
+    max_request_partitions: int
+    """Partitions in one page of DescribeTopicPartitions."""
+
+
 class Property(NamedTuple):
     """A property that a node knows: its type (string, int, boolean) and Kafka's default, if any."""
 
@@ -94,14 +110,7 @@ class NodeConfig:
     metadata_snapshot_record_bytes: int
     metadata_snapshot_interval_ms: int
     controlled_shutdown_max_wait_ms: int
-    leader_imbalance_check_interval_ms: int
-    leader_imbalance_percentage: int
-    auto_leader_rebalance: bool
-    auto_create_topics: bool
-    delete_topics: bool
-    placement: str
-    metadata_max_idle_interval_ms: int
-    max_request_partitions: int
+    administration: Administration
     unclean_leader_election: bool
     max_request_bytes: int
     connection_limits: ConnectionLimits
@@ -307,18 +316,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
             "metadata.log.max.snapshot.interval.ms", 3_600_000
         ),
         controlled_shutdown_max_wait_ms=read.number("controlled.shutdown.max.wait.ms", 5000),
-        leader_imbalance_check_interval_ms=1000
-        * read.number("leader.imbalance.check.interval.seconds", 300, least=1),
-        leader_imbalance_percentage=read.number("leader.imbalance.per.broker.percentage", 10),
-        auto_leader_rebalance=read.flag("auto.leader.rebalance.enable", default=True),
-        # Unlike Kafka's: a misspelt topic in a test should not come into being.
-        auto_create_topics=read.flag("auto.create.topics.enable", default=False),
-        delete_topics=read.flag("delete.topic.enable", default=True),
-        placement=read.one_of(
-            "highwater.placement", {"striped": "striped", "shifted": "shifted"}, "striped"
-        ),
-        metadata_max_idle_interval_ms=read.number("metadata.max.idle.interval.ms", 500),
-        max_request_partitions=read.number("max.request.partition.size.limit", 2000, least=1),
+        administration=_administration(read),
         unclean_leader_election=read.flag("unclean.leader.election.enable", default=False),
         max_request_bytes=read.number("socket.request.max.bytes", 100 << 20, least=1024),
         connection_limits=ConnectionLimits(
@@ -335,6 +333,22 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
     _cross_check(config)
     unused = set(properties) - set(read.asked) - {"log.dir"}
     return config, sorted(key for key in unused if not key.startswith(SECURITY_PREFIXES))
+
+
+def _administration(read: _Reader) -> Administration:
+    interval_s = read.number("leader.imbalance.check.interval.seconds", 300, least=1)
+    placements = {"striped": "striped", "shifted": "shifted"}
+    return Administration(
+        leader_imbalance_check_interval_ms=1000 * interval_s,
+        leader_imbalance_percentage=read.number("leader.imbalance.per.broker.percentage", 10),
+        auto_leader_rebalance=read.flag("auto.leader.rebalance.enable", default=True),
+        # Unlike Kafka's: a misspelt topic in a test should not come into being.
+        auto_create_topics=read.flag("auto.create.topics.enable", default=False),
+        delete_topics=read.flag("delete.topic.enable", default=True),
+        placement=read.one_of("highwater.placement", placements, "striped"),
+        max_idle_interval_ms=read.number("metadata.max.idle.interval.ms", 500),
+        max_request_partitions=read.number("max.request.partition.size.limit", 2000, least=1),
+    )
 
 
 def _protocols(read: "_Reader", listeners: tuple[Endpoint, ...]) -> dict[str, SecurityProtocol]:

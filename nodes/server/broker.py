@@ -69,7 +69,9 @@ class Broker:
         self._fetchers = FetcherPool(config, self.replicas, self.lifecycle, connect_broker)
         self.replicas.fetch_with(self._fetchers)
         self._housekeeping = Housekeeping(config, self.replicas, now_ms, wall_clock_ms)
-        self._auto_topics = AutoTopics(self._controller, enabled=config.auto_create_topics)
+        self._auto_topics = AutoTopics(
+            self._controller, enabled=config.administration.auto_create_topics
+        )
         self._parts = Parts(
             produce=ProduceHandler(self.replicas),
             fetch=self._fetch_handler(now_ms, incarnation_id),

@@ -158,7 +158,9 @@ class ClusterQueries:
         if cursor is not None and (cursor.partition_index < 0 or (asked and first not in names)):
             error = ErrorCode.invalid_request
             return respond(request, topics=[{"name": n, "error_code": error} for n in asked])
-        limit = min(request.response_partition_limit, self._config.max_request_partitions)
+        limit = min(
+            request.response_partition_limit, self._config.administration.max_request_partitions
+        )
         left = max(1, limit)
         rows: list[Row] = []
         for name in names:

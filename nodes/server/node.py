@@ -116,16 +116,17 @@ class Node:
         self.broker.follow(image, delta)
 
     def _make_controller(self, raft: RaftNode, publisher: MetadataPublisher) -> ControllerShell:
+        administration = self.config.administration
         settings = ControlSettings(
             session_timeout_ms=self.config.broker_session_timeout_ms,
             default_partitions=self.config.topic_defaults.partitions,
             default_replication_factor=self.config.topic_defaults.replication_factor,
-            auto_leader_rebalance=self.config.auto_leader_rebalance,
-            leader_imbalance_check_interval_ms=self.config.leader_imbalance_check_interval_ms,
-            leader_imbalance_percentage=self.config.leader_imbalance_percentage,
-            delete_topics=self.config.delete_topics,
-            placement=self.config.placement,
-            max_idle_interval_ms=self.config.metadata_max_idle_interval_ms,
+            auto_leader_rebalance=administration.auto_leader_rebalance,
+            leader_imbalance_check_interval_ms=administration.leader_imbalance_check_interval_ms,
+            leader_imbalance_percentage=administration.leader_imbalance_percentage,
+            delete_topics=administration.delete_topics,
+            placement=administration.placement,
+            max_idle_interval_ms=administration.max_idle_interval_ms,
             static=self.config.static,
         )
         controller = Controller(cluster_id=self.config.cluster_id, settings=settings, rng=self._rng)

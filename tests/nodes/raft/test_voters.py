@@ -91,18 +91,13 @@ def leader(voters: VoterSet = THREE, node: int = 1) -> tuple[Quorum, MemoryLog]:
         rng=random.Random(1),
         now_ms=0.0,
     )
-    for _ in range(2):
-        actions = quorum.tick(LATE_MS)
-        for _ in range(2):
-            sends = [
-                a for a in actions if isinstance(a, Send) and isinstance(a.request, VoteRequest)
-            ]
-            if not sends:
-                break
-            asked = sends[0].request
-            assert isinstance(asked, VoteRequest)
-            yes = VoteAnswer(error=ErrorCode.none, epoch=asked.epoch, leader_id=None, granted=True)
-            actions = quorum.on_vote_answer(LATE_MS, send.to, asked, yes)
+    actions = quorum.tick(LATE_MS)
+    for _ in ("pre-vote", "vote"):
+        send = next(action for action in actions if isinstance(action, Send))
+        asked = send.request
+        assert isinstance(asked, VoteRequest)
+        yes = VoteAnswer(error=ErrorCode.none, epoch=asked.epoch, leader_id=None, granted=True)
+        actions = quorum.on_vote_answer(LATE_MS, send.to, asked, yes)
     assert quorum.role is Role.LEADER
     log.entries.append((quorum.epoch, "leader"))
     log.flushed = 1

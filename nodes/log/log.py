@@ -104,7 +104,7 @@ class Log:
         dirty = not clean and (self.end_offset > recovery_point or self.recovery.cut_at is not None)
         if dirty or not self._epoch_file.says(self._epochs.entries):
             self._write_epochs()
-        if not clean:
+        if not clean or not self.end_offset:  # an empty log is closed without a sync
             self._segments.all_names_changed()
         if dirty:
             self._flusher.flushed = min(recovery_point, self.start_offset)

@@ -66,9 +66,6 @@ class Disk(Protocol):
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory; durable after `sync_dir` of its parent."""
 
-    def size(self, path: str) -> int:
-        """Bytes in a file, without opening it; a missing one raises FileNotFoundError."""
-
     def read(self, path: str) -> bytes:
         """The whole content of a file."""
 

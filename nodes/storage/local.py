@@ -193,9 +193,6 @@ class LocalDisk:
     def remove_dir(self, path: str) -> None:
         (self.root / path).rmdir()
 
-    def size(self, path: str) -> int:
-        return (self.root / path).stat().st_size
-
     def read(self, path: str) -> bytes:
         return (self.root / path).read_bytes()
 

@@ -146,9 +146,6 @@ class MemoryDisk:
         directory, name = self._place(path)
         directory.change(_Change(name, None, None))
 
-    def size(self, path: str) -> int:
-        return len(self._inode(path).cached)
-
     def read(self, path: str) -> bytes:
         return bytes(self._inode(path).cached)
 

@@ -1,10 +1,13 @@
 """Kafka's text files: their exact bytes, and what damage to them says."""
 
+from uuid import UUID
+
 import pytest
 
 from nodes.ids import Epoch, NodeId, Offset, TopicPartition
 from nodes.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    LOG_START_OFFSETS,
     META_PROPERTIES,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
@@ -13,6 +16,7 @@ from nodes.log.checkpoints import (
     LeaderEpochCheckpoint,
     MetaProperties,
     OffsetCheckpoint,
+    PartitionMetadata,
 )
 from nodes.storage.memory import MemoryDisk
 
@@ -99,3 +103,40 @@ def test_an_empty_clean_mark_has_no_broker_epoch() -> None:
     disk = MemoryDisk()
     disk.write_atomic(CLEAN_SHUTDOWN, b"")
     assert CleanShutdown(disk).take() == -1
+
+
+def test_partition_metadata_names_the_topic() -> None:
+    """Kafka's two lines, the id in URL-safe base 64."""
+    disk = MemoryDisk()
+    disk.makedirs("t-0")
+    assert PartitionMetadata.read(disk, "t-0") is None
+    written = PartitionMetadata(topic_id=UUID(int=2**127 + 62))
+    written.write(disk, "t-0")
+    assert disk.read("t-0/partition.metadata") == b"version: 0\ntopic_id: gAAAAAAAAAAAAAAAAAAAPg\n"
+    assert PartitionMetadata.read(disk, "t-0") == written
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"version: 1\ntopic_id: gAAAAAAAAAAAAAAAAAAAPg\n", b"version: 0\n",
+             b"version: 0\ntopic_id: gAAAAAAAAAAAAAAAAA\n", b"version: 0\ntopic_id: ??\n", b"\xff"],
+)  # fmt: skip
+def test_damaged_partition_metadata_is_refused(text: bytes) -> None:
+    """Half written, of another version, or no id."""
+    disk = MemoryDisk()
+    disk.makedirs("t-0")
+    disk.write_atomic("t-0/partition.metadata", text)
+    with pytest.raises(CheckpointError, match=r"partition\.metadata"):
+        PartitionMetadata.read(disk, "t-0")
+
+
+def test_a_table_that_was_written_in_part_is_refused() -> None:
+    """A number cut short would be another number."""
+    disk = MemoryDisk()
+    checkpoint = OffsetCheckpoint(disk, LOG_START_OFFSETS)
+    checkpoint.write({TopicPartition("t", 0): Offset(12345)})
+    whole = disk.read(LOG_START_OFFSETS)
+    assert checkpoint.read() == {TopicPartition("t", 0): 12345}
+    for size in range(len(whole)):
+        disk.write_atomic(LOG_START_OFFSETS, whole[:size])
+        with pytest.raises(CheckpointError):
+            checkpoint.read()

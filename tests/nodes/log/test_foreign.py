@@ -115,6 +115,46 @@ def test_index_files_say_what_kafkas_dump_tool_checks(tmp_path: Path) -> None:
     assert entries > 10
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_of_every_codec_over_many_segments_is_read_by_others(
+    tmp_path: Path, clean: bool
+) -> None:
+    """After rolls, a truncation, a trimmed start and a restart: the same records, the same CRCs."""
+    log = Log.open(LocalDisk(tmp_path), "t-0", CONFIG, clean=False)
+    codecs = list(CODECS.values())
+    for number in range(60):
+        log.append_as_leader(foreign_batch(codecs[number % 5], 3, number * 3), E4)
+    log.truncate_to(Offset(150))
+    log.advance_start(Offset(31))
+    if clean:
+        log.close()
+    else:
+        log.flush()
+    log = Log.open(
+        LocalDisk(tmp_path), "t-0", CONFIG, clean=clean, recovery_point=Offset(150),
+        log_start=Offset(31),
+    )  # fmt: skip
+    for number in range(50, 70):
+        log.append_as_leader(foreign_batch(codecs[number % 5], 3, number * 3), E4)
+    log.close()
+    paths = sorted((tmp_path / "t-0").glob("*.log"))
+    assert len(paths) > 5
+    for parser in (KafkaPythonRecords, AiokafkaRecords):
+        expected = int(paths[0].stem)
+        assert expected <= 31
+        for path in paths:
+            assert int(path.stem) == expected
+            reader = parser(path.read_bytes())
+            while (parsed := reader.next_batch()) is not None:
+                assert parsed.validate_crc()
+                for record in parsed:
+                    assert record.offset == expected
+                    assert record.value == b"value %d " % expected * 10
+                    assert record.timestamp == 5000 + expected
+                    expected += 1
+        assert expected == 210
+
+
 def sequence(number: int) -> int:
     """Records in the batches before batch `number`, of one, two, three, one... records."""
     return sum(n % 3 + 1 for n in range(number))

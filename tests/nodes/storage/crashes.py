@@ -111,9 +111,6 @@ class CrashingDisk:
         self.step(f"remove_dir {path}")
         self.inner.remove_dir(path)
 
-    def size(self, path: str) -> int:
-        return self.inner.size(path)
-
     def read(self, path: str) -> bytes:
         return self.inner.read(path)
 

@@ -127,3 +127,59 @@ def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.append(b"0123456789")
     file.close()
     assert (tmp_path / "a").read_bytes() == b"0123456789"
+
+
+def test_few_descriptors_serve_many_files(tmp_path: Path) -> None:
+    """Idle files lose theirs, and get them back; what is read and written is the same."""
+    disk = LocalDisk(tmp_path, idle_descriptors=4)
+    before = open_descriptors()
+    files = [disk.open(f"f{number}", create=True) for number in range(40)]
+    for round_number in range(3):
+        for number, file in enumerate(files):
+            file.append(b"%d" % number)
+            file.sync()
+        assert open_descriptors() - before <= 6
+        for number, file in enumerate(files):
+            assert file.pread(0, 100) == b"%d" % number * (round_number + 1)
+    for file in files:
+        file.close()
+    assert open_descriptors() == before
+
+
+def test_a_file_with_unsynced_writes_keeps_its_descriptor(tmp_path: Path) -> None:
+    """A failed write-back is reported to the descriptor that wrote; a sync while others write
+    does not count for theirs.
+    """
+    disk = LocalDisk(tmp_path, idle_descriptors=0)
+    dirty = disk.open("dirty", create=True)
+    dirty.append(b"1")
+    written_by = Path(f"/proc/self/fd/{dirty._fd}").readlink(), dirty._fd
+
+    def use_others() -> None:
+        for number in range(30):
+            other = disk.open(f"f{number}", create=True)
+            other.append(b"x")
+            other.sync()
+
+    use_others()
+    assert (Path(f"/proc/self/fd/{dirty._fd}").readlink(), dirty._fd) == written_by
+
+    async def scenario() -> None:
+        syncing = asyncio.ensure_future(disk.sync(dirty))
+        await asyncio.sleep(0)
+        dirty.append(b"2")
+        await syncing
+
+    asyncio.run(scenario())
+    use_others()
+    assert dirty._fd == written_by[1]
+    dirty.sync()
+    use_others()
+    use_others()
+    assert dirty._fd == -1
+    assert dirty.pread(0, 9) == b"12"
+
+
+def open_descriptors() -> int:
+    """How many this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -1,7 +1,8 @@
 """Channels to the other members of the quorum, made when first needed, kept while the address is.
 
-Where a node is comes from the voter set, from what answers say of the leader, or (for a node that
-knows no voter yet) from `controller.quorum.bootstrap.servers`.
+Where a node is, its own messages say best; then the configuration, which the operator may have
+changed since the voters were recorded; then the voter set. A node that knows no voter yet asks at
+`controller.quorum.bootstrap.servers`.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ class Peers:
         self, configured: Mapping[NodeId, Address], connect: Callable[[str, int], Peer]
     ) -> None:
         self.addresses: dict[NodeId, Address] = dict(configured)
+        self._configured = frozenset(configured)
+        self._voters = VoterSet()
         self._connect = connect
         self._channels: dict[tuple[str, Address], Peer] = {}
 
@@ -42,9 +45,12 @@ class Peers:
 
     def learn_voters(self, voters: VoterSet) -> None:
         """A voter set names its members' addresses."""
-        for voter in voters.voters:
-            for endpoint in voter.endpoints[:1]:
-                self.learn(voter.node_id, (endpoint.host, endpoint.port))
+        if voters is not self._voters:
+            self._voters = voters
+            for voter in voters.voters:
+                if voter.node_id not in self._configured and voter.endpoints:
+                    endpoint = voter.endpoints[0]
+                    self.learn(voter.node_id, (endpoint.host, endpoint.port))
 
     def voting(self, node: NodeId) -> Peer | None:
         """The channel for votes and announcements; None while nobody said where the node is."""

@@ -15,6 +15,7 @@ from nodes.raft.control_records import (
     record_of,
     voters_record,
 )
+from nodes.raft.election_state import FILE_NAME, ElectionState, decode, encode
 from nodes.raft.positions import SnapshotId
 from nodes.raft.snapshot import Snapshot, SnapshotEncoder, file_name
 from nodes.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
@@ -308,3 +309,30 @@ def test_snapshots_carry_the_voters() -> None:
     log, _ = open_log(disk)
     assert log.voters == voters
     log.close()
+
+
+class Votes:
+    """Epochs and votes, written as a member writes them."""
+
+    def __init__(self) -> None:
+        self.written = [ElectionState()]
+        self.killed = False
+
+    def run(self, disk: Disk) -> None:
+        disk.makedirs(DIRECTORY)
+        disk.sync_dir("")
+        for epoch in range(1, 6):
+            state = ElectionState(epoch=Epoch(epoch), voted_for=NodeId(epoch % 3))
+            self.written = [*self.written[-1:], state]
+            disk.write_atomic(f"{DIRECTORY}/{FILE_NAME}", encode(state, STATIC))
+            self.written = [state]
+
+    def check(self, disk: Disk) -> None:
+        path = f"{DIRECTORY}/{FILE_NAME}"
+        found = decode(disk.read(path)) if disk.exists(path) else ElectionState()
+        assert found in self.written
+
+
+def test_death_at_every_write_of_a_vote_forgets_none() -> None:
+    """A vote that was answered is found again; one that was being written may be, or not."""
+    assert sweep(Votes) > 40

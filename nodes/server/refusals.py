@@ -45,6 +45,10 @@ def _codes(response: Any) -> Iterable[Any]:
     for name in ("topics", "responses", "results"):
         for row in getattr(response, name, ()):
             yield getattr(row, "error_code", None)
+    # The first version of ElectLeaders has no place for an error of the whole.
+    for topic in getattr(response, "replica_election_results", ()):
+        for row in topic.partition_result:
+            yield row.error_code
             if response.__api_key__ == DESCRIBE_QUORUM:
                 yield from (partition.error_code for partition in row.partitions)
 

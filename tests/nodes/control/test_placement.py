@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodes.control.placement import Candidate, round_robin, striped
+from nodes.control.placement import SHIFTED, STRIPED, Candidate, place, round_robin, striped
 from nodes.ids import NodeId
 from tests.nodes.control.cluster import nodes
 
@@ -98,3 +98,84 @@ def test_impossible_counts_are_value_errors(partitions: int, replicas: int) -> N
             replication_factor=replicas,
             rng=random.Random(1),
         )
+
+
+@given(
+    racks=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    partitions=st.integers(1, 40),
+    replicas=st.integers(1, 5),
+    seed=st.integers(),
+)
+def test_striped_spreads_replicas_over_racks(
+    racks: list[int], partitions: int, replicas: int, seed: int
+) -> None:
+    """A partition comes to a rack again only after it has been to all that have a broker left, and
+    leaders stay even over the brokers, whatever the racks (KIP-36).
+    """
+    rack_of = {
+        NodeId(10 * rack + n): f"rack{rack}" for rack, size in enumerate(racks) for n in range(size)
+    }
+    candidates = [Candidate(node_id=n, rack=rack) for n, rack in rack_of.items()]
+    replicas = min(replicas, len(candidates))
+    placed = striped(
+        candidates, partitions=partitions, replication_factor=replicas, rng=random.Random(seed)
+    )
+    leaders = Counter(row[0] for row in placed)
+    counts = [leaders.get(candidate.node_id, 0) for candidate in candidates]
+    assert max(counts) - min(counts) <= 1
+    for row in placed:
+        assert len(set(row)) == replicas
+        held = Counter(rack_of[node] for node in row)
+        for rack, size in enumerate(racks):
+            here = held.get(f"rack{rack}", 0)
+            assert here >= min(size, max(held.values()) - 1)
+
+
+def test_a_fenced_broker_of_another_rack_goes_before_a_second_in_the_same() -> None:
+    """Racks come first: the fenced one will be back. It never leads."""
+    candidates = [
+        Candidate(node_id=NodeId(1), rack="a"),
+        Candidate(node_id=NodeId(2), rack="a"),
+        Candidate(node_id=NodeId(3), rack="b", fenced=True),
+    ]
+    placed = striped(candidates, partitions=4, replication_factor=2, rng=random.Random(1))
+    assert all(row[0] != 3 and row[1] == 3 for row in placed)
+
+
+@given(count=st.integers(3, 8), rounds=st.integers(1, 3), replicas=st.integers(2, 4))
+def test_the_original_formula_spreads_a_dead_brokers_load(
+    count: int, rounds: int, replicas: int
+) -> None:
+    """Each broker leads n - 1 partitions in a full turn of the shift; when one dies, each survivor
+    takes over equally many of them.
+    """
+    replicas = min(replicas, count)
+    placed = round_robin(
+        nodes(*range(count)),
+        partitions=rounds * count * (count - 1),
+        replication_factor=replicas,
+    )
+    for dead in range(count):
+        heirs = Counter(row[1] for row in placed if row[0] == dead)
+        assert heirs == {NodeId(n): rounds for n in range(count) if n != dead}
+    held = Counter(node for row in placed for node in row)
+    assert len(set(held.values())) == 1
+
+
+def test_placements_are_chosen_by_name_and_go_on_where_a_topic_ends() -> None:
+    """The formula counts a topic's partitions through; without enough live brokers it is KRaft's
+    placement that finds room.
+    """
+    rng = random.Random(1)
+    four = _candidates(4)
+    whole = place(SHIFTED, four, partitions=9, replication_factor=3, rng=rng)
+    rest = place(SHIFTED, four, partitions=4, replication_factor=3, rng=rng, first=5)
+    assert rest == whole[5:]
+    (row,) = place(SHIFTED, _candidates(2, 1), partitions=1, replication_factor=3, rng=rng)
+    assert set(row) == {0, 1, 2}
+    assert row[2] == 2
+    for placement in (STRIPED, SHIFTED):
+        with pytest.raises(ValueError, match="only 4 broker"):
+            place(placement, four, partitions=1, replication_factor=5, rng=rng)
+        with pytest.raises(ValueError, match="currently fenced"):
+            place(placement, _candidates(0, 3), partitions=1, replication_factor=2, rng=rng)

@@ -1,6 +1,7 @@
 """How a broker asks the active controller: whoever leads the quorum, as this node knows it."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -48,18 +49,15 @@ class ControllerLink:
     async def forward(self, entity: Any, *, timeout_s: float) -> Any | None:
         """Ask until a controller takes the request; None when `timeout_s` passes before.
 
-        Only what surely did not happen is asked again: a request that may have reached a controller
-        is given up, its sender has to look.
+        As in Kafka, a request is asked again also when the connection ended or the controller was
+        deposed in the middle of it: it may then happen twice, and the second time be refused (a
+        topic exists already). Who sends it has to look anyway when it times out.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while (left := deadline - loop.time()) > 0:
-            try:
+            with contextlib.suppress(ChannelError):
                 response = await self.request(entity, timeout_s=left)
-            except ChannelError as error:
-                if not error.surely_not_sent:
-                    return None
-            else:
                 if not refused_by_non_controller(response):
                     return response
             await asyncio.sleep(RETRY_MS / 1000)

@@ -36,6 +36,7 @@ async def follow(member: RaftMember) -> None:
     """Fetch for ever; ends with its cancellation, or when the member halts."""
     wait_ms = 0.0
     turn = member.rng.randrange(1 << 16)
+    reported = False
     while member.halted is None:
         target = member.quorum.fetch_target(member.now_ms())
         if target is None and member.quorum.is_voter:
@@ -46,9 +47,33 @@ async def follow(member: RaftMember) -> None:
             await asyncio.shield(member.flush())
         elif address is not None and await _fetch(member, target, address, wait_ms):
             wait_ms = FETCH_WAIT_MS
+            if not reported and _has_moved(member):
+                reported = True
+                await _report_endpoints(member, address)
         else:
             wait_ms = 0.0
             await asyncio.sleep(member.rng.uniform(*RETRY_MS) / 1000)
+
+
+def _has_moved(member: RaftMember) -> bool:
+    """Whether this voter is recorded elsewhere than it is."""
+    voter = member.quorum.voters.get(member.config.node_id)
+    own = member.config.endpoints
+    if voter is None or voter.key != member.quorum.me or member.quorum.voters.is_static:
+        return False
+    return bool(own) and voter.endpoints != own
+
+
+async def _report_endpoints(member: RaftMember, leader: Address) -> None:
+    """Have the leader record where this voter is now, once in its epoch (KIP-853)."""
+    entity = raft_wire.write_update_voter(
+        member.quorum.me, member.quorum.epoch, member.config.endpoints, member.config.cluster_id
+    )
+    try:
+        response = await member.peers.fetching(leader).request(entity)
+        log.info("the voters' record of this node: %s", response.error_code.name)
+    except ChannelError:
+        pass  # the next leader is told
 
 
 def _address(member: RaftMember, target: NodeId | None, turn: int) -> Address | None:

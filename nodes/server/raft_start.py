@@ -40,11 +40,7 @@ def open_quorum(
         voters=config.voters,
         bootstrap=config.quorum_bootstrap_servers,
         listener=config.controller_listener,
-        endpoints=tuple(
-            VoterEndpoint(e.listener, e.host, e.port)
-            for e in config.listeners
-            if e.listener == config.controller_listener
-        ),
+        endpoints=_endpoints(config),
         timing=QuorumTiming(
             fetch_timeout_ms=config.quorum_fetch_timeout_ms,
             election_timeout_ms=config.quorum_election_timeout_ms,
@@ -78,3 +74,15 @@ def open_quorum(
     )
     raft.snapshot_from(publisher, limits)
     return raft
+
+
+def _endpoints(config: NodeConfig) -> tuple[VoterEndpoint, ...]:
+    """Where the others reach this controller: as the configured voters say, or as it is advertised;
+    what it listens on (perhaps every address) only if nothing else is said. Brokers: nowhere."""
+    name = config.controller_listener
+    if config.node_id in config.voters:
+        return (VoterEndpoint(name, *config.voters[config.node_id]),)
+    places = {e.listener: e for e in (*config.listeners, *config.advertised)}
+    if not config.is_controller or name not in places:
+        return ()
+    return (VoterEndpoint(name, places[name].host, places[name].port),)

@@ -15,6 +15,7 @@ from kio.schema.end_quorum_epoch.v1.request import EndQuorumEpochRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchRequest as WireFetchRequest
 from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
+from kio.schema.update_raft_voter.v0.request import UpdateRaftVoterRequest
 from kio.schema.vote.v2.request import VoteRequest as WireVoteRequest
 
 from nodes.ids import NO_NODE, Epoch, NodeId, Offset
@@ -309,6 +310,21 @@ def leader_endpoint(response: Any) -> tuple[NodeId, Endpoint] | None:
     for node in getattr(response, "node_endpoints", ()):
         return NodeId(node.node_id), (node.host, node.port)
     return None
+
+
+def write_update_voter(
+    voter: ReplicaKey, epoch: Epoch, endpoints: Sequence[VoterEndpoint], cluster_id: str
+) -> Any:
+    """The Kafka request that has the leader of `epoch` record a voter's endpoints."""
+    return fill(
+        UpdateRaftVoterRequest,
+        cluster_id=cluster_id,
+        current_leader_epoch=epoch,
+        voter_id=voter.node_id,
+        voter_directory_id=voter.directory_id,
+        listeners=[{"name": e.listener, "host": e.host, "port": e.port} for e in endpoints],
+        k_raft_version_feature={"min_supported_version": 0, "max_supported_version": 1},
+    )
 
 
 # -- snapshots

@@ -119,6 +119,7 @@ class Cluster:
         self, seed: int = 1, *, cluster_id: str = "c", limits: SnapshotLimits | None = None
     ) -> None:
         self.limits = limits
+        self.hosts: dict[NodeId, str] = {}
         self.directories = {NodeId(n): UUID(int=n) for n in (1, 2, 3, 4)}
         self.rng = random.Random(seed)
         self.cluster_id = cluster_id
@@ -151,7 +152,7 @@ class Cluster:
             cluster_id=self.cluster_id,
             voters=self.voters,
             bootstrap=(),
-            endpoints=(VoterEndpoint("CONTROLLER", "node", number),),
+            endpoints=(VoterEndpoint("CONTROLLER", self.hosts.get(number, "node"), number),),
             timing=TIMING,
         )
         log, snapshot = MetadataLog.open(

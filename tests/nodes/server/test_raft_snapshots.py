@@ -315,3 +315,30 @@ def test_an_observer_that_became_a_voter_is_reached_at_its_endpoint() -> None:
         await cluster.stop()
 
     run(main())
+
+
+def test_a_voter_that_moved_has_itself_recorded_anew() -> None:
+    """UpdateRaftVoter, to the leader, once it fetches again; the quorum goes on meanwhile."""
+
+    async def main() -> None:
+        cluster = Cluster()
+        await cluster.start(*ALL)
+        written: list[bytes] = []
+        await fill_log(cluster, written, 2)
+        leader = await cluster.elected()
+        moved = next(v for v in cluster.voters if v != leader.node_id)
+        cluster.kill(moved)
+        cluster.hosts[moved] = "elsewhere"
+        await cluster.start(moved)
+
+        def recorded() -> bool:
+            voter = leader.log.voters.get(moved)
+            return voter is not None and voter.endpoints[0].host == "elsewhere"
+
+        await cluster.until(recorded)
+        assert leader.log.voters.ids == (1, 2, 3)
+        await fill_log(cluster, written, 1)
+        await cluster.agree(written)
+        await cluster.stop()
+
+    run(main())

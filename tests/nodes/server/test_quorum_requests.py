@@ -131,3 +131,54 @@ def test_a_wiped_node_is_voted_in_again_through_any_broker() -> None:
         await cluster.close()
 
     asyncio.run(main())
+
+
+class Joining(Cluster):
+    """Nodes 1 to 3 are the configured voters; node 4 is told only whom to ask."""
+
+    def _properties(self, node: int) -> dict[str, str]:
+        properties = super()._properties(node)
+        voters = properties.pop("controller.quorum.voters").split(",")[:3]
+        if node == 4:
+            places = ",".join(voter.partition("@")[2] for voter in voters)
+            return properties | {"controller.quorum.bootstrap.servers": places}
+        return properties | {"controller.quorum.voters": ",".join(voters)}
+
+
+def test_a_controller_joins_by_bootstrap_servers() -> None:
+    """It finds the leader, follows as an observer, is added, and then its vote is needed."""
+
+    async def main() -> None:
+        cluster = Joining(4)
+        for node in cluster.ids:
+            await cluster.start(node)
+        await cluster.in_service(4)
+        joining = cluster.nodes[4]
+        assert joining is not None
+        assert joining.raft is not None
+        raft = joining.raft
+        assert raft.quorum.role is Role.OBSERVER
+        place = {"name": "CONTROLLER", "host": "127.0.0.1", "port": controller_port(raft)}
+
+        async def added() -> bool:
+            answer = await cluster.ask(
+                1,
+                ADD_RAFT_VOTER,
+                1,
+                cluster_id=None,
+                timeout=timedelta(seconds=5),
+                voter_id=4,
+                voter_directory_id=directory(cluster, 4),
+                listeners=[place],
+                ack_when_committed=True,
+            )
+            return answer.error_code in (ErrorCode.none, ErrorCode.duplicate_voter)
+
+        await eventually(added)
+        await cluster.stop(3)
+        await cluster.create_topic("t", num_partitions=1, replication_factor=1)
+        row = (await quorum_of(cluster, 4)).topics[0].partitions[0]
+        assert [voter.replica_id for voter in row.current_voters] == [1, 2, 3, 4]
+        await cluster.close()
+
+    asyncio.run(main())

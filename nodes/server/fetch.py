@@ -173,11 +173,13 @@ class FetchHandler:
 
     def _look(self, fetch: _Fetch, looked: Iterable[Part]) -> None:
         """Find the answers of `looked`, as far as the response has room for records."""
+        now_ms = self._now_ms()
         for part in list(looked):
             before = fetch.answers.get(part, NOTHING_YET)
             fetch.size -= len(before.records)
             left = fetch.reader.max_bytes - fetch.size
-            answer = self._part_reader.read(part, fetch.reader, left, first=fetch.size == 0)
+            first = fetch.size == 0
+            answer = self._part_reader.read(part, fetch.reader, left, now_ms, first=first)
             fetch.answers[part] = answer
             fetch.size += len(answer.records)
             fetch.urgent = fetch.urgent or answer.urgent
@@ -254,12 +256,7 @@ class FetchHandler:
         if answer.records:  # the next in line are those that had no room this time
             parts.due.pop(part, None)
             parts.due[part] = None
-        elif not (
-            answer.urgent
-            or answer.more
-            or part in parts.fresh
-            or self._part_reader.unsettled(part, fetch.reader)
-        ):
+        elif not (answer.urgent or answer.more or self._part_reader.unsettled(part, fetch.reader)):
             parts.due.pop(part, None)
         return news
 

@@ -21,6 +21,7 @@ from nodes.server.queries import leadership_error
 from nodes.server.replica import Replica
 from nodes.server.replica_selector import ReplicaSelector
 from nodes.server.replicas import ReplicaManager
+from nodes.server.throttling import AS_LEADER, Throttle
 
 FOLLOWERS_SERVE_SINCE = 11
 TOPIC_IDS_SINCE = 13
@@ -79,6 +80,7 @@ class PartReader:
     def __init__(self, replicas: ReplicaManager, selector: ReplicaSelector | None) -> None:
         self._replicas = replicas
         self._selector = selector
+        self._throttle = Throttle(AS_LEADER)
 
     @property
     def image(self) -> ClusterImage:
@@ -110,7 +112,7 @@ class PartReader:
         replica = part.replica
         return reader.is_follower and (replica is None or reader.node not in replica.state.isr)
 
-    def read(self, part: Part, reader: Reader, left: int, *, first: bool) -> Answer:
+    def read(self, part: Part, reader: Reader, left: int, now_ms: float, *, first: bool) -> Answer:
         """The answer now, with at most `left` bytes of records.
 
         `first`: no other partition has records in the response, so one batch comes in any case.
@@ -137,10 +139,16 @@ class PartReader:
         limit = min(left, part.max_bytes)
         if limit <= 0 and not first:
             return Answer(error, high_watermark, log_start, more=True)
+        if reader.is_follower and self._throttle.holds_back(
+            replica, reader.node, self.image, now_ms
+        ):
+            return Answer(error, high_watermark, log_start, more=True)
         try:
             records = log.read(offset, max(limit, 1), upper, at_least_one=first)
         except (LogError, OSError):
             return Answer(_storage_error(reader))
+        if reader.is_follower:
+            self._throttle.used(replica, len(records), self.image, now_ms)
         return Answer(error, high_watermark, log_start, records, more=not records)
 
     def _host(self, part: Part, reader: Reader) -> ErrorCode:

@@ -26,6 +26,7 @@ from nodes.server.following import Followed, Following, Plan
 from nodes.server.isr import Registration
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
+from nodes.server.throttling import AS_FOLLOWER, Throttle
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError, ConnectFailed
 from nodes.wire.versions import fill
@@ -50,6 +51,7 @@ class FetcherPool:
         self._registration = registration
         self._connect = connect
         self._fetchers: dict[NodeId, Fetcher] = {}
+        self._throttle = Throttle(AS_FOLLOWER)
         self._leader_of: dict[TopicPartition, NodeId] = {}
 
     def follow(self, changes: Mapping[TopicPartition, NodeId | None]) -> None:
@@ -77,7 +79,12 @@ class FetcherPool:
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
             fetcher = self._fetchers[leader] = Fetcher(
-                self._config, leader, self._replicas, self._registration, self._connect
+                self._config,
+                leader,
+                self._replicas,
+                self._registration,
+                self._connect,
+                self._throttle,
             )
             fetcher.start()
         return fetcher
@@ -104,6 +111,7 @@ class Fetcher:
         replicas: ReplicaManager,
         registration: Registration,
         connect: Callable[[str, int], Channel],
+        throttle: Throttle,
     ) -> None:
         self.following = Following(config.replica_fetch_backoff_ms)
         self._config = config
@@ -111,6 +119,7 @@ class Fetcher:
         self._replicas = replicas
         self._registration = registration
         self._connect = connect
+        self._throttle = throttle
         self._channel: Channel | None = None
         self._in_flight: deque[_InFlight] = deque()
         self._event = asyncio.Event()
@@ -302,8 +311,16 @@ class Fetcher:
             self.following.failed(followed, self._now_ms())
             return False
         if answer.records or trimmed:
-            self.following.moved(followed)
+            self._go_on(replica, followed, len(answer.records or b""))
         return False
+
+    def _go_on(self, replica: Replica, followed: Followed, fetched: int) -> None:
+        """Ask for what follows: with the next request, or when the throttle allows it."""
+        now_ms, image, local = self._now_ms(), self._replicas.image, self._config.node_id
+        self._throttle.used(replica, fetched, image, now_ms)
+        self.following.moved(followed)
+        if self._throttle.holds_back(replica, local, image, now_ms):
+            self.following.pause(followed, self._throttle.ready_ms(now_ms))
 
     def _refused(self, replica: Replica, followed: Followed, answer: Any) -> bool:
         """Nothing was fetched. A log that the leader's has moved past begins anew (KAFKA-3410)."""

@@ -5,7 +5,7 @@ The broker is node 1. Topics are named t0, t1, ...; all have partition 0 with th
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
@@ -13,8 +13,8 @@ from uuid import UUID
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from nodes.control.image import BrokerImage, ClusterImage
-from nodes.control.records import BrokerEndpoint
+from nodes.control.image import BrokerImage, ClusterImage, ConfigResource
+from nodes.control.records import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerEndpoint
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset, TopicPartition
 from nodes.log.batch import Record, encode_batch
 from nodes.log.log import Log, LogConfig
@@ -79,6 +79,7 @@ class FetchBroker:
         self, count: int, *, local: NodeId = LEADER, slots: int = 10, rack_aware: bool = False
     ) -> None:
         self.now_ms = 0.0
+        self.clock: Callable[[], float] = lambda: self.now_ms
         self.hosted = Hosted()
         disk = MemoryDisk()
         for number in range(count):
@@ -94,7 +95,7 @@ class FetchBroker:
             PartReader(cast(Any, self.hosted), ReplicaSelector() if rack_aware else None),
             cast(Any, NoIsr()),
             self.sessions,
-            lambda: self.now_ms,
+            lambda: self.clock(),
             max_bytes=55 << 20,
         )
 
@@ -112,6 +113,14 @@ class FetchBroker:
             for node in (LEADER, FOLLOWER, OTHER)
         }
         self.hosted.image = ClusterImage(brokers=brokers)
+
+    def configure(self, topic: str, broker: dict[str, str], values: dict[str, str]) -> None:
+        """Dynamic configuration of this cluster's brokers, and of one topic."""
+        configs = {
+            ConfigResource(BROKER_RESOURCE, ""): broker,
+            ConfigResource(TOPIC_RESOURCE, topic): values,
+        }
+        self.hosted.image = replace(self.hosted.image, configs=configs)
 
     def replica(self, number: int) -> Replica:
         return self.hosted.replicas[TopicPartition(f"t{number}", 0)]

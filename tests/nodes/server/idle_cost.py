@@ -189,6 +189,10 @@ def main() -> None:
         nodes = Nodes(Path(directory))
         try:
             asyncio.run(measured(nodes, arguments))
+        except SystemExit:
+            for output in sorted(Path(directory).glob("*/output")):
+                print(f"--- {output}", *output.read_text().splitlines()[-15:], sep="\n")
+            raise
         finally:
             nodes.stop()
 

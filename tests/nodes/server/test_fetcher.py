@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -62,8 +63,9 @@ class Wire:
 class Pair:
     """Broker 1 leads `count` partitions that broker 2 follows; broker 3 is not in sync."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, fetch_bytes: int = 1 << 20) -> None:
         self.leader = FetchBroker(count)
+        self.leader.clock = lambda: asyncio.get_running_loop().time() * 1000
         self.follower = FetchBroker(count, local=FOLLOWER)
         self.follower.racks()
         self.requests: list[Any] = []
@@ -71,7 +73,7 @@ class Pair:
         for number in range(count):
             self.leader.assign(number, isr=(1, 2))
         self.pool = FetcherPool(
-            CONFIG,
+            replace(CONFIG, replica_fetch_max_bytes=fetch_bytes),
             cast(Any, self.follower.hosted),
             Registered(),
             lambda host, port: cast(Any, Wire(self)),
@@ -265,5 +267,46 @@ def test_a_log_that_departs_from_the_leaders_is_cut(common: int) -> None:
         assert leader.log.end_offset == common + 1
         pair.pool.stop()
         await asyncio.sleep(0)
+
+    virtual.run(run())
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_replica_out_of_sync_is_throttled(side: str) -> None:
+    """It gets the rate and not much more; the topic that is not named gets all at once."""
+    rate = 10 * len(BATCH)
+
+    async def test(pair: Pair) -> None:
+        broker = pair.leader if side == "leader" else pair.follower
+        for each in (pair.leader, pair.follower):
+            for number in range(2):
+                each.assign(number, isr=(1,))
+        for number in range(2):
+            for _ in range(100):
+                pair.leader.replica(number).append(BATCH)
+        named = f"0:{1 if side == 'leader' else 2},1:3"
+        broker.configure(
+            "t0",
+            {f"{side}.replication.throttled.rate": str(rate)},
+            {f"{side}.replication.throttled.replicas": named},
+        )
+        throttled = pair.follower.replica(0).log
+        pair.follow(0, 1)
+        await until(lambda: pair.same(1))
+        await asyncio.sleep(4)
+        assert 20 <= throttled.end_offset <= 10 + 40 + 5
+        for each in (pair.leader, pair.follower):
+            each.assign(0, isr=(1, 2))
+        pair.leader.replica(0).append(BATCH)
+        pair.follow(0)
+        await until(lambda: pair.same(0), 1)
+
+    async def run() -> None:
+        pair = Pair(2, fetch_bytes=2 * len(BATCH))
+        try:
+            await test(pair)
+        finally:
+            pair.pool.stop()
+            await asyncio.sleep(0)
 
     virtual.run(run())

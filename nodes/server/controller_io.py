@@ -71,10 +71,16 @@ class ControllerShell:
     """A listener of the quorum node, registered after the MetadataPublisher of the same node."""
 
     def __init__(
-        self, controller: Controller, quorum: MetadataQuorum, publisher: MetadataPublisher
+        self,
+        controller: Controller,
+        quorum: MetadataQuorum,
+        publisher: MetadataPublisher,
+        *,
+        max_batch_records: int = MAX_BATCH_RECORDS,
     ) -> None:
         self._quorum = quorum
         self._publisher = publisher
+        self._max_batch_records = max_batch_records
         self.controller = controller
         """Its decisions are functions to hand to `decide`."""
         self._epoch = Epoch(-1)
@@ -154,7 +160,7 @@ class ControllerShell:
 
     def _append(self, result: ControllerResult[R]) -> None:
         records = result.records
-        size = max(1, len(records)) if result.atomic else MAX_BATCH_RECORDS
+        size = max(1, len(records)) if result.atomic else self._max_batch_records
         for start in range(0, len(records), size):
             batch = records[start : start + size]
             self._end = self._quorum.append([encode(record) for record in batch])

@@ -102,7 +102,7 @@ class FakeQuorum:
 class Node:
     """A controller node with a fake quorum, spoken to in kio's entities through their bytes."""
 
-    def __init__(self, session_timeout_ms: float = 9000) -> None:
+    def __init__(self, session_timeout_ms: float = 9000, max_batch_records: int = 10_000) -> None:
         self.quorum = FakeQuorum()
         self.publisher = MetadataPublisher()
         self.controller = Controller(
@@ -110,7 +110,9 @@ class Node:
             settings=ControlSettings(session_timeout_ms=session_timeout_ms),
             rng=random.Random(1),
         )
-        self.shell = ControllerShell(self.controller, self.quorum, self.publisher)
+        self.shell = ControllerShell(
+            self.controller, self.quorum, self.publisher, max_batch_records=max_batch_records
+        )
         self.quorum.listeners += [self.publisher, self.shell]
 
     async def ask(self, api_key: int, version: int, **values: Any) -> Any:
@@ -438,5 +440,42 @@ def test_the_deposed_leaders_session_counts_from_its_last_sign_of_life(
         assert image.active(OTHER) is not fenced
         assert image.active(ME)
         assert image.active(NodeId(3))
+
+    asyncio.run(main())
+
+
+def test_what_is_not_atomic_is_cut_into_batches() -> None:
+    """A shutdown of many leaderships comes in several batches, in order; if only the first of them
+    is in the log of the next controller, that one hands over the rest. A topic is one batch.
+    """
+
+    async def main() -> None:
+        node = Node(max_batch_records=4)
+        node.quorum.lead()
+        epochs = await node.brokers(2)
+        node.quorum.auto_commit = False
+        by_hand = [{"partition_index": i, "broker_ids": [1, 2]} for i in range(10)]
+        topic: dict[str, Any] = {"num_partitions": -1, "replication_factor": -1}
+        creating = asyncio.ensure_future(node.create(assignments=by_hand, **topic))
+        await _settle()
+        assert [len(batch.records) for batch in node.quorum.uncommitted] == [11]
+        node.quorum.commit()
+        assert (await creating).error_code is ErrorCode.none
+        stopping = asyncio.ensure_future(node.beat(1, epochs[0], want_shut_down=True))
+        await _settle()
+        assert [len(batch.records) for batch in node.quorum.uncommitted] == [4, 4, 3]
+        del node.quorum.uncommitted[1:]
+        node.quorum.end = Offset(node.quorum.uncommitted[0].last_offset + 1)
+        node.quorum.auto_commit = True
+        node.quorum.high_watermark = node.quorum.end
+        node.publisher.on_commit(node.quorum.uncommitted)
+        node.quorum.follow(OTHER)
+        assert (await stopping).error_code is ErrorCode.not_controller
+        assert [p.leader for _, p in node.publisher.image.partitions()] == [2] * 3 + [1] * 7
+        node.quorum.lead()
+        assert not (await node.beat(1, epochs[0], want_shut_down=True)).should_shut_down
+        assert all(p.leader == 2 for _, p in node.publisher.image.partitions())
+        await node.beat(2, epochs[1])
+        assert (await node.beat(1, epochs[0], want_shut_down=True)).should_shut_down
 
     asyncio.run(main())

@@ -34,6 +34,7 @@ from nodes.log.checkpoints import (
 from nodes.log.config import LogConfig
 from nodes.log.errors import LogCorrupt
 from nodes.log.log import Log
+from nodes.server.new_directory import NewDirectory
 from nodes.storage.disk import Disk
 
 log = logging.getLogger("nodes.logs")
@@ -145,7 +146,7 @@ class LogDirectory:
 
     def _recover(self, partition: TopicPartition, config: LogConfig) -> None:
         try:
-            opened = self._open(partition, config)
+            opened = self._open(self._disk, partition, config)
             stored = PartitionMetadata.read(self._disk, str(partition))
         except (LogCorrupt, CheckpointError) as error:
             log.error("%s: %s", partition, error)
@@ -156,9 +157,9 @@ class LogDirectory:
         topic_id = None if stored is None else stored.topic_id
         self._hosted[partition] = HostedLog(self._disk, partition, topic_id, opened)
 
-    def _open(self, partition: TopicPartition, config: LogConfig) -> Log:
+    def _open(self, disk: Disk, partition: TopicPartition, config: LogConfig) -> Log:
         return Log.open(
-            self._disk,
+            disk,
             str(partition),
             config,
             clean=self._clean,
@@ -207,8 +208,9 @@ class LogDirectory:
             self._disk.unlink(mark)
 
     def create(self, partition: TopicPartition, config: LogConfig) -> HostedLog:
-        """Begin an empty log. Raises OSError."""
-        hosted = HostedLog(self._disk, partition, None, self._open(partition, config))
+        """Begin an empty log, of which nothing is on the disk before it has records."""
+        disk = NewDirectory(self._disk, str(partition))
+        hosted = HostedLog(disk, partition, None, self._open(disk, partition, config))
         self._hosted[partition] = hosted
         return hosted
 

@@ -9,7 +9,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import TopicPartition
-from nodes.log.batch import Record, encode_batch
 from nodes.wire.errors import ChannelError
 from tests.nodes.server.cluster import Cluster, eventually, running
 from tests.nodes.server.test_broker import batch, produce
@@ -217,8 +216,7 @@ def test_a_batch_of_an_older_format_is_named_as_such() -> None:
     """Magic 0 and 1 are gone (KIP-896)."""
 
     async def test(cluster: Cluster) -> None:
-        record = Record(offset=0, timestamp=0, key=None, value=b"1")
-        old = bytearray(encode_batch([record], base_offset=0, leader_epoch=0, timestamp_ms=0))  # type: ignore[arg-type]
+        old = bytearray(batch(b"1"))
         old[16] = 1
         part = (await ask(cluster, 1, bytes(old))).responses[0].partition_responses[0]
         assert part.error_code is ErrorCode.invalid_record

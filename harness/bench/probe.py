@@ -37,6 +37,7 @@ class Probe:
         self.acked_ns: dict[int, list[int]] = {partition: [] for partition in partitions}
         """When the sends of each partition were answered, ascending."""
         self._learned_ns: dict[int, int] = {}
+        self._last_sent_ns = dict.fromkeys(partitions, 0)  # of the send that was answered last
         self._topic = topic
         self._channels = {
             node: Channel(*address, client_id=frames.CLIENT_ID, request_timeout_s=REQUEST_TIMEOUT_S)
@@ -61,9 +62,17 @@ class Probe:
         for channel in self._channels.values():
             channel.close()
 
+    def answered(self, partition: int, sent_ns: int, answered_ns: int) -> None:
+        """Note an acknowledgement."""
+        self.acked_ns[partition].append(answered_ns)
+        self._last_sent_ns[partition] = sent_ns
+
     def everywhere_since(self, at_ns: int) -> bool:
-        """Whether every partition was answered after this moment."""
-        return all(times and times[-1] > at_ns for times in self.acked_ns.values())
+        """Whether in every partition something was answered that was sent after this moment.
+
+        Answers alone would not do: those of a node that is gone may still be on their way.
+        """
+        return all(sent_ns > at_ns for sent_ns in self._last_sent_ns.values())
 
     def takeover_ms(self, partition: int) -> float:
         """From the moment at which the last leader was heard of to its first answer; 0 without."""
@@ -87,8 +96,9 @@ class Probe:
         )
         while True:
             known = self._leaders.get(partition)
+            sent_ns = time.monotonic_ns()
             if known is not None and await self._send(known[1], request):
-                self.acked_ns[partition].append(time.monotonic_ns())
+                self.answered(partition, sent_ns, time.monotonic_ns())
                 await asyncio.sleep(PACE_S)
             elif known == self._leaders.get(partition):
                 await self._ask_together()

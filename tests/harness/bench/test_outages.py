@@ -3,7 +3,7 @@
 import pytest
 
 from harness.bench.outages import WATCHED, topics_of
-from harness.bench.probe import longest_gap_ms
+from harness.bench.probe import Probe, longest_gap_ms
 
 MS = 1_000_000
 
@@ -24,3 +24,14 @@ def test_gap_is_the_longest_that_ends_after_the_outage() -> None:
     assert longest_gap_ms(times, 0) == 500.0
     assert longest_gap_ms(times, 540 * MS) == 0.0
     assert longest_gap_ms([7], 0) == 0.0
+
+
+def test_an_answer_on_its_way_is_no_service() -> None:
+    """What was sent before a node's end and answered after it does not end the outage."""
+    probe = Probe({}, "topic", [0, 1])
+    probe.answered(0, sent_ns=5, answered_ns=20)
+    probe.answered(1, sent_ns=15, answered_ns=20)
+    assert not probe.everywhere_since(10)
+    probe.answered(0, sent_ns=11, answered_ns=30)
+    assert probe.everywhere_since(10)
+    assert probe.acked_ns == {0: [20, 30], 1: [20]}

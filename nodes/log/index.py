@@ -10,7 +10,7 @@ to others: whether an entry is true; the log file alone is the truth.
 """
 
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 
 from nodes.storage.disk import Disk, File
 
@@ -52,10 +52,10 @@ class IndexFile:
     def __getitem__(self, number: int) -> Entry:
         at = number * self._entry.size
         written = self._file.size()
-        if at >= written:
-            first, second = self._entry.unpack_from(self._buffer, at - written)
-        else:
+        if at < written:
             first, second = self._entry.unpack(self._file.pread(at, self._entry.size))
+        else:
+            first, second = self._entry.unpack_from(self._buffer, at - written)
         return first, second
 
     def last(self) -> Entry | None:
@@ -65,13 +65,30 @@ class IndexFile:
 
     def at_or_below(self, key: int, *, field: int = 0) -> Entry | None:
         """The last entry whose field 0 or 1 is at most `key`."""
-        found = bisect_right(range(len(self)), key, key=lambda number: self[number][field])
-        return self[found - 1] if found else None
+        return self._last_before(key + 1, field)
 
     def below(self, key: int) -> Entry | None:
         """The last entry whose first field is less than `key`."""
-        found = bisect_left(range(len(self)), key, key=lambda number: self[number][0])
-        return self[found - 1] if found else None
+        return self._last_before(key, 0)
+
+    def _last_before(self, bound: int, field: int) -> Entry | None:
+        """The last entry whose field is less than `bound`."""
+        file, entry = self._file, self._entry  # not through `self[...]`: it doubles the time
+        written = file.size()
+        low, high = 0, len(self)
+        found = None
+        while low < high:
+            middle = (low + high) // 2
+            at = middle * entry.size
+            if at < written:
+                first, second = entry.unpack(file.pread(at, entry.size))
+            else:
+                first, second = entry.unpack_from(self._buffer, at - written)
+            if (second if field else first) < bound:
+                found, low = (first, second), middle + 1
+            else:
+                high = middle
+        return found
 
     def add(self, first: int, second: int) -> None:
         """Add an entry at the end."""

@@ -303,7 +303,8 @@ class Segment:
 
         With `at_least_one` behind the first batch from `start` even when it reaches further.
         """
-        entry = self.index.at_or_below(limit, field=1)
+        far = limit - start > 2 * self.interval
+        entry = self.index.at_or_below(limit, field=1) if far else None
         position = start
         if entry is not None and entry[1] > start:
             if not self._says(entry):

@@ -86,6 +86,7 @@ class Controller:
         self._next_election_ms = 0.0
         self._next_rebalance_ms = 0.0
         self._idle_since = (0.0, Offset(-1))
+        self._minimum_offset = Offset(-1)
 
     @property
     def active(self) -> bool:
@@ -126,6 +127,7 @@ class Controller:
         self._last_tick_ms = self._next_election_ms = now_ms
         self._next_rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
         self._idle_since = (now_ms, image.offset)
+        self._minimum_offset = image.offset
         for broker in image.brokers.values():
             if not broker.fenced:
                 heard_ms = last_contact_ms.get(broker.node_id, now_ms)
@@ -143,6 +145,8 @@ class Controller:
         self._image, delta = self._image.apply(records, last_offset, self._epoch)
         if delta.configs:  # an unclean election may be allowed now
             self._next_election_ms = self._last_tick_ms
+        if any(isinstance(r, ConfigRecord) and r.name == MIN_INSYNC_REPLICAS for r in records):
+            self._minimum_offset = last_offset
 
     # --- brokers
 
@@ -333,7 +337,10 @@ class Controller:
         Raises STALE_BROKER_EPOCH.
         """
         self._checked(broker_id, broker_epoch)
-        records, answers = alter_isr(self._image, broker_id, requests, self.situation.policy)
+        knows_minimum = self._sessions.metadata_offset(broker_id) >= self._minimum_offset
+        records, answers = alter_isr(
+            self._image, broker_id, requests, self.situation.policy, knows_minimum=knows_minimum
+        )
         return ControllerResult(records=records, response=answers, atomic=False)
 
     def allocate_producer_ids(

@@ -56,7 +56,7 @@ def without(
     records = []
     for key, partition, rules in _with_rules(image, policy, live, concerned):
         isr = tuple(node for node in partition.isr if node not in left)
-        target = Target(isr=isr, unclean_restarts=lost)
+        target = Target(isr=isr, lost=lost)
         records.append(change(key, partition, rules, target))
     return [record for record in records if record is not None]
 

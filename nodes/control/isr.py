@@ -48,12 +48,21 @@ class IsrAnswer:
 
 
 def alter_isr(
-    image: ClusterImage, leader: NodeId, requests: Sequence[IsrRequest], policy: PolicyOf
+    image: ClusterImage,
+    leader: NodeId,
+    requests: Sequence[IsrRequest],
+    policy: PolicyOf,
+    *,
+    knows_minimum: bool,
 ) -> tuple[list[PartitionChangeRecord], list[IsrAnswer]]:
     """The changes to write and the answers, in the order of the requests.
 
     `leader` is the broker that asks, known to be alive and of the current broker epoch. An ISR
     with the members it has already is answered with the state as it is, and writes nothing.
+
+    Unless the leader `knows_minimum`, the present min.insync.replicas, who leaves the ISR does not
+    become eligible: the leader takes the smaller ISR from the answer, perhaps before it has read of
+    a higher minimum, and would commit alone what an eligible replica then lacks.
     """
     records: list[PartitionChangeRecord] = []
     answers: list[IsrAnswer] = []
@@ -67,9 +76,8 @@ def alter_isr(
         except ControlError as error:
             answers.append(IsrAnswer(request=request, error=error))
             continue
-        record = change(
-            key, partition, policy(key.topic).rules(image.active), _target(partition, request)
-        )
+        target = _target(partition, request, knows_minimum)
+        record = change(key, partition, policy(key.topic).rules(image.active), target)
         if record is not None:
             partition = changed[key] = partition.changed(record)
             records.append(record)
@@ -77,12 +85,15 @@ def alter_isr(
     return records, answers
 
 
-def _target(partition: PartitionImage, request: IsrRequest) -> Target:
+def _target(partition: PartitionImage, request: IsrRequest, knows_minimum: bool) -> Target:
     """An ISR with the members it has already is not written again for their order."""
     members = tuple(node for node, _ in request.isr)
-    same = set(members) == set(partition.isr)
+    left = tuple(node for node in partition.isr if node not in members)
+    same = not left and len(members) == len(partition.isr)
     return Target(
-        isr=None if same else members, leader_recovery_state=request.leader_recovery_state
+        isr=None if same else members,
+        leader_recovery_state=request.leader_recovery_state,
+        lost=() if knows_minimum else left,
     )
 
 

@@ -75,8 +75,8 @@ class Target:
     adding: Nodes | None = None
     removing: Nodes | None = None
     leader_recovery_state: int = RECOVERY_STATE_UNCHANGED
-    unclean_restarts: Nodes = ()
-    """Replicas that may have lost records: neither in sync nor eligible."""
+    lost: Nodes = ()
+    """Replicas that may lack committed records: neither in sync nor eligible."""
 
 
 UNCHANGED: Final = Target()
@@ -97,12 +97,12 @@ def change(
     adding = partition.adding_replicas if target.adding is None else target.adding
     removing = partition.removing_replicas if target.removing is None else target.removing
     isr = partition.isr if target.isr is None else target.isr
-    isr = tuple(n for n in isr if n in replicas and n not in target.unclean_restarts)
+    isr = tuple(n for n in isr if n in replicas and n not in target.lost)
     if (adding or removing) and _complete(replicas, removing, isr):
         replicas = tuple(node for node in replicas if node not in removing)
         isr = tuple(node for node in isr if node not in removing)
         adding = removing = ()
-    elr = _eligible(partition, isr, replicas, target.unclean_restarts, rules.min_isr)
+    elr = _eligible(partition, isr, replicas, target.lost, rules.min_isr)
     leader, isr, elr, unclean = _elect(partition, replicas, isr, elr, rules)
     shrunk = any(node not in replicas for node in partition.replicas)
     recovery = RECOVERING if unclean else target.leader_recovery_state

@@ -175,6 +175,24 @@ def test_another_minimum_ends_eligibility(cluster: Cluster, resource: ConfigReso
     assert cluster.partition().elr == nodes(1)
 
 
+def test_nobody_is_eligible_while_the_leader_may_not_know_the_minimum(cluster: Cluster) -> None:
+    """It would take the smaller ISR from the answer and commit alone under the old minimum."""
+    alter(cluster, TOPIC, ("min.insync.replicas", SET, "3"))
+    cluster.alter(1, [1, 2])
+    assert (cluster.partition().isr, cluster.partition().elr) == (nodes(1, 2), ())
+    cluster.beat(1)
+    cluster.alter(1, [1])
+    assert (cluster.partition().isr, cluster.partition().elr) == (nodes(1), nodes(2))
+    cluster.take_over()
+    cluster.alter(1, [1, 3])
+    cluster.alter(1, [1])
+    assert cluster.partition().elr == nodes(2)
+    cluster.beat(1)
+    cluster.alter(1, [1, 3])
+    cluster.alter(1, [1])
+    assert cluster.partition().elr == nodes(2, 3)
+
+
 def test_another_minimum_leaves_a_leaderless_partition_its_candidates(cluster: Cluster) -> None:
     """Nothing is committed there meanwhile; without them nobody could ever lead."""
     cluster.alter(1, [1])

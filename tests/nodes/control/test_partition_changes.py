@@ -96,7 +96,7 @@ CASES = {
     ),
     "an unclean restart is neither in sync nor eligible": Case(
         partition(isr=nodes(1), elr=nodes(2, 3)),
-        Target(isr=(), unclean_restarts=nodes(1)),
+        Target(isr=(), lost=nodes(1)),
         (),
         {**LEADERLESS, "elr": nodes(2, 3), "last_known_elr": nodes(1)},
     ),

@@ -276,7 +276,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
             "replica.fetch.response.max.bytes", 10 << 20, least=1
         ),
         replica_socket_timeout_ms=read.number("replica.socket.timeout.ms", 2000, least=1),
-        replica_fetch_backoff_ms=read.number("replica.fetch.backoff.ms", 50, least=1),
+        replica_fetch_backoff_ms=read.number("replica.fetch.backoff.ms", 1000, least=1),
         fetch_max_bytes=read.number("fetch.max.bytes", 55 << 20, least=1024),
         max_fetch_sessions=read.number("max.incremental.fetch.session.cache.slots", 1000),
         rack_aware_reads=read.one_of(

@@ -22,7 +22,7 @@ from nodes.ids import NodeId, Offset, TopicPartition
 from nodes.log.divergence import EpochEnd
 from nodes.log.errors import LogError
 from nodes.replication.partition import Role
-from nodes.server.following import Followed, Following, Plan
+from nodes.server.following import Followed, Following, Plan, backoff_ms
 from nodes.server.isr import Registration
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
@@ -120,6 +120,7 @@ class Fetcher:
         self._registration = registration
         self._connect = connect
         self._throttle = throttle
+        self._failures = 0
         self._channel: Channel | None = None
         self._in_flight: deque[_InFlight] = deque()
         self._event = asyncio.Event()
@@ -161,7 +162,9 @@ class Fetcher:
     async def _begin_anew(self) -> None:
         self._disconnect()
         self.following.lost_session()
-        await asyncio.sleep(self._config.replica_fetch_backoff_ms / 1000)
+        most_ms = self._config.replica_fetch_backoff_ms
+        await asyncio.sleep(backoff_ms(self._failures, most_ms) / 1000)
+        self._failures += 1
 
     def _send(self) -> None:
         """Send a request if none is under way, or if there is news for the leader."""
@@ -270,6 +273,7 @@ class Fetcher:
 
     async def _take(self, plan: Plan, response: Any) -> None:
         error = response.error_code
+        self._failures = 0
         if not self.following.answered(plan.number, response.session_id, error):
             log.info("node %d answered a fetch with %s", self._leader, error.name)
             return

@@ -52,6 +52,13 @@ class Plan:
     may_wait: bool
 
 
+def backoff_ms(failures: int, most_ms: float) -> float:
+    """How long to wait after so many failures in a row: short at first, for most are the moments
+    in which one of two brokers has heard of a change and the other has not.
+    """
+    return min(FIRST_BACKOFF_MS * 2.0 ** min(failures, 16), most_ms)
+
+
 class Following:
     """See the module."""
 
@@ -183,9 +190,8 @@ class Following:
 
     def failed(self, followed: Followed, now_ms: float) -> None:
         """It was answered with an error: leave it out, longer each time."""
-        backoff_ms = min(FIRST_BACKOFF_MS * 2**followed.failures, self._backoff_max_ms)
-        followed.failures = min(followed.failures + 1, 16)
-        self.pause(followed, now_ms + backoff_ms)
+        self.pause(followed, now_ms + backoff_ms(followed.failures, self._backoff_max_ms))
+        followed.failures += 1
 
     def pause(self, followed: Followed, until_ms: float) -> None:
         """Leave it out until `until_ms`."""

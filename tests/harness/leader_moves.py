@@ -16,7 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -82,6 +83,7 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="sender")
         self.acked_s: list[float] = []
         self.offsets: list[int] = []
+        self.values: list[bytes] = []
         self.failures: list[str] = []
 
     def __enter__(self) -> "Sender":
@@ -110,6 +112,7 @@ class Sender:
         if error is None:
             self.acked_s.append(time.monotonic())
             self.offsets.append(int(message.offset() or 0))
+            self.values.append(bytes(message.value() or b""))
         else:
             self.failures.append(str(error))
 
@@ -152,6 +155,15 @@ def settled(target: LocalTarget, system: NodesSystem, asked: int) -> int:
 
 def measure(directory: Path, *, rounds: int, rate_per_s: float) -> tuple[list[Move], Sender]:
     """Make `rounds` hand-overs on a cluster whose files are below `directory`."""
+    with cluster(directory) as (target, system), sending(target, system, rate_per_s) as sender:
+        time.sleep(1.0)
+        moves = [_move(target, system, sender) for _ in range(rounds)]
+    return moves, sender
+
+
+@contextmanager
+def cluster(directory: Path) -> Iterator[tuple[LocalTarget, NodesSystem]]:
+    """Three nodes with the topic `t`; their output is left in `directory`."""
     plan = build(
         {
             "name": "leader-moves",
@@ -165,20 +177,24 @@ def measure(directory: Path, *, rounds: int, rate_per_s: float) -> tuple[list[Mo
     with local_target(directory, nodes=NODES) as target:
         system = NodesSystem(plan, target, run)
         system.configure()
-        system.start()
-        system.create_topics()
-        with target.in_client_netns():
-            producer = Producer({**CLIENT, "bootstrap.servers": system.bootstrap})
         try:
-            with Sender(producer, "t", rate_per_s) as sender:
-                time.sleep(1.0)
-                moves = [_move(target, system, sender) for _ in range(rounds)]
+            system.start()
+            system.create_topics()
+            yield target, system
         finally:
             system.stop()
             for node in target.node_ids():
                 log = run.node_dir(node) / "node.log"
                 (directory / f"node-{node}.log").write_bytes(log.read_bytes())
-    return moves, sender
+
+
+@contextmanager
+def sending(target: LocalTarget, system: NodesSystem, rate_per_s: float) -> Iterator[Sender]:
+    """One producer at work; its every send is answered when this ends."""
+    with target.in_client_netns():
+        producer = Producer({**CLIENT, "bootstrap.servers": system.bootstrap})
+    with Sender(producer, "t", rate_per_s) as sender:
+        yield sender
 
 
 def _move(target: LocalTarget, system: NodesSystem, sender: Sender) -> Move:

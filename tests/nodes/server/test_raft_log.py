@@ -20,7 +20,7 @@ from nodes.raft.positions import SnapshotId
 from nodes.raft.snapshot import Snapshot, SnapshotEncoder, file_name
 from nodes.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from nodes.server.raft_log import FLUSHED_FILE, MetadataLog
-from nodes.storage.disk import Disk
+from nodes.storage.disk import Disk, File
 from nodes.storage.memory import MemoryDisk
 from tests.nodes.server.virtual import run
 from tests.nodes.storage.crashes import sweep
@@ -55,9 +55,11 @@ def content(log: MetadataLog, snapshot: Snapshot | None) -> list[bytes]:
     return values
 
 
-async def snapshot(log: MetadataLog, offset: int, values: list[bytes]) -> Snapshot:
+async def snapshot(
+    log: MetadataLog, offset: int, values: list[bytes], epoch: Epoch = EPOCH
+) -> Snapshot:
     """Write a snapshot of these values."""
-    snapshot_id = SnapshotId(Offset(offset), EPOCH)
+    snapshot_id = SnapshotId(Offset(offset), epoch)
     encoder = SnapshotEncoder(snapshot_id, 1)
     partial = log.begin_snapshot(snapshot_id)
     partial.append(encoder.header(1, log.history.before(Offset(offset))))
@@ -78,6 +80,7 @@ class Work:
     def __init__(self) -> None:
         self.histories: list[list[bytes]] = [[]]
         self.promised = 0
+        self.epoch = EPOCH
         self.killed = False
 
     def run(self, disk: Disk) -> None:
@@ -93,7 +96,7 @@ class Work:
 
     async def _append(self, log: MetadataLog, *values: bytes) -> None:
         self.histories = [history + list(values) for history in self.histories[-1:]]
-        log.append_as_leader(batch(*values), EPOCH)
+        log.append_as_leader(batch(*values), self.epoch)
 
     async def _flush(self, log: MetadataLog) -> None:
         await log.flush_async()
@@ -112,9 +115,11 @@ class Work:
                 await self._append(log, value * 10, value)
                 await self._flush(log)
             await self._snapshot(log)
-        await self._append(log, b"never flushed", b"and cut")
+        await self._append(log, b"flushed", b"and cut")
+        await self._flush(log)
         kept = self.histories[-1][:-2]
         self.histories.append(kept)
+        self.promised = len(kept)
         log.truncate_to(Offset(len(kept)))
         self.histories = [kept]
         await self._append(log, b"instead")
@@ -127,12 +132,23 @@ class Work:
         log.close()
 
     async def _install(self, log: MetadataLog) -> None:
-        other = [b"other %d" % n for n in range(40)]
+        """Of a later epoch, and shorter than what this log had, the end not committed."""
+        assert log.snapshot is not None
+        committed = self.histories[-1][: log.snapshot.offset]
+        for number in range(4):
+            await self._append(log, b"not committed %d" % number)
+        await self._flush(log)
+        other = [*committed, b"other", b"others"]
+        assert len(other) < log.end_offset
         self.histories.append(other)
-        received = await snapshot(log, len(other), other)
-        log.install(received, STATIC)
         self.promised = len(other)
+        received = await snapshot(log, len(other), other, self._epoch(2))
+        log.install(received, STATIC)
         self.histories = [other]
+
+    def _epoch(self, epoch: int) -> Epoch:
+        self.epoch = Epoch(epoch)
+        return self.epoch
 
 
 def test_death_at_a_write_loses_nothing_flushed() -> None:
@@ -169,6 +185,37 @@ def test_a_clean_run_keeps_two_snapshots_and_the_log_after_the_older() -> None:
     assert found is not None
     assert len(found.records) == 4
     log.close()
+
+
+def test_what_is_flushed_is_known_as_flushed_before_it_counts() -> None:
+    """Else a start after a loss of power could take a lost end for one that never was on disk."""
+    seen: list[bool] = []
+
+    class Watching(MemoryDisk):
+        async def sync(self, target: File | str) -> None:
+            seen.append(log.flushed_offset < log.end_offset)
+            await super().sync(target)
+
+    log, _ = open_log(Watching())
+
+    async def main() -> None:
+        for _ in range(3):
+            log.append_as_leader(batch(b"x"), EPOCH)
+            await log.flush_async()
+            assert log.flushed_offset == log.end_offset
+
+    run(main())
+    assert len(seen) >= 6
+    assert all(seen)
+    log.close()
+
+
+def test_what_was_half_received_is_removed() -> None:
+    """No start uses it, and no start keeps it."""
+    disk = flushed()
+    disk.open(f"{DIRECTORY}/{file_name(SnapshotId(Offset(9), EPOCH))}.part", create=True)
+    open_log(disk)[0].close()
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".part")]
 
 
 def damaged(disk: MemoryDisk, suffix: str, position: int) -> None:

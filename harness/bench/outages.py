@@ -166,6 +166,10 @@ class _Cluster:
     async def _leader_ends(self, end: Callable[[int], None]) -> Values:
         victim, partitions = await self._led_together()
         async with Probe(self._brokers, WATCHED, partitions) as probe:
+            started_ns = time.monotonic_ns()
+            while not probe.everywhere_since(started_ns):
+                self._check(started_ns, "not every partition is served")
+                await asyncio.sleep(LOOK_S)
             await asyncio.sleep(CALM_S)
             ended_ns = time.monotonic_ns()
             ending = asyncio.get_running_loop().run_in_executor(None, end, victim)

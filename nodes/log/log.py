@@ -9,7 +9,8 @@ what is on disk.
 Left to others: the high watermark, who may append, and when to flush, expire and sweep. The caller
 persists `flushed_offset` as the recovery point and `start_offset` as the log start. Both may lag
 behind, but must not be ahead: it lowers the recovery point there before a truncation (after it, a
-loss of power in the middle may get the log refused), and both, after one, before it appends again.
+loss of power in the middle may get the log refused), and both, after one, before it appends again;
+so too when a log opens with a lower `flushed_offset` than was persisted: it was being truncated.
 A start that was advanced holds after a loss of power only once it was persisted.
 """
 

@@ -2,9 +2,11 @@
 
 The caller's part is played as a broker has to: recovery point and log start are persisted; before
 a truncation the recovery point is lowered there, and the log start before anything is appended
-again; the clean mark is taken away before a log is opened. For a long run:
+again; also when a log opens with less than the recovery point said; the clean mark is taken away
+before a log is opened. For a long run:
 
-    python -m tests.nodes.storage.crashes tests.nodes.log.lives:Life tests.nodes.log.lives:End
+    python -m tests.nodes.storage.crashes tests.nodes.log.lives:Life \\
+        tests.nodes.log.lives:Pages tests.nodes.log.lives:End
 """
 
 import asyncio
@@ -29,17 +31,20 @@ from tests.nodes.log.build import DIRECTORY, batch, content
 PARTITION = TopicPartition("t", 0)
 TOPIC_ID = UUID(int=77)
 PROPERTIES = MetaProperties(cluster_id="c", node_id=NodeId(1), directory_id="d")
-CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What the log may hold: all of `batches` below `floor`, and any prefix beyond."""
+    """What the log may hold: all of `batches` below `floor`, and any prefix beyond.
+
+    All of them, when the process was only killed and the log was not being cut.
+    """
 
     batches: tuple[bytes, ...] = ()
     first_start: int = 0
     last_start: int = 0
     floor: int = 0
+    cutting: bool = False
 
     @property
     def end(self) -> int:
@@ -49,6 +54,13 @@ class State:
 
 class Life:
     """Appending, rolling, flushing, truncating, trimming, expiring, closing, opening again."""
+
+    scale = 1
+    """Sizes grow with it; from 40 on batches and segments have several pages."""
+
+    @property
+    def config(self) -> LogConfig:
+        return LogConfig(segment_bytes=400 * self.scale, index_interval_bytes=100 * self.scale)
 
     def __init__(self) -> None:
         self.killed = False
@@ -98,11 +110,15 @@ class Life:
         self.log = Log.open(
             disk,
             DIRECTORY,
-            CONFIG,
+            self.config,
             clean=clean,
-            recovery_point=OffsetCheckpoint(disk, RECOVERY_POINTS).read().get(PARTITION, Offset(0)),
+            recovery_point=self.recovery_point(disk),
             log_start=OffsetCheckpoint(disk, LOG_START_OFFSETS).read().get(PARTITION, Offset(0)),
         )
+
+    @staticmethod
+    def recovery_point(disk: Disk) -> Offset:
+        return OffsetCheckpoint(disk, RECOVERY_POINTS).read().get(PARTITION, Offset(0))
 
     @property
     def state(self) -> State:
@@ -124,7 +140,7 @@ class Life:
             records = number % 3 + 1
             producer = (-1, 7, 8)[number % 3]
             sequence = self.sequences.get(producer, -1)
-            sent = {"value": b"v" * (30 * number), "timestamp_ms": 1000 + 7 * number}
+            sent = {"value": b"v" * (30 * number * self.scale), "timestamp_ms": 1000 + 7 * number}
             ids = (producer, 0 if producer >= 0 else -1, sequence)
             before = self.state
             stored = batch(records, base_offset=before.end, epoch=self.epoch, producer=ids, **sent)
@@ -164,7 +180,7 @@ class Life:
         after = dataclasses.replace(before, batches=tuple(kept))
         after = dataclasses.replace(after, floor=min(before.floor, after.end))
         # Until it is done the tail may be there in part.
-        self.states = [dataclasses.replace(before, floor=after.floor)]
+        self.states = [dataclasses.replace(before, floor=after.floor, cutting=True)]
         points = OffsetCheckpoint(disk, RECOVERY_POINTS)
         point = min(self.log.end_before(Offset(offset)), self.log.flushed_offset)
         points.write({PARTITION: point})
@@ -191,11 +207,11 @@ class Life:
     def expire(self, disk: Disk) -> None:
         log = self.log
         assert log is not None
-        log.configure(dataclasses.replace(CONFIG, retention_bytes=900))
+        log.configure(dataclasses.replace(self.config, retention_bytes=900 * self.scale))
         before = self.state
         self.states = [dataclasses.replace(before, last_start=before.end)]
         assert log.expire(2000, log.end_offset) > 1
-        log.configure(CONFIG)
+        log.configure(self.config)
         start = log.start_offset
         self.settle(dataclasses.replace(before, first_start=start, last_start=start))
         self.persist(disk)
@@ -205,8 +221,9 @@ class Life:
         before = self.state
         after = State(first_start=offset, last_start=offset, floor=offset)
         # A prefix of the old, or nothing: a follower then asks its leader again.
-        anything = dataclasses.replace(before, floor=0)
+        anything = dataclasses.replace(before, floor=0, cutting=True)
         self.states = [anything, after, State()]
+        OffsetCheckpoint(disk, RECOVERY_POINTS).write({PARTITION: self.log.start_offset})
         self.log.truncate_fully(Offset(offset))
         self.persist(disk)
         self.settle(after)
@@ -241,14 +258,18 @@ class Life:
             f"{[(s.first_start, s.last_start, s.floor, s.end) for s in self.states]}"
         )
         self._consistent(log, survived)
-        state = State(
-            batches=tuple(survived),
-            first_start=log.start_offset,
+        state = dataclasses.replace(
+            found[0],  # a start that was moved, but not persisted, may come back
+            batches=tuple(
+                b for b in found[0].batches if read_header(b).next_offset <= log.end_offset
+            ),
             last_start=log.start_offset,
             floor=log.flushed_offset,
+            cutting=False,
         )
-        self.killed = False
         self.states = [state]
+        if log.flushed_offset < self.recovery_point(disk):
+            self.persist(disk)
         epoch = max(log.last_epoch, 0) + 1
         probe = batch(2, base_offset=state.end, epoch=epoch)
         after = dataclasses.replace(state, batches=(*state.batches, probe))
@@ -256,6 +277,29 @@ class Life:
         log.append_as_leader(batch(2), Epoch(epoch))
         log.flush()
         self.states = [dataclasses.replace(after, floor=after.end)]
+        self._outgrow(disk, log, epoch)
+
+    def _outgrow(self, disk: Disk, log: Log, epoch: int) -> None:
+        """Nothing of what was lost comes back when the log passes the same offsets again."""
+        known = log.producers.get(99)
+        first = known.batches[-1].last_sequence + 1 if known else 0
+        for number in range(first // 2, first // 2 + 30):
+            before = self.state
+            sent = batch(2, producer=(99, 0, 2 * number), value=b"other" * self.scale)
+            stored = batch(
+                2, base_offset=before.end, epoch=epoch, producer=(99, 0, 2 * number),
+                value=b"other" * self.scale,
+            )  # fmt: skip
+            after = dataclasses.replace(before, batches=(*before.batches, stored))
+            self.states = [before, after]
+            log.append_as_leader(sent, Epoch(epoch))
+            self.states = [after]
+        self.open(disk)
+        assert self.log is not None
+        survived = content(self.log)
+        assert survived == list(self._readable(self.state, self.log.start_offset))
+        self._consistent(self.log, survived)
+        self.states = [dataclasses.replace(self.state, floor=self.log.flushed_offset)]
 
     def _matches(self, state: State, log: Log, survived: list[bytes]) -> bool:
         start, end = log.start_offset, log.end_offset
@@ -263,7 +307,7 @@ class Life:
         return (
             survived == list(wanted[: len(survived)])
             and state.first_start <= start <= state.last_start
-            and end >= state.floor
+            and end >= (state.end if self.killed and not state.cutting else state.floor)
         )
 
     def _consistent(self, log: Log, survived: list[bytes]) -> None:
@@ -293,6 +337,12 @@ class Life:
                     assert read_header(got).base_offset == header.base_offset
         top = max((header.max_timestamp for header in headers), default=-1)
         assert log.max_timestamp()[1] == top
+
+
+class Pages(Life):
+    """The same with larger batches: a loss of power leaves some of their pages."""
+
+    scale = 40
 
 
 class End(Life):

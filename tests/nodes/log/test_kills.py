@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.nodes.log.lives import End, Life
+from tests.nodes.log.lives import End, Life, Pages
 from tests.nodes.storage.crashes import sweep, sweep_files
 
 
 def test_a_log_bears_death_at_some_operations() -> None:
     """Killed, and without power in two ways; recovery dies too."""
-    assert sweep(Life, seeds=range(1), operations=range(3, 700, 17)) > 100
-    assert sweep(End, seeds=range(1), operations=range(100, 2000)) > 50
+    assert sweep(Life, seeds=range(1), operations=range(3, 700, 29)) > 50
+    assert sweep(Pages, seeds=range(1), operations=range(11, 700, 41)) > 30
+    assert sweep(End, seeds=range(1), operations=range(70, 2000, 3)) > 50
 
 
 @pytest.mark.slow

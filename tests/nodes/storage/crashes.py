@@ -11,9 +11,9 @@ A scenario does its work on a disk, and knows at any moment what it has been pro
 `sweep` runs it once for every operation that it makes, and for every way to die there: the process
 is killed (all that was written stays, of the write under way any prefix), or the power goes (only
 what was synced surely stays; see `MemoryDisk.crash`), once with nothing else left and once for each
-seed with a random part. Each time `check` opens what is left, then dies itself at a random
-operation, and checks again: recovery has to bear the same. `sweep_files` does the same to real
-files, where only kills can be played.
+seed with a random part. Each time `check` opens what is left, dies itself at a random operation,
+perhaps in another way, and checks again: recovery has to bear the same. `sweep_files` does the
+same to real files, where only kills can be played.
 
 Nothing here is random but by the seed; a failure names the operation, the way and the seed. For a
 long run: `python -m tests.nodes.storage.crashes MODULE:SCENARIO... --seeds 200`.
@@ -226,11 +226,13 @@ def _die(scenario: Scenario, operation: int, way: int) -> bool:
     rng = random.Random(way * 104729 + operation)
     _after(memory, way, rng)
     try:
-        probe = CrashingDisk(memory, rng.randrange(12), seed=operation)
+        probe = CrashingDisk(memory, rng.randrange(40), seed=operation)
         try:
             scenario.check(probe)
         except Crashed:
             death = dataclasses.replace(death, during=f"{during}; then at {probe.log[-1]}")
+            way = rng.choice((way, POWER, operation))
+            vars(scenario)["killed"] &= way == KILL
             _after(memory, way, rng)
         scenario.check(memory)
     except Exception as error:

@@ -11,16 +11,23 @@ import re
 
 from nodes.storage.disk import Disk, parent
 
+_MAX_NAME_BYTES = 255
 _DELETED = re.compile(r".+\.[0-9a-f]+-delete")
 
 
 def rename_for_deletion(disk: Disk, directory: str) -> str:
     """Give the directory, whose files are closed, its name of deletion; that name."""
     taken = set(disk.listdir(parent(directory)))
-    unique = next(n for n in range(len(taken) + 1) if f"{directory}.{n:032x}-delete" not in taken)
-    target = f"{directory}.{unique:032x}-delete"
+    names = (_deleted_name(directory, number) for number in range(len(taken) + 1))
+    target = next(name for name in names if name not in taken)
     disk.rename(directory, target)
     return target
+
+
+def _deleted_name(directory: str, number: int) -> str:
+    """As in Kafka, the log's name is cut where the whole would be too long for a file system."""
+    suffix = f".{number:032x}-delete"
+    return directory[: _MAX_NAME_BYTES - len(suffix)] + suffix
 
 
 def sweep_deleted(disk: Disk, *, max_files: int | None = None) -> int:

@@ -16,6 +16,7 @@ from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
 BROKER_ENDPOINTS = 1
+BY_ID_SINCE = 12
 
 Row = dict[str, Any]
 
@@ -99,6 +100,10 @@ class ClusterQueries:
         rows = []
         for item in wanted:
             topic_id = getattr(item, "topic_id", None)
+            if request.__version__ < BY_ID_SINCE and (topic_id is not None or item.name is None):
+                # Versions 10 and 11 have topic ids that may not be asked for, as in Kafka.
+                rows.append({"error_code": ErrorCode.invalid_request, "name": item.name or ""})
+                continue
             topic = (
                 self._image.topics.get(topic_id)
                 if topic_id is not None

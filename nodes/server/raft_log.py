@@ -75,7 +75,7 @@ class MetadataLog:
         try:
             opened._check(point, snapshot)
             opened._settle(snapshot, voters)
-        except BaseException:
+        except Exception:
             inner.close()
             raise
         return opened, snapshot

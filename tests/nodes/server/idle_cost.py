@@ -30,6 +30,8 @@ from tests.nodes.server.cluster import free_ports
 
 PRODUCE, METADATA, CREATE_TOPICS = 0, 3, 19
 BATCH = encode_batch([Record(value=b"x" * 1000)], timestamp_ms=1)
+SETTLE_S = 20
+"""Brokers make the logs of new partitions a few at a time."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -164,7 +166,7 @@ async def measure(nodes: Nodes, partitions: int, seconds: float, sends: int) -> 
     begin = loop.time()
     await nodes.create("many", partitions)
     print(f"{partitions} partitions: in sync after {loop.time() - begin:.1f} s", flush=True)
-    await asyncio.sleep(5)
+    await asyncio.sleep(SETTLE_S)
     print(f"{partitions} partitions: idle", await idle(nodes, seconds), flush=True)
     print(f"{partitions} partitions: acks=all", await latency(nodes, "busy", sends), flush=True)
 

@@ -9,17 +9,18 @@ on disk.
 
 import re
 
-from nodes.storage.disk import Disk, parent
+from nodes.storage.disk import Disk
 
 _MAX_NAME_BYTES = 255
+_NAME_MAX_BYTES = 255
 _DELETED = re.compile(r".+\.[0-9a-f]+-delete")
 
 
 def rename_for_deletion(disk: Disk, directory: str) -> str:
     """Give the directory, whose files are closed, its name of deletion; that name."""
-    taken = set(disk.listdir(parent(directory)))
-    names = (_deleted_name(directory, number) for number in range(len(taken) + 1))
-    target = next(name for name in names if name not in taken)
+    number = 0
+    while disk.exists(target := _name(directory, number)):
+        number += 1
     disk.rename(directory, target)
     return target
 
@@ -28,6 +29,11 @@ def _deleted_name(directory: str, number: int) -> str:
     """As in Kafka, the log's name is cut where the whole would be too long for a file system."""
     suffix = f".{number:032x}-delete"
     return directory[: _MAX_NAME_BYTES - len(suffix)] + suffix
+
+
+def _name(directory: str, number: int) -> str:
+    suffix = f".{number:032x}-delete"
+    return directory[: _NAME_MAX_BYTES - len(suffix)] + suffix
 
 
 def sweep_deleted(disk: Disk, *, max_files: int | None = None) -> int:

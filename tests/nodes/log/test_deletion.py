@@ -1,12 +1,15 @@
 """Deleting a log: its name at once, its files later, and a crash between."""
 
+from pathlib import Path
+
 import pytest
 
 from nodes.ids import Epoch
 from nodes.log.errors import LogOffline
 from nodes.log.log import Log
+from nodes.storage.local import LocalDisk
 from nodes.storage.memory import MemoryDisk
-from tests.nodes.log.build import DIRECTORY, batch, content, open_log
+from tests.nodes.log.build import DIRECTORY, SMALL, batch, content, open_log
 
 
 def deleted(disk: MemoryDisk) -> None:
@@ -62,3 +65,13 @@ def test_a_crash_before_the_sweep_may_bring_it_back_whole() -> None:
     assert Log.sweep_deleted(disk) == 0  # what may be left is an empty directory
     assert disk.listdir("") == [DIRECTORY]
     assert len(content(open_log(disk))) == 1
+
+
+def test_the_longest_name_can_be_deleted(tmp_path: Path) -> None:
+    """Topics may have 249 characters, directories 255: as in Kafka the name is cut."""
+    disk = LocalDisk(tmp_path)
+    for partition in range(2):
+        Log.open(disk, f"{'t' * 249}-{partition}", SMALL, clean=False).delete()
+    assert [len(name) for name in disk.listdir("")] == [255, 255]
+    assert Log.sweep_deleted(disk) == 0
+    assert disk.listdir("") == []

@@ -12,7 +12,6 @@ connections, the clock.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -217,10 +216,6 @@ class Following:
     def resumes_ms(self) -> float:
         """When the next partition that was left out may be due again; infinity: none was."""
         return self._resumes_ms
-
-    def partitions(self) -> Iterable[TopicPartition]:
-        """Everything that is followed."""
-        return self._followed.keys()
 
 
 def _pause_end(followed: Followed) -> float:

@@ -23,13 +23,14 @@ from nodes.control.records import (
 )
 from nodes.ids import Epoch, NodeId
 from nodes.log.log import LogConfig
+from nodes.raft.timing import QuorumTiming
 from nodes.raft.voters import VoterEndpoint
 from nodes.server.metadata_publisher import MetadataPublisher
 from nodes.server.raft_io import DIRECTORY, MemberConfig, RaftNode, configured_voters
 from nodes.server.raft_log import MetadataLog
 from nodes.server.raft_snapshotter import SnapshotLimits
 from nodes.storage.local import LocalDisk
-from tests.nodes.server.raft_cluster import TIMING, Cluster, Peer
+from tests.nodes.server.raft_cluster import Cluster, Peer
 
 TOPICS = 100
 LARGE = LogConfig(max_message_bytes=8 << 20)
@@ -54,7 +55,7 @@ class Speed(Cluster):
             voters=self.voters,
             bootstrap=(),
             endpoints=(VoterEndpoint("CONTROLLER", "node", number),),
-            timing=TIMING,
+            timing=QuorumTiming(),
         )
         log, snapshot = MetadataLog.open(
             disk, DIRECTORY, LARGE, clean=True, voters=configured_voters(config)

@@ -19,6 +19,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from uuid import UUID
 
 from nodes.ids import Offset, TopicPartition
@@ -42,6 +43,7 @@ log = logging.getLogger("nodes.logs")
 METADATA_TOPIC = "__cluster_metadata"
 REFETCH_MARK = "refetch"
 SAY_EVERY_LOGS = 1000
+LOGS_AT_A_GLANCE = 2000
 NAME_MAX_BYTES = 255
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
@@ -97,6 +99,7 @@ class LogDirectory:
         self._clean = clean
         self._hosted: dict[TopicPartition, HostedLog] = {}
         self._sweeping = False
+        self._rounds = self._watching()
         self._marks: dict[TopicPartition, list[str]] = {}
         self._checkpoints = {
             name: OffsetCheckpoint(disk, name)
@@ -265,6 +268,20 @@ class LogDirectory:
         self._checkpoints[REPLICATION_OFFSETS].write(self.high_watermarks, durable=durable)
 
     # -- ending --------------------------------------------------------------------------------
+
+    def glance(self) -> str:
+        """Why some log cannot be written any more, as far as the next few tell; every log comes up
+        again before long. Empty while all is well.
+        """
+        for each in islice(self._rounds, LOGS_AT_A_GLANCE):
+            if each is not None and each.log.offline and self._hosted.get(each.partition) is each:
+                return each.log.offline
+        return ""
+
+    def _watching(self) -> Iterator[HostedLog | None]:
+        while True:
+            yield None  # also when there is no log at all
+            yield from list(self._hosted.values())
 
     def failure(self) -> str:
         """Why some log cannot be written any more; empty while all can."""

@@ -9,18 +9,19 @@ what its leader held at that moment, so that a copy that was made twice, or for 
 """
 
 import argparse
+import asyncio
 import json
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from harness.admin import inspection, moving, scaling, topics
+from harness.admin import inspection, moving, reassignments, scaling, topics
 from harness.admin.client import AdminClient
 from harness.admin.scaling import Moved, Watch
 from harness.plan import build, prepare
@@ -36,6 +37,7 @@ PATIENCE_S: Final = 120.0
 TOPIC: Final = "elastic"
 LEAVES: Final = 2
 KILLED: Final = 3
+DEAD_S: Final = 3.0
 
 Placement = Mapping[TopicPartition, Sequence[int]]
 
@@ -52,6 +54,8 @@ class Result:
     least_bytes: int = 0
     replication_factors: set[int] = field(default_factory=set)
     steps_s: dict[str, float] = field(default_factory=dict)
+    moving_when_killed: int = 0
+    """Partitions that were still on their way after the broker was dead."""
 
     @property
     def balanced(self) -> bool:
@@ -157,7 +161,10 @@ class Elastic:
         disks = Disks(stage)
         try:
             self._step("start", lambda: self._start(stage, 2))
+            killer = threading.Thread(target=self._kill, args=(stage,), name="killer", daemon=True)
+            killer.start()
             self._move(stage, disks, "add", stage.system.layout.brokers, scaling.rebalance)
+            killer.join(PATIENCE_S)
 
             async def drain(admin: AdminClient, watch: Watch) -> Moved:
                 return await scaling.drain(admin, [LEAVES], watch)
@@ -181,7 +188,7 @@ class Elastic:
         disks: Disks,
         name: str,
         onto: Sequence[int],
-        work: Callable[[AdminClient, Watch], Any],
+        work: Callable[[AdminClient, Watch], Awaitable[Moved]],
     ) -> None:
         everyone = len(stage.system.layout.brokers)
 
@@ -197,6 +204,21 @@ class Elastic:
         placement = self._administer(stage, all_up)
         self.result.least_bytes += least_bytes(placement, onto, disks.sizes())
         self._step(name, lambda: self._administer(stage, move))
+
+    def _kill(self, stage: Stage) -> None:
+        """SIGKILL a broker as soon as something moves, and start it again a little later."""
+
+        async def moves(admin: AdminClient) -> int:
+            deadline = time.monotonic() + PATIENCE_S
+            while not await reassignments.ongoing(admin) and time.monotonic() < deadline:
+                await asyncio.sleep(0.01)
+            stage.target.kill(KILLED)
+            return len(await reassignments.ongoing(admin))
+
+        self.result.moving_when_killed = self._administer(stage, moves, without=KILLED)
+        self._say(f"killed broker {KILLED}: {self.result.moving_when_killed} partitions move")
+        stage.stop.wait(DEAD_S)
+        stage.target.start(KILLED)
 
     def _remove(self, stage: Stage) -> None:
         stage.monitor.remove_broker(LEAVES)
@@ -241,7 +263,6 @@ def run(
     *,
     partitions: int,
     warmup_s: float,
-    kill_at_ms: int,
     value_bytes: int,
     rate_per_s: float,
     say: Callable[[str], None],
@@ -251,7 +272,7 @@ def run(
         "name": "elasticity",
         "seed": 1,
         "nodes": 4,
-        "duration_s": 10 + kill_at_ms / 1000,
+        "duration_s": 1,
         "warmup_s": warmup_s,
         "settle_timeout_s": PATIENCE_S,
         "broker": {"broker.session.timeout.ms": 6000},
@@ -261,16 +282,6 @@ def run(
             "rate_per_s": rate_per_s,
             "value_bytes": value_bytes,
             "message_timeout_ms": 60_000,
-        },
-        "nemesis": {
-            "events": [
-                {
-                    "fault": "kill",
-                    "targets": f"node:{KILLED}",
-                    "at_ms": kill_at_ms,
-                    "duration_ms": 3000,
-                }
-            ]
         },
     }
     script = Elastic(say)
@@ -295,14 +306,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--warmup", type=float, default=30.0, help="seconds of filling")
     parser.add_argument("--rate", type=float, default=400.0, help="sends/s of two producers each")
     parser.add_argument("--value-bytes", type=int, default=4096)
-    parser.add_argument("--kill-at-ms", type=int, default=8000)
     parser.add_argument("--store", type=Path, default=Path(tempfile.gettempdir()) / "elasticity")
     asked = parser.parse_args(argv)
     outcome, result = run(
         asked.store,
         partitions=asked.partitions,
         warmup_s=asked.warmup,
-        kill_at_ms=asked.kill_at_ms,
         value_bytes=asked.value_bytes,
         rate_per_s=asked.rate,
         say=lambda text: print(text, file=sys.stderr, flush=True),
@@ -314,11 +323,13 @@ def main(argv: Sequence[str]) -> int:
         "moved_bytes": result.moved_bytes,
         "least_bytes": result.least_bytes,
         "ratio": round(result.ratio, 3),
+        "moving_when_killed": result.moving_when_killed,
         "steps_s": result.steps_s,
         "run": str(outcome.run.path),
     }
     print(json.dumps(shown))
     good = result.verdict == "VALID" and result.balanced and result.ratio <= WORTH
+    good = good and result.moving_when_killed > 0
     return 0 if good else 1
 
 

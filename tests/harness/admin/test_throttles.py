@@ -1,0 +1,38 @@
+"""Throttle configurations of a reassignment, as Kafka's tool computes them."""
+
+from harness.admin.model import Reassignment
+from harness.admin.throttles import broker_limits, moves, topic_limits
+from nodes.ids import TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def test_sources_lead_and_newcomers_follow() -> None:
+    """All replicas of now are throttled as leaders, only those that come as followers."""
+    moving = moves({A0: (1, 4), A1: (2, 1)}, {A0: (1, 2), A1: (1, 2)}, {})
+    assert topic_limits(moving) == {
+        "a": {
+            "leader.replication.throttled.replicas": "0:1,0:2,1:1,1:2",
+            "follower.replication.throttled.replicas": "0:4",
+        }
+    }
+    assert broker_limits(moving, 1000) == {
+        node: {
+            "leader.replication.throttled.rate": "1000",
+            "follower.replication.throttled.rate": "1000",
+        }
+        for node in (1, 2, 4)
+    }
+
+
+def test_what_is_under_way_stays_throttled() -> None:
+    """A move that is added does not lift the limits of another, and knows who really has data."""
+    ongoing = {
+        B0: Reassignment(replicas=(3, 1), adding=(3,), removing=(1,)),
+        A0: Reassignment(replicas=(4, 1), adding=(4,), removing=()),
+    }
+    moving = moves({A0: (5, 1)}, {A0: (4, 1)}, ongoing)
+    assert moving[B0].sources == {1}
+    assert moving[B0].destinations == {3}
+    assert moving[A0].sources == {1}
+    assert moving[A0].destinations == {5}

@@ -110,6 +110,9 @@ class Log:
         if dirty:
             self._flusher.flushed = min(recovery_point, self.start_offset)
             self._flusher.now()
+        if not clean:  # a cut, or a removal, that the killed process made may not be on disk
+            self._segments.active.file.sync()
+            self._disk.sync_dir(self._directory)
 
     def configure(self, config: LogConfig) -> None:
         """Go by `config` from now on; what is stored stays as it is."""

@@ -170,11 +170,11 @@ class Fetcher:
         """Send a request if none is under way, or if there is news for the leader."""
         following = self.following
         now_ms = self._now_ms()
-        while not self._in_flight or (
-            len(self._in_flight) < MAX_IN_FLIGHT
-            and following.in_session
-            and following.has_news(now_ms)
-        ):
+        # Asked in any case: what was left out and is due again is news, and is waited for no more.
+        while following.has_news(now_ms) or not self._in_flight:
+            may_overtake = following.in_session and len(self._in_flight) < MAX_IN_FLIGHT
+            if self._in_flight and not may_overtake:
+                return
             plan = following.next_request(now_ms)
             if plan is None:
                 return

@@ -12,6 +12,7 @@ from nodes.config import load_config
 from nodes.ids import BrokerEpoch, NodeId, Offset
 from nodes.log.batch import Record, encode_batch
 from nodes.server.fetcher import FetcherPool
+from nodes.server.following import Following
 from nodes.wire.errors import Disconnected
 from tests.nodes.server import virtual
 from tests.nodes.server.fetching import BATCH, FOLLOWER, LEADER, SOMEBODY, FetchBroker
@@ -52,7 +53,7 @@ class Wire:
         return answer
 
     async def _travel(self) -> None:
-        await asyncio.sleep(ONE_WAY_S)
+        await asyncio.sleep(3600 if self._pair.mute else ONE_WAY_S)
         if self._pair.down:
             raise Disconnected("the network is down")
 
@@ -70,6 +71,7 @@ class Pair:
         self.follower.racks()
         self.requests: list[Any] = []
         self.down = False
+        self.mute = False
         for number in range(count):
             self.leader.assign(number, isr=(1, 2))
         self.pool = FetcherPool(
@@ -190,6 +192,32 @@ def test_a_partition_in_error_holds_up_no_other() -> None:
         pair.leader.hosted.replicas[broken.partition] = broken
         broken.append(BATCH)
         await until(lambda: pair.same(0))
+
+    following(2, test)
+
+
+def test_waiting_for_a_mute_leader_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What becomes due again while a request is under way waits, and keeps nobody busy."""
+    turns = 0
+    has_news = Following.has_news
+
+    def counted(self: Following, now_ms: float) -> bool:
+        nonlocal turns
+        turns += 1
+        assert turns < 10_000, "virtual time stands still"
+        return has_news(self, now_ms)
+
+    async def test(pair: Pair) -> None:
+        pair.mute = True
+        await asyncio.sleep(ONE_WAY_S)
+        fetcher = pair.pool._fetchers[LEADER]
+        followed = fetcher.following.accept(1, pair.follower.replica(0).partition)
+        assert followed is not None
+        fetcher.following.pause(followed, asyncio.get_running_loop().time() * 1000 + 10)
+        fetcher.news()
+        monkeypatch.setattr(Following, "has_news", counted)
+        await asyncio.sleep(60)
+        assert turns < 100
 
     following(2, test)
 

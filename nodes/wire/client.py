@@ -89,6 +89,8 @@ class _Connection(asyncio.Protocol):
         finally:
             if self.transport is not None:
                 self.transport.write(tls.outgoing())
+                if tls.ended:
+                    self.transport.close()
 
     def _answer(self, frame: bytes) -> None:
         waiting = self.waiting.pop(correlation_id_of(frame), None)

@@ -302,7 +302,9 @@ class ServerConnection(asyncio.Protocol):
         self._large_in_flight += large
         answer.add_done_callback(self._send_ready)
 
-    def _send_ready(self, _: "asyncio.Future[Any]") -> None:
+    def _send_ready(self, done: "asyncio.Future[Any]") -> None:
+        if not done.cancelled():
+            done.exception()  # seen, also where nobody is left to be told
         in_flight = self._in_flight
         while in_flight and in_flight[0].answer.done():
             head, answer, size, large = in_flight.popleft()
@@ -346,6 +348,8 @@ class ServerConnection(asyncio.Protocol):
             reply = tls.outgoing()  # of the handshake, or the alert that says what is wrong
             if reply and self._transport is not None:
                 self._transport.write(reply)
+            if tls.ended and self._transport is not None:
+                self._transport.close()
             if early and tls.established:
                 name = tls.peer_name()
                 self._set_context(None, f"User:{name}" if name else ANONYMOUS)

@@ -7,6 +7,7 @@ before the handshake, and the same code runs on any loop.
 No I/O.
 """
 
+import contextlib
 import ssl
 from collections.abc import Iterable
 from typing import Any
@@ -28,6 +29,8 @@ class Tls:
         )
         self._early: list[Piece] = []
         self.established = False
+        self.ended = False
+        """Whether the peer has said that it will say no more: it waits for the connection's end."""
 
     def start(self) -> bytes:
         """A client's first bytes."""
@@ -43,8 +46,9 @@ class Tls:
         try:
             while part := self._object.read(_READ_BYTES):
                 parts.append(part)
-        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
-            pass  # no more for now, or for ever: the transport will say which
+            self._say_goodbye()  # nothing, instead of nothing yet
+        except ssl.SSLWantReadError:
+            pass
         except ssl.SSLError as error:
             raise TlsFailed(f"TLS failed: {_reason(error)}") from error
         return b"".join(parts)
@@ -69,6 +73,11 @@ class Tls:
             return None
         parts = [pair for rdn in certificate.get("subject", ()) for pair in rdn]
         return ",".join(f"{_SHORT.get(key, key)}={value}" for key, value in reversed(parts))
+
+    def _say_goodbye(self) -> None:
+        self.ended = True
+        with contextlib.suppress(ssl.SSLError):
+            self._object.unwrap()
 
     def _shake_hands(self) -> bool:
         try:

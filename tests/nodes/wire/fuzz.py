@@ -84,7 +84,7 @@ class Target:
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},"
             f"CONTROLLER://127.0.0.1:{self.controller_port}\n"
             f"controller.quorum.voters={NODE_ID}@127.0.0.1:{self.controller_port}\n"
-            f"log.dirs={directory / 'log'}\nlog.segment.bytes=16777216\n"
+            f"log.dirs={directory / 'log'}\nlog.segment.bytes=16777216\nlog.retention.ms=-1\n"
         )
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(

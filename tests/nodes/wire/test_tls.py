@@ -61,6 +61,28 @@ def test_what_is_sent_early_arrives_after_the_handshake(files: Certificates) -> 
     assert near.receive(far.send([b"head", large])) == b"head" + large
 
 
+def test_a_goodbye_is_answered(files: Certificates) -> None:
+    """Peers such as asyncio's wait for it, half a minute, before they close the connection."""
+    context = ssl.create_default_context(cafile=str(files.authority))
+    received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+    peer = context.wrap_bio(received, to_send, server_hostname="127.0.0.1")
+    far = server(files)
+    for _ in range(3):
+        try:
+            peer.do_handshake()
+        except ssl.SSLWantReadError:
+            far.receive(to_send.read())
+            received.write(far.outgoing())
+    assert far.receive(to_send.read()) == b""
+    received.write(far.outgoing())
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.unwrap()
+    assert far.receive(to_send.read()) == b""
+    assert far.ended
+    received.write(far.outgoing())
+    peer.unwrap()
+
+
 def test_the_client_is_known_by_its_certificate(files: Certificates) -> None:
     """Its subject in the order and with the names that Kafka's principals have."""
     far = server(files, client_auth=True)

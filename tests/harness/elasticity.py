@@ -9,7 +9,6 @@ what its leader held at that moment, so that a copy that was made twice, or for 
 """
 
 import argparse
-import asyncio
 import json
 import sys
 import tempfile
@@ -210,8 +209,9 @@ class Elastic:
 
         async def moves(admin: AdminClient) -> int:
             deadline = time.monotonic() + PATIENCE_S
-            while not await reassignments.ongoing(admin) and time.monotonic() < deadline:
-                await asyncio.sleep(0.01)
+            while True:
+                if await reassignments.ongoing(admin) or time.monotonic() > deadline:
+                    break
             stage.target.kill(KILLED)
             return len(await reassignments.ongoing(admin))
 

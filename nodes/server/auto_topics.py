@@ -34,12 +34,12 @@ class AutoTopics:
 
     def missing(self, name: str, *, may_create: bool) -> ErrorCode:
         """The answer for a topic that does not exist; begins to create it where that is allowed."""
-        if not (self._enabled and may_create):
-            return ErrorCode.unknown_topic_or_partition
         try:
             check_name(name)
         except ControlError as error:
             return error.code
+        if not (self._enabled and may_create):
+            return ErrorCode.unknown_topic_or_partition
         if name not in self._asked and len(self._asked) < MAX_ASKED:
             task = asyncio.get_running_loop().create_task(self._create(name))
             self._asked[name] = task

@@ -81,9 +81,6 @@ class NewDirectory:
     def remove_dir(self, path: str) -> None:
         self.make().remove_dir(path)
 
-    def size(self, path: str) -> int:
-        return len(self.read(path)) if self._holds(path) else self._disk.size(path)
-
     def read(self, path: str) -> bytes:
         if not self._holds(path):
             return self._disk.read(path)

@@ -180,7 +180,9 @@ class IsrManager:
         current = self._proposals.get(partition)
         if current is not None and current[1] is proposal:
             del self._proposals[partition]
-        if error is ErrorCode.none:
+        if error is ErrorCode.none and answer.leader_epoch != proposal.leader_epoch:
+            log.info("%s: ISR change overtaken: leader epoch %d", partition, answer.leader_epoch)
+        elif error is ErrorCode.none:
             isr = [NodeId(member) for member in answer.isr]
             replica.isr_answered(proposal, isr, answer.partition_epoch)
             # One line each would be thousands when a broker comes or goes.

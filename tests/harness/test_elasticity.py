@@ -18,13 +18,6 @@ def test_what_has_to_move_at_least() -> None:
     assert least_bytes(dict.fromkeys(names, (1, 2)), [1, 2], sizes) == 0
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=False,
-    reason="nodes/server/isr.py takes the partition epoch of an AlterPartition answer that ends a "
-    "reassignment but not its new leader epoch, and then ignores the record that has both: the "
-    "leader refuses every request of the new epoch (UNKNOWN_LEADER_EPOCH)",
-)
 @pytest.mark.slow
 def test_brokers_come_and_go_under_load(tmp_path: Path) -> None:
     """Nothing acknowledged is lost, no partition has fewer replicas, all brokers end with equally

@@ -63,7 +63,7 @@ class Broker:
             self.replicas,
             self._controller,
             self.lifecycle,
-            lag_max_ms=config.replica_lag_time_max_ms,
+            lag_max_ms=config.replication.lag_time_max_ms,
             now_ms=now_ms,
         )
         self._fetchers = FetcherPool(config, self.replicas, self.lifecycle, connect_broker)
@@ -88,11 +88,11 @@ class Broker:
         config = self._config
         first_session = incarnation_id.int & 0x3FFFFFFF
         return FetchHandler(
-            PartReader(self.replicas, ReplicaSelector() if config.rack_aware_reads else None),
+            PartReader(self.replicas, ReplicaSelector() if config.fetching.rack_aware else None),
             self._isr,
-            SessionCache(config.max_fetch_sessions, first_session),
+            SessionCache(config.fetching.max_sessions, first_session),
             now_ms,
-            max_bytes=config.fetch_max_bytes,
+            max_bytes=config.fetching.max_bytes,
         )
 
     def apis(self) -> dict[int, Api]:

@@ -113,7 +113,7 @@ class Fetcher:
         connect: Callable[[str, int], Channel],
         throttle: Throttle,
     ) -> None:
-        self.following = Following(config.replica_fetch_backoff_ms)
+        self.following = Following(config.replication.fetch_backoff_ms)
         self._config = config
         self._leader = leader
         self._replicas = replicas
@@ -162,7 +162,7 @@ class Fetcher:
     async def _begin_anew(self) -> None:
         self._disconnect()
         self.following.lost_session()
-        most_ms = self._config.replica_fetch_backoff_ms
+        most_ms = self._config.replication.fetch_backoff_ms
         await asyncio.sleep(backoff_ms(self._failures, most_ms) / 1000)
         self._failures += 1
 
@@ -210,7 +210,7 @@ class Fetcher:
     @property
     def _timeout_s(self) -> float:
         config = self._config
-        return (config.replica_socket_timeout_ms + config.replica_fetch_wait_max_ms) / 1000
+        return (config.replication.socket_timeout_ms + config.replication.fetch_wait_max_ms) / 1000
 
     def _address(self) -> tuple[str, int]:
         broker = self._replicas.image.brokers.get(self._leader)
@@ -244,13 +244,13 @@ class Fetcher:
                 "fetch_offset": replica.claimed_end,
                 "last_fetched_epoch": replica.log.last_epoch,
                 "log_start_offset": replica.log.start_offset,
-                "partition_max_bytes": config.replica_fetch_max_bytes,
+                "partition_max_bytes": config.replication.fetch_max_bytes,
             }
             topics.setdefault(followed.topic_id, []).append(row)
         forgotten: dict[Any, list[int]] = {}
         for topic_id, number in plan.forgotten:
             forgotten.setdefault(topic_id, []).append(number)
-        wait_ms = config.replica_fetch_wait_max_ms if plan.may_wait else 0
+        wait_ms = config.replication.fetch_wait_max_ms if plan.may_wait else 0
         return fill(
             FetchRequest,
             cluster_id=config.cluster_id,
@@ -260,7 +260,7 @@ class Fetcher:
             },
             max_wait=timedelta(milliseconds=wait_ms),
             min_bytes=1,
-            max_bytes=config.replica_fetch_response_max_bytes,
+            max_bytes=config.replication.fetch_response_max_bytes,
             session_id=plan.session_id,
             session_epoch=plan.session_epoch,
             topics=[{"topic_id": key, "partitions": rows} for key, rows in topics.items()],

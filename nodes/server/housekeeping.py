@@ -45,17 +45,17 @@ class Housekeeping:
         """Every job that the configuration asks for."""
         config, logs = self._config, self._replicas.logs
         for interval_ms, job in (
-            (config.retention_check_interval_ms, self._visiting(self._expire)),
-            (config.flush_scheduler_interval_ms, self._flush_due),
+            (config.housekeeping.retention_ms, self._visiting(self._expire)),
+            (config.housekeeping.flush_ms, self._flush_due),
             (
-                config.high_watermark_checkpoint_interval_ms,
+                config.housekeeping.high_watermarks_ms,
                 _at_once(self._replicas.checkpoint_high_watermarks),
             ),
             (
-                config.recovery_point_checkpoint_interval_ms,
+                config.housekeeping.recovery_points_ms,
                 _at_once(logs.checkpoint_recovery_points),
             ),
-            (config.log_start_checkpoint_interval_ms, _at_once(logs.checkpoint_starts)),
+            (config.housekeeping.log_starts_ms, _at_once(logs.checkpoint_starts)),
             (SWEEP_INTERVAL_MS, self._sweep),
         ):
             if interval_ms < NEVER_MS:

@@ -140,7 +140,7 @@ class Node:
             host,
             port,
             client_id=f"node-{self.config.node_id}",
-            request_timeout_s=self.config.quorum_request_timeout_ms / 1000,
+            request_timeout_s=self.config.quorum.request_timeout_ms / 1000,
             security=self._security.client(listener or self.config.controller_listener),
         )
 

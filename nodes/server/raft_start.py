@@ -38,20 +38,20 @@ def open_quorum(
         directory_id=directory_id,
         cluster_id=config.cluster_id,
         voters=config.voters,
-        bootstrap=config.quorum_bootstrap_servers,
+        bootstrap=config.quorum.bootstrap_servers,
         listener=config.controller_listener,
         endpoints=_endpoints(config),
         timing=QuorumTiming(
-            fetch_timeout_ms=config.quorum_fetch_timeout_ms,
-            election_timeout_ms=config.quorum_election_timeout_ms,
-            election_backoff_max_ms=config.quorum_election_backoff_max_ms,
+            fetch_timeout_ms=config.quorum.fetch_timeout_ms,
+            election_timeout_ms=config.quorum.election_timeout_ms,
+            election_backoff_max_ms=config.quorum.election_backoff_max_ms,
         ),
     )
     log, snapshot = MetadataLog.open(
         disk,
         DIRECTORY,
         LogConfig(
-            segment_bytes=config.metadata_segment_bytes,
+            segment_bytes=config.quorum.segment_bytes,
             index_interval_bytes=config.index_interval_bytes,
             max_message_bytes=METADATA_BATCH_BYTES,
         ),
@@ -69,8 +69,8 @@ def open_quorum(
     )
     raft.listeners.append(publisher)
     limits = SnapshotLimits(
-        record_bytes=config.metadata_snapshot_record_bytes,
-        interval_ms=config.metadata_snapshot_interval_ms,
+        record_bytes=config.quorum.snapshot_record_bytes,
+        interval_ms=config.quorum.snapshot_interval_ms,
     )
     raft.snapshot_from(publisher, limits)
     return raft

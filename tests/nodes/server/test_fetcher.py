@@ -26,7 +26,7 @@ CONFIG, _ = load_config(
         "log.dirs": "/memory",
     }
 )
-WAIT_S = CONFIG.replica_fetch_wait_max_ms / 1000
+WAIT_S = CONFIG.replication.fetch_wait_max_ms / 1000
 ONE_WAY_S = 0.001
 
 
@@ -188,7 +188,7 @@ def test_a_partition_in_error_holds_up_no_other() -> None:
         await asyncio.sleep(2)
         pair.requests.clear()
         await asyncio.sleep(5)
-        assert len(pair.requests) < 5 * 2 * 1000 / CONFIG.replica_fetch_backoff_ms + 15
+        assert len(pair.requests) < 5 * 2 * 1000 / CONFIG.replication.fetch_backoff_ms + 15
         pair.leader.hosted.replicas[broken.partition] = broken
         broken.append(BATCH)
         await until(lambda: pair.same(0))

@@ -1,0 +1,156 @@
+"""Everything a node is told at its start, joined and checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodes.config.groups import (
+    Administration,
+    Fetching,
+    Housekeeping,
+    Quorum,
+    Replication,
+    TopicDefaults,
+)
+from nodes.config.listeners import Endpoint, endpoints, inter_broker_listener, protocols, voters
+from nodes.config.properties import ConfigError, Property, PropertyReader
+from nodes.ids import NodeId
+from nodes.wire.connections import ConnectionLimits
+from nodes.wire.security import SecurityProtocol
+
+SECURITY_PREFIXES = ("ssl.", "sasl.", "listener.name.")
+"""Of the properties that `nodes.server.security` reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Everything a node is told at its start. Times in milliseconds, sizes in bytes."""
+
+    node_id: NodeId
+    is_broker: bool
+    is_controller: bool
+    listeners: tuple[Endpoint, ...]
+    advertised: tuple[Endpoint, ...]
+    controller_listener: str
+    voters: Mapping[NodeId, tuple[str, int]]
+    log_dir: str
+    cluster_id: str
+    rack: str | None
+    topic_defaults: TopicDefaults
+    quorum: Quorum
+    replication: Replication
+    fetching: Fetching
+    housekeeping: Housekeeping
+    broker_session_timeout_ms: int
+    broker_heartbeat_interval_ms: int
+    controlled_shutdown_max_wait_ms: int
+    administration: Administration
+    unclean_leader_election: bool
+    max_request_bytes: int
+    connection_limits: ConnectionLimits
+    protocols: Mapping[str, SecurityProtocol]
+    """By listener, the controllers' included."""
+    inter_broker_listener: str
+    """Where brokers fetch from each other; empty for a node without broker listeners."""
+    index_interval_bytes: int
+    static: Mapping[str, str]
+    """Every property as it is in the file: where topics find their defaults."""
+    known: Mapping[str, Property]
+    """Every property that is read here."""
+
+    def listener(self, name: str) -> Endpoint:
+        """The advertised endpoint of the listener called `name`."""
+        return next(e for e in self.advertised if e.listener == name)
+
+    @property
+    def broker_listeners(self) -> tuple[Endpoint, ...]:
+        """Where clients and other brokers are served."""
+        return tuple(e for e in self.listeners if e.listener != self.controller_listener)
+
+
+def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
+    """The configuration in `properties`, and the keys that nothing here uses (worth a warning).
+
+    Raises ConfigError.
+    """
+    read = PropertyReader(properties)
+    roles = _roles(read.text("process.roles"))
+    listeners = endpoints("listeners", read.text("listeners"))
+    spoken = protocols(read, listeners)
+    advertised = read.text("advertised.listeners", "")
+    quorum = Quorum.read(read)
+    config = NodeConfig(
+        node_id=NodeId(read.number("node.id")),
+        is_broker="broker" in roles,
+        is_controller="controller" in roles,
+        listeners=listeners,
+        advertised=endpoints("advertised.listeners", advertised) if advertised else listeners,
+        controller_listener=read.text("controller.listener.names", "CONTROLLER"),
+        voters=voters(
+            read.text("controller.quorum.voters", "" if quorum.bootstrap_servers else None)
+        ),
+        log_dir=read.text("log.dirs", properties.get("log.dir", "")) or _missing_log_dir(),
+        cluster_id=read.text("cluster.id", "highwater"),
+        rack=read.text("broker.rack", "") or None,
+        topic_defaults=TopicDefaults.read(read),
+        quorum=quorum,
+        replication=Replication.read(read),
+        fetching=Fetching.read(read),
+        housekeeping=Housekeeping.read(read),
+        broker_session_timeout_ms=read.number("broker.session.timeout.ms", 9000, least=1),
+        broker_heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms", 2000, least=1),
+        controlled_shutdown_max_wait_ms=read.number("controlled.shutdown.max.wait.ms", 5000),
+        administration=Administration.read(read),
+        unclean_leader_election=read.flag("unclean.leader.election.enable", default=False),
+        max_request_bytes=read.number("socket.request.max.bytes", 100 << 20, least=1024),
+        connection_limits=ConnectionLimits(
+            max_connections=read.number("max.connections", 2**31 - 1),
+            max_per_ip=read.number("max.connections.per.ip", 2**31 - 1),
+            max_idle_ms=read.number("connections.max.idle.ms", 600_000, least=1),
+        ),
+        protocols=spoken,
+        inter_broker_listener=inter_broker_listener(read, spoken),
+        index_interval_bytes=read.number("log.index.interval.bytes", 4096),
+        static=dict(properties),
+        known=read.asked,
+    )
+    _cross_check(config)
+    unused = set(properties) - set(read.asked) - {"log.dir"}
+    return config, sorted(key for key in unused if not key.startswith(SECURITY_PREFIXES))
+
+
+def _roles(text: str) -> frozenset[str]:
+    roles = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if not roles or roles - {"broker", "controller"}:
+        raise ConfigError(
+            f"process.roles={text} cannot be used: broker, controller or broker,controller"
+        )
+    return roles
+
+
+def _missing_log_dir() -> str:
+    raise ConfigError("log.dirs is missing: add a line log.dirs=/path/for/this/node")
+
+
+def _cross_check(config: NodeConfig) -> None:
+    names = [endpoint.listener for endpoint in config.listeners]
+    if len(set(names)) != len(names):
+        raise ConfigError("listeners: every listener needs a name of its own")
+    joins = bool(config.quorum.bootstrap_servers)
+    if config.is_controller and config.node_id not in config.voters and not joins:
+        raise ConfigError(
+            f"node.id={config.node_id} has the controller role but is not in "
+            "controller.quorum.voters: add it there, make it a broker only, or let it join by "
+            "controller.quorum.bootstrap.servers"
+        )
+    if unknown := [e.listener for e in config.advertised if e.listener not in names]:
+        raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners")
+    if config.is_controller and config.controller_listener not in names:
+        raise ConfigError(
+            f"controller.listener.names={config.controller_listener} is not among the listeners"
+        )
+    if config.is_broker and not config.broker_listeners:
+        raise ConfigError("a broker needs a listener besides the controller's")
+    if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
+        raise ConfigError(
+            "broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms"
+        )

@@ -75,7 +75,7 @@ class Pair:
         for number in range(count):
             self.leader.assign(number, isr=(1, 2))
         self.pool = FetcherPool(
-            replace(CONFIG, replica_fetch_max_bytes=fetch_bytes),
+            replace(CONFIG, replication=replace(CONFIG.replication, fetch_max_bytes=fetch_bytes)),
             cast(Any, self.follower.hosted),
             Registered(),
             lambda host, port: cast(Any, Wire(self)),

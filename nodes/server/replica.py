@@ -57,7 +57,7 @@ class Replica:
     def configure(self, config: LogConfig, min_isr: int) -> None:
         """Follow the topic's configuration."""
         self.log.configure(config)
-        self.state.min_isr = min_isr
+        self._demand(min_isr)
         self.advance()
         self.committed()
 
@@ -87,8 +87,8 @@ class Replica:
     def apply(self, assignment: Assignment, min_isr: int, now_ms: float) -> bool:
         """Follow the metadata log; true when the leader epoch or the role changed."""
         before, isr_before = self.state.high_watermark, self.state.isr
-        self.state.min_isr = min_isr
         changed = self.state.apply(assignment, self.log.end_offset, now_ms)
+        self._demand(min_isr)
         if changed and self.state.role is Role.LEADER:
             self.log.assign_epoch(self.state.leader_epoch, self.log.end_offset)
         if changed or self.state.isr != isr_before:
@@ -97,6 +97,12 @@ class Replica:
         if changed or self.state.high_watermark != before:
             self.committed()
         return changed
+
+    def _demand(self, min_isr: int) -> None:
+        """Never more in-sync replicas than there are replicas: nothing forbids the larger setting,
+        and it would stop all acks=all writes (Kafka's `Partition.effectiveMinIsr`, KIP-966).
+        """
+        self.state.min_isr = min(min_isr, len(self.state.replicas))
 
     def isr_answered(
         self, proposal: IsrProposal, isr: Iterable[NodeId] | None, partition_epoch: int

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from nodes.ids import Epoch, NodeId, Offset, TopicPartition
-from nodes.storage.disk import Disk, File
+from nodes.storage.disk import Disk, File, parent
 
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -42,6 +42,7 @@ class OffsetCheckpoint:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
+        self._writes = 0
 
     def read(self) -> dict[TopicPartition, Offset]:
         """Every partition's offset."""
@@ -52,10 +53,31 @@ class OffsetCheckpoint:
             offsets[key] = Offset(_number(self._path, offset))
         return offsets
 
-    def write(self, offsets: Mapping[TopicPartition, Offset], *, durable: bool = True) -> None:
-        """Replace the file; blocks when `durable`."""
-        rows = [f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items()]
-        _write_table(self._disk, self._path, rows, durable=durable)
+    def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Replace the file; blocks until that is durable."""
+        self._writes += 1
+        self._disk.write_atomic(self._path, _offset_table(offsets))
+
+    async def write_off_loop(self, offsets: Mapping[TopicPartition, Offset]) -> bool:
+        """As `write`, while the loop goes on; false when another write overtook this one.
+
+        What `write` wrote meanwhile is newer, and stays. Not for two callers at once.
+        """
+        self._writes += 1
+        number = self._writes
+        temporary = self._path + ".tmp"
+        if self._disk.exists(temporary):
+            self._disk.unlink(temporary)
+        file = self._disk.open(temporary, create=True)
+        try:
+            file.append(_offset_table(offsets))
+            await self._disk.sync(file)
+        finally:
+            file.close()
+        if number == self._writes:  # else the file was replaced, and the temporary one with it
+            self._disk.rename(temporary, self._path)
+            await self._disk.sync(parent(self._path))
+        return number == self._writes
 
 
 class LeaderEpochCheckpoint:
@@ -85,7 +107,7 @@ class LeaderEpochCheckpoint:
     def write(self, entries: Sequence[tuple[Epoch, Offset]]) -> None:
         """Replace the file."""
         rows = [f"{epoch} {start}" for epoch, start in entries]
-        _write_table(self._disk, self._path, rows, durable=False)
+        self._disk.write_atomic(self._path, _table(rows), durable=False)
         self._content = list(entries)
         self._written += 1
 
@@ -237,9 +259,12 @@ def _read_table(disk: Disk, path: str, *, columns: int) -> list[list[str]]:
     return rows
 
 
-def _write_table(disk: Disk, path: str, rows: Sequence[str], *, durable: bool) -> None:
-    text = "".join(f"{line}\n" for line in (str(_VERSION), str(len(rows)), *rows))
-    disk.write_atomic(path, text.encode(), durable=durable)
+def _offset_table(offsets: Mapping[TopicPartition, Offset]) -> bytes:
+    return _table([f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items()])
+
+
+def _table(rows: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (str(_VERSION), str(len(rows)), *rows)).encode()
 
 
 def _number(path: str, text: str) -> int:

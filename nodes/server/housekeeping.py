@@ -1,8 +1,8 @@
 """What a broker does for its logs from time to time: retention, flushes, checkpoints, removal.
 
 Every job visits a few logs in each turn of the loop, however many there are; only a checkpoint is
-written at one go, since it must hold one moment. Intervals are Kafka's, and so is their meaning: a
-time bound (retention.ms, flush.ms) is kept to within the job's interval.
+made at one go, since it must hold one moment, and then synced off the loop. Intervals are Kafka's,
+and so is their meaning: a time bound (retention.ms, flush.ms) is kept to within the job's interval.
 """
 
 import asyncio
@@ -49,13 +49,10 @@ class Housekeeping:
             (config.housekeeping.flush_ms, self._flush_due),
             (
                 config.housekeeping.high_watermarks_ms,
-                _at_once(self._replicas.checkpoint_high_watermarks),
+                self._replicas.checkpoint_high_watermarks,
             ),
-            (
-                config.housekeeping.recovery_points_ms,
-                _at_once(logs.checkpoint_recovery_points),
-            ),
-            (config.housekeeping.log_starts_ms, _at_once(logs.checkpoint_starts)),
+            (config.housekeeping.recovery_points_ms, logs.checkpoint_recovery_points),
+            (config.housekeeping.log_starts_ms, logs.checkpoint_starts),
             (SWEEP_INTERVAL_MS, self._sweep),
         ):
             if interval_ms < NEVER_MS:
@@ -99,13 +96,6 @@ class Housekeeping:
             if not self._replicas.logs.sweep(FILES_IN_A_TURN):
                 break
             await asyncio.sleep(0)
-
-
-def _at_once(action: Callable[[], None]) -> Job:
-    async def act() -> None:
-        action()
-
-    return act
 
 
 async def _every(interval_ms: int, job: Job) -> None:

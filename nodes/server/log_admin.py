@@ -5,6 +5,7 @@ by the request's own timeout.
 """
 
 import asyncio
+import logging
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -17,6 +18,8 @@ from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
+
+log = logging.getLogger("nodes.log_admin")
 
 HIGH_WATERMARK = -1
 POLL_S = 0.02
@@ -103,6 +106,8 @@ class LogAdmin:
     async def delete_records(self, request: Any, context: RequestContext) -> Any:
         """Move log starts up (KIP-107), and answer when the live replicas have followed.
 
+        And when the new starts are on this broker's disk: before, a loss of power would bring back
+        what was said to be deleted.
         The answer is the low watermark: the smallest log start of the leader and of the followers
         that are in service. REQUEST_TIMED_OUT when it is not there in time: it may get there yet.
         """
@@ -116,6 +121,10 @@ class LogAdmin:
             ]
             topics.append((topic.name, rows))
         everything = [each for _, rows in topics for each in rows]
+        failure = await self._keep_starts(deadline_s)
+        if failure is not ErrorCode.none:
+            for each in everything:
+                each.failed(failure)
         while loop.time() < deadline_s:
             if not any(each.waits(self._replicas) for each in everything):
                 break
@@ -125,6 +134,18 @@ class LogAdmin:
             for name, rows in topics
         ]
         return respond(request, topics=answer)
+
+    async def _keep_starts(self, deadline_s: float) -> ErrorCode:
+        """Return when all log starts are on disk, or why they are not."""
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._replicas.logs.checkpoint_starts()
+        except TimeoutError:
+            return ErrorCode.request_timed_out
+        except OSError as error:
+            log.error("cannot write down where logs begin: %s", error)
+            return ErrorCode.kafka_storage_error
+        return ErrorCode.none
 
     def _delete(self, partition: TopicPartition, offset: Offset) -> "_Deletion":
         replica, error = self._led(partition)
@@ -161,6 +182,11 @@ class _Deletion:
         self._partition = partition
         self._error = error
         self._target = target
+
+    def failed(self, error: ErrorCode) -> None:
+        """Answer so, unless there is another error."""
+        if self._error is ErrorCode.none:
+            self._error = error
 
     def waits(self, replicas: ReplicaManager) -> bool:
         """Whether some live replica's log still begins below the target."""

@@ -10,7 +10,12 @@ the controller elect it all the same, everything acknowledged would be given up 
 directory that was set aside holds a mark, put there before it is renamed, until the new copy has
 been seen in sync under another leader.
 
-Left to others: roles and high watermarks (`replicas`), and when to write the checkpoints
+The checkpoints on the disk never say more of a log than is true of it: a recovery point is lowered
+before the log is cut below it, a log start before a log that begins lower grows, and the offsets of
+a log that was deleted are gone before another one of its name is made. That one would not be
+validated where it was not flushed, or would begin above its first records, and they would be lost.
+
+Left to others: roles and high watermarks (`replicas`), and when to write the checkpoints otherwise
 (`housekeeping`).
 """
 
@@ -29,12 +34,12 @@ from nodes.log.checkpoints import (
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
     CheckpointError,
-    OffsetCheckpoint,
     PartitionMetadata,
 )
 from nodes.log.config import LogConfig
 from nodes.log.errors import LogCorrupt
 from nodes.log.log import Log
+from nodes.server.kept_offsets import KeptOffsets
 from nodes.server.new_directory import NewDirectory
 from nodes.storage.disk import Disk
 
@@ -101,14 +106,11 @@ class LogDirectory:
         self._sweeping = False
         self._rounds = self._watching()
         self._marks: dict[TopicPartition, list[str]] = {}
-        self._checkpoints = {
-            name: OffsetCheckpoint(disk, name)
-            for name in (RECOVERY_POINTS, REPLICATION_OFFSETS, LOG_START_OFFSETS)
-        }
-        self._recovery_points = self._checkpoints[RECOVERY_POINTS].read()
-        self._starts = self._checkpoints[LOG_START_OFFSETS].read()
-        self.high_watermarks = self._checkpoints[REPLICATION_OFFSETS].read()
-        """As they were checkpointed by the incarnation before."""
+        self._recovery_points = KeptOffsets(disk, RECOVERY_POINTS)
+        self._starts = KeptOffsets(disk, LOG_START_OFFSETS)
+        self._watermarks = KeptOffsets(disk, REPLICATION_OFFSETS)
+        self.high_watermarks = self._watermarks.read(dispensable=True)
+        """As they were checkpointed last, by the incarnation before at first."""
         self.intact = clean
         """False when the last stop was not clean, or some log turned out to be damaged."""
 
@@ -119,6 +121,10 @@ class LogDirectory:
 
         `config` holds until the topics' own is known.
         """
+        # Without recovery points everything is validated, without high watermarks they begin at the
+        # logs' starts; but without those, records that were deleted would be back.
+        points = self._recovery_points.read(dispensable=True)
+        starts = self._starts.read(dispensable=False)
         Log.sweep_deleted(self._disk)
         names = self._disk.listdir("")
         for name in names:
@@ -128,8 +134,16 @@ class LogDirectory:
         for number, partition in enumerate(partitions):
             if number and number % SAY_EVERY_LOGS == 0:
                 log.info("opened %d of %d logs", number, len(partitions))
-            self._recover(partition, config)
+            self._recover(
+                partition,
+                config,
+                points.get(partition, Offset(0)),
+                starts.get(partition, Offset(0)),
+            )
             await asyncio.sleep(0)
+        for partition in [p for p in self.high_watermarks if p not in self._hosted]:
+            del self.high_watermarks[partition]
+        self.truncated()  # a log that died while it was cut ends below its recovery point
         validated = sum(each.log.recovery.validated_segments for each in self._hosted.values())
         cut = sum(each.log.recovery.cut_bytes for each in self._hosted.values())
         log.info(
@@ -147,9 +161,22 @@ class LogDirectory:
             for partition in _partitions([self._disk.read(mark).decode()]):
                 self._marks.setdefault(partition, []).append(mark)
 
-    def _recover(self, partition: TopicPartition, config: LogConfig) -> None:
+    def _recover(
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        recovery_point: Offset,
+        log_start: Offset,
+    ) -> None:
         try:
-            opened = self._open(self._disk, partition, config)
+            opened = Log.open(
+                self._disk,
+                str(partition),
+                config,
+                clean=self._clean,
+                recovery_point=recovery_point,
+                log_start=log_start,
+            )
             stored = PartitionMetadata.read(self._disk, str(partition))
         except (LogCorrupt, CheckpointError) as error:
             log.error("%s: %s", partition, error)
@@ -159,16 +186,6 @@ class LogDirectory:
             log.warning("%s: recovery: %s", partition, opened.recovery)
         topic_id = None if stored is None else stored.topic_id
         self._hosted[partition] = HostedLog(self._disk, partition, topic_id, opened)
-
-    def _open(self, disk: Disk, partition: TopicPartition, config: LogConfig) -> Log:
-        return Log.open(
-            disk,
-            str(partition),
-            config,
-            clean=self._clean,
-            recovery_point=self._recovery_points.get(partition, Offset(0)),
-            log_start=self._starts.get(partition, Offset(0)),
-        )
 
     def _set_aside(self, partition: TopicPartition) -> None:
         """Keep the damaged directory under another name, marked before it gets it."""
@@ -181,7 +198,7 @@ class LogDirectory:
         self._disk.rename(directory, target)
         self._disk.sync_dir("")
         self._remember_mark(target)
-        self._forget_offsets(partition)
+        self.high_watermarks.pop(partition, None)
         log.error(
             "%s is set aside as %s: this replica has to be fetched anew from the partition's "
             "leader, and will not lead before it is in sync again",
@@ -211,17 +228,24 @@ class LogDirectory:
             self._disk.unlink(mark)
 
     def create(self, partition: TopicPartition, config: LogConfig) -> HostedLog:
-        """Begin an empty log, of which nothing is on the disk before it has records."""
+        """Begin an empty log, of which nothing is on the disk before it has records.
+
+        Blocks, once for all of them, if a deleted log of such a name is not forgotten there yet.
+        """
+        for kept, offsets in self._all_offsets():
+            if kept.may_say(partition) is not None:
+                kept.save(offsets)
         disk = NewDirectory(self._disk, str(partition))
-        hosted = HostedLog(disk, partition, None, self._open(disk, partition, config))
+        new = Log.open(disk, str(partition), config, clean=True)
+        hosted = HostedLog(disk, partition, None, new)
         self._hosted[partition] = hosted
         return hosted
 
     def remove(self, partition: TopicPartition) -> None:
-        """Delete the partition's log, and every trace of it in the checkpoints."""
+        """Delete the partition's log; the checkpoints forget it when they are written next."""
         self._hosted.pop(partition).log.delete()
         self._sweeping = True
-        self._forget_offsets(partition)
+        self.high_watermarks.pop(partition, None)
         self.refetched(partition)
 
     def sweep(self, max_files: int) -> bool:
@@ -234,38 +258,57 @@ class LogDirectory:
         self._hosted.pop(partition).log.close()
         self._set_aside(partition)
 
-    def _forget_offsets(self, partition: TopicPartition) -> None:
-        for offsets in (self._recovery_points, self._starts, self.high_watermarks):
-            offsets.pop(partition, None)
-
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def truncated(self) -> None:
-        """Before logs that were cut are appended to: no checkpoint may exempt their new ends.
+    def _flushed(self) -> dict[TopicPartition, Offset]:
+        return {p: each.log.flushed_offset for p, each in self._hosted.items()}
 
-        A recovery point above an end would keep what is appended next from being validated.
-        Blocks, once for all of them, if some recovery point on the disk has to be lowered.
+    def _begun(self) -> dict[TopicPartition, Offset]:
+        return {p: each.log.start_offset for p, each in self._hosted.items()}
+
+    def _all_offsets(self) -> Iterator[tuple[KeptOffsets, dict[TopicPartition, Offset]]]:
+        yield self._recovery_points, self._flushed()
+        yield self._starts, self._begun()
+        yield self._watermarks, dict(self.high_watermarks)
+
+    def cutting(self, partition: TopicPartition, end: Offset) -> None:
+        """Before a log is cut, to `end` at least: no recovery point may be left above.
+
+        Were the power lost in the middle of it, what is left would look damaged where it had been
+        whole. Blocks if the recovery point on the disk has to be lowered. Raises OSError.
         """
-        written = self._recovery_points
-        if any(written.get(p, 0) > each.log.flushed_offset for p, each in self._hosted.items()):
-            self.checkpoint_recovery_points(durable=True)
+        if (self._recovery_points.may_say(partition) or 0) > end:
+            points = self._flushed()
+            points[partition] = min(points[partition], end)
+            self._recovery_points.save(points)
 
-    def checkpoint_recovery_points(self, *, durable: bool = False) -> None:
-        """Write up to where each log is on disk."""
-        self._recovery_points = {p: each.log.flushed_offset for p, each in self._hosted.items()}
-        self._checkpoints[RECOVERY_POINTS].write(self._recovery_points, durable=durable)
+    def truncated(self) -> None:
+        """Before logs that were cut are appended to: no checkpoint may exempt their new ends, nor
+        hide their new beginnings.
 
-    def checkpoint_starts(self, *, durable: bool = False) -> None:
-        """Write where each log begins."""
-        self._starts = {p: each.log.start_offset for p, each in self._hosted.items()}
-        self._checkpoints[LOG_START_OFFSETS].write(self._starts, durable=durable)
+        Blocks, once for all of them, if some offset on the disk has to be lowered. Raises OSError.
+        """
+        for kept, offsets in (
+            (self._recovery_points, self._flushed()),
+            (self._starts, self._begun()),
+        ):
+            if any((kept.may_say(p) or 0) > offset for p, offset in offsets.items()):
+                kept.save(offsets)
 
-    def checkpoint_high_watermarks(
-        self, offsets: Mapping[TopicPartition, Offset], *, durable: bool = False
-    ) -> None:
-        """Write the high watermarks; those of logs that `offsets` lacks stay as they were."""
+    async def checkpoint_recovery_points(self) -> None:
+        """Return when the disk says up to where each log is on it. Raises OSError."""
+        await self._recovery_points.save_off_loop(self._flushed)
+
+    async def checkpoint_starts(self) -> None:
+        """Return when the disk says where each log begins now, at least. Raises OSError."""
+        await self._starts.save_off_loop(self._begun)
+
+    async def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Return when the high watermarks are on disk; those of logs that `offsets` lacks stay as
+        they were. Raises OSError.
+        """
         self.high_watermarks.update(offsets)
-        self._checkpoints[REPLICATION_OFFSETS].write(self.high_watermarks, durable=durable)
+        await self._watermarks.save_off_loop(lambda: dict(self.high_watermarks))
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -295,9 +338,9 @@ class LogDirectory:
             if not each.log.offline:
                 each.log.flush()
         if not failed:
-            self.checkpoint_recovery_points(durable=True)
-            self.checkpoint_starts(durable=True)
-            self.checkpoint_high_watermarks(high_watermarks, durable=True)
+            self.high_watermarks.update(high_watermarks)
+            for kept, offsets in self._all_offsets():
+                kept.save(offsets)
         for each in self._hosted.values():
             each.log.close()
         return not failed

@@ -13,7 +13,7 @@ acks, before it is on the disk of every replica that counts. Produces that wait 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -41,6 +41,8 @@ class Replica:
     state: PartitionState
     identity: Identity | None = None
     """Which topic the log belongs to, while that is not durable."""
+    cutting: Callable[[Offset], None] = lambda end: None
+    """Called before the log is cut, to that end at least; see `LogDirectory.cutting`."""
     watchers: Watchers = field(default_factory=Watchers)
     _committing: Acks = field(default_factory=Acks)
     _flushing: Acks = field(default_factory=Acks)
@@ -237,6 +239,7 @@ class Replica:
     def restart_at(self, leader_start: Offset) -> None:
         """Give up a log that the leader's has moved past, and begin where the leader's does."""
         log.info("%s: begins anew at the leader's log start %d", self.partition, leader_start)
+        self.cutting(min(self.log.start_offset, leader_start))
         self.log.truncate_fully(leader_start)
         self.state.truncated(leader_start)
         self.state.log_starts_at(leader_start)
@@ -260,5 +263,6 @@ class Replica:
             told.end_offset,
             self.state.leader_epoch,
         )
+        self.cutting(self.log.end_before(offset))
         self.log.truncate_to(offset)
         self.state.truncated(self.log.end_offset)

@@ -234,6 +234,7 @@ class ReplicaManager:
             partition_log,
             state,
             identity=hosted.identity(topic_id),
+            cutting=partial(self.logs.cutting, partition),
         )
         self._replicas[partition] = replica
         return replica
@@ -290,9 +291,9 @@ class ReplicaManager:
         """Logs were cut; to be told before they are appended to (see `LogDirectory.truncated`)."""
         self.logs.truncated()
 
-    def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks."""
-        self.logs.checkpoint_high_watermarks(self.high_watermarks())
+    async def checkpoint_high_watermarks(self) -> None:
+        """Return when the high watermarks are on disk. Raises OSError."""
+        await self.logs.checkpoint_high_watermarks(self.high_watermarks())
 
     def failed_log(self) -> str:
         """Why this broker cannot go on: a log that cannot be written, a change not followed; empty

@@ -9,7 +9,6 @@ import asyncio
 import subprocess
 import tempfile
 import time
-import warnings
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,16 +26,10 @@ from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as RdTopic
 
-with warnings.catch_warnings():
-    # kafka-python 3.0 reads its schemas by a function that Python 3.11 calls deprecated (3.13 does
-    # not any more), at import time only.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer
-    from kafka import TopicPartition as PyPartition
-    from kafka.admin import KafkaAdminClient
-    from kafka.admin import NewTopic as PyTopic
-    from kafka.errors import KafkaError as PyError
-    from kafka.errors import TopicAlreadyExistsError as PyTopicExists
+from tests.harness.kafka_python import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from tests.harness.kafka_python import NewTopic as PyTopic
+from tests.harness.kafka_python import TopicAlreadyExistsError as PyTopicExists
+from tests.harness.kafka_python import TopicPartition as PyPartition
 
 T = TypeVar("T")
 

@@ -19,10 +19,12 @@ from aiokafka.errors import KafkaError as AioError
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as RdPartition
 
-from tests.harness.foreign import PARTITION, PATIENCE_S, PyError, PyPartition, bounded
-from tests.harness.foreign import KafkaAdminClient as PyAdmin
-from tests.harness.foreign import KafkaConsumer as PyConsumer
-from tests.harness.foreign import KafkaProducer as PyProducer
+from tests.harness.foreign import PARTITION, PATIENCE_S, bounded
+from tests.harness.kafka_python import KafkaAdminClient as PyAdmin
+from tests.harness.kafka_python import KafkaConsumer as PyConsumer
+from tests.harness.kafka_python import KafkaError as PyError
+from tests.harness.kafka_python import KafkaProducer as PyProducer
+from tests.harness.kafka_python import TopicPartition as PyPartition
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ last batch is left out; bytes that are no batch end the replica there, as they w
 Judging what differs is left to the checkers.
 """
 
+import contextlib
 import hashlib
 import mmap
 from collections.abc import Iterator, Sequence
@@ -12,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodes.control.image import ClusterImage
+from nodes.control.image import ClusterImage, PartitionImage, PartitionKey
 from nodes.control.records import decode
 from nodes.ids import Epoch, Offset, TopicPartition
 from nodes.log.batch import BatchHeader, decode_records, iter_batches
 from nodes.log.checkpoints import REPLICATION_OFFSETS, OffsetCheckpoint
 from nodes.log.errors import CorruptBatch
+from nodes.raft.errors import SnapshotCorrupt
+from nodes.raft.snapshot import Snapshot, id_of
+from nodes.raft.snapshot import read as read_snapshot
 from nodes.storage.local import LocalDisk
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
@@ -83,6 +87,7 @@ def metadata_rows(log_dirs: Sequence[Path], started_wall_ns: int) -> list[dict[s
 
     Taken from the metadata log that a quorum election would prefer: last epoch, then length. Its
     wall-clock timestamps count from `started_wall_ns`, with the millisecond that they are good to.
+    A log that was trimmed begins with the leaders of its oldest snapshot.
     """
     best = max(
         (log_dir / METADATA_DIRECTORY for log_dir in log_dirs),
@@ -93,31 +98,51 @@ def metadata_rows(log_dirs: Sequence[Path], started_wall_ns: int) -> list[dict[s
         return []
     rows: list[dict[str, Any]] = []
     image = ClusterImage()
+    if (snapshot := _beginning(best)) is not None:
+        records = [decode(value) for value in snapshot.records]
+        last = Offset(snapshot.snapshot_id.offset - 1)
+        image, delta = image.apply(records, last, snapshot.snapshot_id.epoch)
+        at_ns = snapshot.last_timestamp_ms * 1_000_000 - started_wall_ns
+        rows += [_leader_row(key, change.after, at_ns) for key, change in delta.partitions.items()]
     for batch in read_batches(best):
         header = batch.header
-        if header.is_control:
+        if header.is_control or header.last_offset <= image.offset:
             continue
         records = [decode(record.value or b"") for record in decode_records(batch.data)]
         image, delta = image.apply(records, header.last_offset, header.partition_leader_epoch)
         at_ns = header.max_timestamp * 1_000_000 - started_wall_ns
-        for key, change in delta.partitions.items():
-            after = change.after
-            if after is None:
-                continue
-            rows.append(
-                {
-                    "at_ns": at_ns,
-                    "kind": "leader",
-                    "topic": key.topic,
-                    "partition": key.partition,
-                    "leader": after.leader if after.leader >= 0 else None,
-                    "leader_epoch": after.leader_epoch,
-                    "partition_epoch": after.partition_epoch,
-                    "isr": list(after.isr),
-                    "source": "metadata-log",
-                }
-            )
-    return rows
+        rows += [_leader_row(key, change.after, at_ns) for key, change in delta.partitions.items()]
+    return [row for row in rows if row]
+
+
+def _leader_row(key: PartitionKey, after: PartitionImage | None, at_ns: int) -> dict[str, Any]:
+    """A row, or nothing when the partition is gone."""
+    if after is None:
+        return {}
+    return {
+        "at_ns": at_ns,
+        "kind": "leader",
+        "topic": key.topic,
+        "partition": key.partition,
+        "leader": after.leader if after.leader >= 0 else None,
+        "leader_epoch": after.leader_epoch,
+        "partition_epoch": after.partition_epoch,
+        "isr": list(after.isr),
+        "source": "metadata-log",
+    }
+
+
+def _beginning(directory: Path) -> Snapshot | None:
+    """What a log begins with that was trimmed: its oldest snapshot; None for one from offset 0."""
+    first = next(read_batches(directory), None)
+    if first is None or first.header.base_offset == 0:
+        return None
+    for path in sorted(directory.glob("*.checkpoint")):
+        snapshot_id = id_of(path.name)
+        with contextlib.suppress(SnapshotCorrupt):
+            if snapshot_id is not None:
+                return read_snapshot(snapshot_id, path.read_bytes())
+    return None
 
 
 def _last_position(directory: Path) -> tuple[Epoch, Offset]:

@@ -15,6 +15,9 @@ from harness.systems.replica_files import (
 from nodes.control.records import PartitionChangeRecord, PartitionRecord, TopicRecord, encode
 from nodes.ids import Epoch, NodeId, Offset, TopicPartition
 from nodes.log.batch import Record, encode_batch
+from nodes.raft.positions import SnapshotId
+from nodes.raft.snapshot import SnapshotEncoder, file_name
+from nodes.raft.voters import VoterSet
 
 P = TopicPartition("t", 0)
 TOPIC_ID = UUID(int=5)
@@ -108,3 +111,38 @@ def test_leader_changes_come_from_the_longest_metadata_log(tmp_path: Path) -> No
         for row in rows
     ] == [(1_000_000_000, 1, 0, 0, [1, 2]), (1_500_000_000, 2, 1, 1, [2])]
     assert {row["source"] for row in rows} == {"metadata-log"}
+
+
+def test_a_trimmed_metadata_log_begins_with_its_snapshot(tmp_path: Path) -> None:
+    """The leaders of the snapshot come first; what it holds already is not told again."""
+    topic = encode(TopicRecord(name="t", topic_id=TOPIC_ID))
+    partition = encode(
+        PartitionRecord(
+            partition_id=0,
+            topic_id=TOPIC_ID,
+            replicas=(NodeId(1), NodeId(2)),
+            isr=(NodeId(1), NodeId(2)),
+            leader=NodeId(1),
+            leader_epoch=Epoch(4),
+            partition_epoch=9,
+        )
+    )
+    changed = encode(
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=(NodeId(2),), leader=NodeId(2))
+    )
+    directory = tmp_path / METADATA_DIRECTORY
+    snapshot_id = SnapshotId(Offset(12), Epoch(3))
+    encoder = SnapshotEncoder(snapshot_id, 1_700)
+    parts = (
+        encoder.header(1_600, VoterSet(())),
+        encoder.batch([topic, partition]),
+        encoder.footer(),
+    )
+    old = metadata_batch(10, topic, partition, timestamp_ms=1_500)
+    segment(directory, 10, old + metadata_batch(12, changed, timestamp_ms=2_500))
+    (directory / file_name(snapshot_id)).write_bytes(b"".join(parts))
+    rows = metadata_rows([tmp_path], 1_000_000_000)
+    assert [(row["at_ns"], row["leader"], row["leader_epoch"], row["isr"]) for row in rows] == [
+        (600_000_000, 1, 4, [1, 2]),
+        (1_500_000_000, 2, 5, [2]),
+    ]

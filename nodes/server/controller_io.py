@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.control.controller import Controller
 from nodes.control.errors import ControlError
-from nodes.control.records import MetadataRecord, NoOpRecord, encode
+from nodes.control.records import MetadataRecord, NoOpRecord, encode_all
 from nodes.control.situation import ControllerResult
 from nodes.ids import NO_OFFSET, Epoch, NodeId, Offset
 from nodes.log.errors import MessageTooLarge
@@ -32,9 +32,9 @@ from nodes.server.metadata_publisher import Committed, MetadataPublisher
 R = TypeVar("R")
 
 TICK_MS: Final = 50
-MAX_BATCH_RECORDS: Final = 10_000
-"""What is not atomic is cut into batches of so many, as in Kafka. A record of the largest kind, a
-partition's, is some 150 bytes with three replicas: such a batch is far below the log's limit.
+MAX_BATCH_RECORDS: Final = 1_000
+"""What is not atomic is cut into batches of so many, as in Kafka, though smaller: a node applies a
+batch at one go, and its loop must not stand still for long.
 """
 
 log = logging.getLogger("nodes.controller")
@@ -163,7 +163,7 @@ class ControllerShell:
         size = max(1, len(records)) if result.atomic else self._max_batch_records
         for start in range(0, len(records), size):
             batch = records[start : start + size]
-            self._end = self._quorum.append([encode(record) for record in batch])
+            self._end = self._quorum.append(encode_all(batch))
             self.controller.appended(batch, self._end)
 
     async def decide(self, operation: Callable[[], ControllerResult[R]]) -> R:

@@ -23,6 +23,10 @@ from nodes.server.fetch_sessions import FULL_AND_NEW_SESSION, NO_SESSION, next_e
 
 MAX_NAMED: Final = 500
 FIRST_BACKOFF_MS: Final = 5
+BACKOFF_OF_EACH_MS: Final = 0.1
+"""Thousands of partitions may wait for a leader that takes them up one by one: to ask for each of
+them every few milliseconds would cost both brokers the time that this takes.
+"""
 _NEVER_NAMED: Final = 1 << 62
 
 
@@ -189,7 +193,9 @@ class Following:
 
     def failed(self, followed: Followed, now_ms: float) -> None:
         """It was answered with an error: leave it out, longer each time."""
-        self.pause(followed, now_ms + backoff_ms(followed.failures, self._backoff_max_ms))
+        least_ms = min(BACKOFF_OF_EACH_MS * len(self._paused), self._backoff_max_ms)
+        wait_ms = max(backoff_ms(followed.failures, self._backoff_max_ms), least_ms)
+        self.pause(followed, now_ms + wait_ms)
         followed.failures += 1
 
     def pause(self, followed: Followed, until_ms: float) -> None:

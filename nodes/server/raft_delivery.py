@@ -20,8 +20,9 @@ from nodes.raft.leadership import Leadership
 from nodes.raft.snapshot import Snapshot
 from nodes.server.raft_log import MetadataLog
 
-DELIVERY_BYTES: Final = 1 << 20
-"""Listeners get about this much at a time; the event loop runs in between."""
+DELIVERY_BYTES: Final = 1 << 16
+"""Listeners get about this much at a time, one batch at least: some thousand records, which take
+milliseconds to apply. The event loop runs in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

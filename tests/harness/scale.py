@@ -149,15 +149,20 @@ class Scale:
         assert by_itself, f"node {node} did not end"
         self._forget(node)
         await self._verify(2, lambda state: state.leader not in (node, -1) and state.isr == 2)
+        # What did not hand over in time ends as dead, and counts as in service for a session.
+        await self._until(lambda: self._is_gone(node), f"node {node} is still in service")
         return took_ms
+
+    async def _is_gone(self, node: int) -> bool:
+        answer = await self._ask(2, fill(DescribeClusterRequest))
+        return all(broker.broker_id != node for broker in answer.brokers)
 
     async def _start(self, node: int) -> tuple[float, float]:
         began_s = time.monotonic()
         await asyncio.to_thread(self._target.start, node)
 
         async def in_service() -> bool:
-            answer = await self._ask(2, fill(DescribeClusterRequest))
-            return any(broker.broker_id == node for broker in answer.brokers)
+            return not await self._is_gone(node)
 
         await self._until(in_service, f"node {node} does not return")
         start_ms = _since(began_s)

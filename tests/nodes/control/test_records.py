@@ -1,7 +1,7 @@
 """Metadata records: Kafka's bytes, both ways, and nothing else."""
 
 import re
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from nodes.control.records import (
     TopicRecord,
     decode,
     encode,
+    encode_all,
 )
 from nodes.ids import BrokerEpoch, NodeId
 from tests.nodes.control import kafka_schema
@@ -60,6 +61,23 @@ def _entity(cls: type[Any]) -> st.SearchStrategy[Any]:
 def test_every_record_comes_back_as_it_was_written(record: MetadataRecord) -> None:
     """encode and decode are inverse for every type and value."""
     assert decode(encode(record)) == record
+
+
+@given(
+    st.lists(st.sampled_from([PartitionChangeRecord, *RECORD_TYPES]).flatmap(_entity), max_size=4),
+    st.lists(st.tuples(st.integers(0, 9), _UUIDS, st.integers(1, 2)), max_size=4),
+)
+def test_many_records_are_written_as_each_alone(
+    records: list[MetadataRecord], partitions: list[tuple[int, UUID, NodeId]]
+) -> None:
+    """Also changes that differ in their partition only, whose common bytes are written once."""
+    alike = [
+        replace(record, partition_id=number, topic_id=topic_id, leader=leader)
+        for record in records
+        if isinstance(record, PartitionChangeRecord)
+        for number, topic_id, leader in partitions
+    ]
+    assert encode_all([*records, *alike]) == [encode(each) for each in [*records, *alike]]
 
 
 @given(st.sampled_from(RECORD_TYPES).flatmap(_entity))

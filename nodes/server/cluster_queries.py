@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.config import NodeConfig
 from nodes.control.errors import ControlError
-from nodes.control.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from nodes.control.image import ClusterImage, PartitionImage, TopicImage
 from nodes.control.topics import check_name
 from nodes.ids import NO_NODE, NodeId
 from nodes.server.auto_topics import AutoTopics
@@ -46,8 +46,8 @@ class ClusterQueries:
             request,
             brokers=self._brokers(context.listener),
             cluster_id=self._config.cluster_id,
-            controller_id=self._controller(),
-            topics=self._topics(request, context.listener),
+            controller_id=self._controller(context.listener),
+            topics=self._topics(request, self._reachable(context.listener)),
         )
 
     def describe_cluster(self, request: Any, context: RequestContext) -> Any:
@@ -63,16 +63,21 @@ class ClusterQueries:
         return respond(
             request,
             cluster_id=self._config.cluster_id,
-            controller_id=self._controller(),
+            controller_id=self._controller(context.listener),
             brokers=[
                 {**row, "broker_id": row["node_id"]}
                 for row in self._brokers(context.listener, fenced=fenced)
             ],
         )
 
-    def _controller(self) -> NodeId:
+    def _controller(self, listener: str) -> NodeId:
+        """Whom to send what a controller decides: the active one where it is a broker, else any.
+
+        Clients look the id up among the brokers, and every broker forwards (KIP-590).
+        """
+        reachable = self._reachable(listener)
         leader = self._controller_id()
-        return NO_NODE if leader is None else leader
+        return leader if leader in reachable else min(reachable, default=NO_NODE)
 
     def _brokers(self, listener: str, *, fenced: bool = False) -> list[Row]:
         return [
@@ -87,15 +92,19 @@ class ClusterQueries:
             if (endpoint := broker.endpoint(listener)) is not None and (fenced or not broker.fenced)
         ]
 
-    @staticmethod
-    def _reachable(broker: BrokerImage | None, listener: str) -> bool:
-        return broker is not None and not broker.fenced and broker.endpoint(listener) is not None
+    def _reachable(self, listener: str) -> frozenset[NodeId]:
+        """The brokers in service that clients of `listener` can reach."""
+        return frozenset(
+            node
+            for node, broker in self._image.brokers.items()
+            if not broker.fenced and broker.endpoint(listener) is not None
+        )
 
-    def _topics(self, request: Any, listener: str) -> list[Row]:
+    def _topics(self, request: Any, reachable: frozenset[NodeId]) -> list[Row]:
         wanted = request.topics
         asks_for_all = wanted is None or (request.__version__ == 0 and not wanted)
         if asks_for_all:
-            return [self._topic(topic, listener) for topic in self._image.topics.values()]
+            return [self._topic(topic, reachable) for topic in self._image.topics.values()]
         may_create = getattr(request, "allow_auto_topic_creation", True)
         rows = []
         for item in wanted:
@@ -110,7 +119,7 @@ class ClusterQueries:
                 else self._image.topic(item.name)
             )
             if topic is not None:
-                rows.append(self._topic(topic, listener))
+                rows.append(self._topic(topic, reachable))
             elif topic_id is not None:
                 rows.append({"error_code": ErrorCode.unknown_topic_id, "topic_id": topic_id})
             else:
@@ -118,34 +127,33 @@ class ClusterQueries:
                 rows.append({"error_code": error, "name": item.name})
         return rows
 
-    def _topic(self, topic: TopicImage, listener: str) -> Row:
+    def _topic(self, topic: TopicImage, reachable: frozenset[NodeId]) -> Row:
         return {
             "name": topic.name,
             "topic_id": topic.topic_id,
             "partitions": [
-                self._partition(number, partition, listener)
+                self._partition(number, partition, reachable)
                 for number, partition in sorted(topic.partitions.items())
             ],
         }
 
-    def _partition(self, number: int, partition: PartitionImage, listener: str) -> Row:
-        row = self._located(number, partition, listener)
+    def _partition(
+        self, number: int, partition: PartitionImage, reachable: frozenset[NodeId]
+    ) -> Row:
+        row = self._located(number, partition, reachable)
         led = row["leader_id"] != NO_NODE
         return row | {"error_code": ErrorCode.none if led else ErrorCode.leader_not_available}
 
-    def _located(self, number: int, partition: PartitionImage, listener: str) -> Row:
-        led = self._reachable(self._image.brokers.get(partition.leader), listener)
+    @staticmethod
+    def _located(number: int, partition: PartitionImage, reachable: frozenset[NodeId]) -> Row:
+        led = partition.leader in reachable
         return {
             "partition_index": number,
             "leader_id": partition.leader if led else NO_NODE,
             "leader_epoch": partition.leader_epoch,
             "replica_nodes": partition.replicas,
             "isr_nodes": partition.isr,
-            "offline_replicas": tuple(
-                node
-                for node in partition.replicas
-                if not self._reachable(self._image.brokers.get(node), listener)
-            ),
+            "offline_replicas": tuple(node for node in partition.replicas if node not in reachable),
         }
 
     # -- pages of topics -----------------------------------------------------------------------
@@ -178,15 +186,15 @@ class ClusterQueries:
                     rows.append({"name": name, "error_code": _why_unknown(name)})
                 continue
             page = sorted(topic.partitions)[start : start + left]
-            rows.append(self._described(topic, page, context.listener))
+            rows.append(self._described(topic, page, self._reachable(context.listener)))
             left -= len(page)
             if start + len(page) < len(topic.partitions):
                 return respond(request, topics=rows, next_cursor=_cursor(name, start + len(page)))
         return respond(request, topics=rows)
 
-    def _described(self, topic: TopicImage, page: list[int], listener: str) -> Row:
+    def _described(self, topic: TopicImage, page: list[int], reachable: frozenset[NodeId]) -> Row:
         partitions = [
-            self._located(number, topic.partitions[number], listener)
+            self._located(number, topic.partitions[number], reachable)
             | {
                 "eligible_leader_replicas": topic.partitions[number].elr,
                 "last_known_elr": topic.partitions[number].last_known_elr,

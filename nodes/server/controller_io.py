@@ -28,6 +28,7 @@ from nodes.ids import NO_OFFSET, Epoch, NodeId, Offset
 from nodes.log.errors import MessageTooLarge
 from nodes.raft.errors import NotLeader
 from nodes.server.metadata_publisher import Committed, MetadataPublisher
+from nodes.wire.connections import LOG_BURST, LOG_PER_S, LineLimit
 
 R = TypeVar("R")
 
@@ -87,6 +88,7 @@ class ControllerShell:
         self._end = NO_OFFSET
         self._led_before: NodeId | None = None
         self._ticking: asyncio.Task[None] | None = None
+        self._refusals = LineLimit(LOG_BURST, LOG_PER_S)
 
     # --- life
 
@@ -189,7 +191,8 @@ class ControllerShell:
             ) from error
         if result is None:
             assert refusal is not None
-            log.info("refused: %s", refusal)
+            # What peers send is quoted, as much as they like: they must not fill the disk.
+            self._refusals.write(now_ms() / 1000, log.info, "refused: %.300s", refusal)
             raise refusal
         return result.response
 

@@ -134,13 +134,16 @@ class IsrManager:
         if response.error_code is not ErrorCode.none:
             log.info("the controller refused an ISR change: %s", response.error_code.name)
             return
-        first = next(iter(batch))
-        log.info("ISR changes of %d partitions (%s, ...) answered", len(batch), first)
+        made = 0
         for topic in response.topics:
             name = self._replicas.topic_name(topic.topic_id)
             for answer in topic.partitions:
                 if name is not None:
-                    self._answered(TopicPartition(name, answer.partition_index), answer, batch)
+                    partition = TopicPartition(name, answer.partition_index)
+                    made += self._answered(partition, answer, batch)
+        # One line for each would be thousands when a broker comes or goes.
+        first = next(iter(batch))
+        log.info("ISR changes of %d partitions (%s, ...): %d were made", len(batch), first, made)
 
     def _request(self, batch: dict[TopicPartition, tuple[Replica, IsrProposal]]) -> Any:
         topics: dict[Any, list[dict[str, Any]]] = {}
@@ -170,24 +173,26 @@ class IsrManager:
         partition: TopicPartition,
         answer: Any,
         batch: dict[TopicPartition, tuple[Replica, IsrProposal]],
-    ) -> None:
+    ) -> bool:
+        """Act on one partition's answer; whether the change was made."""
         if partition not in batch:
-            return
+            return False
         replica, proposal = batch[partition]
         error = answer.error_code
         if error is not ErrorCode.none and error not in _SURELY_REFUSED | _OVERTAKEN:
-            return  # asked again
+            return False  # asked again
         current = self._proposals.get(partition)
         if current is not None and current[1] is proposal:
             del self._proposals[partition]
         if error is ErrorCode.none and answer.leader_epoch != proposal.leader_epoch:
-            log.info("%s: ISR change overtaken: leader epoch %d", partition, answer.leader_epoch)
+            log.debug("%s: ISR change overtaken: leader epoch %d", partition, answer.leader_epoch)
         elif error is ErrorCode.none:
             isr = [NodeId(member) for member in answer.isr]
             replica.isr_answered(proposal, isr, answer.partition_epoch)
-            # One line each would be thousands when a broker comes or goes.
             log.debug("%s: ISR %s, partition epoch %d", partition, isr, answer.partition_epoch)
+            return True
         elif error in _SURELY_REFUSED:
             replica.isr_answered(proposal, None, answer.partition_epoch)
         else:
-            log.info("%s: ISR change overtaken: %s", partition, error.name)
+            log.debug("%s: ISR change overtaken: %s", partition, error.name)
+        return False

@@ -81,6 +81,19 @@ class Identity:
             file.close()
         await self._disk.sync(self._directory)
 
+    def sync_now(self) -> None:
+        """As `sync`; blocks."""
+        _sync_identity(self._disk, self._directory)
+
+
+def _sync_identity(disk: Disk, directory: str) -> None:
+    file = disk.open(f"{directory}/{PARTITION_METADATA}")
+    try:
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_dir(directory)
+
 
 @dataclass(slots=True)
 class HostedLog:
@@ -178,6 +191,8 @@ class LogDirectory:
                 log_start=log_start,
             )
             stored = PartitionMetadata.read(self._disk, str(partition))
+            if stored and not self._clean:  # the records were made durable just now: so must this
+                _sync_identity(self._disk, str(partition))
         except (LogCorrupt, CheckpointError) as error:
             log.error("%s: %s", partition, error)
             self._set_aside(partition)

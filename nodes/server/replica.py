@@ -51,7 +51,11 @@ class Replica:
     @property
     def claimed_end(self) -> Offset:
         """The log end that this replica may claim to have; see the module."""
-        end, flushed = self.log.end_offset, self.log.flushed_offset
+        log = self.log
+        end, flushed = (
+            log.end_offset,
+            log.flushed_offset if self.identity is None else log.start_offset,
+        )
         return end if end - flushed < self.log.config.flush_messages else flushed
 
     # -- the control plane's side --------------------------------------------------------------
@@ -143,6 +147,12 @@ class Replica:
     def _begin_identity(self) -> None:
         if self.identity is not None and self.log.end_offset == self.log.start_offset:
             self.identity.write()
+
+    def close(self) -> None:
+        """Before the log is closed: make durable which topic it belongs to. Blocks."""
+        has_records = self.log.end_offset > self.log.start_offset
+        if self.identity is not None and has_records and not self.log.offline:
+            self.identity.sync_now()
 
     def _flush_soon(self) -> None:
         if self.log.end_offset > self.log.start_offset:

@@ -303,6 +303,8 @@ class ReplicaManager:
 
     def close(self) -> bool:
         """Flush and close every log and write the checkpoints; false when some log had failed."""
+        for replica in self._replicas.values():
+            replica.close()
         return self.logs.close(self.high_watermarks()) and not self._backlog.failure
 
 

@@ -11,6 +11,7 @@ before a log is opened. For a long run:
 
 import asyncio
 import dataclasses
+from typing import Any
 from uuid import UUID
 
 from nodes.ids import Epoch, NodeId, Offset, TopicPartition
@@ -140,7 +141,10 @@ class Life:
             records = number % 3 + 1
             producer = (-1, 7, 8)[number % 3]
             sequence = self.sequences.get(producer, -1)
-            sent = {"value": b"v" * (30 * number * self.scale), "timestamp_ms": 1000 + 7 * number}
+            sent: dict[str, Any] = {
+                "value": b"v" * (30 * number * self.scale),
+                "timestamp_ms": 1000 + 7 * number,
+            }
             ids = (producer, 0 if producer >= 0 else -1, sequence)
             before = self.state
             stored = batch(records, base_offset=before.end, epoch=self.epoch, producer=ids, **sent)

@@ -1,0 +1,17 @@
+"""A broker's logs are right, or refused, whatever storage operation it died at."""
+
+import pytest
+
+from tests.nodes.server.broker_lives import BrokerLife
+from tests.nodes.storage.crashes import sweep
+
+
+def test_a_broker_bears_death_at_some_operations() -> None:
+    """Killed, and without power in two ways; its next start dies too."""
+    assert sweep(BrokerLife, seeds=range(1), operations=range(3, 700, 13)) > 30
+
+
+@pytest.mark.slow
+def test_a_broker_bears_death_at_every_operation() -> None:
+    """With many seeds it is a command: see `broker_lives`."""
+    assert sweep(BrokerLife, seeds=range(1)) > 300

@@ -1,0 +1,85 @@
+"""The logs on a broker's disk, and what its checkpoints may say of them."""
+
+import asyncio
+
+import pytest
+
+from nodes.ids import Epoch, Offset, TopicPartition
+from nodes.log.checkpoints import (
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    REPLICATION_OFFSETS,
+    CheckpointError,
+    OffsetCheckpoint,
+)
+from nodes.log.config import LogConfig
+from nodes.log.log import Log
+from nodes.server.log_directory import LogDirectory
+from nodes.storage.memory import MemoryDisk
+from tests.nodes.log.build import batch
+
+T0 = TopicPartition("t", 0)
+
+
+def with_log(disk: MemoryDisk, records: int) -> None:
+    log = Log.open(disk, "t-0", LogConfig(), clean=True)
+    for _ in range(records):
+        log.append_as_leader(batch(1), Epoch(0))
+    log.flush()
+
+
+def recovered(disk: MemoryDisk) -> LogDirectory:
+    logs = LogDirectory(disk, clean=False)
+    asyncio.run(logs.recover(LogConfig()))
+    return logs
+
+
+def test_recovery_leaves_no_recovery_point_above_a_log() -> None:
+    """What is appended next would not be validated after the next crash."""
+    disk = MemoryDisk()
+    with_log(disk, 3)
+    OffsetCheckpoint(disk, RECOVERY_POINTS).write({T0: Offset(9)})
+    recovered(disk)
+    disk.crash()
+    assert OffsetCheckpoint(disk, RECOVERY_POINTS).read() == {T0: 3}
+
+
+@pytest.mark.parametrize("path", [RECOVERY_POINTS, REPLICATION_OFFSETS])
+def test_a_damaged_checkpoint_that_can_be_done_without_stops_nobody(path: str) -> None:
+    """Everything is validated then, and the high watermark begins at the log's start."""
+    disk = MemoryDisk()
+    with_log(disk, 3)
+    disk.write_atomic(path, b"")
+    logs = recovered(disk)
+    hosted = logs.find(T0)
+    assert hosted is not None
+    assert hosted.log.end_offset == 3
+
+
+def test_a_damaged_checkpoint_of_log_starts_stops_the_node() -> None:
+    """Records that were deleted would be back."""
+    disk = MemoryDisk()
+    with_log(disk, 3)
+    disk.write_atomic(LOG_START_OFFSETS, b"")
+    with pytest.raises(CheckpointError, match=LOG_START_OFFSETS):
+        recovered(disk)
+
+
+def test_a_new_log_has_nothing_of_a_deleted_one_of_its_name() -> None:
+    """Neither its start nor its recovery point, also when it was deleted while nobody looked."""
+    for look in (True, False):
+        disk = MemoryDisk()
+        with_log(disk, 3)
+        for path in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS):
+            OffsetCheckpoint(disk, path).write({T0: Offset(3)})
+        if look:
+            logs = recovered(disk)
+            logs.remove(T0)
+        else:
+            Log.open(disk, "t-0", LogConfig(), clean=True).delete()
+            logs = recovered(disk)
+        assert T0 not in logs.high_watermarks
+        assert logs.create(T0, LogConfig()).log.start_offset == 0
+        disk.crash()
+        for path in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS):
+            assert OffsetCheckpoint(disk, path).read() == {}

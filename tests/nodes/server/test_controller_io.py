@@ -479,3 +479,20 @@ def test_what_is_not_atomic_is_cut_into_batches() -> None:
         assert (await node.beat(1, epochs[0], want_shut_down=True)).should_shut_down
 
     asyncio.run(main())
+
+
+def test_refusals_cannot_fill_the_disk(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that is refused over and over, with strings as long as it likes, costs few lines."""
+
+    async def main() -> None:
+        node = Node()
+        node.quorum.lead()
+        for _ in range(300):
+            answer = await node.ask(62, 4, broker_id=1, cluster_id="x" * 5000)
+            assert answer.error_code is ErrorCode.inconsistent_cluster_id
+
+    with caplog.at_level("INFO", "nodes.controller"):
+        asyncio.run(main())
+    refusals = [record.getMessage() for record in caplog.records if "refused" in record.msg]
+    assert 200 <= len(refusals) < 300
+    assert max(map(len, refusals)) < 400

@@ -4,7 +4,7 @@ A kernel reports a failed write-back once, and may drop the pages: a second sync
 mean nothing (KAFKA-10778). So the first failure is remembered, and every later change is refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nodes.log.errors import LogOffline
@@ -15,6 +15,8 @@ class Health:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
+        self.on_failure: Callable[[str], None] = lambda why: None
+        """Told why, once, when the disk fails; for whoever opened the log to set."""
         self.offline = ""
         """Why the log refuses to go on; empty while it may."""
 
@@ -28,7 +30,13 @@ class Health:
             raise
 
     def fail(self, why: object) -> None:
-        """Take the log offline, unless it is."""
+        """Take the log offline, unless it is, and tell who is responsible for it."""
+        if not self.offline:
+            self.end(why)
+            self.on_failure(self.offline)
+
+    def end(self, why: object) -> None:
+        """Take the log offline, unless it is, as its owner wishes."""
         self.offline = self.offline or f"{self._directory}: {why}"
 
     def check(self) -> None:

@@ -62,9 +62,9 @@ class Log:
         self._epoch_file = loaded.epoch_file
         self._snapshots = loaded.snapshots
         self._start = loaded.start_offset
-        self._health = Health(directory)
+        self.health = Health(directory)
         self._flusher = Flusher(
-            disk, self._segments, self._epoch_file, self._health, self._segments.active.next_offset
+            disk, self._segments, self._epoch_file, self.health, self._segments.active.next_offset
         )
         self._oldest_timestamp: int | None = None
 
@@ -122,7 +122,7 @@ class Log:
     @property
     def offline(self) -> str:
         """Why the log refuses appends; empty while it takes them. Such a node is not clean."""
-        return self._health.offline
+        return self.health.offline
 
     # --- where the log begins and ends
 
@@ -173,7 +173,7 @@ class Log:
         record here, could not be answered. Raises EpochRegression, LogOffline, OSError.
         """
         assert start_offset == self.end_offset, "an epoch begins with the next record"
-        self._health.check()
+        self.health.check()
         if self._epochs.assign(epoch, start_offset):
             self._write_epochs()
 
@@ -184,8 +184,8 @@ class Log:
         InvalidProducerEpoch, EpochRegression: nothing was appended. LogOffline and OSError: it may
         have been.
         """
-        if self._health.offline:
-            self._health.check()
+        if self.health.offline:
+            self.health.check()
         header = judge_produced(batches, self.config.max_message_bytes)
         if header.producer_id >= 0:
             first = self.producers.check(header, self._remembers_all)
@@ -224,7 +224,7 @@ class Log:
         Raises CorruptBatch, OffsetGap, EpochRegression before anything is appended; LogOffline
         and OSError when some may have been.
         """
-        self._health.check()
+        self.health.check()
         base_offset = self.end_offset
         whole = judge_fetched(batches, base_offset, self.last_epoch)
         view = memoryview(batches)
@@ -260,7 +260,7 @@ class Log:
         The names so far become durable first: a log whose first file was lost would look like one
         whose start had been deleted.
         """
-        with self._health.failing():
+        with self.health.failing():
             self._segments.active.seal()
             self._snapshots.write(self.end_offset, self.producers)
             self._segments.begin(self.end_offset)
@@ -269,11 +269,11 @@ class Log:
         try:  # not `failing`, which costs as much as the rest of an append's bookkeeping
             self._segments.active.append(data)
         except OSError as error:
-            self._health.fail(error)
+            self.health.fail(error)
             raise
 
     def _write_epochs(self) -> None:
-        with self._health.failing():
+        with self.health.failing():
             self._epoch_file.write(self._epochs.entries)
             self._segments.names_changed()
 
@@ -325,7 +325,7 @@ class Log:
         Blocks until the cut is on disk: were it not, later appends could come to lie before the
         old tail. Below the log's start it is `truncate_fully`. Raises LogOffline, OSError.
         """
-        self._health.check()
+        self.health.check()
         if offset < self._start:
             self.truncate_fully(offset)
             return offset
@@ -335,7 +335,7 @@ class Log:
             return self.end_offset
         end = self.end_before(offset)
         self._flusher.flushed = min(self.flushed_offset, end)
-        with self._health.failing():
+        with self.health.failing():
             # First, and synced with the names: a snapshot of records that are gone is poison.
             if self._snapshots.remove_above(offset):
                 self._segments.names_changed()
@@ -358,9 +358,9 @@ class Log:
 
     def truncate_fully(self, new_start: Offset) -> None:
         """Remove everything; the log begins anew, empty, at `new_start`."""
-        self._health.check()
+        self.health.check()
         self._flusher.flushed = min(self.flushed_offset, self._start, new_start)
-        with self._health.failing():
+        with self.health.failing():
             self._snapshots.keep(set())
             self._segments.begin_anew(new_start)
         self._start = self._flusher.flushed = new_start
@@ -381,7 +381,7 @@ class Log:
             raise OffsetOutOfRange(f"offset {offset} is beyond the log's end {self.end_offset}")
         if offset <= self._start:
             return
-        self._health.check()
+        self.health.check()
         self._start = offset
         if self._epochs.truncate_from_start(offset):
             self._write_epochs()
@@ -397,7 +397,7 @@ class Log:
         producers. `now_wall_ms` is the time that record timestamps are compared with. Raises
         LogOffline, OSError.
         """
-        self._health.check()
+        self.health.check()
         config = self.config
         self.producers.forget_idle(now_wall_ms, config.producer_expiration_ms)
         active = self._segments.active
@@ -427,7 +427,7 @@ class Log:
         ends = (segment.next_offset for segment in self._segments.all[:-1])
         count = min(bound, retention.below_start(ends, self._start))
         if count:
-            with self._health.failing():
+            with self.health.failing():
                 self._segments.remove_oldest(count)
                 self._snapshots.remove_below(self._segments.all[0].base_offset)
             self._oldest_timestamp = None
@@ -469,13 +469,13 @@ class Log:
         """
         try:
             if not self.offline:
-                with self._health.failing():
+                with self.health.failing():
                     self._segments.active.finish_indexes()
                     self._write_last_snapshot()
                 self._flusher.now(closing=True)
         finally:
             self._segments.close()
-            self._health.fail("closed")
+            self.health.end("closed")
 
     def _write_last_snapshot(self) -> None:
         end = self.end_offset
@@ -490,7 +490,7 @@ class Log:
         Does not wait for the disk. Raises OSError.
         """
         self._segments.close()
-        self._health.fail("deleted")
+        self.health.end("deleted")
         deletion.rename_for_deletion(self._disk, self._directory)
 
     @staticmethod

@@ -24,7 +24,6 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from uuid import UUID
 
 from nodes.ids import Offset, TopicPartition
@@ -48,7 +47,6 @@ log = logging.getLogger("nodes.logs")
 METADATA_TOPIC = "__cluster_metadata"
 REFETCH_MARK = "refetch"
 SAY_EVERY_LOGS = 1000
-LOGS_AT_A_GLANCE = 2000
 NAME_MAX_BYTES = 255
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
@@ -117,7 +115,6 @@ class LogDirectory:
         self._clean = clean
         self._hosted: dict[TopicPartition, HostedLog] = {}
         self._sweeping = False
-        self._rounds = self._watching()
         self._marks: dict[TopicPartition, list[str]] = {}
         self._recovery_points = KeptOffsets(disk, RECOVERY_POINTS)
         self._starts = KeptOffsets(disk, LOG_START_OFFSETS)
@@ -126,6 +123,8 @@ class LogDirectory:
         """As they were checkpointed last, by the incarnation before at first."""
         self.intact = clean
         """False when the last stop was not clean, or some log turned out to be damaged."""
+        self.failure = ""
+        """Why some log could not be written; empty while all can."""
 
     # -- starting ------------------------------------------------------------------------------
 
@@ -200,7 +199,7 @@ class LogDirectory:
         if opened.recovery.cut_bytes:
             log.warning("%s: recovery: %s", partition, opened.recovery)
         topic_id = None if stored is None else stored.topic_id
-        self._hosted[partition] = HostedLog(self._disk, partition, topic_id, opened)
+        self._host(HostedLog(self._disk, partition, topic_id, opened))
 
     def _set_aside(self, partition: TopicPartition) -> None:
         """Keep the damaged directory under another name, marked before it gets it."""
@@ -253,8 +252,12 @@ class LogDirectory:
         disk = NewDirectory(self._disk, str(partition))
         new = Log.open(disk, str(partition), config, clean=True)
         hosted = HostedLog(disk, partition, None, new)
-        self._hosted[partition] = hosted
+        self._host(hosted)
         return hosted
+
+    def _host(self, hosted: HostedLog) -> None:
+        hosted.log.health.on_failure = self._failed
+        self._hosted[hosted.partition] = hosted
 
     def remove(self, partition: TopicPartition) -> None:
         """Delete the partition's log; the checkpoints forget it when they are written next."""
@@ -327,28 +330,12 @@ class LogDirectory:
 
     # -- ending --------------------------------------------------------------------------------
 
-    def glance(self) -> str:
-        """Why some log cannot be written any more, as far as the next few tell; every log comes up
-        again before long. Empty while all is well.
-        """
-        for each in islice(self._rounds, LOGS_AT_A_GLANCE):
-            if each is not None and each.log.offline and self._hosted.get(each.partition) is each:
-                return each.log.offline
-        return ""
-
-    def _watching(self) -> Iterator[HostedLog | None]:
-        while True:
-            yield None  # also when there is no log at all
-            yield from list(self._hosted.values())
-
-    def failure(self) -> str:
-        """Why some log cannot be written any more; empty while all can."""
-        failures = (each.log.offline for each in self._hosted.values())
-        return next((failure for failure in failures if failure), "")
+    def _failed(self, why: str) -> None:
+        self.failure = self.failure or why
 
     def close(self, high_watermarks: Mapping[TopicPartition, Offset]) -> bool:
         """Flush and close every log and write the checkpoints; false when some log had failed."""
-        failed = bool(self.failure())
+        failed = bool(self.failure)
         for each in self._hosted.values():
             if not each.log.offline:
                 each.log.flush()

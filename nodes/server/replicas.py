@@ -299,7 +299,7 @@ class ReplicaManager:
         """Why this broker cannot go on: a log that cannot be written, a change not followed; empty
         while it can.
         """
-        return self._backlog.failure or self.logs.glance()
+        return self._backlog.failure or self.logs.failure
 
     def close(self) -> bool:
         """Flush and close every log and write the checkpoints; false when some log had failed."""

@@ -1,12 +1,15 @@
 """Sizes, producers and the end of old records, asked of whole nodes."""
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from nodes.ids import TopicPartition
+from nodes.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from tests.nodes.server.cluster import Cluster, running
 from tests.nodes.server.test_broker import batch, consume, produce, values_of
 
@@ -79,7 +82,9 @@ def test_producers_are_told_by_the_leader() -> None:
 
 
 def test_deleted_records_are_gone_on_every_replica() -> None:
-    """The answer comes when the followers' logs begin there too (KIP-107)."""
+    """The answer comes when the followers' logs begin there too (KIP-107), and the start is on the
+    leader's disk.
+    """
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -87,6 +92,10 @@ def test_deleted_records_are_gone_on_every_replica() -> None:
             await produce(cluster, leader, batch(b"%d" % number))
         answer = await delete_records(cluster, leader, 3)
         assert (answer.error_code, answer.low_watermark) == (ErrorCode.none, 3)
+        dark = copy.deepcopy(cluster.disks[leader])
+        dark.crash()
+        starts = OffsetCheckpoint(dark, LOG_START_OFFSETS).read()
+        assert starts == {TopicPartition("t", 0): 3}
         gone = await consume(cluster, leader, 2)
         assert gone.error_code is ErrorCode.offset_out_of_range
         assert values_of((await consume(cluster, leader, 3)).records) == [b"3"]

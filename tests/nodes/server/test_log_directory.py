@@ -1,6 +1,7 @@
 """The logs on a broker's disk, and what its checkpoints may say of them."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -15,7 +16,7 @@ from nodes.log.checkpoints import (
 from nodes.log.config import LogConfig
 from nodes.log.log import Log
 from nodes.server.log_directory import LogDirectory
-from nodes.storage.memory import MemoryDisk
+from nodes.storage.memory import MemoryDisk, MemoryFile
 from tests.nodes.log.build import batch
 
 T0 = TopicPartition("t", 0)
@@ -83,3 +84,44 @@ def test_a_new_log_has_nothing_of_a_deleted_one_of_its_name() -> None:
         disk.crash()
         for path in (RECOVERY_POINTS, LOG_START_OFFSETS, REPLICATION_OFFSETS):
             assert OffsetCheckpoint(disk, path).read() == {}
+
+
+class FullDisk(MemoryDisk):
+    """No new file can be made once it is `full`."""
+
+    full = False
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if create and self.full:
+            raise OSError(errno.ENOSPC, "no space left")
+        return super().open(path, create=create)
+
+
+def test_a_log_that_fails_tells_at_once() -> None:
+    """The node has to stop; closing or deleting a log is no failure."""
+    for name in ("t-0", "v-0"):
+        disk = FullDisk()
+        with_log(disk, 3)
+        logs = recovered(disk)
+        logs.create(TopicPartition("u", 0), LogConfig())
+        new = logs.create(TopicPartition("v", 0), LogConfig())
+        logs.remove(TopicPartition("u", 0))
+        assert logs.failure == ""
+        hosted = logs.find(T0) if name == "t-0" else new
+        assert hosted is not None
+        disk.full = True
+        with pytest.raises(OSError, match="no space"):
+            hosted.log.append_as_leader(batch(1), Epoch(7))  # which begins an epoch
+        assert name in logs.failure
+        assert "no space" in logs.failure
+        disk.full = False
+        assert not logs.close({}), "there must be no clean mark"
+
+
+def test_closing_is_no_failure() -> None:
+    """And leaves everything durable."""
+    disk = MemoryDisk()
+    with_log(disk, 3)
+    logs = recovered(disk)
+    assert logs.close({T0: Offset(2)})
+    assert logs.failure == ""

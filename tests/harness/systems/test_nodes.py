@@ -36,7 +36,7 @@ def test_the_broker_accepts_its_properties(tmp_path: Path) -> None:
     config, unknown = load_config(properties)
     assert unknown == []
     assert config.node_id == 2
-    assert config.replica_lag_time_max_ms == 1234
+    assert config.replication.lag_time_max_ms == 1234
     assert not config.administration.auto_leader_rebalance
     assert config.voters == {node: (host, 9093) for node, host in ADDRESSES.items()}
 

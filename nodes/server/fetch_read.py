@@ -108,9 +108,15 @@ class PartReader:
         return replica
 
     def unsettled(self, part: Part, reader: Reader) -> bool:
-        """Whether the follower is not in sync yet: every fetch of it may change that."""
+        """Whether the follower is not in sync yet: every fetch of it may change that.
+
+        Not of one that shuts down: it is in no ISR any more before it has registered anew.
+        """
         replica = part.replica
-        return reader.is_follower and (replica is None or reader.node not in replica.state.isr)
+        if not reader.is_follower or (replica is not None and reader.node in replica.state.isr):
+            return False
+        broker = self.image.brokers.get(reader.node)
+        return replica is None or broker is None or not broker.in_controlled_shutdown
 
     def read(self, part: Part, reader: Reader, left: int, now_ms: float, *, first: bool) -> Answer:
         """The answer now, with at most `left` bytes of records.

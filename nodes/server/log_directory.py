@@ -129,9 +129,10 @@ class LogDirectory:
     # -- starting ------------------------------------------------------------------------------
 
     async def recover(self, config: LogConfig) -> None:
-        """Open every log there is; lets the loop run between two. Raises OSError.
+        """Open every log there is; lets the loop run between two.
 
-        `config` holds until the topics' own is known.
+        `config` holds until the topics' own is known. Raises CheckpointError when it is not known
+        any more where the logs begin, and OSError.
         """
         # Without recovery points everything is validated, without high watermarks they begin at the
         # logs' starts; but without those, records that were deleted would be back.

@@ -1,6 +1,7 @@
 """Fetch as Kafka answers it: long polls, sessions, reading from followers, who may read what."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,6 +121,27 @@ def test_an_idle_session_costs_nothing_for_its_partitions() -> None:
         broker.replica(7).append(BATCH)
         await broker.fetch({}, node=FOLLOWER, session=(session, 3))
         assert 0 < broker.hosted.looked_up < 5
+
+    virtual.run(run())
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_follower_outside_the_isr_is_looked_at_until_it_shuts_down(leaves: bool) -> None:
+    """It may be in sync with any fetch; one that shuts down has to register anew before."""
+
+    async def run() -> None:
+        broker = FetchBroker(100)
+        broker.racks()
+        image = broker.hosted.image
+        follower = replace(image.brokers[FOLLOWER], in_controlled_shutdown=leaves)
+        broker.hosted.image = replace(image, brokers={**image.brokers, FOLLOWER: follower})
+        for number in range(100):
+            broker.assign(number, isr=(LEADER,))
+        session = await opened(broker, dict.fromkeys(range(100), 0), node=FOLLOWER)
+        await broker.fetch({}, node=FOLLOWER, session=(session, 1))
+        broker.hosted.looked_up = 0
+        await broker.fetch({}, node=FOLLOWER, session=(session, 2))
+        assert (broker.hosted.looked_up == 0) is leaves
 
     virtual.run(run())
 

@@ -53,9 +53,12 @@ class FetcherPool:
         self._fetchers: dict[NodeId, Fetcher] = {}
         self._throttle = Throttle(AS_FOLLOWER)
         self._leader_of: dict[TopicPartition, NodeId] = {}
+        self._stopped = False
 
     def follow(self, changes: Mapping[TopicPartition, NodeId | None]) -> None:
         """Fetch these partitions from these leaders from now on, or (None) no more."""
+        if self._stopped:
+            return
         touched: dict[NodeId, None] = {}
         for partition, leader in changes.items():
             before = self._leader_of.pop(partition, None)
@@ -90,7 +93,8 @@ class FetcherPool:
         return fetcher
 
     def stop(self) -> None:
-        """End every fetcher."""
+        """End every fetcher; for good."""
+        self._stopped = True
         for fetcher in self._fetchers.values():
             fetcher.stop()
         self._fetchers.clear()

@@ -9,7 +9,14 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import Epoch, TopicPartition
 from nodes.log.batch import iter_batches
-from nodes.server.following import FIRST_BACKOFF_MS, MAX_NAMED, Followed, Following, Plan
+from nodes.server.following import (
+    BACKOFF_OF_EACH_MS,
+    FIRST_BACKOFF_MS,
+    MAX_NAMED,
+    Followed,
+    Following,
+    Plan,
+)
 from tests.nodes.server.fetching import BATCH, EPOCH, FOLLOWER, FetchBroker, topic_id
 
 BACKOFF_MS = 50
@@ -85,6 +92,19 @@ def test_a_partition_in_error_is_left_out_alone_and_longer_each_time() -> None:
         assert names(plan) == ["t0"]
         number = plan.number if plan else 0
     assert pauses == [FIRST_BACKOFF_MS * 2**n for n in range(4)] + [BACKOFF_MS] * 2
+
+
+def test_many_partitions_in_error_are_left_out_for_longer() -> None:
+    """Asking for each of thousands every few milliseconds would keep both brokers busy with it."""
+    session = following(*range(200))
+    plan = session.next_request(0)
+    assert plan is not None
+    session.answered(plan.number, 77, ErrorCode.none)
+    for followed in plan.named:
+        session.failed(followed, 0)
+    retried = [f for f in plan.named if (f.paused_until_ms or 0) <= FIRST_BACKOFF_MS]
+    assert len(retried) <= FIRST_BACKOFF_MS / BACKOFF_OF_EACH_MS + 1
+    assert max(f.paused_until_ms or 0 for f in plan.named) <= 200 * BACKOFF_OF_EACH_MS
 
 
 def test_nothing_is_asked_while_everything_is_left_out() -> None:

@@ -27,8 +27,10 @@ from nodes.control.records import (
 from nodes.control.snapshot import difference, to_records
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 
-SMALL = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
-"""A cluster takes many draws."""
+SMALL = settings(
+    max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+"""A cluster takes many draws, two at times more than one example may; those are passed over."""
 
 NODES = st.tuples() | st.lists(st.integers(1, 9).map(NodeId), max_size=4, unique=True).map(tuple)
 DIRECTORIES = st.lists(st.none() | st.uuids(version=4), max_size=3).map(tuple)

@@ -27,16 +27,23 @@ class Backlog:
         self._after_turn = after_turn
         self._steps: deque[Callable[[], None]] = deque()
         self._turning = False
+        self._ended = False
         self.failure = ""
 
     def add(self, step: Callable[[], None]) -> None:
         """One more step; `run` takes it."""
-        self._steps.append(step)
+        if not self._ended:
+            self._steps.append(step)
 
     def run(self) -> None:
         """Take the steps that there are: a few now, unless others wait before them."""
         if not self._turning:
             self._turn()
+
+    def end(self) -> None:
+        """Take no more steps, now or later: what they would change is about to be closed."""
+        self._ended = True
+        self._steps.clear()
 
     def _turn(self) -> None:
         self._turning = False

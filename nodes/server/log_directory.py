@@ -22,7 +22,7 @@ Left to others: roles and high watermarks (`replicas`), and when to write the ch
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -43,6 +43,8 @@ from nodes.server.new_directory import NewDirectory
 from nodes.storage.disk import Disk
 
 log = logging.getLogger("nodes.logs")
+
+Offsets = Callable[[], dict[TopicPartition, Offset]]
 
 METADATA_TOPIC = "__cluster_metadata"
 REFETCH_MARK = "refetch"
@@ -249,7 +251,7 @@ class LogDirectory:
         """
         for kept, offsets in self._all_offsets():
             if kept.may_say(partition) is not None:
-                kept.save(offsets)
+                kept.save(offsets())
         disk = NewDirectory(self._disk, str(partition))
         new = Log.open(disk, str(partition), config, clean=True)
         hosted = HostedLog(disk, partition, None, new)
@@ -285,10 +287,10 @@ class LogDirectory:
     def _begun(self) -> dict[TopicPartition, Offset]:
         return {p: each.log.start_offset for p, each in self._hosted.items()}
 
-    def _all_offsets(self) -> Iterator[tuple[KeptOffsets, dict[TopicPartition, Offset]]]:
-        yield self._recovery_points, self._flushed()
-        yield self._starts, self._begun()
-        yield self._watermarks, dict(self.high_watermarks)
+    def _all_offsets(self) -> Iterator[tuple[KeptOffsets, Offsets]]:
+        yield self._recovery_points, self._flushed
+        yield self._starts, self._begun
+        yield self._watermarks, lambda: dict(self.high_watermarks)
 
     def cutting(self, partition: TopicPartition, end: Offset) -> None:
         """Before a log is cut, to `end` at least: no recovery point may be left above.
@@ -343,7 +345,7 @@ class LogDirectory:
         if not failed:
             self.high_watermarks.update(high_watermarks)
             for kept, offsets in self._all_offsets():
-                kept.save(offsets)
+                kept.save(offsets())
         for each in self._hosted.values():
             each.log.close()
         return not failed

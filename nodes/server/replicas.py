@@ -303,6 +303,7 @@ class ReplicaManager:
 
     def close(self) -> bool:
         """Flush and close every log and write the checkpoints; false when some log had failed."""
+        self._backlog.end()
         for replica in self._replicas.values():
             replica.close()
         return self.logs.close(self.high_watermarks()) and not self._backlog.failure

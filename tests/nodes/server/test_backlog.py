@@ -74,3 +74,22 @@ def test_a_step_that_fails_ends_it() -> None:
 
     assert "no space left" in asyncio.run(run()).failure
     assert taken == []
+
+
+def test_nothing_is_done_after_the_end() -> None:
+    """Neither what waited, nor what comes later."""
+
+    async def main() -> None:
+        taken: list[int] = []
+        backlog = Backlog(standing, lambda: None)
+        for number in range(3 * STEPS_IN_A_TURN):
+            backlog.add(lambda number=number: taken.append(number))  # type: ignore[misc]
+        backlog.run()
+        backlog.end()
+        backlog.add(lambda: taken.append(-1))
+        backlog.run()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert taken == list(range(STEPS_IN_A_TURN))
+
+    asyncio.run(main())

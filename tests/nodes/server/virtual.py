@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class _Selector(selectors.SelectSelector):
-    """Turns waiting into the passing of virtual time."""
+class _Selector(selectors.EpollSelector):
+    """Turns waiting into the passing of virtual time. Any descriptor will do, however high."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -10,7 +10,6 @@ there, and which may. For a long run:
 
 import asyncio
 import dataclasses
-import logging
 from uuid import UUID
 
 from nodes.config import load_config
@@ -59,7 +58,6 @@ class BrokerLife:
         self.states: dict[UUID, list[State]] = {}
         self.topics = 0
         self.manager: ReplicaManager | None = None
-        logging.getLogger("nodes").setLevel(logging.CRITICAL)
 
     # --- the metadata log
 

@@ -1,9 +1,17 @@
 """A broker's logs are right, or refused, whatever storage operation it died at."""
 
+import logging
+
 import pytest
 
 from tests.nodes.server.broker_lives import BrokerLife
 from tests.nodes.storage.crashes import sweep
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What thousands of dying brokers have to say would fill the memory."""
+    caplog.set_level(logging.CRITICAL, logger="nodes")
 
 
 def test_a_broker_bears_death_at_some_operations() -> None:

@@ -22,6 +22,7 @@ long run: `python -m tests.nodes.storage.crashes MODULE:SCENARIO... --seeds 200`
 import argparse
 import dataclasses
 import importlib
+import logging
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -276,6 +277,7 @@ def main() -> None:
     parser.add_argument("scenarios", nargs="+", metavar="MODULE:SCENARIO")
     parser.add_argument("--seeds", type=int, default=50)
     arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)
     for name in arguments.scenarios:
         module, _, attribute = name.partition(":")
         make = getattr(importlib.import_module(module), attribute)

@@ -1,11 +1,10 @@
 """Certificates for tests, made by the openssl command: authority, node, client, stranger."""
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+from tests.require import require
 
 _EC_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
@@ -21,9 +20,8 @@ class Certificates:
 
 
 def make(directory: Path) -> Certificates:
-    """Skips the test where there is no openssl."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl command")
+    """All of them, in `directory`. Skips the test where there is no openssl."""
+    require("openssl")
     authority, key = directory / "ca.pem", directory / "ca.key"
     _openssl("req", "-x509", *_EC_KEY, "-keyout", key, "-out", authority, "-subj", "/CN=authority")
     signed = ("-CA", authority, "-CAkey", key)

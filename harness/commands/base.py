@@ -10,6 +10,7 @@ Results go to stdout, everything else to stderr.
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -57,8 +58,8 @@ def clean_up_after_the_dead() -> None:
     from harness.clean import clean as clean_up
 
     for cleaned in clean_up(None):
-        for removed in cleaned.removed:
-            warn(f"removed what run {cleaned.run_id} left behind: {removed}")
+        if cleaned.removed:
+            warn(f"removed what run {cleaned.run_id} left behind: {counted(cleaned.removed)}")
 
 
 def on_signals(stop: Callable[[], None]) -> None:
@@ -78,6 +79,19 @@ def on_signals(stop: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, first)
 
 
+def counted(things: Iterable[str]) -> str:
+    """Things that begin with what they are ("volume /a", "process 7"), as a count of each kind.
+
+    The run's journal has their names.
+    """
+    kinds = Counter(thing.split(maxsplit=1)[0] for thing in things)
+    told = [
+        f"{number} {kind if number == 1 else kind + ('es' if kind.endswith('s') else 's')}"
+        for kind, number in kinds.items()
+    ]
+    return ", ".join(told) or "nothing"
+
+
 def tell_cleaned(results: "Sequence[Cleaned]", nothing: str) -> None:
     """Say what was undone, or `nothing`. Raises Exit when something could not be."""
     from harness.clean import Outcome
@@ -89,7 +103,7 @@ def tell_cleaned(results: "Sequence[Cleaned]", nothing: str) -> None:
             case Outcome.ALIVE:
                 print(f"{name} is alive and was left alone ({result.journal.parent})")
             case Outcome.UNDONE | Outcome.FAILED:
-                print(f"{name}: removed {', '.join(result.removed) or 'nothing'}")
+                print(f"{name}: removed {counted(result.removed)} ({result.journal.parent})")
         for problem in result.problems:
             failed = True
             warn(problem)

@@ -5,7 +5,9 @@ the test suite runs a smaller one. Exit code 0 when the verdict is VALID, replic
 within one, and no more than WORTH times the bytes moved that have to move.
 
 What has moved is measured on the brokers' disks: every appearance of a partition on a broker costs
-what its leader held at that moment, so that a copy that was made twice, or for nothing, counts.
+what the partition held when the step that moves it was ordered, so that a copy that was made twice,
+or for nothing, counts. What had to move is measured in the same sizes: whatever clients write after
+the order has to reach the partition's replicas wherever they are, and is nobody's move.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +41,8 @@ KILLED: Final = 3
 DEAD_S: Final = 3.0
 
 Placement = Mapping[TopicPartition, Sequence[int]]
+Replica = tuple[int, TopicPartition]
+"""A broker, and a partition of which it has a copy."""
 
 
 @dataclass
@@ -67,23 +71,38 @@ class Result:
         return self.moved_bytes / max(1, self.least_bytes)
 
 
+class Copies:
+    """What the copies cost that appear on brokers, in the partitions' sizes at the last order."""
+
+    def __init__(self, present: Iterable[Replica]) -> None:
+        self._present = set(present)
+        self._sizes: Mapping[TopicPartition, int] = {}
+        self.bytes = 0
+
+    def order(self, sizes: Mapping[TopicPartition, int]) -> None:
+        """A step that moves is ordered now, when partitions have these sizes."""
+        self._sizes = sizes
+
+    def see(self, present: Iterable[Replica]) -> None:
+        """These replicas are there now; those that were not before are copies."""
+        before, self._present = self._present, set(present)
+        self.bytes += sum(self._sizes.get(name, 0) for _, name in self._present - before)
+
+
 class Disks:
     """The partitions on the brokers' disks, watched from outside in a thread of its own."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._seen: set[tuple[int, str]] = set(self._present())
+        self.copies = Copies(self._present())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="disks", daemon=True)
-        self.copied_bytes = 0
         self._thread.start()
 
     def sizes(self) -> dict[TopicPartition, int]:
         """The bytes of each partition: its largest replica."""
         found: dict[TopicPartition, int] = {}
-        for _, directory, size in self._replicas():
-            topic, _, number = directory.rpartition("-")
-            name = TopicPartition(topic, int(number))
+        for (_, name), size in self._replicas():
             found[name] = max(found.get(name, 0), size)
         return found
 
@@ -94,18 +113,12 @@ class Disks:
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_S):
-            now = set(self._present())
-            if new := now - self._seen:
-                sizes = self.sizes()
-                for _, directory in sorted(new):
-                    topic, _, number = directory.rpartition("-")
-                    self.copied_bytes += sizes.get(TopicPartition(topic, int(number)), 0)
-            self._seen = now
+            self.copies.see(self._present())
 
-    def _present(self) -> list[tuple[int, str]]:
-        return [(node, name) for node, name, _ in self._replicas()]
+    def _present(self) -> list[Replica]:
+        return [replica for replica, _ in self._replicas()]
 
-    def _replicas(self) -> list[tuple[int, str, int]]:
+    def _replicas(self) -> list[tuple[Replica, int]]:
         found = []
         for node in self._stage.system.layout.brokers:
             try:
@@ -114,9 +127,10 @@ class Disks:
             except Exception:  # the node is gone since
                 continue
             for path in paths:
-                if path.name.rpartition("-")[2].isdigit():
+                topic, _, number = path.name.rpartition("-")
+                if number.isdigit():  # the others are being deleted
                     size = sum(_size(segment) for segment in path.glob("*.log"))
-                    found.append((node, path.name, size))
+                    found.append(((node, TopicPartition(topic, int(number))), size))
         return found
 
 
@@ -174,7 +188,7 @@ class Elastic:
             self._read_end(stage)
         finally:
             disks.stop()
-            self.result.moved_bytes = disks.copied_bytes
+            self.result.moved_bytes = disks.copies.bytes
 
     def _start(self, stage: Stage, count: int) -> None:
         for _ in range(count):
@@ -201,7 +215,9 @@ class Elastic:
             return await work(admin, Watch(tell=self._say, give_up_s=PATIENCE_S))
 
         placement = self._administer(stage, all_up)
-        self.result.least_bytes += least_bytes(placement, onto, disks.sizes())
+        sizes = disks.sizes()
+        disks.copies.order(sizes)
+        self.result.least_bytes += least_bytes(placement, onto, sizes)
         self._step(name, lambda: self._administer(stage, move))
 
     def _kill(self, stage: Stage) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodes.ids import TopicPartition
-from tests.harness.elasticity import WORTH, least_bytes, run
+from tests.harness.elasticity import WORTH, Copies, least_bytes, run
 from tests.require import require
 
 
@@ -16,6 +16,23 @@ def test_what_has_to_move_at_least() -> None:
     assert least_bytes(dict.fromkeys(names, (1,)), [1, 2], sizes) == 30
     assert least_bytes(dict.fromkeys(names, (1,)), [2], sizes) == 100
     assert least_bytes(dict.fromkeys(names, (1, 2)), [1, 2], sizes) == 0
+
+
+def test_what_copies_cost() -> None:
+    """A copy costs what the partition held when its move was ordered, and again when made again;
+    what was there before costs nothing.
+    """
+    one, two = TopicPartition("t", 1), TopicPartition("t", 2)
+    copies = Copies([(1, one), (1, two)])
+    copies.order({one: 10, two: 20})
+    copies.see([(1, one), (1, two), (2, one)])
+    copies.see([(1, two), (2, one)])
+    assert copies.bytes == 10
+    copies.order({one: 11, two: 25})
+    copies.see([(1, one), (1, two), (2, one)])
+    copies.see([(1, two), (2, one)])
+    copies.see([(1, one), (1, two), (2, one), (2, two)])
+    assert copies.bytes == 10 + 11 + 11 + 25
 
 
 @pytest.mark.slow

@@ -103,7 +103,8 @@ def tell_cleaned(results: "Sequence[Cleaned]", nothing: str) -> None:
             case Outcome.ALIVE:
                 print(f"{name} is alive and was left alone ({result.journal.parent})")
             case Outcome.UNDONE | Outcome.FAILED:
-                print(f"{name}: removed {counted(result.removed)} ({result.journal.parent})")
+                kept = f"what it stored stays in {result.journal.parent}"
+                print(f"{name}: removed {counted(result.removed)}; {kept}")
         for problem in result.problems:
             failed = True
             warn(problem)

@@ -255,7 +255,12 @@ def _anomaly(
     context = topic_context(frames.plan, topic)
     acks = context.acks if group["acks"] is None else group["acks"]
     cause_id = group["cause_id"]
-    cause = None if cause_id is None else frames.causes.causes[cause_id]
+    cause = text = None
+    if cause_id is not None and kind == "duplicate":
+        text = frames.bumps[cause_id].text
+    elif cause_id is not None:
+        cause = frames.causes.causes[cause_id]
+        text = cause.text
     context = replace(
         context,
         acks=acks,
@@ -267,7 +272,6 @@ def _anomaly(
     )
     rule = judge(kind, context)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
-    text = None if cause is None else cause.text
     if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
         text = rule.reason
     return Anomaly(

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from checkers.causes import Cause, CauseKind
+from checkers.producer_epochs import IN_FLIGHT
 
 
 class Judgement(StrEnum):
@@ -176,6 +177,13 @@ _LOST = (
 )  # fmt: skip
 
 _ORDER = (
+    _rule(
+        "idempotence, and the client began a new producer epoch with the write in flight, because "
+        "it had itself sent ahead of a failed batch of another partition", "duplicate", PERMITTED,
+        "sequences tell a repeated batch within one producer epoch only",
+        "KIP-98; KIP-360; librdkafka issue 4953",
+        lambda c: c.idempotence and c.aspect == IN_FLIGHT,
+    ),
     _rule(
         "idempotence", "duplicate", FORBIDDEN,
         "the broker must know a batch that it already has by its sequence",

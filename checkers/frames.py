@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from checkers.causes import Causes, learn_causes
 from checkers.engine import Column, Engine, Frame
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
+from checkers.producer_epochs import Bump, attribute, learn_bumps
 
 TP = ["topic", "partition"]
 
@@ -22,7 +23,8 @@ EVIDENCE: Mapping[str, str] = {
     "topic": "string",
     "partition": "int",
     "acks": "int",  # of the send; null: take the topic's
-    "cause_id": "int",  # index into Frames.causes; null: no cause in the record
+    # index into Frames.causes, of a duplicate into Frames.bumps; null: no cause in the record
+    "cause_id": "int",
     "op": "bigint",
     "client": "int",
     "value": "bigint",
@@ -166,6 +168,19 @@ class Frames:
             .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
         )
         return left_join(evidence, best, on=key)
+
+    @cached_property
+    def bumps(self) -> tuple[Bump, ...]:
+        """Every producer epoch that a client left."""
+        return learn_bumps(self.engine, self.history)
+
+    def sent_again(self, evidence: Frame) -> Frame:
+        """Fill `cause_id` and `aspect` of writes that were in flight when their client left its
+        producer epoch. evidence: see `producer_epochs.attribute`."""
+        if not self.bumps:
+            return evidence
+        known = attribute(self.engine, self.bumps, evidence)
+        return left_join(evidence, known, on=["op", *TP, "value"])
 
     def near_change(self, evidence: Frame) -> Frame:
         """Fill `cause_id` with the first change of leadership around a row's `invoke_ns`.

@@ -33,7 +33,7 @@ HISTORY = pa.schema(
     [
         pa.field("op", pa.int64(), nullable=False),  # writer_id << 40 | counter: unique in the run
         pa.field("client", pa.int32(), nullable=False),  # a restarted client is a new number
-        # start, send, poll, assign, watermark, final-read, final-read-end, end
+        # start, send, poll, assign, watermark, producer-epoch, final-read, final-read-end, end
         pa.field("f", pa.string(), nullable=False),
         # ok; fail: it surely did not happen; info: it may have
         pa.field("type", pa.string(), nullable=False),
@@ -51,6 +51,14 @@ HISTORY = pa.schema(
         pa.field("error", pa.string()),  # error code name; "checksum", "foreign" for records
     ]
 )
+
+# A row of `f` producer-epoch: an idempotent producer left its epoch, all partitions at once.
+# invoke_ns: from when on it sent nothing more under the old one; complete_ns: when it could send
+# under the new one (null: not seen). error: why; partition: whose batch was refused, where that is
+# why. A reason is a row; those of one bump have one `op`.
+PRODUCER_EPOCH = "producer-epoch"
+SKIPPED_AHEAD = "skipped-ahead"
+"""How such an error begins when the client itself had sent ahead of a batch that had failed."""
 
 # What the cluster said of itself. kind: leader (a partition's leader or ISR changed), epoch (a row
 # of the final leader-epoch table), view (a node's own view of a partition's leader, polled),
@@ -84,6 +92,7 @@ FAULTS = pa.schema(
         pa.field("effective_ns", pa.int64()),
         pa.field("healed_ns", pa.int64()),
         pa.field("effect", pa.string()),
+        pa.field("healing", pa.string()),
         pa.field("took_effect", pa.bool_(), nullable=False),
         pa.field("error", pa.string()),
     ]

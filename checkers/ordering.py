@@ -8,7 +8,11 @@ from checkers.frames import TP, Frames, evidence, left_join
 
 
 def duplicates(frames: Frames) -> Iterator[Frame]:
-    """Values at two or more offsets of a partition; offset and other_offset: first and last."""
+    """Values at two or more offsets of a partition; offset and other_offset: first and last.
+
+    aspect client-epoch: the client may have sent the value again in a producer epoch of its own
+    making, of which no broker can know that it repeats another.
+    """
     F = frames.engine.functions
     repeated = F.col("first_offset") < F.col("last_offset")
     twice = frames.suspects(frames.placements.where(repeated))
@@ -17,7 +21,7 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
     found = left_join(twice, frames.sends.drop("offset"), on=[*TP, "value"])
     yield evidence(
         frames.engine,
-        found,
+        frames.sent_again(found),
         kind=F.lit("duplicate"),
         offset=F.col("first_offset"),
         other_offset=F.col("last_offset"),

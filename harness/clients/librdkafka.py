@@ -6,17 +6,25 @@ first operation and `end` after its last; an instance whose process died has no 
 The settings aim at quick failover: metadata is refreshed four times a second and at once after an
 error, reconnects back off for half a second at most, a request that a cut-off broker never answers
 is given up after SOCKET_TIMEOUT_MS. What to send when, and on which thread, is the workload's.
+
+An idempotent producer's debug log is read for the producer epochs that it leaves (see
+`producer_epochs`), which are operations of the history; the log itself is kept no more than before.
 """
 
+import contextlib
+import logging
+import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from checkers.history import PRODUCER_EPOCH
 from harness.clients.base import Outcome, delivery_outcome
+from harness.clients.producer_epochs import Bump, EpochWatch
 from harness.history import HistoryWriter
 from harness.payload import MAX_SEQUENCE, PayloadCodec, peek_value, value_of
 
@@ -80,6 +88,26 @@ def producer_config(
     }
 
 
+class LogLines(logging.Handler):
+    """Hands librdkafka's log lines on, as (facility, text), and keeps what is an emergency.
+
+    librdkafka serves its log from `poll`, ahead of the delivery reports that wait beside it.
+    """
+
+    def __init__(self, read: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._read = read
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line; confluent_kafka logs as ("%s [%s] %s", facility, client, text)."""
+        assert isinstance(record.args, tuple)
+        facility, _, text = record.args
+        self._read(str(facility), str(text))
+        if record.levelno >= logging.CRITICAL:  # what COMMON's log_level lets through
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"{record.getMessage()}\n")
+
+
 class RecordingProducer:
     """Sends values of its own to the partitions of one topic and records what became of each."""
 
@@ -105,9 +133,13 @@ class RecordingProducer:
         self._codec = codec
         self._sequence = 0
         self._pending: dict[int, tuple[int, int, int]] = {}  # value -> op, invoke_ns, partition
-        self._producer = Producer(
-            {**config, "on_delivery": self._delivered, "error_cb": self._on_error}
-        )
+        self._epochs = EpochWatch()
+        settings = {**config, "on_delivery": self._delivered, "error_cb": self._on_error}
+        if config.get("enable.idempotence"):
+            log = logging.Logger(f"client {client}")  # not registered: it ends with the client
+            log.addHandler(LogLines(self._logged))
+            settings |= {"debug": "eos", "log_level": 7, "logger": log}
+        self._producer = Producer(settings)
         writer.start(client)
 
     @property
@@ -156,7 +188,23 @@ class RecordingProducer:
         for value in list(self._pending):
             self._finish(value, Outcome.INFO, error="unfinished")
         self._producer.purge()  # nothing is sent after the end row
+        self.poll(0)  # the rest of the log
+        self._left_epoch(self._epochs.close())
         self._writer.end(self.client)
+
+    def _logged(self, facility: str, text: str) -> None:
+        self._left_epoch(self._epochs.read(facility, text, self._writer.now_ns()))
+
+    def _left_epoch(self, bump: Bump | None) -> None:
+        if bump is None:
+            return
+        op = self._writer.next_op()
+        type_ = Outcome.INFO if bump.begun_ns is None else Outcome.OK
+        for cause in bump.causes:
+            self._writer.record(
+                op, self.client, PRODUCER_EPOCH, type_.value, bump.began_ns, bump.begun_ns,
+                cause.topic, cause.partition, error=cause.error,
+            )  # fmt: skip
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         value = peek_value(message.value())

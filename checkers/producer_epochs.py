@@ -1,0 +1,159 @@
+"""Producer epochs that clients left, and the writes that were in flight then.
+
+An idempotent producer may leave its epoch by itself, for all its partitions at once, and send again
+what is not acknowledged: what the old epoch had appended is then in the log twice, and no broker
+can know (KIP-98 promises no duplicates within an epoch; librdkafka issue 4953). That excuses a
+duplicate only where
+
+- its own producer recorded that it left an epoch, the write being in flight: begun before, and not
+  completed;
+- every recorded reason is the client's own: it had sent ahead of a batch that had failed, and the
+  broker refused what it sent ahead, as it must;
+- the write is of another partition than those where that happened. The broker refused because it
+  lacked the failed batch and all behind it: had it held them, refusing was its fault.
+
+Producers leave epochs seldom, so their rows are read here in plain Python; writes are joined with
+them inside the engine. Whether an excuse permits anything is the contract's.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from checkers.engine import Engine, Frame
+from checkers.history import PRODUCER_EPOCH, SKIPPED_AHEAD
+
+IN_FLIGHT = "client-epoch"
+"""The aspect of a duplicate that its client's new epoch excuses."""
+
+NAMED = 3
+"""Reasons of one bump that are spelled out."""
+
+_INEXCUSABLE = 1 << 20
+"""More bumps than any run has: what does not excuse ranks behind all that do."""
+
+_SCHEMA = pa.schema(
+    [
+        ("number", pa.int32()),
+        ("client", pa.int32()),
+        ("began_ns", pa.int64()),
+        ("begun_ns", pa.int64()),
+        ("own", pa.bool_()),
+        ("refused_topic", pa.string()),
+        ("refused_partition", pa.int32()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bump:
+    """A producer left its epoch. reasons: (topic, partition, error) of each.
+
+    Nothing was sent under the old epoch from began_ns on, nothing under the new one before
+    begun_ns; where that was not seen it is began_ns.
+    """
+
+    client: int
+    began_ns: int
+    begun_ns: int
+    reasons: tuple[tuple[str | None, int | None, str], ...]
+
+    @property
+    def own(self) -> bool:
+        """The client alone was the reason."""
+        return all(error.startswith(SKIPPED_AHEAD) for _, _, error in self.reasons)
+
+    @property
+    def text(self) -> str:
+        """Who left an epoch when, and why."""
+        listed = "; ".join(_reason(*reason) for reason in self.reasons[:NAMED])
+        more = len(self.reasons) - NAMED
+        return (
+            f"client {self.client} left its producer epoch at {_seconds(self.began_ns)}, began the "
+            f"next at {_seconds(self.begun_ns)} and sent again what was not acknowledged: {listed}"
+            + (f"; and {more} more reasons" if more > 0 else "")
+        )
+
+
+def _reason(topic: str | None, partition: int | None, error: str) -> str:
+    where = "" if topic is None else f"{topic}-{partition}: "
+    if error.startswith(SKIPPED_AHEAD):
+        failed = error.removeprefix(SKIPPED_AHEAD).removeprefix(": ")
+        return f"{where}it had itself sent ahead of a batch that had failed ({failed})"
+    return f"{where}{error}"
+
+
+def _seconds(at_ns: int) -> str:
+    return f"{at_ns / 1e9:.3f} s"
+
+
+def learn_bumps(engine: Engine, history: Frame) -> tuple[Bump, ...]:
+    """Every bump in the history, in the order of time."""
+    F = engine.functions
+    columns = ["op", "client", "invoke_ns", "complete_ns", "topic", "partition", "error"]
+    rows = engine.rows(
+        history.where(F.col("f") == F.lit(PRODUCER_EPOCH))
+        .select(*columns)
+        .orderBy("op", "topic", "partition", "error")
+    )
+    bumps = [_bump(list(several)) for _, several in groupby(rows, key=lambda row: int(row["op"]))]
+    return tuple(sorted(bumps, key=lambda bump: (bump.began_ns, bump.client)))
+
+
+def _bump(rows: Sequence[Mapping[str, Any]]) -> Bump:
+    first = rows[0]
+    ended = first["complete_ns"]
+    return Bump(
+        client=first["client"],
+        began_ns=first["invoke_ns"],
+        begun_ns=first["invoke_ns"] if ended is None else ended,
+        reasons=tuple((r["topic"], r["partition"], r["error"] or "no reason told") for r in rows),
+    )
+
+
+def attribute(engine: Engine, bumps: Sequence[Bump], writes: Frame) -> Frame:
+    """Which bump each write was in flight at, the excusing ones first.
+
+    writes: columns op, topic, partition, value, client, invoke_ns, complete_ns. Gives op, topic,
+    partition, value, cause_id (index into `bumps`) and aspect: IN_FLIGHT where that excuses; only
+    writes that were in flight at some bump.
+    """
+    F = engine.functions
+    key = ["op", "topic", "partition", "value"]
+    known = engine.load([pa.Table.from_pylist(list(_rows(bumps)), schema=_SCHEMA)], _SCHEMA)
+    pairs = writes.select(*key, "client", "invoke_ns", "complete_ns").join(
+        known, on=["client"], how="inner"
+    )
+    in_flight = (F.col("invoke_ns") < F.col("began_ns")) & (
+        F.col("complete_ns").isNull() | (F.col("complete_ns") > F.col("begun_ns"))
+    )
+    here = (F.col("topic") == F.col("refused_topic")) & (
+        F.col("partition") == F.col("refused_partition")
+    )
+    excuses = F.when(F.col("own") & ~F.coalesce(here, F.lit(False)), F.lit(0))
+    rank = F.col("number") + excuses.otherwise(F.lit(_INEXCUSABLE))
+    of_each = pairs.where(in_flight).groupBy(*key, "number").agg(F.max(rank).alias("rank"))
+    best = of_each.groupBy(*key).agg(F.min("rank").alias("rank"))
+    return best.select(
+        *key,
+        (F.col("rank") % F.lit(_INEXCUSABLE)).cast("int").alias("cause_id"),
+        F.when(F.col("rank") < F.lit(_INEXCUSABLE), F.lit(IN_FLIGHT)).alias("aspect"),
+    )
+
+
+def _rows(bumps: Sequence[Bump]) -> Iterable[Mapping[str, Any]]:
+    """A row per bump and reason."""
+    for number, bump in enumerate(bumps):
+        for topic, partition, _ in bump.reasons:
+            yield {
+                "number": number,
+                "client": bump.client,
+                "began_ns": bump.began_ns,
+                "begun_ns": bump.begun_ns,
+                "own": bump.own,
+                "refused_topic": topic,
+                "refused_partition": partition,
+            }

@@ -1,16 +1,23 @@
-"""kafka-python's names, imported once without its warning.
+"""kafka-python's names, imported once without its warning; its clients close what they open.
 
 kafka-python 3.0 reads its schemas by a function that Python 3.11 calls deprecated (3.13 does not
-any more), at import time only.
+any more), at import time only. And it leaves the socket of every connection that fails to the
+garbage collector, which may warn of it in any later test: it makes its sockets by a class that is
+chosen by the scheme of `proxy_url`, and ours closes them.
 """
 
 import warnings
+from functools import partial
+from typing import Any, Final
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.admin import KafkaAdminClient, NewTopic
+    import kafka
+    import kafka.admin
+    from kafka import TopicPartition
+    from kafka.admin import NewTopic
     from kafka.errors import KafkaError, TopicAlreadyExistsError
+    from kafka.net.inet import KafkaNetSocket
     from kafka.record.memory_records import MemoryRecords
 
 __all__ = [
@@ -23,3 +30,23 @@ __all__ = [
     "TopicAlreadyExistsError",
     "TopicPartition",
 ]
+
+_SCHEME: Final = "closing"
+
+
+class _ClosingSocket(KafkaNetSocket):
+    """Connects without any proxy, and closes the socket where that fails or is cancelled."""
+
+    SCHEMES = (_SCHEME,)
+
+    async def sock_connect(self, net: Any, sock: Any, address: Any, **options: Any) -> Any:
+        try:
+            return await super().sock_connect(net, sock, address, **options)
+        except BaseException:
+            sock.close()
+            raise
+
+
+KafkaAdminClient = partial(kafka.admin.KafkaAdminClient, proxy_url=f"{_SCHEME}:")
+KafkaConsumer = partial(kafka.KafkaConsumer, proxy_url=f"{_SCHEME}:")
+KafkaProducer = partial(kafka.KafkaProducer, proxy_url=f"{_SCHEME}:")

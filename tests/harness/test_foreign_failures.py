@@ -4,7 +4,6 @@ Real processes on a network of their own: a broker dies by SIGKILL, and which br
 records is read from the kernel's counters of its network interface.
 """
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,11 +23,7 @@ from tests.harness.targets.machine import local_target
 from tests.harness.watching import READERS, WATCHES
 from tests.require import require
 
-pytestmark = [
-    pytest.mark.slow,
-    # What foreign clients leave to the garbage collector when a broker is gone is theirs.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 
@@ -67,7 +62,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         system.configure()
         system.start()
         yield Running(target, system.bootstrap)
-        gc.collect()
         system.stop()
 
 

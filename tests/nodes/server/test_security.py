@@ -4,7 +4,6 @@ import asyncio
 import logging
 import ssl
 import subprocess
-import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -259,9 +258,7 @@ def by_confluent(listener: str, at: int, files: Certificates) -> bytes:
 
 
 def by_kafka_python(listener: str, at: int, files: Certificates) -> bytes:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from tests.harness.kafka_python import KafkaConsumer, KafkaProducer, TopicPartition
 
     settings = python_clients(listener, at, files)
     producer = KafkaProducer(**settings)

@@ -111,7 +111,7 @@ def alter_configs(
                 )
             records += _alter(situation.image, request)
         except ControlError as error:
-            answers.append(ConfigAnswer(resource=request.resource, error=error))
+            answers.append(ConfigAnswer(resource=request.resource, error=error.kept()))
             continue
         answers.append(ConfigAnswer(resource=request.resource))
     records += _newly_ineligible(situation, records)

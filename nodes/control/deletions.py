@@ -56,7 +56,7 @@ def delete_topics(
                     "The provided topic name maps to an ID that was already supplied.",
                 )
         except ControlError as error:
-            answers.append(Deletion(name=ref.name, topic_id=ref.topic_id, error=error))
+            answers.append(Deletion(name=ref.name, topic_id=ref.topic_id, error=error.kept()))
             continue
         if found[topic_id] == 1:
             records.append(RemoveTopicRecord(topic_id=topic_id))

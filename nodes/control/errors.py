@@ -6,6 +6,8 @@ ControlError      the controller refused an operation: it surely did not happen;
                   error that Kafka names for the reason, the message is for people
 """
 
+from typing import Self
+
 from kio.schema.errors import ErrorCode
 
 
@@ -20,3 +22,12 @@ class ControlError(Exception):
         super().__init__(f"{code.name}: {message}")
         self.code = code
         self.message = message
+
+    def kept(self) -> Self:
+        """Itself, fit to be part of an answer: without the frames that it was raised through.
+
+        Those hold the answer, which holds it: what a refused request consists of, however large,
+        would stay in memory until a collection of all that there is.
+        """
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)

@@ -74,7 +74,7 @@ def alter_isr(
             _check_epochs(partition, leader, request)
             _check_members(image, partition, request)
         except ControlError as error:
-            answers.append(IsrAnswer(request=request, error=error))
+            answers.append(IsrAnswer(request=request, error=error.kept()))
             continue
         target = _target(partition, request, knows_minimum)
         record = change(key, partition, policy(key.topic).rules(image.active), target)

@@ -67,7 +67,7 @@ def alter_reassignments(
             partition = changed.get(key, found)
             record = _alter(situation, key, partition, request, allow_factor_change)
         except ControlError as error:
-            answers.append(ReassignmentAnswer(request=request, error=error))
+            answers.append(ReassignmentAnswer(request=request, error=error.kept()))
             continue
         if record is not None:
             records.append(record)

@@ -140,7 +140,7 @@ def create_topics(
             _check_free(situation.image, topic.name, forms)
             made, answer = _create(situation, topic, budget, defaults)
         except ControlError as error:
-            answers.append(TopicAnswer(name=topic.name, error=error))
+            answers.append(TopicAnswer(name=topic.name, error=error.kept()))
             continue
         forms[_collision_form(topic.name)] = topic.name
         budget -= answer.partitions
@@ -215,7 +215,7 @@ def create_partitions(
                 raise ControlError(ErrorCode.invalid_request, "Duplicate topic name.")
             made = _grow(situation, topic, budget)
         except ControlError as error:
-            answers.append(PartitionsAnswer(name=topic.name, error=error))
+            answers.append(PartitionsAnswer(name=topic.name, error=error.kept()))
             continue
         budget -= len(made)
         records += made

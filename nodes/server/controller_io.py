@@ -179,7 +179,7 @@ class ControllerShell:
             try:
                 result = operation()
             except ControlError as error:
-                refusal = error
+                refusal = error.kept()
             if result is not None:
                 self._append(result)
             await self._quorum.committed(self._end, epoch)
@@ -193,7 +193,8 @@ class ControllerShell:
             assert refusal is not None
             # What peers send is quoted, as much as they like: they must not fill the disk.
             self._refusals.write(now_ms() / 1000, log.info, "refused: %.300s", refusal)
-            raise refusal
+            # Made anew: its traceback gets this frame, which must not hold it in turn.
+            raise ControlError(refusal.code, refusal.message)
         return result.response
 
 

@@ -42,16 +42,16 @@ class Part:
         "log_start",
         "max_bytes",
         "offset",
-        "owner",
         "partition",
         "replica",
         "told_high_watermark",
         "told_log_start",
+        "watcher",
     )
 
-    def __init__(self, key: PartKey, owner: "PartSet") -> None:
+    def __init__(self, key: PartKey) -> None:
         self.key = key
-        self.owner = owner
+        self.watcher: PartSet | None = None  # only while it watches: they hold each other
         self.partition: TopicPartition | None = None
         self.replica: Replica | None = None
         self.offset = Offset(0)
@@ -70,17 +70,43 @@ class Part:
         self.last_epoch = Epoch(getattr(wanted, "last_fetched_epoch", NO_EPOCH))
         self.log_start = Offset(getattr(wanted, "log_start_offset", NO_OFFSET))
 
+    def host(self, partition: TopicPartition | None, replica: Replica | None) -> None:
+        """The replica that serves this part now."""
+        self.partition = partition
+        if replica is self.replica:
+            return
+        watcher = self.watcher
+        self.unwatch()
+        self.replica = replica
+        if watcher is not None:
+            self.watch(watcher)
+
+    def watch(self, watcher: "PartSet") -> None:
+        """Tell `watcher` of news of the replica, whichever it is."""
+        self.watcher = watcher
+        if self.replica is not None:
+            self.replica.watchers.add(self, appends=watcher.follower != NO_NODE)
+
+    def unwatch(self) -> None:
+        """Tell nobody of news."""
+        self.watcher = None
+        if self.replica is not None:
+            self.replica.watchers.discard(self)
+
     def appended(self) -> None:
-        self.owner.has_news(self)
+        if self.watcher is not None:
+            self.watcher.has_news(self)
 
     def committed(self) -> None:
-        owner = self.owner
-        owner.due[self] = owner.fresh[self] = None
-        if owner.commits_are_news:
-            owner.wake()
+        watcher = self.watcher
+        if watcher is not None:
+            watcher.due[self] = watcher.fresh[self] = None
+            if watcher.commits_are_news:
+                watcher.wake()
 
     def changed(self) -> None:
-        self.owner.has_news(self)
+        if self.watcher is not None:
+            self.watcher.has_news(self)
 
 
 class PartSet:
@@ -110,7 +136,9 @@ class PartSet:
         """Add a partition, or change what is wanted of it."""
         part = self.parts.get(key)
         if part is None:
-            part = self.parts[key] = Part(key, self)
+            part = self.parts[key] = Part(key)
+            if self._watching:
+                part.watch(self)
         part.ask(wanted)
         self.due[part] = None
 
@@ -121,21 +149,10 @@ class PartSet:
             return
         self.due.pop(part, None)
         self.fresh.pop(part, None)
+        part.unwatch()
         replica = part.replica
         if replica is not None:
-            replica.watchers.discard(part)
             replica.state.left_session(self.follower, self.pulse, replica.log.end_offset)
-
-    def host(self, part: Part, partition: TopicPartition | None, replica: Replica | None) -> None:
-        """The replica that serves this part now."""
-        part.partition = partition
-        if replica is part.replica:
-            return
-        if part.replica is not None:
-            part.replica.watchers.discard(part)
-        part.replica = replica
-        if replica is not None and self._watching:
-            replica.watchers.add(part, appends=self.follower != NO_NODE)
 
     def fetched_by(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
         """Who continues: a follower that registered anew says everything again (KIP-903)."""
@@ -149,16 +166,14 @@ class PartSet:
             return False
         self._watching = True
         for part in self.parts.values():
-            if part.replica is not None:
-                part.replica.watchers.add(part, appends=self.follower != NO_NODE)
+            part.watch(self)
         return True
 
     def release(self) -> None:
         """Be told of nothing any more. Whoever waits is woken."""
         self._watching = False
         for part in self.parts.values():
-            if part.replica is not None:
-                part.replica.watchers.discard(part)
+            part.unwatch()
         self.wake()
 
     def has_news(self, part: Part) -> None:

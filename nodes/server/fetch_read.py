@@ -165,11 +165,11 @@ class PartReader:
         else:
             name = self._replicas.topic_name(topic)  # type: ignore[arg-type] # an id from v13 on
             if name is None:
-                part.owner.host(part, None, None)
+                part.host(None, None)
                 return ErrorCode.unknown_topic_id
             partition = TopicPartition(name, number)
         replica = self._replicas.find(partition)
-        part.owner.host(part, partition, replica)
+        part.host(partition, replica)
         if replica is None:
             return self._replicas.why_not_here(partition)
         if reader.version >= TOPIC_IDS_SINCE and replica.topic_id != topic:

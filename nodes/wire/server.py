@@ -305,6 +305,7 @@ class ServerConnection(asyncio.Protocol):
     def _send_ready(self, done: "asyncio.Future[Any]") -> None:
         if not done.cancelled():
             done.exception()  # seen, also where nobody is left to be told
+        del done  # a future holds its error, whose traceback holds this frame: no cycle, please
         in_flight = self._in_flight
         while in_flight and in_flight[0].answer.done():
             head, answer, size, large = in_flight.popleft()
@@ -320,6 +321,8 @@ class ServerConnection(asyncio.Protocol):
                 self._refuse(error)
             except Exception:
                 self._handler_failed(head)
+            finally:
+                del answer
         self._work_off()
 
     def _authenticate(self, server: SaslServer, frame: bytes) -> None:

@@ -9,6 +9,7 @@ checkers' business.
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, Literal, assert_never
 
@@ -19,8 +20,11 @@ from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_sessi
 from checkers.history import FAULTS, HistoryError
 from harness import clean, journal, report, store
 from harness.store import StoreError
+from nemesis.fault import Strike
 
 EngineName = Literal["duckdb", "spark"]
+
+_STRIKE: Final = tuple(field.name for field in fields(Strike))
 
 EXIT_CODES: Final[Mapping[str, int]] = {"VALID": 0, "INVALID": 1, "UNKNOWN": 2}
 
@@ -100,7 +104,7 @@ def _complete_faults(run_dir: Path) -> None:
         if number in known:
             continue
         if entry["kind"] == "fault":
-            aimed = {key: entry[key] for key in ("nodes", "drops") if key in entry}
+            aimed = {key: entry[key] for key in _STRIKE if key in entry}
             late[number] = {
                 "fault_id": number,
                 "fault": entry["fault"],
@@ -118,6 +122,6 @@ def _complete_faults(run_dir: Path) -> None:
                 "took_effect": True,
             }
         elif entry["kind"] == "fault-healed" and number in late:
-            late[number]["healed_ns"] = entry["at_ns"]
+            late[number] |= {"healed_ns": entry["at_ns"], "healing": entry.get("healing")}
     if late or not path.is_file():
         store.open_run(run_dir).write_table("faults", [*rows, *late.values()])

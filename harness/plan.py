@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from nemesis import conditions, targets
-from nemesis.base import Ability, NemesisError
+from nemesis.base import NemesisError
+from nemesis.fault import Ability
 from nemesis.faults import find
 from nemesis.schedule import Event, Mix, Schedule, checked, generate, scripted
 

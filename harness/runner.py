@@ -23,6 +23,7 @@ from typing import Any, Final
 from harness import judging, store
 from harness.final_reads import run_final_reads
 from harness.history import HistoryWriter
+from harness.hosts import hosts_of
 from harness.journal import Journal
 from harness.monitor import Monitor
 from harness.plan import Prepared
@@ -227,7 +228,7 @@ class Runner:
 
         nemesis = Nemesis(
             schedule=self._prepared.schedule,
-            hosts=stage.target,
+            hosts=hosts_of(stage.target),
             view=stage.monitor,
             journal=journal,
             clock=_Clock(run),

@@ -17,17 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nemesis import conditions
-from nemesis.base import (
-    Clock,
-    ClusterView,
-    Fault,
-    Futile,
-    Hosts,
-    Journal,
-    Strike,
-    Unresolved,
-)
+from nemesis.base import Clock, ClusterView, Futile, Journal, Unresolved
+from nemesis.fault import Fault, Params, Strike
 from nemesis.faults import find
+from nemesis.hosts import Hosts
 from nemesis.schedule import Event, Schedule
 from nemesis.targets import resolve
 
@@ -51,6 +44,8 @@ class FaultRecord:
     effective_ns: int | None = None
     healed_ns: int | None = None
     effect: str | None = None
+    healing: str | None = None
+    """The proof that the heal did what it should."""
     error: str | None = None
 
     def row(self) -> dict[str, object]:
@@ -68,6 +63,7 @@ class FaultRecord:
             "effective_ns": self.effective_ns,
             "healed_ns": self.healed_ns,
             "effect": self.effect,
+            "healing": self.healing,
             "took_effect": self.effective_ns is not None,
             "error": self.error,
         }
@@ -83,6 +79,7 @@ class _InForce:
     strike: Strike
     record: FaultRecord
     heal_at_ns: int
+    pulse_at_ns: int | None
 
 
 class Nemesis:
@@ -134,10 +131,12 @@ class Nemesis:
             self._finish()
 
     def _step(self) -> None:
-        """Everything that is due now: heals first, then proofs, then new faults."""
+        """Everything that is due now: heals first, then pulses, proofs and new faults."""
         now_ns = self._clock.now_ns()
         for active in [a for a in self._in_force if a.heal_at_ns <= now_ns]:
             self._heal(active)
+        for active in self._in_force:
+            self._pulse(active)
         for active in self._in_force:
             self._prove(active)
         for event in [e for e in self._pending if self._due_ns(e) <= now_ns]:
@@ -152,6 +151,7 @@ class Nemesis:
             return TICK_S
         moments = [self._due_ns(event) for event in self._pending]
         moments += [active.heal_at_ns for active in self._in_force]
+        moments += [a.pulse_at_ns for a in self._in_force if a.pulse_at_ns is not None]
         return max(0.0, (min([*moments, end_ns]) - now_ns) / 1e9) if moments else TICK_S
 
     def _due_ns(self, event: Event) -> int:
@@ -179,10 +179,11 @@ class Nemesis:
 
     def _aim(self, event: Event, record: FaultRecord) -> tuple[Fault, Strike]:
         rng = random.Random(f"event/{self._schedule.seed}/{event.id}")
-        nodes = list(self._hosts.node_ids())
+        nodes = list(self._hosts.processes.node_ids())
         found = resolve(event.targets, nodes, self._view, rng)
         fault = find(event.fault)
-        strike = fault.aim(found.nodes, nodes, rng, event.params)
+        params = Params.of(fault.options, event.params)
+        strike = fault.aim(found.nodes, nodes, rng, params)
         record.because, record.strike, record.label = found.because, strike, fault.label(strike)
         return fault, strike
 
@@ -202,8 +203,13 @@ class Nemesis:
             self._done(record, f"not injected, the journal cannot be written: {_said(error)}")
             return
         record.started_ns = self._clock.now_ns()
-        heal_at_ns = record.started_ns + event.duration_ms * 1_000_000
-        active = _InForce(fault=fault, strike=strike, record=record, heal_at_ns=heal_at_ns)
+        active = _InForce(
+            fault=fault,
+            strike=strike,
+            record=record,
+            heal_at_ns=record.started_ns + event.duration_ms * 1_000_000,
+            pulse_at_ns=_after(record.started_ns, fault.pulse_ms),
+        )
         self._in_force.append(active)
         self._publish()
         try:
@@ -218,6 +224,19 @@ class Nemesis:
             self._heal(active)
         else:
             self._prove(active)
+
+    def _pulse(self, active: _InForce) -> None:
+        now_ns, record = self._clock.now_ns(), active.record
+        if active.pulse_at_ns is None or active.pulse_at_ns > now_ns or self._stop.is_set():
+            return
+        assert record.started_ns is not None
+        try:
+            elapsed_ms = (now_ns - record.started_ns) // 1_000_000
+            active.fault.pulse(self._hosts, active.strike, elapsed_ms)
+            active.pulse_at_ns = _after(now_ns, active.fault.pulse_ms)
+        except Exception as error:
+            record.failed(_said(error))
+            active.pulse_at_ns = None  # it is broken as it is, until the heal
 
     def _prove(self, active: _InForce) -> None:
         """Look for the proof, until there is one."""
@@ -242,27 +261,32 @@ class Nemesis:
         """Undo one fault, except for what another one still holds; never raises."""
         self._measure(active)
         self._in_force.remove(active)
-        same = [other for other in self._in_force if other.fault is active.fault]
-        strike = active.strike.without(
-            [node for other in same for node in other.strike.nodes],
-            [pair for other in self._in_force for pair in other.strike.drops],
-        )
+        same = [a.strike for a in self._in_force if a.fault is active.fault]
+        strike = active.strike.without([a.strike for a in self._in_force], same_fault=same)
         problem: str | None = None
         for attempt in range(HEAL_ATTEMPTS):
             if attempt:
                 self._clock.wait(threading.Event(), TICK_S)
-            try:
-                active.fault.heal(self._hosts, strike)
-                problem = active.fault.ailing(self._hosts, strike)
-            except Exception as error:
-                problem = _said(error)
+            problem = self._try_to_heal(active, strike)
             if problem is None:
                 break
         self._publish()
         if problem is None:
             active.record.healed_ns = self._clock.now_ns()
-            self._note(active.record, "fault-healed")
+            self._note(active.record, "fault-healed", healing=active.record.healing)
         self._done(active.record, problem and f"not healed: {problem}")
+
+    def _try_to_heal(self, active: _InForce, strike: Strike) -> str | None:
+        """One attempt; returns why it is not healed."""
+        try:
+            active.fault.heal(self._hosts, strike)
+            proof = active.fault.healing(self._hosts, strike)
+        except Exception as error:
+            return _said(error)
+        if not proof.took:
+            return proof.evidence
+        active.record.healing = proof.evidence
+        return None
 
     def _note(self, record: FaultRecord, kind: str, **fields: object) -> None:
         try:
@@ -294,6 +318,10 @@ class Nemesis:
         for event in self._pending[:]:
             record = FaultRecord(event=event, label=event.fault)
             self._give_up(record, "the chaos phase ended first")
+
+
+def _after(now_ns: int, pulse_ms: int | None) -> int | None:
+    return None if pulse_ms is None else now_ns + pulse_ms * 1_000_000
 
 
 def _said(error: Exception) -> str:

@@ -5,106 +5,129 @@ that its followers no longer hear still answers its producers.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nemesis import shapes
-from nemesis.base import Ability, BadTargets, Effect, Futile, Hosts, Strike
-from nemesis.process import node_list
+from nemesis.base import Futile
+from nemesis.fault import Ability, Effect, FaultBase, Option, Params, Strike
+from nemesis.hosts import Cut, Hosts
 from nemesis.shapes import Grudge
 
-Shape = Callable[[Sequence[int], Sequence[int], random.Random, Mapping[str, str]], Grudge]
+Shape = Callable[[Sequence[int], Sequence[int], random.Random, Params], Grudge]
 """(targets, nodes, rng, params) -> grudge"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(FaultBase):
     """Drops packets between nodes after a shape."""
 
-    name: str
     shape: Shape
+    needs: frozenset[Ability] = frozenset({Ability.PACKET_DROPS})
     min_nodes: int = 2
     default_targets: str = "all"
     aimable: bool = False
-    needs: frozenset[Ability] = frozenset({Ability.PACKET_DROPS})
-
-    def label(self, strike: Strike) -> str:
-        """Such as `partition.isolate-one node 2`; shapes without a target say just their name."""
-        return f"{self.name} {node_list(strike.nodes)}" if strike.nodes else self.name
 
     def aim(
-        self,
-        targets: Sequence[int],
-        nodes: Sequence[int],
-        rng: random.Random,
-        params: Mapping[str, str],
+        self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Strike:
-        """The pairs to be cut. Raises BadTargets for an unknown direction."""
+        """The pairs to be cut."""
         aimed = () if self.default_targets == "all" else tuple(targets)
-        return Strike(nodes=aimed, drops=self.shape(targets, nodes, rng, params))
+        grudge = self.shape(targets, nodes, rng, params)
+        return Strike(nodes=aimed, cuts=tuple(Cut(*pair) for pair in grudge))
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
         """Block every pair. Raises Futile when the shape cuts nobody from anybody."""
-        if not strike.drops:
+        if not strike.cuts:
             raise Futile("the shape leaves every node with every other")
-        for src, dst in strike.drops:
-            hosts.block(src, dst)
+        for cut in strike.cuts:
+            hosts.links.block(cut)
 
     def effect(self, hosts: Hosts, strike: Strike) -> Effect:
         """Packets were dropped, by the kernel's own counters."""
-        counts = {pair: hosts.blocked_packets(*pair) for pair in strike.drops}
-        pairs = ", ".join(f"{src}>{dst} {count}" for (src, dst), count in counts.items())
+        counts = {cut: hosts.links.dropped(cut) or 0 for cut in strike.cuts}
+        pairs = ", ".join(f"{cut.src}>{cut.dst} {count}" for cut, count in counts.items())
         total = sum(counts.values())
         return Effect(took=total > 0, evidence=f"{total} packets dropped ({pairs})")
 
     def heal(self, hosts: Hosts, strike: Strike) -> None:
         """Unblock every pair."""
-        for src, dst in strike.drops:
-            hosts.unblock(src, dst)
+        for cut in strike.cuts:
+            hosts.links.unblock(cut)
 
-    def ailing(self, hosts: Hosts, strike: Strike) -> str | None:
-        """Which pairs the kernel still counts drops for."""
-        cut = [f"{src}>{dst}" for src, dst in strike.drops if hosts.blocked_packets(src, dst)]
-        return f"still blocked: {', '.join(cut)}" if cut else None
+    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
+        """The kernel has no such rule any more."""
+        left = [cut for cut in strike.cuts if hosts.links.dropped(cut) is not None]
+        if left:
+            pairs = ", ".join(f"{cut.src}>{cut.dst}" for cut in left)
+            return Effect(took=False, evidence=f"still blocked: {pairs}")
+        return Effect(took=True, evidence="no drop rule is left")
+
+
+def _direction(text: str) -> str:
+    if text not in ("in", "out", "any"):
+        raise ValueError("it is in (the targets hear nobody), out (nobody hears them) or any")
+    return text
 
 
 def _one_way(
-    targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Mapping[str, str]
+    targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
 ) -> Grudge:
-    direction = params.get("direction") or rng.choice(("in", "out"))
-    if direction not in ("in", "out"):
-        raise BadTargets(
-            f"direction is {direction!r}, but it is in (the targets hear nobody) or out"
-        )
+    direction = params.text("direction")
+    if direction == "any":
+        direction = rng.choice(("in", "out"))
     return shapes.one_way(nodes, targets, deaf=direction == "in")
 
 
-PARTITIONS: tuple[Partition, ...] = (
-    Partition(name="partition.halves", shape=lambda _t, nodes, _r, _p: shapes.halves(nodes)),
+FAULTS: tuple[Partition, ...] = (
+    Partition(
+        name="partition.halves",
+        about="two halves that cannot hear each other",
+        shape=lambda _t, nodes, _r, _p: shapes.halves(nodes),
+    ),
     Partition(
         name="partition.random-halves",
+        about="two random halves that cannot hear each other",
         shape=lambda _t, nodes, rng, _p: shapes.random_halves(nodes, rng),
     ),
     Partition(
         name="partition.isolate-one",
+        about="one node cut off from all others, which clients still reach",
         shape=lambda targets, nodes, _r, _p: shapes.isolate(nodes, targets),
         default_targets="one",
     ),
     Partition(
         name="partition.isolate-leader",
+        about="the leader of a partition cut off from all other nodes, not from clients",
         shape=lambda targets, nodes, _r, _p: shapes.isolate(nodes, targets),
         default_targets="leader",
     ),
     Partition(
         name="partition.majorities-ring",
+        about="every node hears a majority, no two the same one",
         shape=lambda _t, nodes, rng, _p: shapes.majorities_ring(nodes, rng),
         min_nodes=3,
     ),
     Partition(
         name="partition.bridge",
+        about="two halves that hear each other through one node only",
         shape=lambda targets, nodes, _r, _p: shapes.bridge(nodes, targets[0]),
         default_targets="one",
         min_nodes=3,
     ),
-    Partition(name="partition.one-way", shape=_one_way, default_targets="one", aimable=True),
+    Partition(
+        name="partition.one-way",
+        about="the targets hear nobody, or are heard by nobody",
+        shape=_one_way,
+        default_targets="one",
+        aimable=True,
+        options=(
+            Option(
+                name="direction",
+                default="any",
+                about="in, out, or any of the two at random",
+                read=_direction,
+            ),
+        ),
+    ),
 )

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemesis import conditions, targets
 from nemesis.base import BadSchedule, BadTargets
+from nemesis.fault import Params
 from nemesis.faults import find
 
 MAX_EVENTS = 10_000
@@ -123,16 +124,20 @@ def checked(schedule: Schedule) -> Schedule:
     if len(schedule.events) > MAX_EVENTS:
         raise BadSchedule(f"{len(schedule.events)} events are more than {MAX_EVENTS}")
     for event in schedule.events:
-        find(event.fault)
+        here = f"event {event.id} ({event.fault})"
+        try:
+            Params.of(find(event.fault).options, event.params)
+        except BadSchedule as error:
+            raise BadSchedule(f"{here}: {error}") from error
         try:
             targets.parse(event.targets)
         except BadTargets as error:
-            raise BadTargets(f"event {event.id} ({event.fault}): {error}") from error
+            raise BadTargets(f"{here}: {error}") from error
         if event.until is not None:
             conditions.parse(event.until)
         if event.at_ms + event.duration_ms > schedule.end_ms:
             raise BadSchedule(
-                f"event {event.id} ({event.fault}) ends at {event.at_ms + event.duration_ms} ms, "
+                f"{here} ends at {event.at_ms + event.duration_ms} ms, "
                 f"after the chaos phase, which lasts {schedule.end_ms} ms"
             )
     return schedule

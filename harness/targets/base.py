@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-CLIENTS = 0
-"""The number that stands for the clients' machine where a node's number is asked for."""
+from nemesis.hosts import CLIENTS as CLIENTS
+from nemesis.hosts import Clocks, Disks, Links
 
 
 class TargetError(Exception):
@@ -53,7 +53,22 @@ class Target(Protocol):
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken here: "signals", "packet-drops", "freeze"."""
+        """What can be broken here, by the names of `nemesis.fault.Ability`."""
+        ...
+
+    @property
+    def links(self) -> Links:
+        """The network, to be broken."""
+        ...
+
+    @property
+    def disks(self) -> Disks:
+        """The nodes' disks, to be broken."""
+        ...
+
+    @property
+    def clocks(self) -> Clocks:
+        """The nodes' wall clocks, to be set."""
         ...
 
     def up(self) -> None:
@@ -116,26 +131,6 @@ class Target(Protocol):
 
     def state(self, node: int) -> str:
         """The process state letter as the kernel gives it; empty when there is no process."""
-        ...
-
-    def block(self, src: int, dst: int) -> None:
-        """Drop what arrives at `dst` from `src`; the other direction is left alone."""
-        ...
-
-    def unblock(self, src: int, dst: int) -> None:
-        """Undo `block`; nothing happens where nothing is blocked."""
-        ...
-
-    def blocked_packets(self, src: int, dst: int) -> int:
-        """Packets dropped by the block in force from `src` to `dst`; 0 where there is none."""
-        ...
-
-    def freeze(self, node: int) -> None:
-        """Stall the node's disk: writes and fsyncs block until `thaw`."""
-        ...
-
-    def thaw(self, node: int) -> None:
-        """Undo `freeze`; nothing happens where nothing is frozen."""
         ...
 
     def spawn_client(

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from tests.nemesis.fakes import FakeMachines, Trace
+
 
 class FakeTarget:
     """As much of harness.targets.base.Target as the harness's own parts need in tests."""
@@ -17,6 +19,8 @@ class FakeTarget:
         self.commands: dict[int, tuple[tuple[str, ...], Mapping[str, str], Path]] = {}
         self.started: list[int] = []
         self.stopped: list[int] = []
+        machines = FakeMachines(Trace(), nodes)
+        self.links, self.disks, self.clocks = machines.links, machines.disks, machines.clocks
 
     def up(self) -> None: ...
 
@@ -54,17 +58,6 @@ class FakeTarget:
 
     def state(self, node: int) -> str:
         return ""
-
-    def block(self, src: int, dst: int) -> None: ...
-
-    def unblock(self, src: int, dst: int) -> None: ...
-
-    def blocked_packets(self, src: int, dst: int) -> int:
-        return 0
-
-    def freeze(self, node: int) -> None: ...
-
-    def thaw(self, node: int) -> None: ...
 
     def spawn_client(
         self,

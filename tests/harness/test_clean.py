@@ -15,6 +15,7 @@ from harness.clean import Cleaned, Outcome, clean, undo
 from harness.journal import UNDONE, Journal, read, registered
 from harness.targets.local import LocalTarget, Volume, kernel, processes
 from harness.targets.local import undo as kinds
+from nemesis.hosts import Cut
 from tests.harness.targets.machine import leftovers, local_target, marked, new_run_id
 from tests.require import require
 
@@ -22,6 +23,7 @@ HARNESS = """
 import sys, pathlib, time
 from harness.journal import Journal
 from harness.targets.local import LocalTarget, Volume
+from nemesis.hosts import Cut
 run_dir, registry = map(pathlib.Path, sys.argv[1:3])
 run_id, mark = sys.argv[3:]
 journal = Journal.create(run_dir / "journal.jsonl", run_id=run_id, registry=registry)
@@ -32,11 +34,11 @@ for node in (1, 2, 3):
     target.set_command(node, ["sh", "-c", script, str(target.data_dir(node))], {}, run_dir / "log")
     target.start(node)
 target.spawn_client(["sh", "-c", "while :; do sleep 1; done #" + mark])
-target.freeze(1)
+target.disks.freeze(1)
 target.pause(2)
-target.block(1, 3)
+target.links.block(Cut(1, 3))
 target.stop(3, timeout_s=0)
-target.freeze(3)
+target.disks.freeze(3)
 target.start(3)
 print("ready", flush=True)
 time.sleep(1000)
@@ -136,7 +138,7 @@ def make_everything(target: LocalTarget, run_dir: Path) -> None:
     for node in target.node_ids():
         target.set_command(node, ["sleep", "1000"], {"PATH": os.environ["PATH"]}, run_dir / "log")
         target.start(node)
-        target.freeze(node)
+        target.disks.freeze(node)
 
 
 LAST_RECORD = 12
@@ -323,7 +325,7 @@ def test_twenty_runs_leave_the_machine_and_the_process_as_they_were(tmp_path: Pa
             env = {"PATH": os.environ["PATH"]}
             target.set_command(1, ["sleep", "1000"], env, place / "log")
             target.start(1)
-            target.block(1, 2)
+            target.links.block(Cut(1, 2))
         counts.append(descriptors())
     assert counts[0] == counts[-1]
     assert Path("/proc/thread-self/ns/net").readlink() == home

@@ -130,7 +130,7 @@ def stall(target: LocalTarget, system: NodesSystem, producer: Producer, node: in
     wait_for(
         lambda: node in [view.leader for view in seen().values()], f"node {node} leads nothing"
     )
-    target.freeze(node)
+    target.disks.freeze(node)
     try:
         taken_s = send_to_all(producer, b"during")
         print(f"disk of node {node} stalled: acknowledged everywhere after {taken_s:.2f} s")
@@ -138,7 +138,7 @@ def stall(target: LocalTarget, system: NodesSystem, producer: Producer, node: in
         assert all(view.leader not in (node, None) for view in seen().values())
         assert all(node not in view.isr for view in seen().values())
     finally:
-        target.thaw(node)
+        target.disks.thaw(node)
     wait_for(
         lambda: [len(view.isr) for view in seen().values()] == [len(NODES)] * len(PARTITIONS),
         f"node {node} does not come back into every ISR",

@@ -17,7 +17,7 @@ from harness import runner as runner_module
 from harness.journal import Journal
 from harness.plan import Prepared, build, prepare
 from harness.runner import Outcome, Runner
-from tests.nemesis.fakes import FakeHosts, FakeView, Trace
+from tests.nemesis.fakes import FakeMachines, FakeProcesses, FakeView, Trace
 from tests.require import require
 
 VERDICT = {"verdict": "VALID", "reasons": [], "topics": []}
@@ -30,8 +30,8 @@ class Lab:
         self.calls: list[str] = []
         self.failing = ""
         self.reacting: Mapping[str, Callable[[], None]] = {}
-        self.trace = Trace()
-        self.hosts = FakeHosts(self.trace)
+        self.machines = FakeMachines(Trace())
+        self.processes = self.machines.processes
         self.unsettled: list[str] = []
         self.client_problems: list[str] = []
 
@@ -48,10 +48,12 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
     """The runner's world replaced: machines, brokers, clients, monitor, checkers."""
     lab = Lab()
 
-    class Target(FakeHosts):
+    class Target(FakeProcesses):
+        links, disks, clocks = lab.machines.links, lab.machines.disks, lab.machines.clocks
+
         def __init__(self, *_: object) -> None:
-            super().__init__(lab.trace)
-            lab.hosts = self
+            super().__init__(lab.machines, (1, 2, 3))
+            lab.processes = self
 
         def up(self) -> None:
             lab.call("up")
@@ -223,7 +225,7 @@ def test_the_phases_come_in_their_order(lab: Lab, tmp_path: Path) -> None:
     assert record_of(outcome)["finished"] == PHASES
     assert outcome.verdict == VERDICT
     assert (outcome.run.path / "schedule.json").read_bytes() == plan.schedule.to_json()
-    assert lab.trace.entries == [("kill", 2), ("start", 2)]
+    assert lab.machines.trace.entries == [("kill", 2), ("start", 2)]
     assert (outcome.run.path / "faults.arrows").stat().st_size > 0
 
 
@@ -273,7 +275,7 @@ def test_a_stop_heals_and_judges_what_there_is(lab: Lab, tmp_path: Path) -> None
 
     def stop_when_killed() -> None:
         deadline_s = time.monotonic() + 30
-        while not lab.trace.of("kill") and time.monotonic() < deadline_s:
+        while not lab.machines.trace.of("kill") and time.monotonic() < deadline_s:
             time.sleep(0.01)
         runner.stop()
 
@@ -281,7 +283,7 @@ def test_a_stop_heals_and_judges_what_there_is(lab: Lab, tmp_path: Path) -> None
     stopper.start()
     outcome = runner.run()
     stopper.join()
-    assert lab.trace.entries == [("kill", 2), ("start", 2)]
+    assert lab.machines.trace.entries == [("kill", 2), ("start", 2)]
     assert lab.calls == [call for call in ORDER if call not in ("recover", "settle", "final reads")]
     stored = record_of(outcome)
     assert stored["unsettled"] == ["the run was stopped first"]
@@ -294,7 +296,7 @@ def test_a_cluster_that_does_not_settle_is_read_all_the_same(lab: Lab, tmp_path:
     lab.unsettled = ["t-0 has no leader"]
 
     def crash() -> None:
-        lab.hosts.states[3] = ""
+        lab.processes.states[3] = ""
 
     lab.reacting = {"settle": crash}
     outcome = run(tmp_path, prepared(KILL))

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nemesis.hosts import Cut, Hosts
+
 
 @dataclass
 class Trace:
@@ -35,21 +37,12 @@ class FakeClock:
         return stop.is_set()
 
 
-class FakeHosts:
-    """Processes as letters, packet counters that count when traffic is said to flow."""
+class FakeProcesses:
+    """Processes as letters."""
 
-    def __init__(self, trace: Trace, nodes: Sequence[int] = (1, 2, 3)) -> None:
-        self.trace = trace
+    def __init__(self, machines: "FakeMachines", nodes: Sequence[int]) -> None:
+        self._did = machines.did
         self.states = dict.fromkeys(nodes, "S")
-        self.blocked: dict[tuple[int, int], int] = {}
-        self.traffic = 7
-        self.broken: set[str] = set()
-        """Names of the calls that fail."""
-
-    def _did(self, *what: object) -> None:
-        self.trace.entries.append(what)
-        if what[0] in self.broken:
-            raise OSError(f"{what[0]} is broken")
 
     def node_ids(self) -> Sequence[int]:
         """All nodes."""
@@ -79,23 +72,87 @@ class FakeHosts:
         """Whether there is a process."""
         return self.states[node] != ""
 
-    def block(self, src: int, dst: int) -> None:
-        """Packets are dropped from now on."""
-        self._did("block", src, dst)
-        self.blocked.setdefault((src, dst), self.traffic)
-
-    def unblock(self, src: int, dst: int) -> None:
-        """Packets pass again."""
-        self._did("unblock", src, dst)
-        self.blocked.pop((src, dst), None)
-
-    def blocked_packets(self, src: int, dst: int) -> int:
-        """The counter."""
-        return self.blocked.get((src, dst), 0)
-
     def state(self, node: int) -> str:
         """The letter."""
         return self.states[node]
+
+
+class FakeLinks:
+    """Packet counters that count when traffic is said to flow."""
+
+    def __init__(self, machines: "FakeMachines") -> None:
+        self._did = machines.did
+        self.blocked: dict[Cut, int] = {}
+        self.traffic = 7
+
+    def block(self, cut: Cut) -> None:
+        """Packets are dropped from now on."""
+        self._did("block", *cut)
+        self.blocked.setdefault(cut, self.traffic)
+
+    def unblock(self, cut: Cut) -> None:
+        """Packets pass again."""
+        self._did("unblock", *cut)
+        self.blocked.pop(cut, None)
+
+    def dropped(self, cut: Cut) -> int | None:
+        """The counter."""
+        return self.blocked.get(cut)
+
+
+class FakeDisks:
+    """Disks that are frozen or not."""
+
+    def __init__(self, machines: "FakeMachines") -> None:
+        self._did = machines.did
+        self.frozen: set[int] = set()
+
+    def freeze(self, node: int) -> None:
+        """Stalled."""
+        self._did("freeze", node)
+        self.frozen.add(node)
+
+    def thaw(self, node: int) -> None:
+        """Going on."""
+        self._did("thaw", node)
+        self.frozen.discard(node)
+
+
+class FakeClocks:
+    """Clocks that show nothing."""
+
+
+class FakeAdministration:
+    """A cluster that does as it is told."""
+
+
+class FakeMachines:
+    """All parts of the fake cluster, and the names of the calls that fail."""
+
+    def __init__(self, trace: Trace, nodes: Sequence[int] = (1, 2, 3)) -> None:
+        self.trace = trace
+        self.broken: set[str] = set()
+        self.processes = FakeProcesses(self, nodes)
+        self.links = FakeLinks(self)
+        self.disks = FakeDisks(self)
+        self.clocks = FakeClocks()
+        self.cluster = FakeAdministration()
+
+    def did(self, *what: object) -> None:
+        """Note a call. Raises OSError when it is one that fails."""
+        self.trace.entries.append(what)
+        if what[0] in self.broken:
+            raise OSError(f"{what[0]} is broken")
+
+    def hosts(self) -> Hosts:
+        """As faults see them."""
+        return Hosts(
+            processes=self.processes,
+            links=self.links,
+            disks=self.disks,
+            clocks=self.clocks,
+            cluster=self.cluster,
+        )
 
 
 class FakeView:

@@ -7,7 +7,7 @@ import pytest
 
 from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, FaultRecord, Nemesis
 from nemesis.schedule import Event, scripted
-from tests.nemesis.fakes import FakeClock, FakeHosts, FakeJournal, FakeView, Trace
+from tests.nemesis.fakes import FakeClock, FakeJournal, FakeMachines, FakeView, Trace
 
 
 @dataclass
@@ -20,14 +20,14 @@ class World:
     records: list[FaultRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.hosts = FakeHosts(self.trace)
+        self.machines = FakeMachines(self.trace)
         self.journal = FakeJournal(self.trace)
 
     def run(self, *events: Event, end_ms: int = 20_000) -> None:
         """Run a script to its end."""
         Nemesis(
             schedule=scripted(events, seed=1, end_ms=end_ms),
-            hosts=self.hosts,
+            hosts=self.machines.hosts(),
             view=self.view,
             journal=self.journal,
             clock=self.clock,
@@ -42,8 +42,8 @@ class World:
 
     def assert_whole(self) -> None:
         """Nothing is broken any more."""
-        assert self.hosts.blocked == {}
-        assert set(self.hosts.states.values()) == {"S"}
+        assert self.machines.links.blocked == {}
+        assert set(self.machines.processes.states.values()) == {"S"}
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_the_record_of_a_fault_says_all(world: World) -> None:
     targets = json.loads(str(row["targets"]))
     assert targets["resolved"] == "leader of a/1"
     assert targets["nodes"] == [2]
-    assert targets["drops"] == [[1, 2], [2, 1], [2, 3], [3, 2]]
+    assert targets["cuts"] == [[1, 2, 0], [2, 1, 0], [2, 3, 0], [3, 2, 0]]
     assert row["label"] == "partition.isolate-leader node 2"
     assert row["took_effect"] is True
     assert row["effect"] == "28 packets dropped (1>2 7, 2>1 7, 2>3 7, 3>2 7)"
@@ -90,12 +90,13 @@ def test_the_record_of_a_fault_says_all(world: World) -> None:
     assert started is not None
     assert healed is not None
     assert healed - started >= 2_000_000_000
+    assert row["healing"] == "no drop rule is left"
     assert row["error"] is None
 
 
 def test_a_partition_that_dropped_nothing_took_no_effect(world: World) -> None:
     """Without a dropped packet there was no fault, whatever was asked for."""
-    world.hosts.traffic = 0
+    world.machines.links.traffic = 0
     world.run(event("partition.halves"))
     assert world.only.row()["took_effect"] is False
     assert world.only.effective_ns is None
@@ -104,7 +105,7 @@ def test_a_partition_that_dropped_nothing_took_no_effect(world: World) -> None:
 
 def test_killing_the_dead_is_no_fault_and_does_not_revive_them(world: World) -> None:
     """A node that died by itself is not started behind the test's back."""
-    world.hosts.states[2] = ""
+    world.machines.processes.states[2] = ""
     world.run(event("kill", targets="node:2"))
     assert world.only.row()["took_effect"] is False
     assert "was not running" in str(world.only.error)
@@ -114,7 +115,7 @@ def test_killing_the_dead_is_no_fault_and_does_not_revive_them(world: World) -> 
 @pytest.mark.parametrize("broken", ["block", "pause", "kill"])
 def test_a_fault_that_fails_is_healed_and_the_next_one_strikes(world: World, broken: str) -> None:
     """An error stays with its fault."""
-    world.hosts.broken = {broken}
+    world.machines.broken = {broken}
     fault = {"block": "partition.halves"}.get(broken, broken)
     other = "pause" if broken != "pause" else "partition.halves"
     world.run(event(fault), event(other, at_ms=5_000))
@@ -128,7 +129,7 @@ def test_a_fault_that_fails_is_healed_and_the_next_one_strikes(world: World, bro
 
 def test_a_heal_that_fails_is_tried_again_and_then_said(world: World) -> None:
     """The number of attempts is bounded and the record has no healing time."""
-    world.hosts.broken = {"unblock"}
+    world.machines.broken = {"unblock"}
     world.run(event("partition.isolate-one", targets="node:1"))
     assert len(world.trace.of("unblock")) == HEAL_ATTEMPTS
     assert world.only.healed_ns is None
@@ -166,7 +167,7 @@ def test_an_error_of_the_keeper_of_records_heals_all_the_same(world: World) -> N
 
     Nemesis(
         schedule=scripted([event("partition.halves")], seed=1, end_ms=5_000),
-        hosts=world.hosts,
+        hosts=world.machines.hosts(),
         view=world.view,
         journal=world.journal,
         clock=world.clock,

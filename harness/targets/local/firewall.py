@@ -28,7 +28,7 @@ def prepare(netns: Path, table: str) -> None:
         nft.chain("add", table=table, name=_CHAIN, hook="input", type="filter", policy=_ACCEPT)
 
 
-def block(netns: Path, table: str, source: str) -> None:
+def block(netns: Path, table: str, source: str, port: int = 0) -> None:
     """Drop what arrives from `source` from now on; nothing changes where that is so already."""
     with _nftables(netns) as nft:
         if _find(nft, table, source) is None:
@@ -37,18 +37,18 @@ def block(netns: Path, table: str, source: str) -> None:
             nft.rule("add", table=table, chain=_CHAIN, expressions=expressions)
 
 
-def unblock(netns: Path, table: str, source: str) -> None:
+def unblock(netns: Path, table: str, source: str, port: int = 0) -> None:
     """Let pass what arrives from `source`; nothing happens where it does."""
     with _nftables(netns) as nft:
         if (rule := _find(nft, table, source)) is not None:
             nft.rule("del", table=table, chain=_CHAIN, handle=rule[0])
 
 
-def dropped(netns: Path, table: str, source: str) -> int:
-    """Packets from `source` that the block in force has dropped; 0 where there is none."""
+def dropped(netns: Path, table: str, source: str, port: int = 0) -> int | None:
+    """Packets from `source` that the block in force has dropped; None where there is none."""
     with _nftables(netns) as nft:
         rule = _find(nft, table, source)
-    return 0 if rule is None else rule[1]
+    return None if rule is None else rule[1]
 
 
 @contextmanager

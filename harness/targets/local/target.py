@@ -25,9 +25,11 @@ from harness.targets.base import (
     NotInForce,
     TargetError,
     UnknownNode,
-    Unsupported,
 )
 from harness.targets.local import firewall, kernel, namespaces, network, processes, volumes
+from harness.targets.local.clocks import LocalClocks
+from harness.targets.local.disks import LocalDisks
+from harness.targets.local.links import LocalLinks
 from harness.targets.local.processes import Adopted, Process
 from harness.targets.local.undo import process_of, undo_records
 from harness.targets.local.volumes import Volume
@@ -71,6 +73,9 @@ class LocalTarget:
         self.volume = volume or volumes.best_volume()
         self._run_dir = run_dir.resolve()
         self._journal = journal
+        self.links = LocalLinks(lambda: self.network)
+        self.disks = LocalDisks(self.volume, self.data_dir, journal)
+        self.clocks = LocalClocks()
         self._uplink = uplink
         self._commands: dict[int, Command] = {}
         self._processes: dict[int, Process] = {}
@@ -112,9 +117,8 @@ class LocalTarget:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken here: disks can stall only where they are file systems."""
-        disk = frozenset[str]() if self.volume is Volume.DIRECTORY else frozenset({"freeze"})
-        return frozenset({"signals", "packet-drops"}) | disk
+        """What can be broken here, by the names of `nemesis.fault.Ability`."""
+        return frozenset({"signals", "packet-drops"}) | self.disks.abilities
 
     # -- the machines
 
@@ -141,7 +145,7 @@ class LocalTarget:
         """
         for node in self.network.nodes:
             with self._mutexes[node]:
-                self.thaw(node)
+                self.disks.thaw(node)
                 self._end(node)
         for client in self._clients:
             if client.poll() is None:
@@ -174,7 +178,7 @@ class LocalTarget:
         Raises TargetError with what could not be removed.
         """
         with self._mutex(node):
-            self.thaw(node)
+            self.disks.thaw(node)
             self._end(node)
             namespace, data, image = self._namespace(node), self.data_dir(node), self._image(node)
             _, problems = undo_records(
@@ -309,33 +313,6 @@ class LocalTarget:
         """Move the calling thread to the clients' network for the block; never across `await`."""
         return namespaces.entered(self.network.namespace(CLIENTS))
 
-    # -- packets
-
-    def block(self, src: int, dst: int) -> None:
-        """Drop what arrives at `dst` from `src`; the other direction is left alone."""
-        firewall.block(self._namespace(dst), self.network.name, self.address(src))
-
-    def unblock(self, src: int, dst: int) -> None:
-        """Undo `block`; nothing happens where nothing is blocked."""
-        firewall.unblock(self._namespace(dst), self.network.name, self.address(src))
-
-    def blocked_packets(self, src: int, dst: int) -> int:
-        """Packets dropped by the block in force from `src` to `dst`; 0 where there is none."""
-        return firewall.dropped(self._namespace(dst), self.network.name, self.address(src))
-
-    # -- disks
-
-    def freeze(self, node: int) -> None:
-        """Stall the node's disk: writes and fsyncs block until `thaw`. Raises Unsupported."""
-        if "freeze" not in self.abilities:
-            raise Unsupported(f"node {node}'s disk is a plain directory and cannot be stalled")
-        volumes.freeze(self.data_dir(node), self._journal)
-
-    def thaw(self, node: int) -> None:
-        """Undo `freeze`; nothing happens where nothing is frozen."""
-        if "freeze" in self.abilities:
-            volumes.thaw(self.data_dir(node))
-
     # -- inside
 
     def _image(self, node: int) -> Path:
@@ -387,7 +364,7 @@ class LocalTarget:
         if process is None:
             return
         processes.signal_process(process, signal.SIGKILL)
-        self.thaw(node)
+        self.disks.thaw(node)
         kernel.wait_until(lambda: not processes.group_states(process.pid), processes.END_TIMEOUT_S)
         self._exit_codes[node] = process.wait(processes.END_TIMEOUT_S)
         del self._processes[node]

@@ -7,6 +7,7 @@ import pytest
 
 from harness.targets.base import CLIENTS, UnknownNode
 from harness.targets.local import LocalTarget, namespaces
+from nemesis.hosts import Cut
 from tests.harness.targets.machine import local_target
 from tests.require import require
 
@@ -39,18 +40,18 @@ def test_a_block_drops_one_direction_and_counts_what_it_drops(tmp_path: Path, ds
     ):
         send(target, one, dst, b"before")
         assert other.recv(100) == b"before"
-        target.block(1, dst)
-        assert target.blocked_packets(1, dst) == 0
+        target.links.block(Cut(1, dst))
+        assert target.links.dropped(Cut(1, dst)) == 0
         for _ in range(3):
             send(target, one, dst, b"dropped")
         send(target, other, 1, b"the other way")
         assert one.recv(100) == b"the other way"
-        assert target.blocked_packets(1, dst) == 3
-        assert target.blocked_packets(dst, 1) == 0
-        target.unblock(1, dst)
+        assert target.links.dropped(Cut(1, dst)) == 3
+        assert target.links.dropped(Cut(dst, 1)) is None
+        target.links.unblock(Cut(1, dst))
         send(target, one, dst, b"after")
         assert other.recv(100) == b"after", "what was dropped must not arrive later"
-        assert target.blocked_packets(1, dst) == 0
+        assert target.links.dropped(Cut(1, dst)) is None
 
 
 def test_blocking_and_healing_twice_is_blocking_and_healing_once(tmp_path: Path) -> None:
@@ -63,16 +64,16 @@ def test_blocking_and_healing_twice_is_blocking_and_healing_once(tmp_path: Path)
         udp(target, 2) as two,
         udp(target, 3) as three,
     ):
-        target.block(1, 2)
-        target.block(1, 2)
-        target.block(3, 2)
-        target.unblock(1, 2)
+        target.links.block(Cut(1, 2))
+        target.links.block(Cut(1, 2))
+        target.links.block(Cut(3, 2))
+        target.links.unblock(Cut(1, 2))
         send(target, three, 2, b"dropped")
         send(target, one, 2, b"heard")
         assert two.recv(100) == b"heard"
-        target.unblock(1, 2)
-        assert target.blocked_packets(3, 2) == 1
-        target.unblock(3, 2)
+        target.links.unblock(Cut(1, 2))
+        assert target.links.dropped(Cut(3, 2)) == 1
+        target.links.unblock(Cut(3, 2))
 
 
 def test_a_machine_that_is_not_there_cannot_be_blocked(tmp_path: Path) -> None:
@@ -80,4 +81,4 @@ def test_a_machine_that_is_not_there_cannot_be_blocked(tmp_path: Path) -> None:
     require("root")
     require("netns")
     with local_target(tmp_path) as target, pytest.raises(UnknownNode):
-        target.block(7, 1)
+        target.links.block(Cut(7, 1))

@@ -11,6 +11,7 @@ import pytest
 from harness.journal import Journal
 from harness.targets.base import NodeState, TargetError, UnknownNode
 from harness.targets.local import LocalTarget, Volume, kernel, namespaces, processes
+from nemesis.hosts import Cut
 from tests.harness.targets.machine import leftovers, local_target, new_run_id
 from tests.require import require
 
@@ -49,7 +50,7 @@ def test_a_node_joins_and_leaves(target: LocalTarget) -> None:
         assert target.data_dir(3).is_dir()
         assert reaches(target, 1, 3)
         assert reaches(target, 3, 2)
-        target.block(1, 3)
+        target.links.block(Cut(1, 3))
         assert not reaches(target, 1, 3)
         target.set_command(3, SLEEP, ENV, target.data_dir(3).with_name("log"))
         target.start(3)

@@ -32,6 +32,7 @@ ensure_privileges()
 import os, pathlib, socket, sys, time
 from harness import journal as journals
 from harness.targets.local import LocalTarget, Volume, namespaces
+from nemesis.hosts import Cut
 run_id, linger = sys.argv[1:]
 run_dir = pathlib.Path(os.environ["XDG_RUNTIME_DIR"])
 journal = journals.Journal.create(run_dir / "journal.jsonl", run_id=run_id)
@@ -43,11 +44,11 @@ with namespaces.entered(target.network.namespace(1)):
 for come_from in (2, 0):
     with namespaces.entered(target.network.namespace(come_from)):
         socket.create_connection((target.address(1), 9092), timeout=30).close()
-target.block(2, 1)
+target.links.block(Cut(2, 1))
 with namespaces.entered(target.network.namespace(2)), socket.socket() as client:
     client.settimeout(0.2)
     assert client.connect_ex((target.address(1), 9092)) != 0
-assert target.blocked_packets(2, 1) > 0
+assert (target.links.dropped(Cut(2, 1)) or 0) > 0
 command = ["sh", "-c", "sleep 1000; exit # " + run_id]
 target.set_command(1, command, {"PATH": os.environ["PATH"]}, run_dir / "log")
 target.start(1)

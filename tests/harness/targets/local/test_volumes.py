@@ -52,16 +52,16 @@ def test_a_frozen_disk_blocks_an_fsync_until_it_is_thawed(tmp_path: Path, volume
     """The stall hits that node's disk and no other, and ends without an error."""
     skip_without(volume)
     with local_target(tmp_path, nodes=2, volume=volume) as target:
-        target.freeze(1)
+        target.disks.freeze(1)
         stalled = sync_in_thread(target.data_dir(1) / "file")
         free = sync_in_thread(target.data_dir(2) / "file")
         free.join(60)
         assert not free.is_alive()
         stalled.join(0.2)
         assert stalled.is_alive()
-        target.freeze(1)  # twice is once
-        target.thaw(1)
-        target.thaw(1)
+        target.disks.freeze(1)  # twice is once
+        target.disks.thaw(1)
+        target.disks.thaw(1)
         stalled.join(60)
         assert not stalled.is_alive()
 
@@ -76,7 +76,7 @@ def test_a_node_that_waits_for_a_frozen_disk_can_be_killed(tmp_path: Path) -> No
         target.set_command(1, command, {"PATH": os.environ["PATH"]}, tmp_path / "log")
         target.start(1)
         assert kernel.wait_until((target.data_dir(1) / "file").exists, 60)
-        target.freeze(1)
+        target.disks.freeze(1)
         assert kernel.wait_until(lambda: target.state(1) == "D", 60)
         target.kill(1)
         assert not target.is_running(1)
@@ -90,8 +90,8 @@ def test_a_plain_directory_cannot_stall_and_says_so(tmp_path: Path) -> None:
     with local_target(tmp_path, volume=Volume.DIRECTORY) as target:
         assert target.abilities == {"signals", "packet-drops"}
         with pytest.raises(Unsupported, match="plain directory"):
-            target.freeze(1)
-        target.thaw(1)
+            target.disks.freeze(1)
+        target.disks.thaw(1)
 
 
 def test_an_image_is_kept_only_when_asked_for(tmp_path: Path) -> None:

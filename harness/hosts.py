@@ -1,0 +1,19 @@
+"""What faults may act on in a run: the target's machines and the cluster's administration."""
+
+from harness.targets.base import Target
+from nemesis.hosts import Hosts
+
+
+class Administrator:
+    """See `nemesis.hosts.Administration`."""
+
+
+def hosts_of(target: Target) -> Hosts:
+    """Everything that the nemesis of a run may break."""
+    return Hosts(
+        processes=target,
+        links=target.links,
+        disks=target.disks,
+        clocks=target.clocks,
+        cluster=Administrator(),
+    )

@@ -1,0 +1,152 @@
+"""What a request cost in memory is free when it is over, without the help of the garbage collector.
+
+The collector looks at what has become old once in many million allocations (`GC_THRESHOLDS` of
+`nodes.__main__`), and a request that waits for a commit has become old: if it left a cycle, whoever
+has large requests refused would fill the memory. So nothing that hostile clients ask may leave one.
+"""
+
+import asyncio
+import gc
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from types import FrameType, FunctionType
+
+from kio.schema.errors import ErrorCode
+
+import nodes
+from nodes.control.errors import ControlError
+from nodes.log.batch import Record, encode_batch
+from tests.nodes.server.cluster import Cluster, running
+from tests.nodes.wire.frames_of_malice import Malice
+
+TOPIC = "noisy"
+BURSTS = 300
+SILENCE_S = 0.05
+SOURCES = nodes.__path__[0]
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """What of this project only a collection could free inside: frames and types, by name."""
+    found: list[str] = []
+    gc.collect()
+    gc.disable()
+    try:
+        yield found
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found += [name for name in map(_ours, gc.garbage) if name]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def _ours(thing: object) -> str:
+    if isinstance(thing, FrameType):
+        ours = thing.f_code.co_filename.startswith(SOURCES)
+        return f"frame of {thing.f_code.co_qualname}" if ours else ""
+    if isinstance(thing, type | FunctionType):  # made once, when a version is first met
+        return ""
+    kind = type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}" if kind.__module__.startswith("nodes.") else ""
+
+
+async def _send(port: int, data: bytes) -> None:
+    with suppress(ConnectionError):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(data)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reader.read(1 << 16), SILENCE_S)
+        finally:
+            writer.close()
+
+
+def test_malice_leaves_nothing_to_the_collector() -> None:
+    """Whatever is asked, well-formed or not, refused, waited for or given up, leaves no cycle."""
+
+    async def scenario() -> list[str]:
+        async with running(1) as cluster:
+            await cluster.create_topic(TOPIC, num_partitions=1, replication_factor=1)
+            answer = await cluster.ask(1, 18, 0)
+            served = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+            malice = Malice(random.Random(20_261_120), served)
+            bursts = [b"".join(malice.burst()[0]) for _ in range(BURSTS)]
+            with collected() as garbage:
+                for first in range(0, BURSTS, 10):
+                    await asyncio.gather(
+                        *(_send(cluster.ports[1], burst) for burst in bursts[first : first + 10])
+                    )
+                await asyncio.sleep(2 * SILENCE_S)
+        return garbage
+
+    assert Counter(asyncio.run(scenario())) == Counter()
+
+
+async def _refusals(cluster: Cluster) -> None:
+    """Every operation that answers for each of several things, and one that is refused whole."""
+    limit = timedelta(seconds=5)
+    topics = [{"name": name, "num_partitions": 1, "replication_factor": 9} for name in "ab"]
+    await cluster.ask(1, 19, 7, topics=topics, timeout=limit)
+    await cluster.ask(1, 20, 5, topic_names=["a", "b"], timeout=limit)
+    await cluster.ask(1, 37, 3, topics=[{"name": "a", "count": 2}], timeout=limit)
+    resource = {"resource_type": 2, "resource_name": "a", "configs": []}
+    await cluster.ask(1, 44, 1, resources=[resource])
+    moves = [{"name": "a", "partitions": [{"partition_index": 0, "replicas": [1]}]}]
+    await cluster.ask(1, 45, 1, topics=moves, timeout=limit)
+    await cluster.ask(1, 64, 0, broker_id=9)
+
+
+async def _fetches(cluster: Cluster) -> None:
+    """At once, after a wait, and in a session that is then ended."""
+    part = {"partition": 0, "partition_max_bytes": 1 << 20}
+
+    async def fetch(offset: int, wait_ms: int, **session: int) -> int:
+        topics = [{"topic": TOPIC, "partitions": [{**part, "fetch_offset": offset}]}]
+        wait = timedelta(milliseconds=wait_ms)
+        sizes = {"min_bytes": 1, "max_bytes": 1 << 20}
+        answer = await cluster.ask(1, 1, 12, max_wait=wait, topics=topics, **sizes, **session)
+        assert answer.error_code is ErrorCode.none
+        return int(answer.session_id)
+
+    await fetch(0, 0, session_epoch=-1)
+    await fetch(1, 20, session_epoch=-1)
+    session_id = await fetch(1, 20, session_epoch=0)
+    await fetch(1, 20, session_id=session_id, session_epoch=1)
+    await fetch(1, 20, session_id=session_id, session_epoch=-1)
+
+
+def test_every_answer_is_freed_with_its_request() -> None:
+    """Refusals of one thing among many, fetches that wait, and a session that ends."""
+
+    async def scenario() -> list[str]:
+        async with running(1) as cluster:
+            await cluster.create_topic(TOPIC, num_partitions=1, replication_factor=1)
+            batch = encode_batch([Record(key=None, value=b"v")], timestamp_ms=1)
+            data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
+            limit = timedelta(seconds=5)
+            await cluster.ask(1, 0, 9, acks=-1, timeout=limit, topic_data=[data])
+            for _ in range(2):  # the first time, codecs are made
+                with collected() as garbage:
+                    await _refusals(cluster)
+                    await _fetches(cluster)
+        return garbage
+
+    assert Counter(asyncio.run(scenario())) == Counter()
+
+
+def test_a_kept_refusal_holds_no_frames() -> None:
+    """A refusal that becomes part of an answer says what it said, and holds nothing else."""
+    try:
+        try:
+            int("none")
+        except ValueError as error:
+            raise ControlError(ErrorCode.invalid_request, "no number") from error
+    except ControlError as error:
+        kept = error.kept()
+    assert (kept.code, kept.message) == (ErrorCode.invalid_request, "no number")
+    assert [kept.__traceback__, kept.__cause__, kept.__context__] == [None] * 3

@@ -4,8 +4,12 @@
 
 One node in a process of its own, attacked on both its listeners over many connections. All the
 while one client writes a record, reads it back and asks for metadata, over connections that must
-stay, and gets the right answers. In the end the node must live, its memory be about what it was
-after the first tenth, its log have at most one line for each bad connection, and no traceback.
+stay, and gets the right answers. In the end the node must live, its log have at most one line for
+each bad connection, and no traceback.
+
+Its memory must be flat: the first third of the run may make codecs, pools and arenas; after it, the
+medians of the second and the last third are compared. What the frames may rightly make stay (the
+topics that they create, records of the metadata log) is reported beside.
 
 On the controllers' listener the quorum's own requests are sent broken only: whoever may speak there
 is trusted with the epoch, as in Kafka.
@@ -25,6 +29,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from kio.index import load_request_schema
@@ -44,6 +49,12 @@ QUORUM_APIS = frozenset({1, 52, 53, 54, 59, 80, 81, 82})
 PATIENCE_S = 60.0
 CALM_PAUSE_S = 0.02
 MEMORY_GROWTH_KB = 128 << 10
+"""From the first tenth to the end: codecs are made for every version of every api."""
+LATE_GROWTH_KB = 6 << 10
+"""From the second third to the last, of medians: the allocator's own ups and downs."""
+JUDGED_FRAMES = 600_000
+"""Of shorter runs, the first third is no warm-up."""
+METADATA_LOG = "__cluster_metadata"
 LINES_BESIDES = 500
 """Lines that the node may log for reasons of its own."""
 
@@ -61,14 +72,28 @@ class Result:
     rounds: int = 0
     slowest_s: float = 0.0
     memory_kb: list[int] = field(default_factory=list)
+    samples: list[tuple[int, int]] = field(default_factory=list)
+    """Frames sent and memory in KB, at every round of the calm client."""
     log_lines: int = 0
+    topics: int = 0
+    metadata_records: int = 0
+
+    def late_growth_kb(self) -> int:
+        """How much the memory's median grew from the second third of the frames to the last."""
+        second = [kb for at, kb in self.samples if self.frames < 3 * at <= 2 * self.frames]
+        last = [kb for at, kb in self.samples if 3 * at > 2 * self.frames]
+        return int(median(last) - median(second)) if second and last else 0
 
     def __str__(self) -> str:
         memory = ", ".join(f"{kb >> 10}" for kb in self.memory_kb)
+        grown = self.late_growth_kb() << 10
+        thousands = max(self.frames / 3000, 1.0), max(self.connections / 3000, 1.0)
         return (
             f"{self.frames:,} frames on {self.connections:,} connections; {self.rounds:,} rounds "
             f"of the calm client, the slowest {self.slowest_s * 1000:.0f} ms; memory at each tenth "
-            f"[{memory}] MB; {self.log_lines:,} log lines"
+            f"[{memory}] MB, from the second third to the last {grown / thousands[0]:+,.0f} bytes "
+            f"for 1,000 frames, {grown / thousands[1]:+,.0f} for 1,000 connections; {self.topics} "
+            f"topics and {self.metadata_records:,} metadata records; {self.log_lines:,} log lines"
         )
 
 
@@ -172,6 +197,13 @@ class Calm:
         if leader != NODE_ID:
             raise Broken(f"the calm client's topic is led by {leader}")
 
+    async def made(self) -> tuple[int, int]:
+        """How many topics there are, and records of the metadata log."""
+        topics = (await self.ask(3, 12, topics=None)).topics
+        wanted = {"topic_name": METADATA_LOG, "partitions": [{"partition_index": 0}]}
+        answer = await self.ask(55, 0, topics=[wanted])
+        return len(topics), answer.topics[0].partitions[0].high_watermark
+
     async def served(self) -> dict[int, tuple[int, int]]:
         """The versions of every api."""
         answer = await self.ask(18, 0)
@@ -212,7 +244,8 @@ async def attack(frames: int, seed: int, directory: Path) -> Result:
                 for port, served in (listeners[n % len(listeners)] for n in range(ATTACKERS))
             ]
             try:
-                await _stay_calm(calm, attackers, result)
+                await _stay_calm(calm, attackers, target, result)
+                result.topics, result.metadata_records = await calm.made()
             except (ChannelError, TimeoutError) as error:
                 target.check(result.connections)
                 raise Broken(f"the calm client was not served: {error}\n{target.tail()}") from error
@@ -230,16 +263,22 @@ async def attack(frames: int, seed: int, directory: Path) -> Result:
         grown = result.memory_kb[-1] - result.memory_kb[0]
         if grown > MEMORY_GROWTH_KB:
             raise Broken(f"memory grew by {grown >> 10} MB: {result}")
+        late = result.late_growth_kb()
+        if frames >= JUDGED_FRAMES and late > LATE_GROWTH_KB:
+            raise Broken(f"memory grows: by {late} KB after the first third: {result}")
     return result
 
 
-async def _stay_calm(calm: Calm, attackers: list["asyncio.Task[None]"], result: Result) -> None:
+async def _stay_calm(
+    calm: Calm, attackers: list["asyncio.Task[None]"], target: Target, result: Result
+) -> None:
     loop = asyncio.get_running_loop()
     while not all(attacker.done() for attacker in attackers):
         begun = loop.time()
         await calm.round(result.rounds)
         result.rounds += 1
         result.slowest_s = max(result.slowest_s, loop.time() - begun)
+        result.samples.append((result.frames, target.memory_kb()))
         await asyncio.sleep(CALM_PAUSE_S)
     await asyncio.gather(*attackers)
 

@@ -19,19 +19,37 @@ def find(history: list[Row]) -> Counts:
     partitions = {(r["topic"], r["partition"]) for r in history if r.get("topic") is not None}
     for topic, partition in partitions:
         rows = [r for r in history if (r.get("topic"), r.get("partition")) == (topic, partition)]
-        for kind, aspect in _of_partition(rows):
+        excused = {r["value"] for r in rows if r["f"] == "send" and _excused(r, history)}
+        for kind, aspect in _of_partition(rows, excused):
             found[kind, aspect, topic, partition] += 1
     return found
 
 
-def _of_partition(rows: list[Row]) -> Iterable[tuple[str, str | None]]:
+def _excused(send: Row, history: list[Row]) -> bool:
+    """Whether its client left an epoch by its own doing elsewhere, with this send in flight."""
+    bumps = defaultdict(list)
+    for row in history:
+        if row["f"] == "producer-epoch" and row["client"] == send["client"]:
+            bumps[row["op"]].append(row)
+    here = (send["topic"], send["partition"])
+    return any(
+        send["invoke_ns"] < reasons[0]["invoke_ns"]
+        and (send["complete_ns"] or 1 << 62)
+        > (reasons[0]["complete_ns"] or reasons[0]["invoke_ns"])
+        and all(r["error"].startswith("skipped-ahead") for r in reasons)
+        and all((r["topic"], r["partition"]) != here for r in reasons)
+        for reasons in bumps.values()
+    )
+
+
+def _of_partition(rows: list[Row], excused: set[int]) -> Iterable[tuple[str, str | None]]:
     sends = [r for r in rows if r["f"] == "send"]
     acked = [r for r in sends if r["type"] == "ok"]
     final = [r for r in rows if r["f"] == "final-read"]
     polls = [r for r in rows if r["f"] == "poll"]
     complete = any(r["f"] == "final-read-end" and r["type"] == "ok" for r in rows)
     yield from _lost(acked, final, complete)
-    yield from _order(acked, final, polls)
+    yield from _order(acked, final, polls, excused)
     yield from _offsets(acked, final, polls)
     yield from _reads(sends, final, polls, complete)
     for client in {r["client"] for r in rows}:
@@ -60,7 +78,7 @@ def _lost(acked: list[Row], final: list[Row], complete: bool) -> Iterable[tuple[
 
 
 def _order(
-    acked: list[Row], final: list[Row], polls: list[Row]
+    acked: list[Row], final: list[Row], polls: list[Row], excused: set[int]
 ) -> Iterable[tuple[str, str | None]]:
     in_the_end, anywhere = defaultdict(set), defaultdict(set)
     for row in final:
@@ -68,9 +86,9 @@ def _order(
     for row in final + polls:
         if row["value"] is not None:
             anywhere[row["value"]].add(row["offset"])
-    for offsets in anywhere.values():
+    for value, offsets in anywhere.items():
         if len(offsets) > 1:
-            yield "duplicate", None
+            yield "duplicate", "client-epoch" if value in excused else None
     for client in {r["client"] for r in acked}:
         mine = sorted((r for r in acked if r["client"] == client), key=lambda r: r["op"])
         places = [

@@ -12,9 +12,9 @@ from checkers.check import check
 from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
 from checkers.verdict import Status
 from tests.checkers.reference import Counts, find
-from tests.histories.golden import ALL_GOLDEN
+from tests.histories.golden import ALL_GOLDEN, OWN
 from tests.histories.multiplex import multiplex
-from tests.histories.story import CONSUMER, PRODUCER, READER, TOPICS, Story, healthy, v
+from tests.histories.story import CONSUMER, PRODUCER, READER, TOPICS, S, Story, healthy, v
 from tests.require import require
 
 ALWAYS_THERE = {"unavailable", "recovery", "divergent-replicas", "unequal-ends"}
@@ -26,7 +26,7 @@ OFFSETS = st.integers(min_value=0, max_value=23)
 def bends(draw: st.DrawFn) -> list[tuple[str, str, int, int]]:
     """A few changes to the healthy run: (what, topic, sequence, offset)."""
     kinds = ("drop", "drop-final", "send", "fail", "read", "corrupt", "poll", "assign", "mark",
-             "move", "swap", "cut-read")  # fmt: skip
+             "move", "swap", "cut-read", "again")  # fmt: skip
     change = st.tuples(st.sampled_from(kinds), st.sampled_from(TOPICS), SEQUENCES, OFFSETS)
     return draw(st.lists(change, max_size=8))
 
@@ -63,6 +63,13 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
             case "swap":
                 for row in sent:
                     row["op"] = story.next_op()
+            case "again":
+                for row in sent:
+                    row["complete_ns"] = round((20 + offset) * S)
+                story.read_in_the_end(topic, offset, v(topic, sequence))
+                own = (OWN, OWN, "message sequence gap")[sequence % 3]
+                more = {"topic": topic, "partition": offset % 2}
+                story.new_epoch(PRODUCER[topic], at_s, at_s + 2, own, **more)
             case "cut-read":
                 for row in story.rows("final-read-end", topic):
                     row["type"] = "info"

@@ -16,10 +16,11 @@ def causes_of(story: Story, topic: str) -> list[tuple[str, int | None, int | Non
     return [(c.kind.value, c.epoch, c.deposed) for c in causes if c.topic == topic]
 
 
-def test_targets_are_nodes_or_drops() -> None:
+def test_targets_are_nodes_or_cuts() -> None:
     """Aimed nodes and cut-off nodes are told apart; nonsense touches nobody."""
-    both = '{"nodes": [2], "drops": [[1, 2], [2, 3]]}'
+    both = '{"nodes": [2], "cuts": [[1, 2, 9092], [2, 3, 0]]}'
     assert touched_nodes(both) == (frozenset({2}), frozenset({1, 2, 3}))
+    assert touched_nodes(both.replace("cuts", "drops")) == touched_nodes(both)
     assert touched_nodes("[1, 3]") == (frozenset({1, 3}), frozenset())
     assert touched_nodes("nonsense") == (frozenset(), frozenset())
     assert touched_nodes(None) == (frozenset(), frozenset())

@@ -47,6 +47,7 @@ NOT_RECORDED = {"cause_recorded": False}
         ),
         ("unseen", Context(acks=-1), "unknown"),
         ("duplicate", Context(acks=-1, idempotence=True), "forbidden"),
+        ("duplicate", Context(acks=-1, idempotence=True, aspect="client-epoch"), "permitted"),
         ("duplicate", Context(acks=1), "permitted"),
         ("reordered-send", Context(acks=-1, idempotence=True), "forbidden"),
         ("reordered-send", Context(acks=1), "permitted"),

@@ -14,7 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources, table
+from checkers.history import (
+    CLUSTER,
+    FAULTS,
+    HISTORY,
+    PRODUCER_EPOCH,
+    REPLICA_ENDS,
+    REPLICAS,
+    RunSources,
+    table,
+)
 
 S = 1_000_000_000
 NONE, ONE, ALL = "none", "one", "all"
@@ -96,6 +105,16 @@ class Story:
         """A client asks for the end offset."""
         columns = {"topic": topic, "partition": 0, "offset": offset}
         return self.row("watermark", more.pop("client", ASKER), at_s, **(columns | more))
+
+    def new_epoch(
+        self, client: int, from_s: float, to_s: float, *reasons: str, **more: Any
+    ) -> None:
+        """The client left its producer epoch, for reasons in partition 1 of ALL."""
+        op = self.next_op()
+        for error in reasons:
+            columns = {"op": op, "topic": ALL, "partition": 1, "error": error}
+            columns["complete_ns"] = round(to_s * S)
+            self.row(PRODUCER_EPOCH, client, from_s, **(columns | more))
 
     def final(self, topic: str) -> dict[int, Row]:
         """The final read of a topic by offset, to be edited in place."""

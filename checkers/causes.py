@@ -180,14 +180,16 @@ def read_fault(row: Mapping[str, Any]) -> Fault | None:
 
 def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:
     """The nodes in a fault's resolved targets, aimed at and cut off: a JSON list of nodes, or an
-    object with `nodes` and `drops` (pairs of nodes cut from each other)."""
+    object with `nodes` and `cuts` ([from, to, port], packets dropped; `drops` in earlier runs)."""
     try:
         parsed = json.loads(targets) if targets else []
     except ValueError:
         parsed = []
     if not isinstance(parsed, dict):
         return frozenset(_integers(parsed)), frozenset()
-    return frozenset(_integers(parsed.get("nodes"))), frozenset(_integers(parsed.get("drops")))
+    pairs = [*(parsed.get("cuts") or ()), *(parsed.get("drops") or ())]
+    cut = [pair[:2] for pair in pairs if isinstance(pair, list)]
+    return frozenset(_integers(parsed.get("nodes"))), frozenset(_integers(cut))
 
 
 def _integers(value: Any) -> Iterable[int]:

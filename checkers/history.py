@@ -80,7 +80,8 @@ CLUSTER = pa.schema(
     ]
 )
 
-# What was done to the cluster. targets: JSON of the resolved targets; effect: the measured proof.
+# What was done to the cluster. targets: JSON of the resolved targets; effect, healing: the measured
+# proofs; inject_ms, heal_ms: how long doing and undoing it took.
 FAULTS = pa.schema(
     [
         pa.field("fault_id", pa.int32(), nullable=False),
@@ -93,6 +94,8 @@ FAULTS = pa.schema(
         pa.field("healed_ns", pa.int64()),
         pa.field("effect", pa.string()),
         pa.field("healing", pa.string()),
+        pa.field("inject_ms", pa.float64()),
+        pa.field("heal_ms", pa.float64()),
         pa.field("took_effect", pa.bool_(), nullable=False),
         pa.field("error", pa.string()),
     ]

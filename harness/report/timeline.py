@@ -67,7 +67,10 @@ class FaultSpan:
     started_s: float | None
     effective_s: float | None
     healed_s: float | None
+    inject_ms: float | None
+    heal_ms: float | None
     effect: str
+    healing: str
     took_effect: bool
     error: str
 
@@ -151,38 +154,31 @@ def _succeed(reigns: list[Reign], new: Reign) -> None:
 
 
 def _faults(db: Any) -> Iterator[FaultSpan]:
-    rows = db.execute(
+    found = db.execute(
         "SELECT fault_id, fault, label, targets, planned_ms, started_ns, effective_ns, healed_ns,"
-        " effect, took_effect, error FROM faults ORDER BY started_ns NULLS LAST, fault_id"
-        f" LIMIT {MAX_FAULTS}"
-    ).fetchall()
-    for (
-        number,
-        fault,
-        label,
-        targets,
-        planned,
-        started,
-        effective,
-        healed,
-        effect,
-        took,
-        error,
-    ) in rows:
-        asked, resolved = _targets(targets)
+        " inject_ms, heal_ms, effect, healing, took_effect, error FROM faults"
+        f" ORDER BY started_ns NULLS LAST, fault_id LIMIT {MAX_FAULTS}"
+    )
+    names = [column[0] for column in found.description]
+    for values in found.fetchall():
+        row = dict(zip(names, values, strict=True))
+        asked, resolved = _targets(row["targets"])
         yield FaultSpan(
-            fault_id=number,
-            fault=fault,
-            label=label or fault,
+            fault_id=row["fault_id"],
+            fault=row["fault"],
+            label=row["label"] or row["fault"],
             asked=asked,
             resolved=resolved,
-            planned_s=None if planned is None else planned / 1e3,
-            started_s=_seconds(started),
-            effective_s=_seconds(effective),
-            healed_s=_seconds(healed),
-            effect=effect or "",
-            took_effect=bool(took),
-            error=error or "",
+            planned_s=None if row["planned_ms"] is None else row["planned_ms"] / 1e3,
+            started_s=_seconds(row["started_ns"]),
+            effective_s=_seconds(row["effective_ns"]),
+            healed_s=_seconds(row["healed_ns"]),
+            inject_ms=row["inject_ms"],
+            heal_ms=row["heal_ms"],
+            effect=row["effect"] or "",
+            healing=row["healing"] or "",
+            took_effect=bool(row["took_effect"]),
+            error=row["error"] or "",
         )
 
 
@@ -203,10 +199,14 @@ def _targets(text: str | None) -> tuple[str, str]:
     said = [_nodes(nodes)] if isinstance(nodes, list) and nodes else []
     if (because := str(found.get("resolved") or "")) not in ("", asked, *said):
         said = [f"{said[0]} ({because})" if said else because]
-    if drops := found.get("drops"):
-        pairs = [f"{d[0]}→{d[1]}" for d in drops if isinstance(d, list) and len(d) == 2]
+    if cuts := [*(found.get("cuts") or ()), *(found.get("drops") or ())]:
+        pairs = [_pair(*cut) for cut in cuts if isinstance(cut, list) and len(cut) in (2, 3)]
         said.append(f"cut {', '.join(pairs)}")
     return asked, "; ".join(said)
+
+
+def _pair(src: object, dst: object, port: object = 0) -> str:
+    return f"{src}→{dst}" + (f" port {port}" if port else "")
 
 
 def _nodes(nodes: Sequence[object]) -> str:

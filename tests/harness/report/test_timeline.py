@@ -58,13 +58,23 @@ def test_no_leader_in_between_is_still_one_change(tmp_path: Path) -> None:
 def test_targets_in_words(tmp_path: Path) -> None:
     """What was asked for, who that was, and whom it cut from whom; odd content as it is."""
     rows = [row | {"targets": text} for row, text in zip(
-        fault_rows(), ('{"asked": "one", "nodes": [2], "drops": [[1, 2]]}', "[1, 3]", "oops", None),
+        fault_rows(), ('{"asked": "one", "nodes": [2], "cuts": [[1, 2, 0], [2, 1, 9093]]}', "[1, 3]",
+                       "oops", None),
         strict=False,
     )]  # fmt: skip
     found = timeline(tmp_path, [], rows).faults
     assert [(f.asked, f.resolved) for f in found] == [
-        ("one", "node 2; cut 1→2"), ("", "nodes 1, 3"), ("", "oops"), ("", ""),
+        ("one", "node 2; cut 1→2, 2→1 port 9093"), ("", "nodes 1, 3"), ("", "oops"), ("", ""),
     ]  # fmt: skip
+
+
+def test_the_healing_is_shown_with_its_proof(tmp_path: Path) -> None:
+    """What was measured after the heal, and how long doing and undoing took."""
+    timeline(tmp_path, [], fault_rows()[:1])
+    text = render(tmp_path / "run")
+    assert "<td>everything is as it was</td>" in text
+    assert "<small>in 1.25 ms</small>" in text
+    assert "<small>in 31.5 ms</small>" in text
 
 
 def test_a_fault_that_found_nothing_to_do_was_not_injected(tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ class CrashingDisk:
         self.log: list[str] = []
         self._rng = random.Random(seed)
         self._dead = False
+        self._files: list[File] = []
+
+    def end(self) -> None:
+        """Close every file that was opened, as the kernel does for a process that ends."""
+        for file in self._files:
+            file.close()
 
     def step(self, what: str) -> None:
         """Count one operation, or die instead of it."""
@@ -87,7 +93,9 @@ class CrashingDisk:
     def open(self, path: str, *, create: bool = False) -> "CrashingFile":
         if create and not self.inner.exists(path):
             self.step(f"create {path}")
-        return CrashingFile(self, self.inner.open(path, create=create), path)
+        file = self.inner.open(path, create=create)
+        self._files.append(file)
+        return CrashingFile(self, file, path)
 
     def exists(self, path: str) -> bool:
         return self.inner.exists(path)
@@ -261,13 +269,18 @@ def sweep_files(make: Callable[[], Scenario], root: Path, *, stride: int = 1) ->
             ended = True
         except Crashed:
             deaths += 1
+        finally:
+            disk.end()
         vars(scenario)["killed"] = True
+        left = CrashingDisk(LocalDisk(place))
         try:
-            scenario.check(LocalDisk(place))
+            scenario.check(left)
         except Exception as error:
             during = disk.log[min(operation, len(disk.log) - 1)]
             death = Death(operation=operation, way=KILL, during=during)
             raise AssertionError(f"{death}, in {place}: {error}") from error
+        finally:
+            left.end()
     return deaths
 
 

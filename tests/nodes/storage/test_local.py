@@ -178,6 +178,7 @@ def test_a_file_with_unsynced_writes_keeps_its_descriptor(tmp_path: Path) -> Non
     use_others()
     assert dirty._fd == -1
     assert dirty.pread(0, 9) == b"12"
+    dirty.close()
 
 
 def open_descriptors() -> int:

@@ -1,0 +1,52 @@
+"""What holds for every test: descriptors that are opened are closed again.
+
+A forgotten one does no harm where it is forgotten. Later tests pay: with a warning that the garbage
+collector gives whoever runs then, or with descriptors that are used up.
+"""
+
+import gc
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+MODULE_MAY_KEEP = 20
+"""Descriptors: what imports and fixtures of the whole session take, a JVM's sockets for example."""
+SESSION_MAY_KEEP = 50
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _session_closes_what_it_opens() -> Iterator[None]:
+    with _closed("the session", SESSION_MAY_KEEP):
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module_closes_what_it_opens(request: pytest.FixtureRequest) -> Iterator[None]:
+    with _closed(request.node.name, MODULE_MAY_KEEP):
+        yield
+
+
+@contextmanager
+def _closed(who: str, may_keep: int) -> Iterator[None]:
+    before = _open_descriptors()
+    yield
+    if _open_descriptors().total() - before.total() > may_keep:
+        gc.collect()  # cycles of objects that are closed when they go are no leak
+        kept = _open_descriptors() - before
+        if kept.total() > may_keep:
+            pytest.fail(f"{who} left {kept.total()} descriptors open: {kept.most_common(10)}")
+
+
+def _open_descriptors() -> Counter[str]:
+    """What this process has open, by path or kind."""
+    found: Counter[str] = Counter()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except FileNotFoundError:  # the listing's own, or another thread's
+            continue
+        found[target if target.startswith("/") else target.split(":")[0]] += 1
+    return found

@@ -100,15 +100,15 @@ class AdminClient:
             channel.close()
 
     async def request(
-        self, api: str, *, to: int | None = ANY, at_least: int = 0, **values: Any
+        self, api: str, *, to: int | Address | None = ANY, at_least: int = 0, **values: Any
     ) -> Any:
         """The response to one request, whatever error codes it holds.
 
         `api` is kio's name of it ("create_topics"), `values` its fields (see `fill`); fields that
         the agreed version lacks are left out, so name the version from which they matter
-        (`at_least`). With `to` a broker's number or CONTROLLER, only that broker is asked, else one
-        after the other. Raises Unreachable, and BadRequest where the version is too old or `to` is
-        no broker of the cluster.
+        (`at_least`). With `to` a broker's number or address or CONTROLLER, only that broker is
+        asked, else one after the other. Raises Unreachable, and BadRequest where the version is too
+        old or `to` is no broker of the cluster.
         """
         failures = []
         for address in await self._candidates(to):
@@ -121,14 +121,17 @@ class AdminClient:
             return response
         raise Unreachable(f"no broker answers: {'; '.join(dict.fromkeys(failures))}")
 
-    async def repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What `attempt` returns, which is made again while it raises Passing or Unreachable.
+    async def repeat(
+        self, attempt: Callable[[], Awaitable[T]], *, longest_pause_s: float = LAST_RETRY_S
+    ) -> T:
+        """What `attempt` returns, which is made again while it raises Passing or Unreachable, after
+        pauses that grow up to `longest_pause_s`.
 
-        Raises what the last attempt raised once `timeout_s` is over.
+        Raises Unreachable, with what the last attempt said, once `timeout_s` is over.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.timeout_s
-        pause_s = FIRST_RETRY_S
+        pause_s = min(FIRST_RETRY_S, longest_pause_s)
         while True:
             try:
                 return await attempt()
@@ -139,7 +142,7 @@ class AdminClient:
                 if isinstance(error, Passing) and error.code is ErrorCode.not_controller:
                     self._controller = None
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LAST_RETRY_S)
+            pause_s = min(2 * pause_s, longest_pause_s)
 
     async def serves(self, api: str) -> bool:
         """Whether the cluster (a broker that answers) knows this request."""
@@ -166,7 +169,9 @@ class AdminClient:
 
     # -- inside
 
-    async def _candidates(self, to: int | None) -> list[Address]:
+    async def _candidates(self, to: int | Address | None) -> list[Address]:
+        if isinstance(to, tuple):
+            return [to]
         if to is ANY:
             known = [self._answering] if self._answering else []
             return list(dict.fromkeys([*known, *self._brokers.values(), *self._bootstrap]))

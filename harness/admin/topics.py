@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from harness.admin.client import ANY, CONTROLLER, AdminClient
+from harness.admin.client import ANY, CONTROLLER, Address, AdminClient
 from harness.admin.codes import check
-from harness.admin.errors import BadRequest, Refused
+from harness.admin.errors import BadRequest, Passing, Refused
 from harness.admin.model import Broker, Cluster, Partition, Topic
 from nodes.ids import TopicPartition
 
@@ -126,10 +126,12 @@ async def create(
     replication_factor: int | None = None,
     assignment: Sequence[Sequence[int]] = (),
     configs: Mapping[str, str] | None = None,
+    exist_ok: bool = False,
 ) -> None:
     """Create one topic: the cluster's defaults where nothing is said. Raises Refused.
 
-    `assignment` names the replicas of partitions 0, 1, ..., and then stands for the numbers.
+    `assignment` names the replicas of partitions 0, 1, ..., and then stands for the numbers. A
+    topic that there is already, however it was made, will do with `exist_ok`.
     """
     attempts = 0
 
@@ -160,10 +162,48 @@ async def create(
         )
         for each in answer.topics:
             # An earlier attempt, whose answer was lost, may have done it.
-            if attempts == 1 or each.error_code is not ErrorCode.topic_already_exists:
+            may_exist = exist_ok or attempts > 1
+            if not may_exist or each.error_code is not ErrorCode.topic_already_exists:
                 check(each.error_code, f"topic {name}", each.error_message)
 
     await admin.repeat(attempt)
+
+
+async def see_in_sync(
+    admin: AdminClient,
+    name: str,
+    *,
+    partitions: int,
+    replicas: int,
+    by: Sequence[Address],
+    preferred: bool = False,
+) -> None:
+    """Look whether each broker of `by` sees all the topic's partitions led, with so many replicas
+    in sync; with `preferred`, led by the preferred leader. Raises Passing about the first that does
+    not, Unreachable.
+    """
+    for address in by:
+        answer = await admin.request(
+            "metadata", to=address, topics=[{"name": name}], allow_auto_topic_creation=False
+        )
+        found = {int(each.partition_index): each for each in answer.topics[0].partitions}
+        for number in range(partitions):
+            seen = found.get(number)
+            if seen is None:
+                objection = f"no {name}-{number}"
+            elif (
+                seen.leader_id < 0
+                or len(seen.isr_nodes) < replicas
+                or (preferred and seen.leader_id != seen.replica_nodes[0])
+            ):
+                objection = (
+                    f"{name}-{number} with leader {seen.leader_id} and in-sync replicas "
+                    f"{[int(each) for each in seen.isr_nodes]}"
+                )
+            else:
+                continue
+            where = f"{address[0]}:{address[1]}"
+            raise Passing(ErrorCode.replica_not_available, f"{where} sees {objection}")
 
 
 async def grow(

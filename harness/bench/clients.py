@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from harness.admin.client import Address
 from harness.bench import frames, loops, workers
-from harness.bench.admin import Address, Admin
+from harness.bench.admin import Admin
 from harness.bench.options import Options
 from harness.bench.points import Client, Measure, Point
 from harness.bench.workers import MeasureError

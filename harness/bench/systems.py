@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.bench.admin import Address, Admin
+from harness.admin.client import Address
+from harness.bench.admin import Admin
 from harness.bench.options import NODES, BenchError, Options, SystemName, parse_bootstrap
 from harness.bench.workers import MeasureError
 from harness.journal import Journal

@@ -5,21 +5,19 @@ the cluster runs. Timeouts are short, so that a minute of faults holds many fail
 `broker` table overrides any of them. Addresses, directories and processes are the target's.
 """
 
-import asyncio
 import json
 import os
 import sys
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v12.request import MetadataRequest
 
+from harness.admin import topics
+from harness.admin.client import AdminClient
+from harness.admin.errors import AdminError, Passing, Refused
 from harness.history import FLUSH_ROWS, RowStream
 from harness.plan import Plan, Topic
 from harness.store import Run
@@ -29,16 +27,12 @@ from harness.systems.layout import BROKER, CONTROLLER, Layout
 from harness.targets.base import Target
 from nodes.config import ConfigError, parse_properties
 from nodes.ids import TopicPartition
-from nodes.wire.client import Channel
-from nodes.wire.errors import WireError
-from nodes.wire.versions import fill
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 
 READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 15.0
-REQUEST_TIMEOUT_S: Final = 2.0
 RETRY_S: Final = 0.1
 FOREVER_NS: Final = 1 << 62
 
@@ -221,43 +215,42 @@ class NodesSystem:
     def _await_brokers(self) -> None:
         everyone = set(self.layout.brokers)
 
-        async def ready(channels: Mapping[int, Channel]) -> str | None:
-            for node, channel in channels.items():
-                answer = await channel.request(fill(MetadataRequest, topics=()))
+        async def look(admin: AdminClient) -> None:
+            for node, address in self.brokers.items():
+                answer = await admin.request("metadata", to=address, topics=())
                 known = {int(broker.node_id) for broker in answer.brokers}
                 if known != everyone:
-                    return f"node {node} knows brokers {sorted(known)} of {sorted(everyone)}"
-            return None
+                    text = f"node {node} knows brokers {sorted(known)} of {sorted(everyone)}"
+                    raise Passing(ErrorCode.broker_not_available, text)
 
-        self._wait_until("the cluster is not complete", ready)
+        async def wait(admin: AdminClient) -> None:
+            await admin.repeat(lambda: look(admin), longest_pause_s=RETRY_S)
+
+        self._administer("the cluster is not complete", wait)
 
     def create_topics(self) -> None:
         """Create the topics, and wait until all nodes see them with every replica in sync."""
-        topics = self._plan.topics
+        everywhere = list(self.brokers.values())
 
-        async def create(channels: Mapping[int, Channel]) -> str | None:
-            for channel in channels.values():
-                answer = await channel.request(_create_request(topics))
-                failed = [
-                    f"{each.name}: {each.error_code.name} {each.error_message or ''}".strip()
-                    for each in answer.topics
-                    # An attempt before this one may have done it and its answer got lost.
-                    if each.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists)
-                ]
-                if not failed:
-                    return None
-            return "; ".join(failed)
+        async def create(admin: AdminClient) -> None:
+            for topic in self._plan.topics:
+                await admin.repeat(lambda topic=topic: _create(admin, topic))  # type: ignore[misc]
 
-        async def in_sync(channels: Mapping[int, Channel]) -> str | None:
-            names = [{"name": topic.name} for topic in topics]
-            for node, channel in channels.items():
-                answer = await channel.request(fill(MetadataRequest, topics=names))
-                if (missing := _not_in_sync(answer, topics)) is not None:
-                    return f"node {node} sees {missing}"
-            return None
+        async def look(admin: AdminClient) -> None:
+            for topic in self._plan.topics:
+                await topics.see_in_sync(
+                    admin,
+                    topic.name,
+                    partitions=topic.partitions,
+                    replicas=topic.replication_factor,
+                    by=everywhere,
+                )
 
-        self._wait_until("the topics cannot be created", create)
-        self._wait_until("the topics' replicas are not in sync", in_sync)
+        async def wait(admin: AdminClient) -> None:
+            await admin.repeat(lambda: look(admin), longest_pause_s=RETRY_S)
+
+        self._administer("the topics cannot be created", create)
+        self._administer("the topics' replicas are not in sync", wait)
 
     def stop(self) -> list[int]:
         """SIGTERM to all nodes at once; returns those that had to be killed at the bound."""
@@ -314,77 +307,34 @@ class NodesSystem:
         # Below the volume's root, which may hold the file system's own directories.
         return self._target.data_dir(node) / "log"
 
-    def _wait_until(
-        self, what: str, attempt: Callable[[Mapping[int, Channel]], Awaitable[str | None]]
-    ) -> None:
-        """Repeat `attempt` until it has nothing to object. Raises DeployError at the bound."""
+    def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
+        """Do `work` within READY_TIMEOUT_S. Raises DeployError that begins with `failure`."""
 
-        async def waiting() -> str | None:
-            channels = {
-                node: Channel(
-                    host, port, client_id="highwater", request_timeout_s=REQUEST_TIMEOUT_S
-                )
-                for node, (host, port) in self.brokers.items()
-            }
-            deadline_s = time.monotonic() + READY_TIMEOUT_S
-            try:
-                while True:
-                    try:
-                        objection = await attempt(channels)
-                    except WireError as error:
-                        objection = str(error)
-                    if objection is None or time.monotonic() > deadline_s:
-                        return objection
-                    await asyncio.sleep(RETRY_S)
-            finally:
-                for channel in channels.values():
-                    channel.close()
+        async def working() -> None:
+            brokers = list(self.brokers.values())
+            async with AdminClient(brokers, timeout_s=READY_TIMEOUT_S) as admin:
+                await work(admin)
 
-        objection = call_in_client_network(self._target, waiting)
-        if objection is not None:
+        try:
+            call_in_client_network(self._target, working)
+        except AdminError as error:
             logs = self._run.path / "nodes"
-            raise DeployError(
-                f"{what} after {READY_TIMEOUT_S:.0f} s: {objection}; see {logs}/*/node.log"
-            )
+            raise DeployError(f"{failure}: {error}; see {logs}/*/node.log") from error
 
 
-def _create_request(topics: Sequence[Topic]) -> Any:
-    return fill(
-        CreateTopicsRequest,
-        topics=[
-            {
-                "name": topic.name,
-                "num_partitions": topic.partitions,
-                "replication_factor": topic.replication_factor,
-                "configs": [
-                    {"name": name, "value": value}
-                    for name, value in {
-                        "min.insync.replicas": str(topic.min_insync_replicas),
-                        **topic.configs,
-                    }.items()
-                ],
-            }
-            for topic in topics
-        ],
-        timeout=timedelta(seconds=REQUEST_TIMEOUT_S),
-    )
-
-
-def _not_in_sync(answer: Any, topics: Sequence[Topic]) -> str | None:
-    """What a Metadata answer still lacks of the planned topics, in words; None when nothing."""
-    found = {
-        (str(topic.name), int(partition.partition_index)): partition
-        for topic in answer.topics
-        for partition in topic.partitions
-    }
-    for topic in topics:
-        for number in range(topic.partitions):
-            partition = found.get((topic.name, number))
-            if partition is None:
-                return f"no {topic.name}-{number}"
-            if partition.leader_id < 0 or len(partition.isr_nodes) < topic.replication_factor:
-                return (
-                    f"{topic.name}-{number} with leader {partition.leader_id} and in-sync "
-                    f"replicas {[int(each) for each in partition.isr_nodes]}"
-                )
-    return None
+async def _create(admin: AdminClient, topic: Topic) -> None:
+    """Create a topic of the plan. Raises Passing, Refused, Unreachable."""
+    try:
+        await topics.create(
+            admin,
+            topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            configs={"min.insync.replicas": str(topic.min_insync_replicas), **topic.configs},
+            exist_ok=True,
+        )
+    except Refused as error:
+        # On a busy machine a broker may be late with its heartbeat, and fenced for a moment.
+        if error.code is ErrorCode.invalid_replication_factor:
+            raise Passing(error.code, str(error)) from error
+        raise

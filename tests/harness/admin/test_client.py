@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from harness.admin import reassignments, topics
 from harness.admin.client import CONTROLLER, AdminClient, parse_bootstrap
-from harness.admin.errors import BadRequest, Refused, Unreachable
+from harness.admin.errors import BadRequest, Passing, Refused, Unreachable
 from nodes.ids import TopicPartition
 from tests.harness.fake_node import FakeNode, serving
 
@@ -102,6 +102,40 @@ def test_a_refusal_is_final(brokers: Brokers) -> None:
         brokers.run(lambda admin: topics.create(admin, "a", partitions=1, replication_factor=1))
     assert refused.value.code is ErrorCode.topic_already_exists
     assert len(brokers.seen(1, CREATE_TOPICS)) == 1
+
+
+def test_a_topic_may_exist_where_that_will_do(brokers: Brokers) -> None:
+    """Whoever wants it to be there does not care who made it."""
+    for node in brokers.nodes.values():
+        node.answers[CREATE_TOPICS] = created(ErrorCode.topic_already_exists)
+    brokers.run(
+        lambda admin: topics.create(admin, "a", partitions=1, replication_factor=1, exist_ok=True)
+    )
+
+
+def test_each_broker_is_asked_what_it_sees(brokers: Brokers) -> None:
+    """In sync means: at every broker that is named, whatever another one says."""
+
+    def look(replicas: int, *, preferred: bool = False) -> None:
+        async def ask(admin: AdminClient) -> None:
+            by = [("127.0.0.1", brokers.nodes[node].port) for node in (1, 2)]
+            await topics.see_in_sync(
+                admin, "a", partitions=1, replicas=replicas, by=by, preferred=preferred
+            )
+
+        brokers.run(ask)
+
+    row = {"partition_index": 0, "leader_id": 1, "replica_nodes": [2, 1], "isr_nodes": [2, 1]}
+    brokers.topics = [{"name": "a", "partitions": [row]}]
+    look(2)
+    assert [len(brokers.seen(node, METADATA)) for node in (1, 2)] == [1, 1]
+    with pytest.raises(Passing, match=r"a-0 with leader 1 and in-sync replicas \[2, 1\]"):
+        look(3)
+    with pytest.raises(Passing, match="a-0 with leader 1"):
+        look(2, preferred=True)
+    brokers.topics = [{"name": "a", "partitions": []}]
+    with pytest.raises(Passing, match="sees no a-0"):
+        look(1)
 
 
 def test_waiting_has_an_end(brokers: Brokers) -> None:

@@ -24,7 +24,10 @@ from tests.require import require
         (["--rounds", "0"], "--rounds 0: must be above zero"),
         (["--baseline", "none.json"], "none.json: cannot be read"),
         (["failover", "--system", "k=127.0.0.1:1"], "only the built-in cluster allows"),
-        (["latency", "--system", "k=127.0.0.1:1"], "k: cannot connect to 127.0.0.1:1"),
+        (
+            ["latency", "--system", "k=127.0.0.1:1"],
+            "k: no broker answers: cannot connect to 127.0.0.1:1",
+        ),
     ],
 )
 def test_bad_arguments_are_a_sentence(

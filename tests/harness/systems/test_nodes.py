@@ -131,7 +131,7 @@ def test_what_is_missing_is_named(
     with pytest.raises(DeployError, match=r"t-0 with leader 1 and in-sync replicas \[1\]"):
         system.create_topics()
     cluster.create_error = ErrorCode.invalid_replication_factor
-    with pytest.raises(DeployError, match="t: invalid_replication_factor"):
+    with pytest.raises(DeployError, match="topic t: INVALID_REPLICATION_FACTOR"):
         system.create_topics()
 
 

@@ -139,7 +139,8 @@ def fault_rows() -> list[dict[str, Any]]:
             "fault_id": number, "fault": fault, "label": label,
             "targets": json.dumps(
                 {"asked": asked, "resolved": resolved}
-                | ({"nodes": nodes} if nodes else {}) | ({"cuts": [[*d, 0] for d in drops]} if drops else {})
+                | ({"nodes": nodes} if nodes else {})
+                | ({"cuts": [[*drop, 0] for drop in drops]} if drops else {})
             ),
             "planned_ms": planned_ms, "started_ns": int(start_s * 1e9),
             "effective_ns": int(start_s * 1e9) + 120_000_000 if number != 5 else None,

@@ -58,8 +58,10 @@ def test_no_leader_in_between_is_still_one_change(tmp_path: Path) -> None:
 def test_targets_in_words(tmp_path: Path) -> None:
     """What was asked for, who that was, and whom it cut from whom; odd content as it is."""
     rows = [row | {"targets": text} for row, text in zip(
-        fault_rows(), ('{"asked": "one", "nodes": [2], "cuts": [[1, 2, 0], [2, 1, 9093]]}', "[1, 3]",
-                       "oops", None),
+        fault_rows(), (
+            '{"asked": "one", "nodes": [2], "cuts": [[1, 2, 0], [2, 1, 9093]]}', "[1, 3]", "oops",
+            None,
+        ),
         strict=False,
     )]  # fmt: skip
     found = timeline(tmp_path, [], rows).faults

@@ -16,7 +16,7 @@ among equally cheap ones: such a path could always be cut short.
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -66,20 +66,6 @@ def drain(
 ) -> Plan:
     """The plan that moves nothing but the replicas outside of `brokers`; see `spread`."""
     return _plan(current, brokers, sizes or {}, even_first=False)
-
-
-def least_moves(current: Assignment, brokers: Iterable[int]) -> int:
-    """How many replicas any even placement on `brokers` has to move, were there no racks.
-
-    Whatever a broker holds above its share has to go, and so has everything outside of `brokers`;
-    the brokers whose share is one larger are best those that hold most.
-    """
-    held = Counter(node for replicas in current.values() for node in replicas)
-    inside = sorted((held.pop(node, 0) for node in set(brokers)), reverse=True)
-    share, more = divmod(sum(inside) + held.total(), len(inside))
-    return held.total() + sum(
-        max(0, count - share - (position < more)) for position, count in enumerate(inside)
-    )
 
 
 def _plan(

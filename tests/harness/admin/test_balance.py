@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.admin.balance import BalanceError, Plan, drain, least_moves, spread
+from harness.admin.balance import BalanceError, Plan, drain, spread
 from nodes.ids import TopicPartition
 
 Replicas = tuple[int, ...]
@@ -24,6 +24,21 @@ def striped(topics: int, partitions: int, factor: int, brokers: Sequence[int]) -
         for topic in range(topics)
         for number in range(partitions)
     }
+
+
+def least_moves(current: Case, brokers: Sequence[int]) -> int:
+    """At least so many replicas any even placement on `brokers` has to move.
+
+    Whatever a broker holds above its share has to go, and so has everything outside of `brokers`;
+    the brokers whose share is one larger are best those that hold most. More have to move where
+    what goes has no other broker left than one that is full.
+    """
+    held = Counter(node for replicas in current.values() for node in replicas)
+    inside = sorted((held.pop(node, 0) for node in brokers), reverse=True)
+    share, more = divmod(sum(inside) + held.total(), len(inside))
+    return held.total() + sum(
+        max(0, count - share - (position < more)) for position, count in enumerate(inside)
+    )
 
 
 def after(current: Case, plan: Plan) -> Case:
@@ -85,7 +100,11 @@ def small(draw: st.DrawFn) -> tuple[Case, list[int], dict[TopicPartition, int]]:
     return current, brokers, sizes
 
 
+_NAMES = [TopicPartition("t", number) for number in range(3)]
+
+
 @given(small())
+@example((dict(zip(_NAMES, [(1, 5), (1, 2, 3), (5,)], strict=True)), [1, 2, 5], {}))
 def test_spread_costs_the_least_of_all_even_placements(
     case: tuple[Case, list[int], dict[TopicPartition, int]],
 ) -> None:
@@ -101,7 +120,7 @@ def test_spread_costs_the_least_of_all_even_placements(
             cost(current, each, sizes) for each in possible
         )
     if possible and not any(sizes.values()):
-        assert plan.moved_replicas == least_moves(current, brokers)
+        assert plan.moved_replicas >= least_moves(current, brokers)
 
 
 def unevenness(counts: Sequence[int]) -> int:

@@ -219,7 +219,7 @@ class Runner:
         """Run the schedule and the script; returns with everything healed."""
         run = stage.run
         faults = run.faults_stream()
-        failures: list[BaseException] = []
+        failures: list[Exception] = []
 
         def record(done: FaultRecord) -> None:
             faults.append_named(**done.row())
@@ -239,7 +239,7 @@ class Runner:
             try:
                 if self._script is not None:
                     self._script(stage)
-            except BaseException as error:
+            except Exception as error:
                 failures.append(error)
 
         thread = threading.Thread(target=nemesis.run, name="nemesis")

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 LOG_BURST = 200
@@ -94,9 +95,10 @@ class Connections:
         """Log a line about a misbehaving peer, or count it."""
         self._lines.write(asyncio.get_running_loop().time(), log.warning, message, *args)
 
-    def fail(self, message: str, *args: object) -> None:
-        """The same for the exception that is being handled, a bug of ours, with its traceback."""
-        self._lines.write(asyncio.get_running_loop().time(), log.exception, message, *args)
+    def fail(self, error: BaseException, message: str, *args: object) -> None:
+        """The same for a bug of ours, with its traceback."""
+        write = partial(log.error, exc_info=error)
+        self._lines.write(asyncio.get_running_loop().time(), write, message, *args)
 
     def _sweep_later(self) -> None:
         interval_s = self.limits.max_idle_ms / 1000 / SWEEPS_PER_IDLE_TIME

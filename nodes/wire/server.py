@@ -292,8 +292,8 @@ class ServerConnection(asyncio.Protocol):
                 self._send(response_pieces(answer, head.correlation_id))
         except Unanswerable:
             raise
-        except Exception:
-            self._handler_failed(head)
+        except Exception as error:
+            self._handler_failed(head, error)
 
     def _await(self, head: RequestHead, answer: "asyncio.Future[Any]", frame: bytes) -> None:
         large = frame[:2] in _LARGE_ANSWERS
@@ -305,25 +305,28 @@ class ServerConnection(asyncio.Protocol):
     def _send_ready(self, done: "asyncio.Future[Any]") -> None:
         if not done.cancelled():
             done.exception()  # seen, also where nobody is left to be told
-        del done  # a future holds its error, whose traceback holds this frame: no cycle, please
         in_flight = self._in_flight
         while in_flight and in_flight[0].answer.done():
             head, answer, size, large = in_flight.popleft()
             self._bytes_in_flight -= size
             self._large_in_flight -= large
-            if self._ended or answer.cancelled():
-                continue
-            try:
-                message = answer.result()
-                if message is not None:
-                    self._send(response_pieces(message, head.correlation_id))
-            except Unanswerable as error:
-                self._refuse(error)
-            except Exception:
-                self._handler_failed(head)
-            finally:
-                del answer
+            if not self._ended and not answer.cancelled():
+                self._conclude(head, answer)
         self._work_off()
+
+    def _conclude(self, head: RequestHead, answer: "asyncio.Future[Any]") -> None:
+        # Asked for and not raised: an error whose traceback had this frame in it, which has the
+        # future, which has the error, would keep the request in memory.
+        error = answer.exception()
+        if isinstance(error, Unanswerable):
+            self._refuse(error)
+        elif error is not None:
+            self._handler_failed(head, error)
+        elif (message := answer.result()) is not None:
+            try:
+                self._send(response_pieces(message, head.correlation_id))
+            except Exception as unwritable:
+                self._handler_failed(head, unwritable)
 
     def _authenticate(self, server: SaslServer, frame: bytes) -> None:
         if server.wants_bare_token:
@@ -396,8 +399,8 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _handler_failed(self, head: RequestHead) -> None:
+    def _handler_failed(self, head: RequestHead, error: BaseException) -> None:
         self._listener.connections.fail(
-            "api key %d v%d from %s failed", head.api_key, head.api_version, self.peer_host
+            error, "api key %d v%d from %s failed", head.api_key, head.api_version, self.peer_host
         )
         self.close()

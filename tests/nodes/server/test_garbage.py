@@ -6,53 +6,22 @@ has large requests refused would fill the memory. So nothing that hostile client
 """
 
 import asyncio
-import gc
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
-from types import FrameType, FunctionType
 
 from kio.schema.errors import ErrorCode
 
-import nodes
 from nodes.control.errors import ControlError
 from nodes.log.batch import Record, encode_batch
+from tests.nodes.garbage import collected
 from tests.nodes.server.cluster import Cluster, running
 from tests.nodes.wire.frames_of_malice import Malice
 
 TOPIC = "noisy"
 BURSTS = 300
 SILENCE_S = 0.05
-SOURCES = nodes.__path__[0]
-
-
-@contextmanager
-def collected() -> Iterator[list[str]]:
-    """What of this project only a collection could free inside: frames and types, by name."""
-    found: list[str] = []
-    gc.collect()
-    gc.disable()
-    try:
-        yield found
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
-        found += [name for name in map(_ours, gc.garbage) if name]
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
-
-
-def _ours(thing: object) -> str:
-    if isinstance(thing, FrameType):
-        ours = thing.f_code.co_filename.startswith(SOURCES)
-        return f"frame of {thing.f_code.co_qualname}" if ours else ""
-    if isinstance(thing, type | FunctionType):  # made once, when a version is first met
-        return ""
-    kind = type(thing)
-    return f"{kind.__module__}.{kind.__qualname__}" if kind.__module__.startswith("nodes.") else ""
 
 
 async def _send(port: int, data: bytes) -> None:

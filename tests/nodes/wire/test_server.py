@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.wire.codec import decode_response, encode_request
 from nodes.wire.connections import ConnectionLimits, Connections
+from nodes.wire.errors import Unanswerable
 from nodes.wire.server import (
     MAX_BYTES_IN_FLIGHT,
     MAX_IN_FLIGHT,
@@ -19,6 +20,7 @@ from nodes.wire.server import (
     ServerConnection,
 )
 from nodes.wire.versions import fill, respond
+from tests.nodes.garbage import collected
 
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 HIGH_WATER_BYTES = 64 << 10
@@ -238,6 +240,27 @@ def test_a_handler_that_fails_costs_the_connection() -> None:
                 await asyncio.sleep(0)
             assert wire.closed
             assert wire.written == b""
+            connection.connection_lost(None)
+
+    in_loop(test)
+
+
+def test_a_request_that_fails_later_leaves_no_cycle() -> None:
+    """A future holds its error, that its traceback, and that whoever asked the future for it."""
+
+    async def later(kind: type[Exception]) -> Any:
+        await asyncio.sleep(0)
+        raise kind("no")
+
+    async def test() -> None:
+        for kind in (Unanswerable, KeyError):
+            connection, wire = connected({PRODUCE: lambda *_, kind=kind: later(kind)})
+            with collected() as garbage:
+                connection.data_received(request(PRODUCE, 9, 1))
+                for _ in range(4):
+                    await asyncio.sleep(0)
+            assert wire.closed
+            assert garbage == []
             connection.connection_lost(None)
 
     in_loop(test)

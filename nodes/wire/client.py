@@ -191,6 +191,9 @@ class Channel:
             failure = ConnectFailed(f"cannot connect to {self.peer}: {error}")
             connection.fail(failure)
             raise failure from error
+        except asyncio.CancelledError:  # closed while it logs in: nobody else knows the connection
+            connection.fail(Disconnected(f"the connection to {self.peer} was closed here"))
+            raise
         self._connection = connection
         return connection
 

@@ -31,6 +31,7 @@ GC_THRESHOLDS = (5_000, 10, 500)
 """Net allocations, young and middle collections until the next older collection. What thousands of
 partitions consist of lives long and has few cycles; looking through all of it, as the defaults have
 it whenever a quarter is new, stops a node for a second, when it should take over from another.
+So no request may leave a cycle behind: it would stay until then, however large it is.
 """
 
 log = logging.getLogger("nodes")

@@ -55,7 +55,8 @@ HISTORY = pa.schema(
 # A row of `f` producer-epoch: an idempotent producer left its epoch, all partitions at once.
 # invoke_ns: from when on it sent nothing more under the old one; complete_ns: when it could send
 # under the new one (null: not seen). error: why; partition: whose batch was refused, where that is
-# why. A reason is a row; those of one bump have one `op`.
+# why; value: the first that the refusing broker lacked. A reason is a row; those of one bump have
+# one `op`.
 PRODUCER_EPOCH = "producer-epoch"
 SKIPPED_AHEAD = "skipped-ahead"
 """How such an error begins when the client itself had sent ahead of a batch that had failed."""

@@ -9,8 +9,8 @@ duplicate only where
   completed;
 - every recorded reason is the client's own: it had sent ahead of a batch that had failed, and the
   broker refused what it sent ahead, as it must;
-- the write is of another partition than those where that happened. The broker refused because it
-  lacked the failed batch and all behind it: had it held them, refusing was its fault.
+- the write is none of those that the refusing broker lacked, which are the failed batch and all
+  behind it in that partition: had the broker held them, refusing was its fault.
 
 Producers leave epochs seldom, so their rows are read here in plain Python; writes are joined with
 them inside the engine. Whether an excuse permits anything is the contract's.
@@ -44,13 +44,33 @@ _SCHEMA = pa.schema(
         ("own", pa.bool_()),
         ("refused_topic", pa.string()),
         ("refused_partition", pa.int32()),
+        ("lacked_value", pa.int64()),
     ]
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why an epoch was left; topic, partition and lacked_value of a batch that was refused."""
+
+    error: str
+    topic: str | None
+    partition: int | None
+    lacked_value: int | None
+
+    @property
+    def text(self) -> str:
+        """Where, and what happened."""
+        where = "" if self.topic is None else f"{self.topic}-{self.partition}: "
+        if self.error.startswith(SKIPPED_AHEAD):
+            failed = self.error.removeprefix(SKIPPED_AHEAD).removeprefix(": ")
+            return f"{where}it had itself sent ahead of a batch that had failed ({failed})"
+        return f"{where}{self.error}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bump:
-    """A producer left its epoch. reasons: (topic, partition, error) of each.
+    """A producer left its epoch.
 
     Nothing was sent under the old epoch from began_ns on, nothing under the new one before
     begun_ns; where that was not seen it is began_ns.
@@ -59,31 +79,23 @@ class Bump:
     client: int
     began_ns: int
     begun_ns: int
-    reasons: tuple[tuple[str | None, int | None, str], ...]
+    reasons: tuple[Reason, ...]
 
     @property
     def own(self) -> bool:
         """The client alone was the reason."""
-        return all(error.startswith(SKIPPED_AHEAD) for _, _, error in self.reasons)
+        return all(reason.error.startswith(SKIPPED_AHEAD) for reason in self.reasons)
 
     @property
     def text(self) -> str:
         """Who left an epoch when, and why."""
-        listed = "; ".join(_reason(*reason) for reason in self.reasons[:NAMED])
+        listed = "; ".join(reason.text for reason in self.reasons[:NAMED])
         more = len(self.reasons) - NAMED
         return (
             f"client {self.client} left its producer epoch at {_seconds(self.began_ns)}, began the "
             f"next at {_seconds(self.begun_ns)} and sent again what was not acknowledged: {listed}"
             + (f"; and {more} more reasons" if more > 0 else "")
         )
-
-
-def _reason(topic: str | None, partition: int | None, error: str) -> str:
-    where = "" if topic is None else f"{topic}-{partition}: "
-    if error.startswith(SKIPPED_AHEAD):
-        failed = error.removeprefix(SKIPPED_AHEAD).removeprefix(": ")
-        return f"{where}it had itself sent ahead of a batch that had failed ({failed})"
-    return f"{where}{error}"
 
 
 def _seconds(at_ns: int) -> str:
@@ -93,7 +105,7 @@ def _seconds(at_ns: int) -> str:
 def learn_bumps(engine: Engine, history: Frame) -> tuple[Bump, ...]:
     """Every bump in the history, in the order of time."""
     F = engine.functions
-    columns = ["op", "client", "invoke_ns", "complete_ns", "topic", "partition", "error"]
+    columns = ["op", "client", "invoke_ns", "complete_ns", "topic", "partition", "value", "error"]
     rows = engine.rows(
         history.where(F.col("f") == F.lit(PRODUCER_EPOCH))
         .select(*columns)
@@ -110,7 +122,15 @@ def _bump(rows: Sequence[Mapping[str, Any]]) -> Bump:
         client=first["client"],
         began_ns=first["invoke_ns"],
         begun_ns=first["invoke_ns"] if ended is None else ended,
-        reasons=tuple((r["topic"], r["partition"], r["error"] or "no reason told") for r in rows),
+        reasons=tuple(
+            Reason(
+                error=row["error"] or "no reason told",
+                topic=row["topic"],
+                partition=row["partition"],
+                lacked_value=row["value"],
+            )
+            for row in rows
+        ),
     )
 
 
@@ -130,10 +150,12 @@ def attribute(engine: Engine, bumps: Sequence[Bump], writes: Frame) -> Frame:
     in_flight = (F.col("invoke_ns") < F.col("began_ns")) & (
         F.col("complete_ns").isNull() | (F.col("complete_ns") > F.col("begun_ns"))
     )
-    here = (F.col("topic") == F.col("refused_topic")) & (
-        F.col("partition") == F.col("refused_partition")
+    lacked = (
+        (F.col("topic") == F.col("refused_topic"))
+        & (F.col("partition") == F.col("refused_partition"))
+        & (F.col("value") >= F.coalesce(F.col("lacked_value"), F.lit(0)))
     )
-    excuses = F.when(F.col("own") & ~F.coalesce(here, F.lit(False)), F.lit(0))
+    excuses = F.when(F.col("own") & ~F.coalesce(lacked, F.lit(False)), F.lit(0))
     rank = F.col("number") + excuses.otherwise(F.lit(_INEXCUSABLE))
     of_each = pairs.where(in_flight).groupBy(*key, "number").agg(F.max(rank).alias("rank"))
     best = of_each.groupBy(*key).agg(F.min("rank").alias("rank"))
@@ -147,13 +169,14 @@ def attribute(engine: Engine, bumps: Sequence[Bump], writes: Frame) -> Frame:
 def _rows(bumps: Sequence[Bump]) -> Iterable[Mapping[str, Any]]:
     """A row per bump and reason."""
     for number, bump in enumerate(bumps):
-        for topic, partition, _ in bump.reasons:
+        for reason in bump.reasons:
             yield {
                 "number": number,
                 "client": bump.client,
                 "began_ns": bump.began_ns,
                 "begun_ns": bump.begun_ns,
                 "own": bump.own,
-                "refused_topic": topic,
-                "refused_partition": partition,
+                "refused_topic": reason.topic,
+                "refused_partition": reason.partition,
+                "lacked_value": reason.lacked_value,
             }

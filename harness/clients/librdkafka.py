@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from checkers.history import PRODUCER_EPOCH
 from harness.clients.base import Outcome, delivery_outcome
-from harness.clients.producer_epochs import Bump, EpochWatch
+from harness.clients.producer_epochs import Bump, EpochWatch, Refused
 from harness.history import HistoryWriter
 from harness.payload import MAX_SEQUENCE, PayloadCodec, peek_value, value_of
 
@@ -132,7 +132,9 @@ class RecordingProducer:
         self._writer = writer
         self._codec = codec
         self._sequence = 0
-        self._pending: dict[int, tuple[int, int, int]] = {}  # value -> op, invoke_ns, partition
+        # value -> op, invoke_ns, partition, which message to the partition
+        self._pending: dict[int, tuple[int, int, int, int]] = {}
+        self._accepted: dict[int, int] = {}  # messages to each partition, as librdkafka counts them
         self._epochs = EpochWatch()
         settings = {**config, "on_delivery": self._delivered, "error_cb": self._on_error}
         if config.get("enable.idempotence"):
@@ -157,11 +159,13 @@ class RecordingProducer:
         payload = self._codec.encode(self.client, self._sequence)
         op = self._writer.next_op()
         invoke_ns = self._writer.now_ns()
-        self._pending[value] = (op, invoke_ns, partition)
+        number = self._accepted.get(partition, 0) + 1
+        self._pending[value] = (op, invoke_ns, partition, number)
         self.in_flight[partition] = self.in_flight.get(partition, 0) + 1
         self.tally.sent += 1
         try:
             self._producer.produce(self.topic, payload, partition=partition)
+            self._accepted[partition] = number
         except (KafkaException, BufferError) as error:
             # Refused before anything was queued: it never left this process.
             kafka_error: KafkaError | None = None
@@ -185,11 +189,11 @@ class RecordingProducer:
         deadline = time.monotonic() + timeout_s
         while self._pending and (left := deadline - time.monotonic()) > 0:
             self.poll(min(left, 0.1))
+        self.poll(0)  # the rest of the log
+        self._left_epoch(self._epochs.close())
         for value in list(self._pending):
             self._finish(value, Outcome.INFO, error="unfinished")
         self._producer.purge()  # nothing is sent after the end row
-        self.poll(0)  # the rest of the log
-        self._left_epoch(self._epochs.close())
         self._writer.end(self.client)
 
     def _logged(self, facility: str, text: str) -> None:
@@ -203,8 +207,13 @@ class RecordingProducer:
         for cause in bump.causes:
             self._writer.record(
                 op, self.client, PRODUCER_EPOCH, type_.value, bump.began_ns, bump.begun_ns,
-                cause.topic, cause.partition, error=cause.error,
+                cause.topic, cause.partition, self._failed_value(cause), error=cause.error,
             )  # fmt: skip
+
+    def _failed_value(self, cause: Refused) -> int | None:
+        """The value of the message that had failed before the batch that was refused."""
+        wanted = (cause.partition, cause.failed_message)
+        return next((v for v, (_, _, *where) in self._pending.items() if (*where,) == wanted), None)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         value = peek_value(message.value())
@@ -218,7 +227,7 @@ class RecordingProducer:
     def _finish(
         self, value: int, outcome: Outcome, *, offset: int | None = None, error: str | None = None
     ) -> None:
-        op, invoke_ns, partition = self._pending.pop(value)
+        op, invoke_ns, partition, _ = self._pending.pop(value)
         self.in_flight[partition] -= 1
         complete_ns: int | None = self._writer.now_ns()
         assert complete_ns is not None

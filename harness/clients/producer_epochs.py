@@ -31,7 +31,7 @@ _WHERE = r"ProduceRequest for (?P<topic>\S+) \[(?P<partition>\d+)\] with \d+ mes
 _SKIPPED = re.compile(
     _WHERE + r"due to skipped sequence numbers \(PID\{.*?\}, base seq (?P<base>\d+) > "
     r"next seq (?P<next>\d+)\) caused by previous failed request \((?P<error>\w+), .*?"
-    r"base seq (?P<first>\d+)\.\.(?P<last>\d+), "
+    r"base seq (?P<first>\d+)\.\.(?P<last>\d+), base msgid (?P<message>\d+), "
 )
 _DESYNCHRONIZED = re.compile(_WHERE + r"due to sequence desynchronization ")
 _DRAIN = re.compile(
@@ -45,11 +45,14 @@ _DRAINED = re.compile(r"All partitions drained")
 class Refused:
     """A batch was refused as out of order. error: SKIPPED_AHEAD and the earlier batch's error when
     the client had skipped ahead of that, else what happened; no partition: it could not be read.
+    failed_message: which of the client's messages to the partition, from 1 on, was the first of the
+    earlier batch: that one, and all behind it, the refusing broker lacked.
     """
 
     error: str
     topic: str | None = None
     partition: int | None = None
+    failed_message: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,7 @@ def _refused(text: str) -> Refused:
         else f"refused out of order, after {found['error']}",
         topic=found["topic"],
         partition=int(found["partition"]),
+        failed_message=int(found["message"]),
     )
 
 

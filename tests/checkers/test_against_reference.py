@@ -68,7 +68,8 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
                     row["complete_ns"] = round((20 + offset) * S)
                 story.read_in_the_end(topic, offset, v(topic, sequence))
                 own = (OWN, OWN, "message sequence gap")[sequence % 3]
-                more = {"topic": topic, "partition": offset % 2}
+                lacked = v(topic, sequence + (-1, 1)[offset % 2])
+                more = {"topic": topic, "partition": offset % 3, "value": lacked}
                 story.new_epoch(PRODUCER[topic], at_s, at_s + 2, own, **more)
             case "cut-read":
                 for row in story.rows("final-read-end", topic):

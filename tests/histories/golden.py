@@ -392,7 +392,25 @@ def client_wrote_twice_for_reasons_not_all_its_own(s: Story) -> None:
 @golden("INVALID", {("duplicate", None): (F, 1)}, cause="sent ahead of a batch")
 def client_wrote_twice_where_it_was_refused(s: Story) -> None:
     """Near miss: a broker that holds the batch was wrong to refuse the one behind it."""
+    _twice_around_a_new_epoch(s, OWN, partition=0, value=v(ALL, 99))
+
+
+@golden("INVALID", {("duplicate", None): (F, 1)})
+def client_wrote_twice_behind_where_it_was_refused(s: Story) -> None:
+    """Near miss: nor could it hold what came behind."""
+    _twice_around_a_new_epoch(s, OWN, partition=0, value=v(ALL, 98))
+
+
+@golden("INVALID", {("duplicate", None): (F, 1)})
+def client_wrote_twice_where_it_is_not_known_what_was_lacking(s: Story) -> None:
+    """Near miss: without the batch that had failed nothing of the partition is excused."""
     _twice_around_a_new_epoch(s, OWN, partition=0)
+
+
+@golden("VALID", {("duplicate", "client-epoch"): (P, 1)})
+def client_wrote_twice_before_where_it_was_refused(s: Story) -> None:
+    """What was in flight before the failed batch may have been appended by the old leader."""
+    _twice_around_a_new_epoch(s, OWN, partition=0, value=v(ALL, 100))
 
 
 @golden("INVALID", {("duplicate", None): (F, 1)})

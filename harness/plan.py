@@ -22,7 +22,8 @@ from nemesis import conditions, targets
 from nemesis.base import NemesisError
 from nemesis.fault import Ability
 from nemesis.faults import find
-from nemesis.schedule import Event, Mix, Schedule, checked, generate, scripted
+from nemesis.generator import Mix, generate
+from nemesis.schedule import Event, Schedule, checked, scripted
 
 ABILITIES: Mapping[str, frozenset[str]] = {
     "local": frozenset({Ability.SIGNALS, Ability.PACKET_DROPS}),

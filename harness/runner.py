@@ -33,7 +33,8 @@ from harness.systems.layout import Layout
 from harness.systems.nodes import NodesSystem
 from harness.targets.local.target import LocalTarget
 from harness.workloads.launch import Workload, launch
-from nemesis.executor import FaultRecord, Nemesis
+from nemesis.executor import Nemesis
+from nemesis.record import FaultRecord
 
 log = logging.getLogger(__name__)
 

@@ -3,17 +3,21 @@
 It guarantees that each fault is in the journal, on disk, before it is made; that a fault counts as
 effective only with a measured proof (packets dropped, a process gone or stopped); that everything
 in force is healed at the end, on `stop`, and after any error; and that no error of one fault
-reaches another or the caller: it is recorded with the fault. One thread, no globals; time comes
-from the clock handed in.
+reaches another or the caller: it is recorded with the fault. No globals; time comes from the clock
+handed in.
+
+One thread decides. What is done to one fault is done in a thread of its own, which the deciding one
+waits for, but no longer than BLOCK_S: a fault that hangs delays nobody else's heal by more. New
+faults wait for heals that are under way, so that none is undone by the heal of another.
 
 Overlapping faults are kept apart: healing one leaves alone what another still holds.
 """
 
 import contextlib
-import json
 import random
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from nemesis import conditions
@@ -21,8 +25,9 @@ from nemesis.base import Clock, ClusterView, Futile, Journal, Unresolved
 from nemesis.fault import Fault, Params, Strike
 from nemesis.faults import find
 from nemesis.hosts import Hosts
+from nemesis.record import FaultRecord
 from nemesis.schedule import Event, Schedule
-from nemesis.targets import resolve
+from nemesis.targets import Resolved, resolve
 
 TICK_S = 0.1
 """How often conditions are looked at and proofs are sought; the lateness of any action."""
@@ -30,63 +35,39 @@ RESOLVE_TIMEOUT_MS = 5_000
 """How long a target that names nobody (no leader known) is asked for again."""
 HEAL_ATTEMPTS = 3
 """How often a heal is tried before the fault is recorded as not healed."""
-
-
-@dataclass(slots=True, kw_only=True)
-class FaultRecord:
-    """What became of one event; the columns of the record of faults."""
-
-    event: Event
-    label: str
-    because: str | None = None
-    strike: Strike | None = None
-    started_ns: int | None = None
-    effective_ns: int | None = None
-    healed_ns: int | None = None
-    effect: str | None = None
-    healing: str | None = None
-    """The proof that the heal did what it should."""
-    error: str | None = None
-
-    def row(self) -> dict[str, object]:
-        """The record as a row: times in ns since the run's start, `targets` as JSON."""
-        targets: dict[str, object] = {"asked": self.event.targets}
-        if self.because is not None and self.strike is not None:
-            targets |= {"resolved": self.because, **self.strike.as_json()}
-        return {
-            "fault_id": self.event.id,
-            "fault": self.event.fault,
-            "label": self.label,
-            "targets": json.dumps(targets, sort_keys=True),
-            "planned_ms": self.event.at_ms,
-            "started_ns": self.started_ns,
-            "effective_ns": self.effective_ns,
-            "healed_ns": self.healed_ns,
-            "effect": self.effect,
-            "healing": self.healing,
-            "took_effect": self.effective_ns is not None,
-            "error": self.error,
-        }
-
-    def failed(self, what: str) -> None:
-        """Add an error to those already recorded."""
-        self.error = what if self.error is None else f"{self.error}; {what}"
+BLOCK_S = 0.5
+"""How long one fault may hold up the others."""
+FINISH_S = 45.0
+"""How long the last heals may take together before they are given up as hanging."""
+MAX_AT_WORK = 64
+"""Faults that may hang at once; any more would wait for them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _InForce:
+    """A fault from its strike to its heal. Whoever works on it has it for himself."""
+
     fault: Fault
     strike: Strike
     record: FaultRecord
-    heal_at_ns: int
-    pulse_at_ns: int | None
+    heal_at_ns: int | None = None
+    pulse_at_ns: int | None = None
+    healing: bool = False
+    over: bool = False
+    work: Future[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nobody works on it, and there is still something to do."""
+        return not self.over and (self.work is None or self.work.done())
 
 
 class Nemesis:
     """Runs one schedule, once.
 
     `on_done` is called in the nemesis's thread with each record that is final (healed, failed, left
-    out); what it raises is swallowed, since a full disk must not keep a partition in place.
+    out); what it raises is swallowed, since a full disk must not keep a partition in place. With
+    `leave`, what is in force at the end or at a stop stays, for a look at a broken cluster.
     """
 
     def __init__(
@@ -98,6 +79,7 @@ class Nemesis:
         journal: Journal,
         clock: Clock,
         on_done: Callable[[FaultRecord], None],
+        leave: bool = False,
     ) -> None:
         self._schedule = schedule
         self._hosts = hosts
@@ -105,14 +87,19 @@ class Nemesis:
         self._journal = journal
         self._clock = clock
         self._on_done = on_done
+        self._leave = leave
         self._stop = threading.Event()
         self._start_ns = 0
         self._pending = list(schedule.events)
         self._in_force: list[_InForce] = []
         self._labels: tuple[str, ...] = ()
+        self._threads = ThreadPoolExecutor(MAX_AT_WORK, thread_name_prefix="fault")
 
     def in_force(self) -> tuple[str, ...]:
-        """The labels of the faults in force now; safe to call from any thread."""
+        """The labels of the faults in force now; safe to call from any thread.
+
+        After `run` those that hang or were left.
+        """
         return self._labels
 
     def stop(self) -> None:
@@ -124,38 +111,52 @@ class Nemesis:
         self._start_ns = self._clock.now_ns()
         end_ns = self._start_ns + self._schedule.end_ms * 1_000_000
         try:
-            while not self._stop.is_set() and (self._in_force or self._clock.now_ns() < end_ns):
+            while not self._stop.is_set() and self._goes_on(end_ns):
                 self._step()
                 self._clock.wait(self._stop, self._sleep_s(end_ns))
         finally:
             self._finish()
 
+    def _goes_on(self, end_ns: int) -> bool:
+        """Before the end; and after it, while a fault that struck late has time left."""
+        if self._clock.now_ns() < end_ns:
+            return True
+        return bool(self._in_force) and not self._leave
+
     def _step(self) -> None:
         """Everything that is due now: heals first, then pulses, proofs and new faults."""
         now_ns = self._clock.now_ns()
-        for active in [a for a in self._in_force if a.heal_at_ns <= now_ns]:
+        for active in [a for a in self._in_force if a.idle and _passed(a.heal_at_ns, now_ns)]:
             self._heal(active)
-        for active in self._in_force:
-            self._pulse(active)
-        for active in self._in_force:
-            self._prove(active)
+        self._sweep()
+        for active in [a for a in self._in_force if a.idle and _passed(a.pulse_at_ns, now_ns)]:
+            if not self._stop.is_set():
+                self._work(active, self._pulse)
+        for active in [a for a in self._in_force if a.idle and a.record.effective_ns is None]:
+            self._work(active, self._measure)
         for event in [e for e in self._pending if self._due_ns(e) <= now_ns]:
-            if self._stop.is_set():
+            if self._stop.is_set() or any(active.healing for active in self._in_force):
                 return
             self._attempt(event)
+            self._sweep()
 
     def _sleep_s(self, end_ns: int) -> float:
         now_ns = self._clock.now_ns()
         waiting = any(self._due_ns(event) <= now_ns for event in self._pending)
-        if waiting or any(a.record.effective_ns is None for a in self._in_force):
-            return TICK_S
-        moments = [self._due_ns(event) for event in self._pending]
-        moments += [active.heal_at_ns for active in self._in_force]
-        moments += [a.pulse_at_ns for a in self._in_force if a.pulse_at_ns is not None]
-        return max(0.0, (min([*moments, end_ns]) - now_ns) / 1e9) if moments else TICK_S
+        if waiting or any(not a.idle or a.record.effective_ns is None for a in self._in_force):
+            longest_s = TICK_S
+        else:
+            longest_s = max(0.0, (end_ns - now_ns) / 1e9) or TICK_S
+        moments = [due for event in self._pending if (due := self._due_ns(event)) > now_ns]
+        for active in self._in_force:
+            if active.idle:
+                moments += [m for m in (active.heal_at_ns, active.pulse_at_ns) if m is not None]
+        return max(0.0, min([longest_s, *((moment - now_ns) / 1e9 for moment in moments)]))
 
     def _due_ns(self, event: Event) -> int:
         return self._start_ns + event.at_ms * 1_000_000
+
+    # -- a new fault
 
     def _attempt(self, event: Event) -> None:
         """Strike, unless the event still waits for its condition or for its target."""
@@ -175,20 +176,30 @@ class Nemesis:
             self._give_up(record, _said(error))
         else:
             self._pending.remove(event)
-            self._inject(fault, strike, record)
+            active = _InForce(fault=fault, strike=strike, record=record)
+            self._in_force.append(active)
+            self._publish()
+            self._work(active, self._inject)
 
     def _aim(self, event: Event, record: FaultRecord) -> tuple[Fault, Strike]:
-        rng = random.Random(f"event/{self._schedule.seed}/{event.id}")
         nodes = list(self._hosts.processes.node_ids())
-        found = resolve(event.targets, nodes, self._view, rng)
+        found = self._resolve(event, nodes)
         fault = find(event.fault)
         params = Params.of(fault.options, event.params)
+        # Drawn apart from the targets: the same nodes are then struck in the same way again.
+        rng = random.Random(f"aim/{self._schedule.seed}/{event.id}")
         strike = fault.aim(found.nodes, nodes, rng, params)
-        record.because, record.strike, record.label = found.because, strike, fault.label(strike)
+        record.found, record.strike, record.label = found, strike, fault.label(strike)
         return fault, strike
 
-    def _inject(self, fault: Fault, strike: Strike, record: FaultRecord) -> None:
-        event = record.event
+    def _resolve(self, event: Event, nodes: list[int]) -> Resolved:
+        if event.nodes is not None:
+            return Resolved(nodes=event.nodes, because="the schedule names them")
+        rng = random.Random(f"event/{self._schedule.seed}/{event.id}")
+        return resolve(event.targets, nodes, self._view, rng)
+
+    def _inject(self, active: _InForce) -> None:
+        record, event = active.record, active.record.event
         try:
             self._journal.record(
                 "fault",
@@ -197,38 +208,33 @@ class Nemesis:
                 label=record.label,
                 planned_ms=event.at_ms,
                 at_ns=self._clock.now_ns(),
-                **strike.as_json(),
+                **active.strike.as_json(),
             )
         except Exception as error:
-            self._done(record, f"not injected, the journal cannot be written: {_said(error)}")
+            record.failed(f"not injected, the journal cannot be written: {_said(error)}")
+            active.over = True
             return
-        record.started_ns = self._clock.now_ns()
-        active = _InForce(
-            fault=fault,
-            strike=strike,
-            record=record,
-            heal_at_ns=record.started_ns + event.duration_ms * 1_000_000,
-            pulse_at_ns=_after(record.started_ns, fault.pulse_ms),
-        )
-        self._in_force.append(active)
-        self._publish()
+        began_ns = record.started_ns = self._clock.now_ns()
+        active.heal_at_ns = began_ns + event.duration_ms * 1_000_000
+        active.pulse_at_ns = _after(began_ns, active.fault.pulse_ms)
         try:
-            fault.inject(self._hosts, strike)
+            active.fault.inject(self._hosts, active.strike)
         except Futile as error:
-            self._in_force.remove(active)  # nothing was done, so there is nothing to undo
-            self._publish()
+            # Nothing was done, so there is nothing to undo.
             self._note(record, "fault-healed")
-            self._done(record, f"not injected: {error}")
+            record.failed(f"not injected: {error}")
+            active.over = True
         except Exception as error:
             record.failed(_said(error))
-            self._heal(active)
+            active.heal_at_ns = began_ns
         else:
-            self._prove(active)
+            record.inject_ms = self._since_ms(began_ns)
+            self._measure(active)
+
+    # -- a fault in force
 
     def _pulse(self, active: _InForce) -> None:
         now_ns, record = self._clock.now_ns(), active.record
-        if active.pulse_at_ns is None or active.pulse_at_ns > now_ns or self._stop.is_set():
-            return
         assert record.started_ns is not None
         try:
             elapsed_ms = (now_ns - record.started_ns) // 1_000_000
@@ -238,12 +244,8 @@ class Nemesis:
             record.failed(_said(error))
             active.pulse_at_ns = None  # it is broken as it is, until the heal
 
-    def _prove(self, active: _InForce) -> None:
-        """Look for the proof, until there is one."""
-        if active.record.effective_ns is None:
-            self._measure(active)
-
     def _measure(self, active: _InForce) -> None:
+        """Look for the proof of the effect."""
         record = active.record
         try:
             effect = active.fault.effect(self._hosts, active.strike)
@@ -257,12 +259,18 @@ class Nemesis:
             # For whoever judges a run whose harness dies before the record is final.
             self._note(record, "fault-effective", effect=effect.evidence)
 
+    # -- its end
+
     def _heal(self, active: _InForce) -> None:
         """Undo one fault, except for what another one still holds; never raises."""
+        active.healing = True
+        holding = [a for a in self._in_force if not a.healing and not a.over]
+        same = [a.strike for a in holding if a.fault is active.fault]
+        strike = active.strike.without([a.strike for a in holding], same_fault=same)
+        self._work(active, lambda _: self._undo(active, strike))
+
+    def _undo(self, active: _InForce, strike: Strike) -> None:
         self._measure(active)
-        self._in_force.remove(active)
-        same = [a.strike for a in self._in_force if a.fault is active.fault]
-        strike = active.strike.without([a.strike for a in self._in_force], same_fault=same)
         problem: str | None = None
         for attempt in range(HEAL_ATTEMPTS):
             if attempt:
@@ -270,16 +278,19 @@ class Nemesis:
             problem = self._try_to_heal(active, strike)
             if problem is None:
                 break
-        self._publish()
         if problem is None:
             active.record.healed_ns = self._clock.now_ns()
             self._note(active.record, "fault-healed", healing=active.record.healing)
-        self._done(active.record, problem and f"not healed: {problem}")
+        else:
+            active.record.failed(f"not healed: {problem}")
+        active.over = True
 
     def _try_to_heal(self, active: _InForce, strike: Strike) -> str | None:
         """One attempt; returns why it is not healed."""
+        began_ns = self._clock.now_ns()
         try:
             active.fault.heal(self._hosts, strike)
+            active.record.heal_ms = self._since_ms(began_ns)
             proof = active.fault.healing(self._hosts, strike)
         except Exception as error:
             return _said(error)
@@ -287,6 +298,39 @@ class Nemesis:
             return proof.evidence
         active.record.healing = proof.evidence
         return None
+
+    def _finish(self) -> None:
+        """Heal everything, the latest first, and account for what never struck."""
+        self._stop.set()
+        deadline_ns = self._clock.now_ns() + round(FINISH_S * 1e9)
+        while not self._leave and self._in_force and self._clock.now_ns() < deadline_ns:
+            for active in [a for a in reversed(self._in_force) if a.idle]:
+                self._heal(active)
+            self._sweep()
+            if self._in_force:
+                self._clock.wait(threading.Event(), TICK_S)
+        for active in self._in_force:
+            hangs = "left in force" if self._leave else "not healed: it hangs"
+            active.record.failed(hangs)
+            self._done(active.record)
+        for event in self._pending[:]:
+            record = FaultRecord(event=event, label=event.fault)
+            self._give_up(record, "the chaos phase ended first")
+        self._threads.shutdown(wait=False)
+
+    # -- small things
+
+    def _work(self, active: _InForce, work: Callable[[_InForce], None]) -> None:
+        """Do something to one fault, and wait for it as long as the others can bear."""
+        active.work = self._threads.submit(work, active)
+        wait([active.work], BLOCK_S)
+
+    def _sweep(self) -> None:
+        """Let go of the faults that are over."""
+        for active in [a for a in self._in_force if a.over]:
+            self._in_force.remove(active)
+            self._done(active.record)
+        self._publish()
 
     def _note(self, record: FaultRecord, kind: str, **fields: object) -> None:
         try:
@@ -299,25 +343,23 @@ class Nemesis:
 
     def _give_up(self, record: FaultRecord, why: str) -> None:
         self._pending.remove(record.event)
-        self._done(record, f"not injected: {why}")
+        record.failed(f"not injected: {why}")
+        self._done(record)
 
-    def _done(self, record: FaultRecord, error: str | None = None) -> None:
-        if error is not None:
-            record.failed(error)
+    def _done(self, record: FaultRecord) -> None:
         # Whoever keeps the records must not be able to keep a partition in place.
         with contextlib.suppress(Exception):
             self._on_done(record)
 
     def _publish(self) -> None:
-        self._labels = tuple(active.record.label for active in self._in_force)
+        self._labels = tuple(active.record.label for active in self._in_force if not active.over)
 
-    def _finish(self) -> None:
-        self._stop.set()
-        for active in reversed(self._in_force[:]):
-            self._heal(active)
-        for event in self._pending[:]:
-            record = FaultRecord(event=event, label=event.fault)
-            self._give_up(record, "the chaos phase ended first")
+    def _since_ms(self, began_ns: int) -> float:
+        return round((self._clock.now_ns() - began_ns) / 1e6, 3)
+
+
+def _passed(moment_ns: int | None, now_ns: int) -> bool:
+    return moment_ns is not None and moment_ns <= now_ns
 
 
 def _after(now_ns: int, pulse_ms: int | None) -> int | None:

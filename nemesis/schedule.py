@@ -1,16 +1,13 @@
 """Schedules: which fault strikes when, decided before anything runs.
 
-A schedule is plain data with symbolic targets. Generated from a seed it is a pure function of its
-arguments, and its JSON is byte-stable: the same plan and seed give the same file. Generated events
-never overlap and never target a majority unless the mix asks for it, so that a random schedule
-tests recovery and not only a cluster that is down; a list written by hand may do as it likes.
-Everything is healed by `end_ms` at the latest.
+A schedule is plain data with symbolic targets, in TOML or JSON that people can write: see `read`.
+Its own JSON is byte-stable: equal schedules give equal files. Everything is healed by `end_ms` at
+the latest. Random ones come from `nemesis.generator`; a list written by hand may do as it likes.
 """
 
 import json
-import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,10 +23,12 @@ UNTIL_TIMEOUT_MS = 10_000
 class Event(BaseModel):
     """One fault to come. Times are ms since the chaos phase began."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
     id: int = -1
     """Its place in the schedule, given when the schedule is made."""
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")
+    """What the conditions of other events call it."""
     at_ms: int = Field(ge=0)
     fault: str
     targets: str = ""
@@ -40,6 +39,13 @@ class Event(BaseModel):
     """A condition awaited from `at_ms` on, before the fault strikes."""
     until_timeout_ms: int = Field(default=UNTIL_TIMEOUT_MS, ge=0)
     """How long it is awaited; the event is left out, and says so, when it never held."""
+    nodes: tuple[int, ...] | None = None
+    """These nodes, in place of those that `targets` means at the time: as in an earlier run."""
+
+    @property
+    def place(self) -> str:
+        """How errors name the event."""
+        return f"event {self.id} ({self.name or self.fault})"
 
 
 class Schedule(BaseModel):
@@ -53,45 +59,32 @@ class Schedule(BaseModel):
 
     def to_json(self) -> bytes:
         """The schedule's file: equal schedules give equal bytes."""
-        return (json.dumps(self.model_dump(), indent=2, sort_keys=True) + "\n").encode()
+        found = self.model_dump(exclude_none=True)
+        return (json.dumps(found, indent=2, sort_keys=True) + "\n").encode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mix:
-    """What a generated schedule is made of."""
+class Written(BaseModel):
+    """A schedule as people write it: what it leaves out is the plan's."""
 
-    faults: Sequence[str]
-    targets: Sequence[str]
-    """For the faults that can be aimed at anything; the others take their own."""
-    interval_ms: tuple[int, int]
-    """Least and greatest quiet time before each fault."""
-    duration_ms: tuple[int, int]
-    """Least and greatest time that a fault is in force."""
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    events: tuple[Event, ...]
+    end_ms: int | None = Field(default=None, gt=0)
+    seed: int | None = Field(default=None, ge=0)
 
 
-def generate(mix: Mix, *, seed: int, end_ms: int) -> Schedule:
-    """A random schedule that fills `end_ms`, every fault of the mix once before any comes again.
-
-    Raises UnknownFault or BadTargets.
+def read(data: bytes) -> Written:
+    """A schedule's file: JSON (it begins with a brace), else TOML, with a table `[[events]]` for
+    each fault. Raises BadSchedule.
     """
-    rng = random.Random(f"schedule/{seed}")
-    events: list[Event] = []
-    bag: list[str] = []
-    now_ms = 0
-    for number in range(MAX_EVENTS if mix.faults else 0):
-        at_ms = now_ms + rng.randint(*mix.interval_ms)
-        # The last one is cut short rather than left out, as long as it is no blink.
-        duration_ms = min(rng.randint(*mix.duration_ms), end_ms - at_ms)
-        if duration_ms < mix.duration_ms[0]:
-            break
-        bag = bag or rng.sample(mix.faults, len(mix.faults))
-        fault = find(bag.pop())
-        aim = rng.choice(mix.targets) if fault.aimable and mix.targets else fault.default_targets
-        events.append(
-            Event(id=number, at_ms=at_ms, fault=fault.name, targets=aim, duration_ms=duration_ms)
-        )
-        now_ms = at_ms + duration_ms
-    return checked(Schedule(seed=seed, end_ms=end_ms, events=tuple(events)))
+    try:
+        text = data.decode()
+        raw = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        return Written.model_validate(raw)
+    except ValidationError as error:
+        raise BadSchedule(f"the schedule cannot be used: {_first(error)}") from error
+    except ValueError as error:
+        raise BadSchedule(f"the schedule is neither JSON nor TOML: {error}") from error
 
 
 def scripted(events: Iterable[Event], *, seed: int, end_ms: int) -> Schedule:
@@ -110,34 +103,51 @@ def scripted(events: Iterable[Event], *, seed: int, end_ms: int) -> Schedule:
 
 
 def from_json(data: bytes) -> Schedule:
-    """Read a schedule's file. Raises BadSchedule, UnknownFault, BadTargets."""
+    """Read a schedule's own file. Raises BadSchedule, UnknownFault, BadTargets."""
     try:
         return checked(Schedule.model_validate_json(data))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise BadSchedule(f"the schedule cannot be read: {where}: {first['msg']}") from error
+        raise BadSchedule(f"the schedule cannot be read: {_first(error)}") from error
 
 
 def checked(schedule: Schedule) -> Schedule:
     """The schedule itself, when it can be run. Raises BadSchedule, UnknownFault, BadTargets."""
     if len(schedule.events) > MAX_EVENTS:
         raise BadSchedule(f"{len(schedule.events)} events are more than {MAX_EVENTS}")
+    names = [event.name for event in schedule.events if event.name is not None]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise BadSchedule(f"two events are called {twice[0]}; give each its own name")
     for event in schedule.events:
-        here = f"event {event.id} ({event.fault})"
-        try:
-            Params.of(find(event.fault).options, event.params)
-        except BadSchedule as error:
-            raise BadSchedule(f"{here}: {error}") from error
-        try:
-            targets.parse(event.targets)
-        except BadTargets as error:
-            raise BadTargets(f"{here}: {error}") from error
+        _check(event, schedule.end_ms)
+    return schedule
+
+
+def _check(event: Event, end_ms: int) -> None:
+    fault = find(event.fault)
+    try:
+        Params.of(fault.options, event.params)
         if event.until is not None:
             conditions.parse(event.until)
-        if event.at_ms + event.duration_ms > schedule.end_ms:
-            raise BadSchedule(
-                f"{here} ends at {event.at_ms + event.duration_ms} ms, "
-                f"after the chaos phase, which lasts {schedule.end_ms} ms"
-            )
-    return schedule
+        targets.parse(event.targets)
+    except BadTargets as error:
+        raise BadTargets(f"{event.place}: {error}") from error
+    except BadSchedule as error:
+        raise BadSchedule(f"{event.place}: {error}") from error
+    if event.at_ms + event.duration_ms > end_ms:
+        raise BadSchedule(
+            f"{event.place} ends at {event.at_ms + event.duration_ms} ms, "
+            f"after the chaos phase, which lasts {end_ms} ms"
+        )
+
+
+def _first(error: ValidationError) -> str:
+    """Where and what the first problem is."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"])) or "the file"
+    match first["type"]:
+        case "extra_forbidden":
+            return f"{where}: there is no such key; remove it or correct its spelling"
+        case "missing":
+            return f"{where}: is missing"
+        case _:
+            return f"{where}: {first['msg']}"

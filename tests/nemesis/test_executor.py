@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, FaultRecord, Nemesis
+from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, Nemesis
+from nemesis.record import FaultRecord
 from nemesis.schedule import Event, scripted
 from tests.nemesis.fakes import FakeClock, FakeJournal, FakeMachines, FakeView, Trace
 

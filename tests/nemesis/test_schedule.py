@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from nemesis.base import BadSchedule, BadTargets, NemesisError, UnknownFault
 from nemesis.faults import FAULTS
-from nemesis.schedule import Event, Mix, Schedule, from_json, generate, scripted
+from nemesis.generator import Mix, generate
+from nemesis.schedule import Event, Schedule, from_json, scripted
 
 MIX = Mix(
     faults=tuple(FAULTS),

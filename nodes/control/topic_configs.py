@@ -148,7 +148,10 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfig]] = {
     "max.compaction.lag.ms": _long(_LONG, 1, "log.cleaner.max.compaction.lag.ms"),
     "max.message.bytes": _int(1_048_588, 0, "message.max.bytes"),
     "message.timestamp.type": _text(
-        ConfigType.STRING, "CreateTime", _one_of("CreateTime"), "log.message.timestamp.type"
+        ConfigType.STRING,
+        "CreateTime",
+        _one_of("CreateTime", "LogAppendTime"),
+        "log.message.timestamp.type",
     ),
     "min.cleanable.dirty.ratio": _text(
         ConfigType.DOUBLE, "0.5", _ratio, "log.cleaner.min.cleanable.ratio"

@@ -2,8 +2,9 @@
 
 For: reading and checking headers, stamping what a leader assigns, and encoding and decoding the
 uncompressed batches that brokers write among themselves. Guarantees: nothing here decompresses or
-re-encodes a client's batch; only base offset and leader epoch are ever patched, and both lie
-outside the CRC. Left to others: whether a batch belongs where it is.
+re-encodes a client's batch; of its header, base offset and leader epoch are patched, which lie
+outside the CRC, and the time where the topic asks for the leader's. Left to others: whether a batch
+belongs where it is.
 
 Layout (big endian), from the batch's first byte:
     0 base offset i64 | 8 length of the rest i32 | 12 partition leader epoch i32 | 16 magic i8
@@ -34,6 +35,10 @@ UNASSIGNED_OFFSET = Offset(0)
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
+_CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 17, 21, 35
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_TIMESTAMP = struct.Struct(">q")
 _CHECKED_FROM = 21
 _COMPRESSION_MASK = 0x07
 _TIMESTAMP_TYPE_BIT = 0x08
@@ -89,6 +94,16 @@ class BatchHeader(NamedTuple):
     def is_transactional(self) -> bool:
         """Whether it belongs to a transaction."""
         return bool(self.attributes & _TRANSACTIONAL_BIT)
+
+    @property
+    def has_append_time(self) -> bool:
+        """Whether all its records are of one time, the leader's when it appended them."""
+        return bool(self.attributes & _TIMESTAMP_TYPE_BIT)
+
+    @property
+    def first_timestamp(self) -> int:
+        """The first record's time."""
+        return self.max_timestamp if self.has_append_time else self.base_timestamp
 
     @property
     def last_sequence(self) -> int:
@@ -164,6 +179,21 @@ def patch(buf: bytearray, pos: int, *, base_offset: Offset, leader_epoch: Epoch)
     _EPOCH.pack_into(buf, pos + LOG_OVERHEAD_BYTES, leader_epoch)
 
 
+def with_append_time(batch: bytes, wall_ms: int) -> bytes:
+    """A client's batch with the leader's time in place of its own (LogAppendTime), and a new CRC.
+
+    Raises CorruptBatch for one whose own CRC is wrong: it must not get a right one.
+    """
+    header = read_header(batch)
+    check_crc(batch, 0, header)
+    stamped = bytearray(batch)
+    _ATTRIBUTES.pack_into(stamped, _ATTRIBUTES_AT, header.attributes | _TIMESTAMP_TYPE_BIT)
+    _TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_AT, wall_ms)
+    checked = memoryview(stamped)[_CHECKED_FROM : header.size]
+    _CRC.pack_into(stamped, _CRC_AT, crc32c(checked))
+    return bytes(stamped)
+
+
 def encode_batch(
     records: Sequence[Record],
     *,
@@ -190,7 +220,7 @@ def encode_batch(
         _CONTROL_BIT if control else 0, len(records) - 1, stamps[0], max(stamps),
         producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
-    struct.pack_into(">I", body, 17, crc32c(memoryview(body)[_CHECKED_FROM:]))
+    _CRC.pack_into(body, _CRC_AT, crc32c(memoryview(body)[_CHECKED_FROM:]))
     return bytes(body)
 
 
@@ -241,11 +271,7 @@ def _decode_record(buf: bytes, header: BatchHeader) -> Record:
         name, at = _read_nullable(buf, at)
         content, at = _read_nullable(buf, at)
         headers.append(((name or b"").decode(), content))
-    stamp = (
-        header.max_timestamp
-        if header.attributes & _TIMESTAMP_TYPE_BIT
-        else header.base_timestamp + timestamp_delta
-    )
+    stamp = header.first_timestamp + (0 if header.has_append_time else timestamp_delta)
     return Record(
         offset=Offset(header.base_offset + offset_delta),
         timestamp=stamp,

@@ -8,7 +8,8 @@ NEVER = 2**63 - 1
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """segment.bytes, segment.ms, index.interval.bytes, max.message.bytes, retention.ms and
-    retention.bytes (-1: no bound), flush.messages, flush.ms, producer.id.expiration.ms.
+    retention.bytes (-1: no bound), flush.messages, flush.ms, producer.id.expiration.ms; and whether
+    message.timestamp.type is LogAppendTime.
     """
 
     segment_bytes: int = 1 << 30
@@ -20,3 +21,4 @@ class LogConfig:
     flush_messages: int = NEVER
     flush_ms: int = NEVER
     producer_expiration_ms: int = 86_400_000
+    log_append_time: bool = False

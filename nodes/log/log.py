@@ -214,7 +214,7 @@ class Log:
             return self._start == 0
         if self._oldest_timestamp is None:
             first = read_header(self._segments.all[0].file.pread(0, HEADER_BYTES))
-            self._oldest_timestamp = first.base_timestamp
+            self._oldest_timestamp = first.first_timestamp
         age_ms = header.max_timestamp - self._oldest_timestamp
         return age_ms < self.config.producer_expiration_ms
 

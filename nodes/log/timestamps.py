@@ -24,7 +24,7 @@ def first_at_or_after(
         while found is not None:
             position, header = found
             if header.compression:
-                return Offset(max(header.base_offset, start_offset)), header.base_timestamp
+                return Offset(max(header.base_offset, start_offset)), header.first_timestamp
             for record in decode_records(segment.file.pread(position, header.size)):
                 if record.timestamp >= timestamp_ms and record.offset >= start_offset:
                     return record.offset, record.timestamp

@@ -73,7 +73,7 @@ class Broker:
             self._controller, enabled=config.administration.auto_create_topics
         )
         self._parts = Parts(
-            produce=ProduceHandler(self.replicas),
+            produce=ProduceHandler(self.replicas, wall_clock_ms),
             fetch=self._fetch_handler(now_ms, incarnation_id),
             queries=Queries(self.replicas),
             cluster=ClusterQueries(

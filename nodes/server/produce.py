@@ -4,10 +4,14 @@ acks=0: no answer (the connection is closed on an error, as Kafka does, for ther
 tell). acks=1: after the local append, and its flush where the topic asks for one. acks=all: when
 the high watermark has passed the batch, or when it is known that it will not. A batch that repeats
 a remembered one is answered with the offset that it got the first time, and waits like the first.
+Where the topic asks for LogAppendTime, the batch gets this broker's wall clock, and the answer tells
+it; a repeated one's first time is not remembered, and its answer tells none.
 Who asks a broker that does not lead is told who does (KIP-951). Transactions are refused.
 """
 
 import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -15,6 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import NO_OFFSET, NodeId, Offset, TopicPartition
 from nodes.log import errors as log_errors
+from nodes.log.batch import with_append_time
 from nodes.replication.partition import Ack
 from nodes.server.leaders import current_leader, node_endpoints
 from nodes.server.replica import Replica
@@ -68,6 +73,7 @@ class _Outcome(NamedTuple):
     message: str | None = None
     base_offset: Offset = NO_OFFSET
     log_start: Offset = NO_OFFSET
+    append_time_ms: int | None = None
     replica: Replica | None = None
     pending: "asyncio.Future[Ack] | None" = None
 
@@ -75,8 +81,9 @@ class _Outcome(NamedTuple):
 class ProduceHandler:
     """Serves Produce."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, wall_clock_ms: Callable[[], int]) -> None:
         self._replicas = replicas
+        self._wall_clock_ms = wall_clock_ms
 
     def handle(self, request: Any, context: RequestContext) -> Any:
         """The response, an awaitable of it while something has to be waited for, or None (acks=0).
@@ -121,8 +128,7 @@ class ProduceHandler:
             return _Outcome(part, self._replicas.why_not_here(part.partition))
         return self._append(part, replica, acks)
 
-    @staticmethod
-    def _append(part: _Part, replica: Replica, acks: int) -> _Outcome:
+    def _append(self, part: _Part, replica: Replica, acks: int) -> _Outcome:
         match replica.state.may_append(acks):
             case Ack.NOT_LEADER:
                 return _Outcome(part, ErrorCode.not_leader_or_follower)
@@ -132,12 +138,21 @@ class ProduceHandler:
                 return _Outcome(part, ErrorCode.not_enough_replicas, message)
             case _:
                 pass
+        records, append_time_ms = part.records or b"", None
         try:
-            appended = replica.append(part.records or b"")
+            if replica.log.config.log_append_time:
+                append_time_ms = self._wall_clock_ms()
+                records = with_append_time(records, append_time_ms)
+            appended = replica.append(records)
         except (log_errors.LogError, OSError) as error:
             return _Outcome(part, _error_code(error), str(error))
         outcome = _Outcome(
-            part, ErrorCode.none, None, appended.base_offset, replica.log.start_offset, replica
+            part,
+            ErrorCode.none,
+            base_offset=appended.base_offset,
+            log_start=replica.log.start_offset,
+            append_time_ms=None if appended.duplicate else append_time_ms,
+            replica=replica,
         )
         if acks == 0:
             return outcome
@@ -165,6 +180,8 @@ class ProduceHandler:
             }
             if failed:
                 self._explain(request, outcome, row, leaders)
+            elif outcome.append_time_ms is not None:
+                row["log_append_time"] = datetime.fromtimestamp(outcome.append_time_ms / 1000, UTC)
             by_topic.setdefault(outcome.part.topic_key, []).append(row)
         key_name = "topic_id" if request.__version__ >= TOPIC_IDS_SINCE else "name"
         topics = [{key_name: key, "partition_responses": rows} for key, rows in by_topic.items()]

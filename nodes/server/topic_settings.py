@@ -46,6 +46,7 @@ def topic_settings(
             retention_bytes=number("retention.bytes"),
             flush_messages=number("flush.messages"),
             flush_ms=number("flush.ms"),
+            log_append_time=value("message.timestamp.type").lower() == "logappendtime",
             producer_expiration_ms=int(static.get("producer.id.expiration.ms", "86400000")),
         ),
         min_isr=number("min.insync.replicas"),

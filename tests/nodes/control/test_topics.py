@@ -179,6 +179,7 @@ def test_configurations_that_cannot_be(cluster: Cluster, name: str, value: str) 
         ("min.insync.replicas", " 2 ", {"min.insync.replicas": "2"}),
         ("retention.ms", "-1", {"retention.ms": "-1"}),
         ("message.timestamp.type", "CreateTime", {"message.timestamp.type": "CreateTime"}),
+        ("message.timestamp.type", "LogAppendTime", {"message.timestamp.type": "LogAppendTime"}),
         ("unclean.leader.election.enable", "TRUE", {"unclean.leader.election.enable": "TRUE"}),
     ],
 )

@@ -4,8 +4,8 @@ acks=0: no answer (the connection is closed on an error, as Kafka does, for ther
 tell). acks=1: after the local append, and its flush where the topic asks for one. acks=all: when
 the high watermark has passed the batch, or when it is known that it will not. A batch that repeats
 a remembered one is answered with the offset that it got the first time, and waits like the first.
-Where the topic asks for LogAppendTime, the batch gets this broker's wall clock, and the answer tells
-it; a repeated one's first time is not remembered, and its answer tells none.
+Where the topic asks for LogAppendTime, the batch gets this broker's wall clock, and the answer
+tells it; a repeated one's first time is not remembered, and its answer tells none.
 Who asks a broker that does not lead is told who does (KIP-951). Transactions are refused.
 """
 

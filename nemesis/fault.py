@@ -110,7 +110,7 @@ class Strike:
         """The strike as JSON-able data, for the journal and the record of faults."""
         found = {key: value for key, value in asdict(self).items() if value}
         if self.cuts:
-            found["cuts"] = [list(cut) for cut in self.cuts]
+            found["cuts"] = [list(cut[:3]) for cut in self.cuts]
         if self.details:
             found["details"] = dict(self.details)
         return found
@@ -123,11 +123,10 @@ class Strike:
         """
         nodes = {node for strike in same_fault for node in strike.nodes}
         cuts = {cut for strike in others for cut in strike.cuts}
-        links = {link for strike in others for link in strike.links}
         return Strike(
             nodes=tuple(node for node in self.nodes if node not in nodes),
             cuts=tuple(cut for cut in self.cuts if cut not in cuts),
-            links=tuple(link for link in self.links if link not in links),
+            links=self.links,
             details=self.details,
         )
 

@@ -7,7 +7,7 @@ call may raise OSError or a target's own error; the nemesis records it with the 
 target cannot offer raises on use; plans are refused before that by the abilities.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -23,6 +23,40 @@ class Cut(NamedTuple):
     dst: int
     port: int = ANY_PORT
     """Only what belongs to connections with this TCP port at either end."""
+    answers: bool = False
+    """Only what carries data from that port, the server's: connections are made, requests arrive
+    and are acknowledged, and nothing of an answer ever does."""
+    layer: str = ""
+    """Whose cut it is: equal cuts of different layers are made and ended apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """What is done to the packets of one link, one way. Shares are from 0 to 1."""
+
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    """The delay varies by so much up and down, evenly; packets keep their order all the same."""
+    lost: float = 0.0
+    reordered: float = 0.0
+    """Share of packets that overtake those that are being delayed: without a delay, none."""
+    duplicated: float = 0.0
+    bytes_per_s: int = 0
+    """The rate at which packets pass one after the other; 0 for no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tampered:
+    """What was measured of a link whose quality one layer changed, since that began."""
+
+    packets: int = 0
+    """All that came by, whatever became of them."""
+    delayed: int = 0
+    mean_delay_ms: float = 0.0
+    """Of the delayed ones, by the clock of whoever held them, all layers of the link together."""
+    lost: int = 0
+    reordered: int = 0
+    duplicated: int = 0
 
 
 class Processes(Protocol):
@@ -60,21 +94,73 @@ class Processes(Protocol):
 class Links(Protocol):
     """The network between nodes, and between nodes and clients (machine 0)."""
 
-    def block(self, cut: Cut) -> None:
-        """Drop what the cut says; again is no error."""
+    def block(self, *cuts: Cut) -> None:
+        """Drop what the cuts say; again is no error."""
         ...
 
-    def unblock(self, cut: Cut) -> None:
-        """Undo `block`; nothing happens where nothing was blocked."""
+    def unblock(self, *cuts: Cut) -> None:
+        """Undo `block`; nothing happens where nothing is blocked, or where no machine is left."""
         ...
 
     def dropped(self, cut: Cut) -> int | None:
-        """Packets dropped since `block`; None where nothing is blocked."""
+        """Packets dropped since `block`, for a cut with a layer since its first; None where
+        nothing is blocked.
+        """
+        ...
+
+    def asked(self, cut: Cut) -> int | None:
+        """Packets with data that arrived at `src` from `dst` for the port of a cut of answers,
+        since `block`: requests. None where nothing is blocked.
+        """
+        ...
+
+    def degrade(self, links: Sequence[tuple[int, int]], quality: Quality, layer: str) -> None:
+        """Treat the packets of the links (src, dst), one way, on top of what other layers do."""
+        ...
+
+    def restore(self, links: Sequence[tuple[int, int]], layer: str) -> None:
+        """Take a layer away; nothing happens where there is none, or where no machine is left."""
+        ...
+
+    def tampered(self, link: tuple[int, int], layer: str) -> Tampered | None:
+        """What the layer has done to the link's packets; None where there is no such layer."""
+        ...
+
+    def reset(self, pairs: Sequence[tuple[int, int]], layer: str) -> int:
+        """End all TCP connections between the machines of each pair by a reset, once.
+
+        Returns how many have been ended for `layer` so far.
+        """
+        ...
+
+    def ended(self, layer: str) -> int:
+        """How many connections have been ended for `layer` so far."""
         ...
 
 
+class Probe(NamedTuple):
+    """A write and fsync on a node's disk by a process of its own, which a fault may hold up."""
+
+    size_bytes: int
+    elapsed_ms: float
+    """From its first system call to its last, or until now."""
+    done: bool
+    error: str = ""
+    """Why it failed, in the kernel's words; empty when it did not, or is on its way."""
+
+
+class PowerCut(NamedTuple):
+    """What a disk lost with the power."""
+
+    node: int
+    at_ns: int
+    """When its file system went down, on the machine's monotonic clock."""
+    lost: Mapping[str, int]
+    """Bytes that its files had and have no more, by directory; no directory that lost nothing."""
+
+
 class Disks(Protocol):
-    """The nodes' disks."""
+    """The nodes' disks. Paths are relative to a node's own directory."""
 
     def freeze(self, node: int) -> None:
         """Stall the node's disk: writes and fsyncs block until `thaw`."""
@@ -82,6 +168,107 @@ class Disks(Protocol):
 
     def thaw(self, node: int) -> None:
         """Undo `freeze`; nothing happens where nothing is frozen."""
+        ...
+
+    def limit(self, node: int, *, bytes_per_s: int, operations_per_s: int) -> None:
+        """Let the disk read no more and write no more than that from now on; 0 is no limit."""
+        ...
+
+    def unlimit(self, node: int) -> None:
+        """Undo `limit`."""
+        ...
+
+    def is_limited(self, node: int) -> bool:
+        """Whether the kernel has a limit for the disk."""
+        ...
+
+    def fill(self, node: int) -> int:
+        """Take everything that is free, again too; returns the bytes that all of it are by now."""
+        ...
+
+    def drain(self, node: int) -> None:
+        """Undo `fill`."""
+        ...
+
+    def free_bytes(self, node: int) -> int:
+        """What an ordinary user may still write."""
+        ...
+
+    def set_read_only(self, node: int) -> None:
+        """Bring everything to the disk and refuse writes from now on, also to open files."""
+        ...
+
+    def fail(self, node: int) -> None:
+        """Bring everything to the disk and let everything fail from now on, reads too."""
+        ...
+
+    def cut_power(self, nodes: Sequence[int]) -> Sequence[PowerCut]:
+        """Lose what was not brought to the disks, and bring the disks back as a boot would.
+
+        Nobody may be using them: the nodes' processes were killed before.
+        """
+        ...
+
+    def ailment(self, node: int) -> str:
+        """What is wrong with the disk until `repair`, in a few words; empty when nothing is."""
+        ...
+
+    def repair(self, node: int) -> None:
+        """Bring the disk back after `set_read_only`, `fail` or half a `cut_power`, as a boot would;
+        nothing happens where nothing was wrong. Nobody may be using it.
+        """
+        ...
+
+    def probe(self, node: int, name: str, size_bytes: int) -> None:
+        """Begin to write and fsync in a process of its own; one that goes by the name ends."""
+        ...
+
+    def probed(self, node: int, name: str) -> Probe | None:
+        """How far that is; None when nothing was begun by that name."""
+        ...
+
+    def end_probe(self, node: int, name: str) -> Probe | None:
+        """What became of it, at the latest within a few seconds; nothing of it is left."""
+        ...
+
+    def files(self, node: int) -> Mapping[str, int]:
+        """The size of every file in bytes, in the order of the paths."""
+        ...
+
+    def read(self, node: int, path: str, offset: int, size_bytes: int) -> bytes:
+        """A part of a file, shorter at its end."""
+        ...
+
+    def write(self, node: int, path: str, offset: int, content: bytes) -> None:
+        """Overwrite a part of a file, and bring it to the disk."""
+        ...
+
+    def truncate(self, node: int, path: str, size_bytes: int) -> None:
+        """Cut a file's tail, and bring that to the disk."""
+        ...
+
+    def keep_copy(self, node: int, name: str, paths: Sequence[str]) -> None:
+        """Copy files aside, under a name."""
+        ...
+
+    def restore_copy(self, node: int, name: str) -> Mapping[str, tuple[int, int]]:
+        """Put a copy back: path -> (size before, size after) of every file that it changed."""
+        ...
+
+    def forget_copy(self, node: int, name: str) -> None:
+        """Remove a copy; nothing happens where there is none."""
+        ...
+
+    def wipe(self, node: int) -> Mapping[str, int]:
+        """Remove every file; the bytes that each directory had."""
+        ...
+
+    def note(self, key: str, evidence: str) -> None:
+        """Keep what was measured at the one moment when it could be."""
+        ...
+
+    def noted(self, key: str) -> str | None:
+        """What was kept under that key."""
         ...
 
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nemesis.hosts import Cut, Hosts
+from nemesis.hosts import Cut, Hosts, Quality, Tampered
 
 
 @dataclass
@@ -83,21 +83,64 @@ class FakeLinks:
     def __init__(self, machines: "FakeMachines") -> None:
         self._did = machines.did
         self.blocked: dict[Cut, int] = {}
+        self.layers: dict[tuple[tuple[int, int], str], Quality] = {}
+        self.resets: dict[str, int] = {}
         self.traffic = 7
 
-    def block(self, cut: Cut) -> None:
+    def block(self, *cuts: Cut) -> None:
         """Packets are dropped from now on."""
-        self._did("block", *cut)
-        self.blocked.setdefault(cut, self.traffic)
+        for cut in cuts:
+            self._did("block", *cut[:3])
+            self.blocked.setdefault(cut, self.traffic)
 
-    def unblock(self, cut: Cut) -> None:
+    def unblock(self, *cuts: Cut) -> None:
         """Packets pass again."""
-        self._did("unblock", *cut)
-        self.blocked.pop(cut, None)
+        for cut in cuts:
+            self._did("unblock", *cut[:3])
+            self.blocked.pop(cut, None)
 
     def dropped(self, cut: Cut) -> int | None:
         """The counter."""
         return self.blocked.get(cut)
+
+    def asked(self, cut: Cut) -> int | None:
+        """As many as were dropped."""
+        return self.blocked.get(cut)
+
+    def degrade(self, links: Sequence[tuple[int, int]], quality: Quality, layer: str) -> None:
+        """Every link gets the layer."""
+        for link in links:
+            self._did("degrade", *link)
+            self.layers[link, layer] = quality
+
+    def restore(self, links: Sequence[tuple[int, int]], layer: str) -> None:
+        """Every link loses the layer."""
+        for link in links:
+            self._did("restore", *link)
+            self.layers.pop((link, layer), None)
+
+    def tampered(self, link: tuple[int, int], layer: str) -> Tampered | None:
+        """As much traffic as there is, all of it badly treated in the ways that were asked for."""
+        quality, n = self.layers.get((link, layer)), self.traffic
+        return quality and Tampered(
+            packets=n,
+            delayed=n if quality.delay_ms or quality.bytes_per_s else 0,
+            mean_delay_ms=quality.delay_ms if n else 0.0,
+            lost=n if quality.lost else 0,
+            reordered=n if quality.reordered else 0,
+            duplicated=n if quality.duplicated else 0,
+        )
+
+    def reset(self, pairs: Sequence[tuple[int, int]], layer: str) -> int:
+        """As many connections for each pair as there is traffic."""
+        for pair in pairs:
+            self._did("reset", *pair)
+            self.resets[layer] = self.resets.get(layer, 0) + self.traffic
+        return self.ended(layer)
+
+    def ended(self, layer: str) -> int:
+        """What was counted."""
+        return self.resets.get(layer, 0)
 
 
 class FakeDisks:

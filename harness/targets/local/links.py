@@ -1,37 +1,210 @@
-"""The run's links, to be broken: every call names machines, and reaches the right namespace."""
+"""The run's links, to be broken: every call names machines, and reaches the right namespace.
 
-from collections.abc import Callable
-from pathlib import Path
+Cuts, losses and doubled packets are packet rules of the machine where they arrive (`firewall`);
+what takes time (delay, order, rate) is done by a process there (`holders`). All of it goes with
+the namespaces, and healing what is gone is no error: machines come and go while links are broken.
+"""
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from harness.targets.base import CLIENTS, UnknownNode
-from harness.targets.local import firewall
-from harness.targets.local.network import Network
-from nemesis.hosts import Cut
+from harness.targets.local import firewall, namespaces
+from harness.targets.local.firewall import Rule
+from harness.targets.local.holders import Holders, may_hold
+from harness.targets.local.network import Network, Recorder
+from harness.targets.packets import diagnosis
+from nemesis.hosts import Cut, Quality, Tampered
+
+Link = tuple[int, int]
 
 
 class LocalLinks:
-    """See `nemesis.hosts.Links`. What is done goes with the namespaces that it is done in."""
+    """See `nemesis.hosts.Links`. One caller at a time."""
 
-    def __init__(self, network: Callable[[], Network]) -> None:
+    def __init__(self, network: Callable[[], Network], journal: Recorder) -> None:
         """`network` gives the run's network as it is now: nodes come and go."""
         self._network = network
+        self._holders = Holders(journal)
+        self._dropped: defaultdict[Cut, int] = defaultdict(int)
+        """By cuts with a layer that are not in force at the moment."""
+        self._ended: defaultdict[str, int] = defaultdict(int)
 
-    def block(self, cut: Cut) -> None:
-        """Drop what arrives at `dst` from `src`; the other direction is left alone."""
-        firewall.block(*self._place(cut))
+    @functools.cached_property
+    def abilities(self) -> frozenset[str]:
+        """What can be broken, by the names of `nemesis.fault.Ability`; tried, once."""
+        tries = {"link-quality": may_hold, "connection-resets": diagnosis.may_reset}
+        works = {name for name, work in tries.items() if namespaces.throwaway(work)}
+        return frozenset({"packet-drops", *works})
 
-    def unblock(self, cut: Cut) -> None:
+    # -- cuts
+
+    def block(self, *cuts: Cut) -> None:
+        """Drop what the cuts say. Raises UnknownNode, OSError."""
+        network, rules = self._network(), defaultdict[int, list[Rule]](list)
+        for cut in cuts:
+            self._known(cut.src, cut.dst)
+            rules[cut.dst] += firewall.cut(_name(cut), cut, network.address(cut.src))
+            if cut.answers:
+                asked = firewall.requests(_asked(cut), cut.port, network.address(cut.dst))
+                rules[cut.src] += asked
+        self._change(add=rules)
+
+    def unblock(self, *cuts: Cut) -> None:
         """Undo `block`; nothing happens where nothing is blocked."""
-        firewall.unblock(*self._place(cut))
+        names = defaultdict[int, list[str]](list)
+        for cut in cuts:
+            if cut.layer and (dropped := self._counted(cut.dst, _name(cut))):
+                self._dropped[cut] += dropped
+            names[cut.dst].append(_name(cut))
+            if cut.answers:
+                names[cut.src].append(_asked(cut))
+        self._change(remove=names)
 
     def dropped(self, cut: Cut) -> int | None:
         """Packets dropped since `block`; None where nothing is blocked."""
-        return firewall.dropped(*self._place(cut))
+        found = self._counted(cut.dst, _name(cut))
+        return None if found is None else found + self._dropped.get(cut, 0)
 
-    def _place(self, cut: Cut) -> tuple[Path, str, str, int]:
-        """(namespace, table, source address, port) of the cut's rule."""
+    def asked(self, cut: Cut) -> int | None:
+        """Requests since `block` of a cut of answers; None where nothing is blocked."""
+        return self._counted(cut.src, _asked(cut))
+
+    # -- quality
+
+    def degrade(self, links: Sequence[Link], quality: Quality, layer: str) -> None:
+        """Put a layer on links. Raises UnknownNode, TargetError, OSError."""
+        network, rules = self._network(), defaultdict[int, list[Rule]](list)
+        slow = {
+            "delay_ms": quality.delay_ms,
+            "jitter_ms": quality.jitter_ms,
+            "reordered": quality.reordered,
+            "bytes_per_s": quality.bytes_per_s,
+        }
+        for src, dst in links:
+            self._known(src, dst)
+            source, what = network.address(src), f"{src}>{dst} {layer}"
+            found = [firewall.count(f"seen {what}", source)]
+            if quality.lost:
+                found.append(firewall.lose(f"lost {what}", quality.lost, source))
+            if quality.duplicated:
+                here = network.address(dst)
+                found.append(firewall.double(f"doubled {what}", quality.duplicated, source, here))
+            if any(slow.values()):
+                self._order(src, dst, do="set", layer=layer, what=slow)
+                found.append(firewall.hold(f"held {src}>{dst}", src, source))
+            rules[dst] += found
+        self._change(add=rules)
+
+    def restore(self, links: Sequence[Link], layer: str) -> None:
+        """Take a layer away; what it holds goes on its way. Nothing happens where there is none."""
+        names, idle = defaultdict[int, list[str]](list), set[int]()
+        for src, dst in links:
+            names[dst] += [f"{what} {src}>{dst} {layer}" for what in ("seen", "lost", "doubled")]
+            left = {"here": 0.0, "anywhere": 0.0}
+            if self._holders.runs(dst):
+                left = self._order(src, dst, do="unset", layer=layer)
+            if not left["here"]:
+                names[dst].append(f"held {src}>{dst}")
+            if not left["anywhere"]:
+                idle.add(dst)
+        self._change(remove=names)
+        for machine in sorted(idle):
+            self._holders.end(machine)
+
+    def tampered(self, link: Link, layer: str) -> Tampered | None:
+        """What was done to the link since the layer was put on it; None where it is not."""
+        src, dst = link
+        if not self._here(dst):
+            return None
         network = self._network()
-        for machine in (cut.src, cut.dst):
-            if machine != CLIENTS and machine not in network.nodes:
-                raise UnknownNode(f"no node {machine}: there are {list(network.nodes)}")
-        return network.namespace(cut.dst), network.name, network.address(cut.src), cut.port
+        counts = firewall.counted(network.namespace(dst), network.name)
+        what = f"{src}>{dst} {layer}"
+        if f"seen {what}" not in counts:
+            return None
+        held = self._order(src, dst, do="show", layer=layer) if self._holders.runs(dst) else {}
+        delayed = int(held.get("delayed", 0))
+        return Tampered(
+            packets=counts[f"seen {what}"],
+            delayed=delayed,
+            mean_delay_ms=1e3 * held["delayed_s"] / delayed if delayed else 0.0,
+            lost=counts.get(f"lost {what}", 0) + int(held.get("lost", 0)),
+            reordered=int(held.get("reordered", 0)),
+            duplicated=counts.get(f"doubled {what}", 0),
+        )
+
+    # -- resets
+
+    def reset(self, pairs: Sequence[Link], layer: str) -> int:
+        """End the TCP connections of each pair. Raises UnknownNode, OSError."""
+        for one, other in pairs:
+            self._known(one, other)
+            with namespaces.entered(self._network().namespace(one)):
+                self._ended[layer] += diagnosis.reset(self._network().address(other))
+        return self._ended[layer]
+
+    def ended(self, layer: str) -> int:
+        """How many connections were ended for `layer` so far."""
+        return self._ended.get(layer, 0)
+
+    # -- machines
+
+    def forget(self, machine: int) -> None:
+        """The machine goes: what works there for its links ends first."""
+        self._holders.end(machine)
+
+    def close(self) -> None:
+        """Everything goes."""
+        self._holders.end_all()
+
+    def _order(self, src: int, dst: int, **fields: object) -> dict[str, float]:
+        netns = self._network().namespace(dst)
+        return dict(self._holders.order(dst, netns, queue=src, **fields))
+
+    def _known(self, *machines: int) -> None:
+        for machine in machines:
+            if not self._here(machine):
+                nodes = list(self._network().nodes)
+                raise UnknownNode(f"no node {machine}: there are {nodes}")
+
+    def _here(self, machine: int) -> bool:
+        return machine == CLIENTS or machine in self._network().nodes
+
+    def _counted(self, machine: int, name: str) -> int | None:
+        network = self._network()
+        if not self._here(machine):
+            return None
+        return firewall.counted(network.namespace(machine), network.name).get(name)
+
+    def _change(
+        self,
+        *,
+        add: dict[int, list[Rule]] | None = None,
+        remove: dict[int, list[str]] | None = None,
+    ) -> None:
+        """Change the rules of several machines at the same time: the kernel takes its time to be
+        sure that nobody uses a removed one any more.
+        """
+        network = self._network()
+
+        def change(machine: int) -> None:
+            place = network.namespace(machine), network.name
+            firewall.change(*place, (add or {}).get(machine, ()), (remove or {}).get(machine, ()))
+
+        machines = [m for m in sorted({*(add or {}), *(remove or {})}) if self._here(m)]
+        if len(machines) == 1:
+            change(machines[0])
+        elif machines:
+            with ThreadPoolExecutor(len(machines)) as pool:
+                list(pool.map(change, machines))
+
+
+def _name(cut: Cut) -> str:
+    what = " answers" if cut.answers else ""
+    return f"cut {cut.src}>{cut.dst} port {cut.port}{what} {cut.layer}".rstrip()
+
+
+def _asked(cut: Cut) -> str:
+    return f"asked {_name(cut)}"

@@ -6,7 +6,8 @@ process stay where they are, and a process started meanwhile is born inside.
 """
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -66,6 +67,24 @@ def _return_home() -> Iterator[None]:
             kernel.setns(home, kernel.CLONE_NEWNET)
         finally:
             os.close(home)
+
+
+def throwaway(work: Callable[[], bool]) -> bool:
+    """Try something in a network namespace that ends with the thread that made it.
+
+    False as well where no namespace can be made.
+    """
+    outcome: list[bool] = []
+
+    def attempt() -> None:
+        with suppress(OSError):
+            kernel.unshare(kernel.CLONE_NEWNET)
+            outcome.append(work())
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    return any(outcome)
 
 
 def processes_in(path: Path) -> list[int]:

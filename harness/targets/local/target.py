@@ -73,7 +73,7 @@ class LocalTarget:
         self.volume = volume or volumes.best_volume()
         self._run_dir = run_dir.resolve()
         self._journal = journal
-        self.links = LocalLinks(lambda: self.network)
+        self.links = LocalLinks(lambda: self.network, journal)
         self.disks = LocalDisks(self.volume, self.data_dir, journal)
         self.clocks = LocalClocks()
         self._uplink = uplink
@@ -118,7 +118,7 @@ class LocalTarget:
     @property
     def abilities(self) -> frozenset[str]:
         """What can be broken here, by the names of `nemesis.fault.Ability`."""
-        return frozenset({"signals", "packet-drops"}) | self.disks.abilities
+        return frozenset({"signals"}) | self.links.abilities | self.disks.abilities
 
     # -- the machines
 
@@ -143,6 +143,7 @@ class LocalTarget:
         Disk images are deleted too unless `keep_data`. Raises TargetError with everything that
         could not be removed; the journal then must not be finished.
         """
+        self.links.close()
         for node in self.network.nodes:
             with self._mutexes[node]:
                 self.disks.thaw(node)
@@ -178,7 +179,7 @@ class LocalTarget:
         Raises TargetError with what could not be removed.
         """
         with self._mutex(node):
-            self.disks.thaw(node)
+            self.links.forget(node)
             self._end(node)
             namespace, data, image = self._namespace(node), self.data_dir(node), self._image(node)
             _, problems = undo_records(

@@ -1,0 +1,115 @@
+"""The processes that hold back the packets of slow links: one for each machine that has some.
+
+A holder is started in the machine's namespace with the first slow link and ended with the last. It
+is in the journal like any process of the run; it ends by itself when the harness dies, and with
+its machine. See `harness.targets.packets.holding`.
+"""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import harness
+from harness.targets.base import TargetError
+from harness.targets.local import firewall, namespaces, processes
+from harness.targets.local.network import Recorder
+from harness.targets.packets.holding import Holder
+from harness.targets.packets.netlink import NETFILTER, Netlink
+
+ANSWER_TIMEOUT_S: Final = 10.0
+"""How long a holder may take to start and to answer; usually some milliseconds."""
+_SOURCES = Path(harness.__file__).parents[1]
+# Without `site`: it needs nothing that is installed, and is to start at once.
+_COMMAND = (sys.executable, "-S", "-m", "harness.targets.packets.holding")
+
+
+class Holders:
+    """The holders of one run."""
+
+    def __init__(self, journal: Recorder) -> None:
+        """`journal` names each holder before it is given anything to hold."""
+        self._journal = journal
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def runs(self, machine: int) -> bool:
+        """Whether the machine has a holder that lives."""
+        holder = self._running.get(machine)
+        return holder is not None and holder.poll() is None
+
+    def order(self, machine: int, netns: Path, **fields: object) -> Mapping[str, Any]:
+        """Give an order to the machine's holder, started if need be, and return its answer.
+
+        Raises TargetError when it does not answer, or says that it could not.
+        """
+        if not self.runs(machine):
+            self.end(machine)
+            self._running[machine] = self._start(machine, netns)
+        holder = self._running[machine]
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        try:
+            holder.stdin.write(json.dumps(fields).encode() + b"\n")
+            ready, _, _ = select.select([holder.stdout], [], [], ANSWER_TIMEOUT_S)
+            line = holder.stdout.readline() if ready else b""
+        except BrokenPipeError:
+            line = b""
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "it does not answer"}
+        if "error" in answer:
+            raise TargetError(f"the packet holder of {netns.name} failed: {answer['error']}")
+        return answer
+
+    def end(self, machine: int) -> None:
+        """End the machine's holder; what it holds goes on its way first."""
+        holder = self._running.pop(machine, None)
+        if holder is None:
+            return
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            holder.stdin.close()
+        try:
+            holder.wait(ANSWER_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            holder.kill()
+            holder.wait(ANSWER_TIMEOUT_S)
+        holder.stdout.close()
+
+    def end_all(self) -> None:
+        """End every holder."""
+        for machine in list(self._running):
+            self.end(machine)
+
+    def _start(self, machine: int, netns: Path) -> subprocess.Popen[bytes]:
+        with namespaces.entered(netns):
+            holder = subprocess.Popen(
+                _COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(_SOURCES)},
+                start_new_session=True,
+            )
+        if (identity := processes.identify(holder.pid)) is not None:
+            self._journal.record("local.process", machine=netns.name, **asdict(identity))
+        return holder
+
+
+def may_hold() -> bool:
+    """Whether packets can be held in the network namespace of the thread; leaves a table there."""
+    try:
+        with Netlink(NETFILTER) as netlink:
+            rules = [firewall.addition("probe", firewall.hold("probe", 1, "198.18.0.1"))]
+            netlink.transaction(firewall.NFTABLES, [*firewall.preparation("probe"), *rules])
+        holder = Holder()
+        holder.obey({"do": "set", "queue": 1, "layer": "probe", "what": {}})
+        holder.close()
+    except OSError:
+        return False
+    return True

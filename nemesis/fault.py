@@ -31,6 +31,8 @@ class Ability(StrEnum):
     """Freeze a node's file system."""
     DISK_FAULTS = "disk-faults"
     """Fill a node's file system, make it read-only, let its reads and writes fail."""
+    DISK_READ_ONLY = "disk-read-only"
+    """Turn a node's file system read-only under its open files."""
     DISK_SPEED = "disk-speed"
     """Limit a node's disk in bytes and operations per second."""
     POWER_LOSS = "power-loss"
@@ -118,8 +120,9 @@ class Strike:
     def without(self, others: Sequence["Strike"], *, same_fault: Sequence["Strike"]) -> "Strike":
         """What is left of the strike when other strikes stay in force.
 
-        A cut or a link that any other strike holds stays as it is; a node only when the same kind
-        of fault still holds it.
+        A cut that any other strike holds stays as it is; a node only when the same kind of fault
+        still holds it. Links are all given back: what faults do to a link are layers, each of
+        which goes alone.
         """
         nodes = {node for strike in same_fault for node in strike.nodes}
         cuts = {cut for strike in others for cut in strike.cuts}

@@ -272,8 +272,39 @@ class Disks(Protocol):
         ...
 
 
+class Reading(NamedTuple):
+    """How far a node's wall clock is ahead of the true time (negative: behind), as measured."""
+
+    least_ms: float
+    most_ms: float
+    looked: bool
+    """Whether the node itself has looked at its clock since the clock was set last."""
+
+    def allows(self, offset_ms: float) -> bool:
+        """Whether the clock may show that offset, to the precision of the measurement."""
+        return self.least_ms <= offset_ms <= self.most_ms
+
+
 class Clocks(Protocol):
-    """The nodes' wall clocks."""
+    """The nodes' wall clocks; monotonic time is never touched. Layers add up."""
+
+    def skew(self, node: int, layer: str, offset_ms: float) -> None:
+        """Let the node's wall clock be that much further ahead (negative: behind) than without the
+        layer, now and when the node starts again; once more changes it.
+        """
+        ...
+
+    def unskew(self, node: int, layer: str) -> None:
+        """Take a layer away; nothing happens where there is none, or where no machine is left."""
+        ...
+
+    def asked_ms(self, node: int, layer: str = "") -> float:
+        """What the layer adds, or all layers together do: 0 without any."""
+        ...
+
+    def shown(self, node: int) -> Reading | None:
+        """What the clock of the node's process shows; None where no process runs."""
+        ...
 
 
 class Administration(Protocol):

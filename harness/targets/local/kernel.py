@@ -18,6 +18,7 @@ CLONE_NEWUSER = 0x1000_0000
 CLONE_NEWPID = 0x2000_0000
 CLONE_NEWNET = 0x4000_0000
 
+MS_REMOUNT = 1 << 5
 MS_NOATIME = 1 << 10
 MS_BIND = 1 << 12
 MS_REC = 1 << 14
@@ -28,6 +29,13 @@ PR_SET_PDEATHSIG = 1
 
 _FIFREEZE = 0xC004_5877
 _FITHAW = 0xC004_5878
+
+# EXT4_IOC_SHUTDOWN; XFS_IOC_GOINGDOWN has the same number and the same flags.
+_SHUTDOWN = 0x8004_587D
+SHUTDOWN_SYNCED = 0
+"""Everything is written first."""
+SHUTDOWN_AT_ONCE = 2
+"""Nothing is written any more, not even the file system's own journal."""
 
 _LOOP_CONFIGURE = 0x4C0A
 _LOOP_CLR_FD = 0x4C01
@@ -55,14 +63,16 @@ def setns(descriptor: int, kind: int) -> None:
     _check(_LIBC.setns(ctypes.c_int(descriptor), ctypes.c_int(kind)), "setns")
 
 
-def mount(source: str, target: Path, fs_type: str | None, flags: int) -> None:
-    """mount(2) without options."""
+def mount(
+    source: str, target: Path, fs_type: str | None, flags: int, options: str | None = None
+) -> None:
+    """mount(2); `options` are the file system's own."""
     result = _LIBC.mount(
         source.encode(),
         os.fsencode(target),
         fs_type.encode() if fs_type else None,
         ctypes.c_ulong(flags),
-        None,
+        options.encode() if options else None,
     )
     _check(result, str(target))
 
@@ -107,6 +117,23 @@ def _freeze_ioctl(mountpoint: Path, request: int, already: int) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def shut_down(descriptor: int, how: int) -> None:
+    """End the file system (ext4, XFS) of an open file: from now on everything on it fails.
+
+    Only unmounting it everywhere and mounting it again brings it back.
+    """
+    fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("=I", how))
+
+
+def sync(mountpoint: Path) -> None:
+    """syncfs(2): write everything of one file system."""
+    descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _check(_LIBC.syncfs(ctypes.c_int(descriptor)), str(mountpoint))
+    finally:
+        os.close(descriptor)
 
 
 def attach_loop(image: Path, *, attempts: int = 32) -> tuple[Path, int]:

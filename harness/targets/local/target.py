@@ -60,12 +60,14 @@ class LocalTarget:
         volume: Volume | None = None,
         uplink: bool = False,
         subnet: str | None = None,
+        clocks: bool = False,
     ) -> None:
         """Plan a target; `up` makes it.
 
         Nodes are numbered from 1 to 200, 0 stands for the clients. `volume` is the best that this
         machine offers unless named. `uplink` connects this machine itself to the run's network, so
-        that any program on it reaches the nodes. `subnet` is a /24, by default the run's own.
+        that any program on it reaches the nodes. `subnet` is a /24, by default the run's own. With
+        `clocks` every node has a wall clock of its own.
         """
         if uplink and subnet is None:
             subnet = network.free_subnet(run_id)
@@ -75,7 +77,7 @@ class LocalTarget:
         self._journal = journal
         self.links = LocalLinks(lambda: self.network, journal)
         self.disks = LocalDisks(self.volume, self.data_dir, journal)
-        self.clocks = LocalClocks()
+        self.clocks = LocalClocks(self._run_dir / "clocks", journal, self.pid, own=clocks)
         self._uplink = uplink
         self._commands: dict[int, Command] = {}
         self._processes: dict[int, Process] = {}
@@ -118,7 +120,7 @@ class LocalTarget:
     @property
     def abilities(self) -> frozenset[str]:
         """What can be broken here, by the names of `nemesis.fault.Ability`."""
-        return frozenset({"signals"}) | self.links.abilities | self.disks.abilities
+        return frozenset({"signals"}) | self.links.abilities | self.disks.abilities | self.clocks.abilities
 
     # -- the machines
 
@@ -146,8 +148,8 @@ class LocalTarget:
         self.links.close()
         for node in self.network.nodes:
             with self._mutexes[node]:
-                self.disks.thaw(node)
                 self._end(node)
+                self.disks.forget(node)
         for client in self._clients:
             if client.poll() is None:
                 processes.signal_group(client.pid, signal.SIGKILL)
@@ -181,6 +183,7 @@ class LocalTarget:
         with self._mutex(node):
             self.links.forget(node)
             self._end(node)
+            self.disks.forget(node)
             namespace, data, image = self._namespace(node), self.data_dir(node), self._image(node)
             _, problems = undo_records(
                 [
@@ -232,7 +235,10 @@ class LocalTarget:
             if command is None:
                 raise NodeState(f"node {node} has no command: call set_command first")
             self._processes[node] = self._spawn(
-                node, command.argv, env=command.env, log_path=command.log_path
+                node,
+                command.argv,
+                env=self.clocks.environment(node, command.env),
+                log_path=command.log_path,
             )
 
     def stop(self, node: int, timeout_s: float = 10.0) -> bool:
@@ -365,9 +371,10 @@ class LocalTarget:
         if process is None:
             return
         processes.signal_process(process, signal.SIGKILL)
-        self.disks.thaw(node)
-        kernel.wait_until(lambda: not processes.group_states(process.pid), processes.END_TIMEOUT_S)
-        self._exit_codes[node] = process.wait(processes.END_TIMEOUT_S)
+        with self.disks.let_go(node):
+            group = process.pid
+            kernel.wait_until(lambda: not processes.group_states(group), processes.END_TIMEOUT_S)
+            self._exit_codes[node] = process.wait(processes.END_TIMEOUT_S)
         del self._processes[node]
 
 

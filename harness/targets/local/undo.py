@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from harness.targets.base import TargetError
-from harness.targets.local import namespaces, network, processes, volumes
+from harness.targets.local import clocks, kernel, namespaces, network, processes, throttles, volumes
 from harness.targets.local.processes import ProcessId
 
 Fields = Mapping[str, object]
@@ -46,24 +46,63 @@ def _freeze(fields: Fields) -> str | None:
     return f"freeze of {mountpoint}" if volumes.thaw(mountpoint) else None
 
 
+def _throttle(fields: Fields) -> str | None:
+    group = throttles.Group(
+        directory=Path(str(fields["directory"])), unified=bool(fields["unified"])
+    )
+    device, image = str(fields["device"]), Path(str(fields["image"]))
+    # The device may be another run's by now, whose limit is that run's.
+    backing = Path(f"/sys/dev/block/{device}/loop/backing_file")
+    ours = not backing.exists() or Path("/dev", backing.resolve().parts[-3]) in kernel.loops_over(
+        image
+    )
+    if not ours or not group.directory.exists() or not group.limits(device):
+        return None
+    group.set(device, bytes_per_s=0, operations_per_s=0)
+    return f"limit of device {device}"
+
+
+def _ballast(fields: Fields) -> str | None:
+    path = Path(str(fields["path"]))
+    try:
+        path.unlink()
+    except OSError:
+        return None  # never made, or its file system is gone or going
+    return f"ballast {path}"
+
+
+def _clock(fields: Fields) -> str | None:
+    file = Path(str(fields["file"]))
+    if not clocks.is_skewed(file):
+        return None
+    clocks.write(file, 0)
+    return f"skew of the clock {file}"
+
+
 UNDO: Mapping[str, Callable[[Fields], str | None]] = {
     "local.netns": _netns,
     "local.link": _link,
     "local.process": _process,
     "local.volume": _volume,
     "local.freeze": _freeze,
+    "local.clock": _clock,
+    "local.throttle": _throttle,
+    "local.ballast": _ballast,
+    "local.probe": _process,
 }
+
+_FIRST = ("local.freeze", "local.throttle")
 
 
 def undo_records(records: Iterable[Fields]) -> tuple[list[str], list[str]]:
     """Undo the records, latest first: (what was removed, what could not be and why).
 
-    Frozen disks go before everything else: a process that waits for one cannot even be killed.
+    Frozen and slow disks go before everything else: who waits for one cannot even be killed.
     Records of unknown kinds are somebody else's.
     """
     ours = [record for record in reversed(list(records)) if record["kind"] in UNDO]
     removed, problems = [], []
-    for record in sorted(ours, key=lambda record: record["kind"] != "local.freeze"):
+    for record in sorted(ours, key=lambda record: record["kind"] not in _FIRST):
         kind = str(record["kind"])
         try:
             done = UNDO[kind](record)

@@ -5,6 +5,7 @@ alone. Where loop devices are not to be had, a plain directory stands in, and di
 unsupported. The image stays in the run directory until its owner deletes it.
 """
 
+import errno
 import os
 import shutil
 import subprocess
@@ -77,8 +78,37 @@ def freeze(mountpoint: Path, journal: Recorder) -> None:
 
 
 def thaw(mountpoint: Path) -> bool:
-    """Let the disk go on. False when it was not frozen, or is not there any more."""
-    return kernel.is_mounted(mountpoint) and kernel.thaw(mountpoint)
+    """Let the disk go on. False when it was not frozen, is dead, or not there any more."""
+    try:
+        return kernel.is_mounted(mountpoint) and kernel.thaw(mountpoint)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return False
+
+
+def restart(volume: Volume, mountpoint: Path, image: Path) -> None:
+    """Unmount and mount again, as a boot would, replaying the journal. Nobody may be using it.
+
+    Raises TargetError when somebody does, or when the old file system outlives its unmounting.
+    """
+    assert volume.fs_type is not None
+    devices = kernel.loops_over(image)
+    device, descriptor = (
+        (devices[0], os.open(devices[0], os.O_RDWR)) if devices else kernel.attach_loop(image)
+    )
+    # The descriptor keeps the device while nothing is mounted.
+    try:
+        if not kernel.wait_until(lambda: _unmounted(mountpoint), _GONE_TIMEOUT_S):
+            raise TargetError(f"{mountpoint} cannot be unmounted: who uses files on it?")
+        kernel.mount(str(device), mountpoint, volume.fs_type, kernel.MS_NOATIME)
+    finally:
+        os.close(descriptor)
+    try:
+        next(mountpoint.iterdir(), None)
+    except OSError as error:
+        # The kernel mounts the dead one again as long as any mount namespace has a copy of it.
+        raise TargetError(f"{mountpoint} is not back: another mount of it is kept") from error
 
 
 def remove(mountpoint: Path, image: Path) -> bool:

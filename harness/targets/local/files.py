@@ -1,0 +1,120 @@
+"""The files of a node's directory, changed behind the back of a node that does not run.
+
+Paths are relative to the directory. What the harness itself puts there has names of its own, at the
+top, and is left out everywhere.
+"""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+OURS = ".highwater-"
+"""How the names of the harness's own files begin."""
+
+
+def sizes(root: Path) -> dict[str, int]:
+    """The size of every file in bytes, in the order of the paths; some may just have gone."""
+    found = {}
+    for place, directories, names in os.walk(root, onerror=_raise):
+        directories.sort()
+        for name in names:
+            if not name.startswith(OURS):
+                with suppress(FileNotFoundError):
+                    path = Path(place) / name
+                    found[path.relative_to(root).as_posix()] = path.stat().st_size
+    return dict(sorted(found.items()))
+
+
+def lost(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """Bytes that files had before and have no more, by directory."""
+    result: Counter[str] = Counter()
+    for path, size in before.items():
+        result[str(PurePosixPath(path).parent)] += max(0, size - after.get(path, 0))
+    return {directory: missing for directory, missing in result.items() if missing}
+
+
+def read(root: Path, path: str, offset: int, size_bytes: int) -> bytes:
+    """A part of a file, shorter at its end."""
+    with (root / path).open("rb") as file:
+        file.seek(offset)
+        return file.read(size_bytes)
+
+
+def write(root: Path, path: str, offset: int, content: bytes) -> None:
+    """Overwrite a part of a file, and fsync it."""
+    with (root / path).open("r+b") as file:
+        file.seek(offset)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def truncate(root: Path, path: str, size_bytes: int) -> None:
+    """Cut a file's tail, and fsync it."""
+    with (root / path).open("r+b") as file:
+        file.truncate(size_bytes)
+        os.fsync(file.fileno())
+
+
+def copy(root: Path, paths: Iterable[str], place: Path) -> None:
+    """Copy files into a new directory, each as it is at some moment; those that went are left."""
+    place.mkdir(parents=True)
+    for path in paths:
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(root / path, place / path)
+
+
+def restore(root: Path, place: Path) -> dict[str, tuple[int, int]]:
+    """Put a copy back: path -> (size before, size after) of the files that it changed.
+
+    What has been removed since stays removed.
+    """
+    changed = {}
+    for path in sizes(place):
+        old, new = root / path, (place / path).read_bytes()
+        if old.exists() and old.read_bytes() != new:
+            changed[path] = (old.stat().st_size, len(new))
+            write(root, path, 0, new)
+            truncate(root, path, len(new))
+    return changed
+
+
+def wipe(root: Path) -> dict[str, int]:
+    """Remove every file and directory; the bytes that each directory had."""
+    before = sizes(root)
+    entries: Sequence[Path] = [p for p in root.iterdir() if not p.name.startswith(OURS)]
+    for path in entries:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return lost(before, {})
+
+
+def fill(root: Path, ballast: Path) -> int:
+    """Take what is free below `root` by a file; returns the size of that file by now."""
+    descriptor = os.open(ballast, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        chunk = 1 << max(12, (os.statvfs(root).f_bfree * os.statvfs(root).f_frsize).bit_length())
+        while chunk >= _BLOCK_BYTES:
+            try:
+                os.posix_fallocate(descriptor, size, chunk)
+            except OSError:
+                chunk //= 2
+            else:
+                size += chunk
+    finally:
+        os.close(descriptor)
+    return size
+
+
+_BLOCK_BYTES = 4096
+
+
+def _raise(error: OSError) -> None:
+    raise error

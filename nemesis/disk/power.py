@@ -1,0 +1,81 @@
+"""Power that fails, and disks that come back empty.
+
+A loss of power is a kill that the page cache does not survive: whatever was not fsynced is gone,
+but for what the kernel wrote back by itself. It does that to data that has been waiting for 30 s
+(vm.dirty_expire_centisecs), or sooner when much of the memory waits, or when another file's fsync
+takes it along; the evidence says what was really lost.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from nemesis.disk.base import DiskFault, as_noted, end_node, in_bytes, note, running, start_nodes
+from nemesis.fault import Ability, Effect, Fault, Strike
+from nemesis.hosts import Hosts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerLoss(DiskFault):
+    """All targets lose their power at the same instant, and boot at the heal."""
+
+    name: str = "power-loss"
+    about: str = "the nodes lose power at one instant: what was not fsynced is gone at the restart"
+    needs: frozenset[Ability] = frozenset({Ability.SIGNALS, Ability.POWER_LOSS})
+
+    def inject(self, hosts: Hosts, strike: Strike) -> None:
+        """Kill all, then end all their file systems, and let those replay their journals."""
+        with ThreadPoolExecutor(max_workers=max(1, len(strike.nodes))) as pool:
+            list(pool.map(lambda node: end_node(hosts, node), strike.nodes))
+        cuts = hosts.disks.cut_power(strike.nodes)
+        first_ns = min(cut.at_ns for cut in cuts)
+        apart_ms = (max(cut.at_ns for cut in cuts) - first_ns) / 1e6
+        together = f", {len(cuts)} nodes within {apart_ms:.1f} ms" if len(cuts) > 1 else ""
+        for cut in cuts:
+            note(hosts, strike, cut.node, f"lost {in_bytes(cut.lost)}{together}")
+
+    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
+        """What the disks lacked after the journal's replay, by kinds of directories."""
+        return as_noted(hosts, strike, "its power is on")
+
+    def heal(self, hosts: Hosts, strike: Strike) -> None:
+        """Start the nodes; bring disks back that are not yet."""
+        for node in strike.nodes:
+            hosts.disks.repair(node)
+        start_nodes(hosts, strike.nodes)
+
+    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
+        """The nodes run."""
+        return running(hosts, strike)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(DiskFault):
+    """The node comes back with an empty directory: a new disk, a new directory id."""
+
+    name: str = "disk.lost"
+    about: str = "the node is killed and its disk replaced by an empty one"
+    needs: frozenset[Ability] = frozenset({Ability.SIGNALS, Ability.FILES})
+    aimable: bool = False
+
+    def inject(self, hosts: Hosts, strike: Strike) -> None:
+        """Kill every target and remove its files."""
+        for node in strike.nodes:
+            end_node(hosts, node)
+            gone: Mapping[str, int] = hosts.disks.wipe(node)
+            note(hosts, strike, node, f"lost everything: {in_bytes(gone)}")
+
+    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
+        """What the directories had."""
+        return as_noted(hosts, strike, "its files are there")
+
+    def heal(self, hosts: Hosts, strike: Strike) -> None:
+        """Start the nodes; their files stay lost."""
+        start_nodes(hosts, strike.nodes)
+
+    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
+        """The nodes run."""
+        return running(hosts, strike)
+
+
+FAULTS: tuple[Fault, ...] = (PowerLoss(), Lost())

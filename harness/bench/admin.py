@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from harness.admin import topics
+from harness.admin import reassignments, topics
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import AdminError, Unreachable
 from harness.bench.workers import MeasureError, Stopped
@@ -65,7 +65,8 @@ class Admin:
         self, wanted: Mapping[str, int], *, replicas: int, preferred: bool = False
     ) -> None:
         """Wait until every bootstrap server sees every partition with all its replicas in sync, and
-        led by its preferred leader where that is asked for. Raises MeasureError, Stopped.
+        led by its preferred leader, which is elected, where that is asked for. Raises MeasureError,
+        Stopped.
         """
         heard_s = time.monotonic()
         what = f"the replicas of {_some(wanted)} are not in sync: "
@@ -74,6 +75,8 @@ class Admin:
             nonlocal heard_s
             self._check_stopped()
             try:
+                if preferred:  # a controller leaves a few alone that are led elsewhere
+                    await reassignments.elect(admin, reassignments.PREFERRED)
                 for topic, partitions in wanted.items():
                     await topics.see_in_sync(
                         admin,

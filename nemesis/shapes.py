@@ -1,8 +1,8 @@
 """Shapes of network partitions: pure functions from nodes to who drops whom.
 
 A grudge is a sorted tuple of (src, dst): packets that arrive at `dst` from `src` are dropped. It
-never cuts a node from itself and never speaks of clients: a node cut off from all others still
-answers whoever can reach it, which is how a deposed leader goes on acknowledging writes.
+never cuts a node from itself, and no partition speaks of clients: a node cut off from all others
+still answers whoever can reach it, which is how a deposed leader goes on acknowledging writes.
 
 After Jepsen's nemesis shapes; drops are at the receiver, as each node's firewall would make them.
 """
@@ -70,6 +70,14 @@ def one_way(nodes: Sequence[int], targets: Sequence[int], *, deaf: bool) -> Grud
     if deaf:
         return _grudge((src, dst) for src, dst in inward if dst in targets)
     return _grudge((src, dst) for src, dst in inward if src in targets)
+
+
+def touching(
+    targets: Sequence[int], others: Sequence[int], *, inward: bool, outward: bool
+) -> Grudge:
+    """All links between a target and any other machine, each target with each other one too."""
+    pairs = {(other, target) for target in targets for other in others if other != target}
+    return _grudge({*(pairs if inward else ()), *((b, a) for a, b in pairs if outward)})
 
 
 def _grudge(pairs: Iterable[tuple[int, int]]) -> Grudge:

@@ -1,4 +1,4 @@
-"""Faults of the network: partitions of every shape, as packet drops between nodes.
+"""Partitions of every shape, as packet drops between nodes.
 
 Clients are never cut off: a partition is between nodes. That is the harder test, since a leader
 that its followers no longer hear still answers its producers.
@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nemesis import shapes
-from nemesis.base import Futile
-from nemesis.fault import Ability, Effect, FaultBase, Option, Params, Strike
-from nemesis.hosts import Cut, Hosts
+from nemesis.fault import Option, Params, Strike
+from nemesis.hosts import Cut
+from nemesis.network.cuts import Cutting
+from nemesis.network.options import choice
 from nemesis.shapes import Grudge
 
 Shape = Callable[[Sequence[int], Sequence[int], random.Random, Params], Grudge]
@@ -19,11 +20,10 @@ Shape = Callable[[Sequence[int], Sequence[int], random.Random, Params], Grudge]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition(FaultBase):
+class Partition(Cutting):
     """Drops packets between nodes after a shape."""
 
     shape: Shape
-    needs: frozenset[Ability] = frozenset({Ability.PACKET_DROPS})
     min_nodes: int = 2
     default_targets: str = "all"
     aimable: bool = False
@@ -35,39 +35,6 @@ class Partition(FaultBase):
         aimed = () if self.default_targets == "all" else tuple(targets)
         grudge = self.shape(targets, nodes, rng, params)
         return Strike(nodes=aimed, cuts=tuple(Cut(*pair) for pair in grudge))
-
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Block every pair. Raises Futile when the shape cuts nobody from anybody."""
-        if not strike.cuts:
-            raise Futile("the shape leaves every node with every other")
-        for cut in strike.cuts:
-            hosts.links.block(cut)
-
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Packets were dropped, by the kernel's own counters."""
-        counts = {cut: hosts.links.dropped(cut) or 0 for cut in strike.cuts}
-        pairs = ", ".join(f"{cut.src}>{cut.dst} {count}" for cut, count in counts.items())
-        total = sum(counts.values())
-        return Effect(took=total > 0, evidence=f"{total} packets dropped ({pairs})")
-
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Unblock every pair."""
-        for cut in strike.cuts:
-            hosts.links.unblock(cut)
-
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The kernel has no such rule any more."""
-        left = [cut for cut in strike.cuts if hosts.links.dropped(cut) is not None]
-        if left:
-            pairs = ", ".join(f"{cut.src}>{cut.dst}" for cut in left)
-            return Effect(took=False, evidence=f"still blocked: {pairs}")
-        return Effect(took=True, evidence="no drop rule is left")
-
-
-def _direction(text: str) -> str:
-    if text not in ("in", "out", "any"):
-        raise ValueError("it is in (the targets hear nobody), out (nobody hears them) or any")
-    return text
 
 
 def _one_way(
@@ -125,8 +92,8 @@ FAULTS: tuple[Partition, ...] = (
             Option(
                 name="direction",
                 default="any",
-                about="in, out, or any of the two at random",
-                read=_direction,
+                about="in (they hear nobody), out (nobody hears them) or any of the two at random",
+                read=choice("in", "out", "any"),
             ),
         ),
     ),

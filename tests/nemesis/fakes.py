@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nemesis.hosts import Cut, Hosts, Quality, Tampered
+from nemesis.hosts import Cut, Hosts, Quality, Reading, Tampered
 
 
 @dataclass
@@ -162,7 +162,35 @@ class FakeDisks:
 
 
 class FakeClocks:
-    """Clocks that show nothing."""
+    """Clocks that show what they are told, unless their nodes are down or they are broken."""
+
+    def __init__(self, machines: "FakeMachines") -> None:
+        self._machines = machines
+        self.layers: dict[int, dict[str, float]] = {}
+        self.deaf = False
+        """Whether what is asked for is not what is shown."""
+
+    def skew(self, node: int, layer: str, offset_ms: float) -> None:
+        """Add a layer."""
+        self._machines.did("skew", node, offset_ms)
+        self.layers.setdefault(node, {})[layer] = offset_ms
+
+    def unskew(self, node: int, layer: str) -> None:
+        """Take it away."""
+        self._machines.did("unskew", node)
+        self.layers.get(node, {}).pop(layer, None)
+
+    def asked_ms(self, node: int, layer: str = "") -> float:
+        """The sum, or one part of it."""
+        layers = self.layers.get(node, {})
+        return layers.get(layer, 0.0) if layer else sum(layers.values())
+
+    def shown(self, node: int) -> Reading | None:
+        """To the millisecond."""
+        if not self._machines.processes.is_running(node):
+            return None
+        shown = 0.0 if self.deaf else self.asked_ms(node)
+        return Reading(shown - 1, shown + 1, True)
 
 
 class FakeAdministration:
@@ -178,7 +206,7 @@ class FakeMachines:
         self.processes = FakeProcesses(self, nodes)
         self.links = FakeLinks(self)
         self.disks = FakeDisks(self)
-        self.clocks = FakeClocks()
+        self.clocks = FakeClocks(self)
         self.cluster = FakeAdministration()
 
     def did(self, *what: object) -> None:

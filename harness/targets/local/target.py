@@ -120,7 +120,8 @@ class LocalTarget:
     @property
     def abilities(self) -> frozenset[str]:
         """What can be broken here, by the names of `nemesis.fault.Ability`."""
-        return frozenset({"signals"}) | self.links.abilities | self.disks.abilities | self.clocks.abilities
+        parts = (self.links, self.disks, self.clocks)
+        return frozenset({"signals"}).union(*(part.abilities for part in parts))
 
     # -- the machines
 

@@ -98,10 +98,10 @@ class Result:
     def _slope(self) -> str:
         if self.frames < JUDGED_FRAMES:
             return "too few frames for a slope"
-        third = (self.late_growth_kb() << 10) * 3 * 1000
+        grown = (self.late_growth_kb() << 10) * 3 * 1000
         return (
-            f"from the second third to the last {third / self.frames:+,.0f} bytes for 1,000 frames, "
-            f"{third / self.connections:+,.0f} for 1,000 connections"
+            f"growing from the second third to the last by {grown / self.frames:+,.0f} bytes for "
+            f"1,000 frames, {grown / self.connections:+,.0f} for 1,000 connections"
         )
 
 

@@ -142,7 +142,9 @@ def _of_kind(hosts: Hosts, strike: Strike, node: int) -> dict[str, int]:
     """path -> size of the files of the kind that have any bytes, in the order of the paths."""
     pattern = KINDS[strike.detail("file")]
     return {
-        path: size for path, size in hosts.disks.files(node).items() if size and pattern.match(path)
+        path: size
+        for path, size in hosts.disks.files(node).items()
+        if size and pattern.fullmatch(path)
     }
 
 

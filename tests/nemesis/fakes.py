@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nemesis.hosts import Cut, Hosts, Quality, Reading, Tampered
+from tests.nemesis.fake_disks import FakeDisks
 
 
 @dataclass
@@ -143,24 +144,6 @@ class FakeLinks:
         return self.resets.get(layer, 0)
 
 
-class FakeDisks:
-    """Disks that are frozen or not."""
-
-    def __init__(self, machines: "FakeMachines") -> None:
-        self._did = machines.did
-        self.frozen: set[int] = set()
-
-    def freeze(self, node: int) -> None:
-        """Stalled."""
-        self._did("freeze", node)
-        self.frozen.add(node)
-
-    def thaw(self, node: int) -> None:
-        """Going on."""
-        self._did("thaw", node)
-        self.frozen.discard(node)
-
-
 class FakeClocks:
     """Clocks that show what they are told, unless their nodes are down or they are broken."""
 
@@ -205,7 +188,7 @@ class FakeMachines:
         self.broken: set[str] = set()
         self.processes = FakeProcesses(self, nodes)
         self.links = FakeLinks(self)
-        self.disks = FakeDisks(self)
+        self.disks = FakeDisks(self.did, nodes)
         self.clocks = FakeClocks(self)
         self.cluster = FakeAdministration()
 
@@ -232,7 +215,13 @@ class FakeView:
     def __init__(self) -> None:
         self.leaders: dict[tuple[str, int], int] = {("a", 0): 1, ("a", 1): 2}
         self.isrs: dict[tuple[str, int], Sequence[int]] = {("a", 0): (1, 2, 3)}
+        self.eligible: dict[tuple[str, int], Sequence[int]] = {}
+        self.known_ends: dict[tuple[str, int], tuple[int, int]] = {}
         self.active: int | None = 3
+        self.roles: tuple[Sequence[int], Sequence[int]] = ((1, 2, 3), (1, 2, 3))
+        self.answering: dict[int, bool] = {}
+        self.out_of_service: dict[int, bool] = {}
+        self.moving: bool | None = None
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader as set."""
@@ -249,6 +238,38 @@ class FakeView:
     def partitions(self) -> Sequence[tuple[str, int]]:
         """Every partition that ever had a leader."""
         return sorted(self.leaders)
+
+    def replicas(self, topic: str, partition: int) -> Sequence[int] | None:
+        """Every broker, where there is a leader."""
+        return self.roles[0] if (topic, partition) in self.leaders else None
+
+    def elr(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The eligible leader replicas as set."""
+        return self.eligible.get((topic, partition))
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """High watermark and end as set."""
+        return self.known_ends.get((topic, partition))
+
+    def brokers(self) -> Sequence[int]:
+        """The brokers as set."""
+        return self.roles[0]
+
+    def controllers(self) -> Sequence[int]:
+        """The controllers as set."""
+        return self.roles[1]
+
+    def answers(self, node: int) -> bool | None:
+        """As set."""
+        return self.answering.get(node)
+
+    def fenced(self, node: int) -> bool | None:
+        """As set."""
+        return self.out_of_service.get(node)
+
+    def reassigning(self) -> bool | None:
+        """As set."""
+        return self.moving
 
 
 class FakeJournal:

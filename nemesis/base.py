@@ -56,8 +56,54 @@ class ClusterView(Protocol):
         """The partition's in-sync replicas."""
         ...
 
+    def replicas(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The nodes that are to hold the partition, in sync or not."""
+        ...
+
+    def elr(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The partition's eligible leader replicas (KIP-966)."""
+        ...
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """The high watermark and the end of the log, as the partition's leader names them."""
+        ...
+
     def partitions(self) -> Sequence[tuple[str, int]]:
         """All partitions (topic, partition) of the run, in a stable order."""
+        ...
+
+    def brokers(self) -> Sequence[int]:
+        """The nodes that may hold partitions, running or not, ascending."""
+        ...
+
+    def controllers(self) -> Sequence[int]:
+        """The voters of the metadata quorum, running or not, ascending."""
+        ...
+
+    def answers(self, node: int) -> bool | None:
+        """Whether the node answered when it was last asked."""
+        ...
+
+    def fenced(self, node: int) -> bool | None:
+        """Whether most brokers that answer hold this broker to be out of service."""
+        ...
+
+    def reassigning(self) -> bool | None:
+        """Whether replicas are being moved."""
+        ...
+
+
+class Past(Protocol):
+    """What became of the events of a schedule so far; an event goes by its name, by the name of
+    its fault, or by its number.
+    """
+
+    def took(self, event: str) -> bool:
+        """Whether such an event has its proof of effect."""
+        ...
+
+    def healed(self, event: str) -> bool:
+        """Whether such an event is healed."""
         ...
 
 

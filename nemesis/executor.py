@@ -25,7 +25,7 @@ from nemesis.base import Clock, ClusterView, Futile, Journal, Unresolved
 from nemesis.fault import Fault, Params, Strike
 from nemesis.faults import find
 from nemesis.hosts import Hosts
-from nemesis.record import FaultRecord
+from nemesis.record import FaultRecord, Struck
 from nemesis.schedule import Event, Schedule
 from nemesis.targets import Resolved, resolve
 
@@ -92,6 +92,7 @@ class Nemesis:
         self._start_ns = 0
         self._pending = list(schedule.events)
         self._in_force: list[_InForce] = []
+        self._struck = Struck()
         self._labels: tuple[str, ...] = ()
         self._threads = ThreadPoolExecutor(MAX_AT_WORK, thread_name_prefix="fault")
 
@@ -164,7 +165,7 @@ class Nemesis:
         until_ms = event.until_timeout_ms if event.until else 0
         record = FaultRecord(event=event, label=event.fault)
         try:
-            if event.until and not conditions.parse(event.until).holds(self._view):
+            if event.until and not self._holds(event.until):
                 if waited_ms >= until_ms:
                     self._give_up(record, f"{event.until!r} did not hold within {until_ms} ms")
                 return
@@ -178,8 +179,12 @@ class Nemesis:
             self._pending.remove(event)
             active = _InForce(fault=fault, strike=strike, record=record)
             self._in_force.append(active)
+            self._struck.add(record)
             self._publish()
             self._work(active, self._inject)
+
+    def _holds(self, condition: str) -> bool:
+        return conditions.parse(condition).holds(self._view, self._struck)
 
     def _aim(self, event: Event, record: FaultRecord) -> tuple[Fault, Strike]:
         nodes = list(self._hosts.processes.node_ids())

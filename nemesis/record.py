@@ -1,7 +1,7 @@
-"""What became of a planned fault: one row of the record of faults."""
+"""What became of planned faults: rows of the record of faults, and what later events may ask."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nemesis.fault import Strike
 from nemesis.schedule import Event
@@ -55,3 +55,25 @@ class FaultRecord:
     def failed(self, what: str) -> None:
         """Add an error to those already recorded."""
         self.error = what if self.error is None else f"{self.error}; {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """The events that struck so far. See `nemesis.base.Past`."""
+
+    records: list[FaultRecord] = field(default_factory=list)
+
+    def add(self, record: FaultRecord) -> None:
+        """One more event strikes now."""
+        self.records.append(record)
+
+    def took(self, event: str) -> bool:
+        """Whether such an event has its proof of effect."""
+        return any(record.effective_ns is not None for record in self._of(event))
+
+    def healed(self, event: str) -> bool:
+        """Whether such an event is healed."""
+        return any(record.healed_ns is not None for record in self._of(event))
+
+    def _of(self, name: str) -> list[FaultRecord]:
+        return [record for record in self.records if name in record.event.names]

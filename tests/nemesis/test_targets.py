@@ -3,9 +3,11 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nemesis import conditions, targets
-from nemesis.base import BadSchedule, BadTargets, Unresolved
+from nemesis import targets
+from nemesis.base import BadTargets, Unresolved
 from tests.nemesis.fakes import FakeView
 
 NODES = [1, 2, 3]
@@ -24,6 +26,14 @@ def resolve(expression: str, view: FakeView | None = None, seed: int = 1) -> tup
         ("controller", (3,)),
         ("leader:a/0", (1,)),
         ("leader:a/1", (2,)),
+        ("nodes:3,1,3", (1, 3)),
+        ("quorum-leader", (3,)),
+        ("brokers", (1, 2, 3)),
+        ("controllers", (1, 2, 3)),
+        ("followers:a/0", (2, 3)),
+        ("isr:a/0", (1, 2, 3)),
+        ("isr", (1, 2, 3)),
+        ("clients", (0,)),
     ],
 )
 def test_definite_targets(expression: str, nodes: tuple[int, ...]) -> None:
@@ -36,6 +46,148 @@ def test_random_targets_have_their_size_and_their_seed() -> None:
     assert [len(resolve(e)) for e in ("one", "minority", "majority")] == [1, 1, 2]
     assert all(resolve("majority", seed=s) == resolve("majority", seed=s) for s in range(20))
     assert len({resolve("one", seed=s) for s in range(20)}) == 3
+
+
+def split_view() -> FakeView:
+    """Two controllers, 1 and 2, and two brokers."""
+    view = FakeView()
+    view.roles, view.active = ((3, 4), (1, 2)), 2
+    view.leaders = {("a", 0): 3}
+    view.isrs = {("a", 0): (3, 4)}
+    return view
+
+
+@pytest.mark.parametrize(
+    ("expression", "choices"),
+    [
+        ("controller", {2}),
+        ("quorum-follower", {1}),
+        ("controllers", {1, 2}),
+        ("broker", {3, 4}),
+        ("brokers", {3, 4}),
+        ("leader", {3}),
+        ("followers", {4}),
+        ("isr-one", {4}),
+        ("one", {1, 2, 3, 4}),
+    ],
+)
+def test_roles_are_told_apart(expression: str, choices: set[int]) -> None:
+    """With controllers of their own, brokers and controllers are other nodes."""
+    seen = {
+        node
+        for seed in range(30)
+        for node in targets.resolve(
+            expression, [1, 2, 3, 4], split_view(), random.Random(seed)
+        ).nodes
+    }
+    assert seen == choices
+
+
+def test_the_last_in_sync_replica_is_one_that_is_alone() -> None:
+    """Until the ISR has shrunk to one, there is no last one; then any such partition will do."""
+    view = FakeView()
+    for expression in ("last-isr", "last-isr:a/0"):
+        with pytest.raises(Unresolved, match="last in-sync replica"):
+            resolve(expression, view)
+    view.isrs["a", 0] = (2,)
+    assert resolve("last-isr", view) == resolve("last-isr:a/0", view) == (2,)
+    view.isrs["a", 0] = ()
+    with pytest.raises(Unresolved):
+        resolve("isr:a/0", view)
+
+
+def test_the_only_replica_in_sync_has_no_fellow() -> None:
+    """One in-sync follower is wanted, and the leader is none."""
+    view = FakeView()
+    view.isrs["a", 0] = (1,)
+    with pytest.raises(Unresolved, match="in-sync follower"):
+        resolve("isr-one", view)
+
+
+SIMPLE = [text for text in targets.EXPRESSIONS if ":" not in text]
+WITH_PARTITION = [
+    text.replace("<topic>/<partition>", "a/0") for text in targets.EXPRESSIONS if "<topic>" in text
+]
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[list[int], FakeView]:
+    """Combined or split, with leaders and ISRs as they happen to be, known or not."""
+    nodes = list(range(1, draw(st.integers(1, 7)) + 1))
+    split = draw(st.integers(0, len(nodes) - 1))
+    view = FakeView()
+    view.roles = (nodes[split:], nodes[:split] or nodes)
+    view.active = draw(st.sampled_from([None, *view.roles[1]]))
+    view.leaders, view.isrs = {}, {}
+    for partition in range(draw(st.integers(0, 3))):
+        isr = draw(st.lists(st.sampled_from(nodes[split:]), unique=True))
+        led = draw(st.booleans())
+        view.isrs["a", partition] = tuple(isr)
+        if isr and led:
+            view.leaders["a", partition] = isr[0]
+    return nodes, view
+
+
+@given(clusters(), st.sampled_from([*SIMPLE, *WITH_PARTITION]), st.integers(0, 2**32))
+def test_whatever_is_resolved(
+    cluster: tuple[list[int], FakeView], expression: str, seed: int
+) -> None:
+    """One seed, one answer; never nobody, never a stranger, never a node twice."""
+    nodes, view = cluster
+    try:
+        found = targets.resolve(expression, nodes, view, random.Random(seed))
+    except (Unresolved, BadTargets):
+        return
+    assert found == targets.resolve(expression, nodes, view, random.Random(seed))
+    assert found.nodes
+    assert set(found.nodes) <= {0, *nodes}
+    assert list(found.nodes) == sorted(set(found.nodes))
+    assert found.because
+
+
+SUBSETS = [
+    ("leader:a/0", "isr:a/0"),
+    ("isr-one:a/0", "isr:a/0"),
+    ("isr-one:a/0", "followers:a/0"),
+    ("last-isr:a/0", "isr:a/0"),
+    ("controller", "controllers"),
+    ("quorum-follower", "controllers"),
+    ("broker", "brokers"),
+    ("brokers", "all"),
+    ("controllers", "all"),
+    ("minority", "all"),
+]
+
+
+@given(clusters(), st.sampled_from(SUBSETS), st.integers(0, 2**32))
+def test_smaller_sets_are_parts_of_larger_ones(
+    cluster: tuple[list[int], FakeView], pair: tuple[str, str], seed: int
+) -> None:
+    """Who is one of a kind is among all of that kind."""
+    nodes, view = cluster
+    try:
+        part, whole = (
+            set(targets.resolve(each, nodes, view, random.Random(seed)).nodes) for each in pair
+        )
+    except (Unresolved, BadTargets):
+        return
+    assert part <= whole
+
+
+@given(clusters(), st.integers(0, 2**32))
+def test_leaders_and_followers_are_all_replicas(
+    cluster: tuple[list[int], FakeView], seed: int
+) -> None:
+    """Nobody is both, and the active controller is no quorum follower."""
+    nodes, view = cluster
+    for one, other in [("leader:a/0", "followers:a/0"), ("controller", "quorum-follower")]:
+        try:
+            found = [
+                targets.resolve(each, nodes, view, random.Random(seed)) for each in (one, other)
+            ]
+        except (Unresolved, BadTargets):
+            continue
+        assert not set(found[0].nodes) & set(found[1].nodes)
 
 
 def test_leader_names_the_partition_that_it_chose() -> None:
@@ -54,7 +206,13 @@ def test_what_nobody_knows_is_unresolved(expression: str) -> None:
         resolve(expression, view)
 
 
-@pytest.mark.parametrize("expression", ["", "two", "node:", "node:x", "leader:", "leader:a", "One"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("", "two", "node:", "node:x", "nodes:", "nodes:1,", "node:1,2", "leader:", "leader:a"),
+        *("One", "controller:a/0", "isr:a/x", "node:N", "leader:<topic>/<partition>"),
+    ],
+)
 def test_nonsense_is_refused_and_the_language_explained(expression: str) -> None:
     """The error lists what can be said."""
     with pytest.raises(BadTargets, match="leader:<topic>/<partition>"):
@@ -67,41 +225,3 @@ def test_strangers_and_empty_minorities_are_refused() -> None:
         resolve("node:4")
     with pytest.raises(BadTargets, match="no minority"):
         targets.resolve("minority", [1, 2], FakeView(), random.Random(1))
-
-
-@pytest.mark.parametrize(
-    ("text", "holds"),
-    [
-        ("leader:a/0 is 1", True),
-        ("leader:a/0 is 2", False),
-        ("leader:a/0 is-not 2", True),
-        ("leader:b/0 is-not 2", False),
-        ("isr:a/0 is 3,1,2", True),
-        ("isr:a/0 is 1,2", False),
-        ("isr:a/0 size 3", True),
-        ("isr:a/1 size 3", False),
-        ("controller is leader:a/0", False),
-        ("controller is-not leader:a/0", True),
-        ("controller is leader:a/2", True),
-        ("controller is-not leader:a/2", False),
-        ("controller is-not leader:b/0", False),
-    ],
-)
-def test_conditions_against_the_view(text: str, holds: bool) -> None:
-    """A condition holds only on what the cluster is known to be."""
-    view = FakeView()
-    view.leaders["a", 2] = 3
-    assert conditions.parse(text).holds(view) is holds
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "leader:a/0", "leader:a/0 size 1", "isr:a/0 is-not 1", "leader:a/0 is 1,2"),
-        *("controller is 1", "controller is leader:a", "controller size leader:a/0"),
-    ],
-)
-def test_bad_conditions_are_refused(text: str) -> None:
-    """What cannot be evaluated is refused when the plan is read."""
-    with pytest.raises(BadSchedule):
-        conditions.parse(text)

@@ -6,7 +6,7 @@ stored (history, logs, images) stays. Safe to repeat; what cannot be undone is s
 the next time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -45,7 +45,7 @@ def undo(path: Path, *, registry: Path | None = None, even_detached: bool = True
         with Journal.take_over(path, registry=registry) as held:
             records = held.records()
             run_id = _run_id(records)
-            if not even_detached and _lives_detached(records):
+            if not even_detached and lives_detached(records):
                 return Cleaned(journal=path, run_id=run_id, outcome=Outcome.ALIVE)
             removed, problems = undo_records(records)
             if not problems:
@@ -108,5 +108,10 @@ def lives(records: Iterable[Record]) -> bool:
     return any(processes.is_alive(process_of(r)) for r in records if r["kind"] == "local.process")
 
 
-def _lives_detached(records: list[Record]) -> bool:
-    return lives(records) and any(r["kind"] == journal.RUN and r.get("detached") for r in records)
+def lives_detached(records: Sequence[Record]) -> bool:
+    """Whether the run was made to outlive its harness, and does."""
+    detached = any(
+        r["kind"] == journal.DETACHED or (r["kind"] == journal.RUN and r.get("detached"))
+        for r in records
+    )
+    return detached and lives(records)

@@ -38,7 +38,8 @@ from harness.commands.bench import bench
 from harness.commands.cluster import cluster_app
 
 if TYPE_CHECKING:
-    from harness.plan import Prepared
+    from harness.ending import Ending
+    from harness.planning import Prepared
 
 app = typer.Typer(
     name="highwater",
@@ -100,12 +101,28 @@ def run(
     nemesis: Annotated[
         Mode | None, typer.Option(help="Faults that cannot be injected: refuse, or leave out.")
     ] = None,
+    schedule: Annotated[
+        Path | None,
+        typer.Option(help="A TOML or JSON file of events, instead of the plan's faults."),
+    ] = None,
     target: Annotated[str | None, typer.Option(help="Where the cluster is deployed.")] = None,
     broker_module: BrokerModule = None,
     store: Store = Path("store"),
     replay: Annotated[
         Path | None, typer.Option(help="Repeat the plan and schedule of this run directory.")
     ] = None,
+    resolved: Annotated[
+        bool, typer.Option("--resolved", help="Replay: strike the same nodes as then.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the schedule, and start nothing.")
+    ] = False,
+    teardown: Annotated[
+        bool, typer.Option(help="Remove the cluster at the end; or leave it for a look.")
+    ] = True,
+    heal: Annotated[
+        bool, typer.Option(help="Heal what is in force at the end; or leave the cluster broken.")
+    ] = True,
     report: Annotated[bool, typer.Option(help="Write report.html.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     debug: Debug = False,
@@ -118,11 +135,18 @@ def run(
         "acks": None if acks is None else [each.value for each in acks],
         "rate_per_s": rate,
         "faults": None if faults is None else [f.strip() for f in faults.split(",") if f.strip()],
+        "schedule": schedule,
         "nemesis": nemesis,
         "target": target,
         "broker_module": broker_module,
     }
-    _run(_prepared(plan, flags, replay), store, report, as_json, debug)
+    from harness.ending import Ending
+
+    ending = Ending.asked(teardown=teardown, heal=heal)
+    prepared = _prepared(plan, flags, replay, resolved=resolved, refuse=not dry_run)
+    if dry_run:
+        _show(prepared, as_json)
+    _run(prepared, store, ending, report, as_json, debug)
 
 
 @app.command()
@@ -156,52 +180,94 @@ def report(
 
 
 @app.command()
+def faults(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """List the faults with their parameters, whom they can be aimed at, what they can wait for."""
+    from harness import catalogue
+
+    if as_json:
+        print(json.dumps(catalogue.as_json(), indent=2))
+    else:
+        Console().print(catalogue.tables())
+
+
+@app.command()
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Say what this machine can do, and how to get what it cannot."""
+    """Say what this machine can do, which faults it can make, and how to get what it cannot."""
+    from harness import abilities
     from harness import doctor as this_machine
 
-    found = this_machine.capabilities()
+    found, offers = this_machine.capabilities(), abilities.offers()
     if as_json:
-        print(this_machine.as_json(found))
+        capabilities = json.loads(this_machine.as_json(found))
+        faults = abilities.as_json(offers)
+        print(json.dumps({"capabilities": capabilities, "faults": faults}, indent=2))
     else:
-        Console().print(this_machine.table(found))
+        Console().print(this_machine.table(found), abilities.table(offers))
 
 
 @app.command()
-def clean(store: Store = Path("store"), debug: Debug = False) -> None:
+def clean(
+    store: Store = Path("store"),
+    everything: Annotated[
+        bool, typer.Option("--all", help="Clusters that were left to live on, too.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
     """Remove what killed runs left running; what they recorded stays."""
     from harness.clean import clean as clean_up
 
     ensure_privileges()
-    tell_cleaned(clean_up(store), "nothing was left behind")
+    tell_cleaned(clean_up(store, everything=everything), "nothing was left behind")
 
 
-def _prepared(plan: str | None, flags: dict[str, Any], replay: Path | None) -> "Prepared":
+def _prepared(
+    plan: str | None, flags: dict[str, Any], replay: Path | None, *, resolved: bool, refuse: bool
+) -> "Prepared":
     """The plan as asked for, checked against everything known before a start."""
-    from harness import doctor as this_machine
+    from harness import abilities, planning, replaying
     from harness import plan as plans
-    from harness import replaying
+    from nemesis.faults import find
 
     if replay is not None:
-        return replaying.load(replay, plan, flags)
-    made = plans.build(plans.load(plan), where=f"plan {plan or plans.FIRST_LIGHT}", flags=flags)
-    abilities = set(plans.ABILITIES[made.target])
-    if this_machine.missing_for({"nftables"}):
-        abilities -= {"packet-drops"}
-    return plans.prepare(made, abilities=abilities)
+        made, schedule = replaying.load(replay, plan, flags, resolved=resolved)
+        wanted = [event.fault for event in schedule.events]
+    elif resolved:
+        raise plans.PlanError("--resolved is for --replay: name the run whose nodes are meant")
+    else:
+        made = plans.build(plans.load(plan), where=f"plan {plan or plans.FIRST_LIGHT}", flags=flags)
+        schedule, wanted = None, planning.faults_of(made)
+    lacks = abilities.lacking_for(find(name) for name in wanted)
+    return planning.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
 
 
-def _run(prepared: "Prepared", root: Path, report: bool, as_json: bool, debug: bool) -> NoReturn:
+def _show(prepared: "Prepared", as_json: bool) -> NoReturn:
+    """Print what would happen; 254 when it would be refused."""
+    from harness import dry_run
+
+    if as_json:
+        print(json.dumps(dry_run.as_json(prepared), indent=2))
+    else:
+        Console().print(dry_run.table(prepared), soft_wrap=not sys.stdout.isatty())
+    raise Exit(0 if prepared.refusal is None else BAD_ARGUMENTS)
+
+
+def _run(
+    prepared: "Prepared", root: Path, ending: "Ending", report: bool, as_json: bool, debug: bool
+) -> NoReturn:
     from harness import judging, progress, summary
     from harness.runner import Runner
 
     ensure_privileges()
+    ending.check_privileges()
     clean_up_after_the_dead()
     with progress.for_terminal(prepared.plan) as shown:
-        runner = Runner(prepared, root=root, progress=shown, with_report=report)
+        runner = Runner(prepared, root=root, progress=shown, with_report=report, ending=ending)
         on_signals(runner.stop)
         outcome = runner.run()
     run_dir = outcome.run.path
@@ -213,12 +279,16 @@ def _run(prepared: "Prepared", root: Path, report: bool, as_json: bool, debug: b
             f"What was recorded is in {run_dir}; see harness.log there, and judge it as it is with "
             f"`highwater check {run_dir}`."
         )
-        raise Exit(HARNESS_FAILED)
-    if as_json:
+    elif as_json:
         print(json.dumps({"run": str(run_dir), **outcome.verdict}))
     else:
         summary.print_verdict(Console(), outcome.verdict, run_dir, outcome.report)
-    raise Exit(judging.EXIT_CODES[outcome.verdict["verdict"]])
+    if outcome.left:
+        print("\n".join(outcome.left), file=sys.stderr)
+    code = HARNESS_FAILED
+    if outcome.verdict is not None:
+        code = judging.EXIT_CODES[outcome.verdict["verdict"]]
+    raise Exit(code)
 
 
 def _said(error: BaseException | None) -> str:

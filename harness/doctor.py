@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -77,6 +77,28 @@ def capabilities(names: Iterable[str] | None = None) -> list[Capability]:
 def missing_for(needs: set[str]) -> list[Capability]:
     """Those of the named capabilities that this machine lacks."""
     return [capability for capability in capabilities(needs) if not capability.available]
+
+
+def by_privilege(names: Iterable[str]) -> dict[bool, Mapping[str, Capability] | None]:
+    """What there is of the named capabilities as root (True) and without (False), by name.
+
+    None where that cannot be tried: a user who is not root cannot tell what root could do.
+    """
+    wanted = sorted(set(names))
+    here = {capability.name: capability for capability in capabilities(wanted)}
+    if os.geteuid() != 0 or rootless.is_rootless():
+        return {True: None, False: here}
+    inside = {capability.name: capability for capability in _inside_user_namespace(wanted)}
+    return {True: here, False: {name: inside.get(name, _no_userns(here[name])) for name in wanted}}
+
+
+def _no_userns(capability: Capability) -> Capability:
+    return Capability(
+        name=capability.name,
+        available=False,
+        detail="no user namespace can be made",
+        how_to_get=_PROBES["userns"].how_to_get,
+    )
 
 
 def as_json(found: Iterable[Capability]) -> str:

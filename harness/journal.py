@@ -27,6 +27,8 @@ Record = Mapping[str, object]
 
 RUN = "run"
 """The first record: which run this is, and whose."""
+DETACHED = "detached"
+"""From here on the run lives on without its harness."""
 UNDONE = "undone"
 """The last record: nothing of the run is left."""
 
@@ -144,6 +146,10 @@ class Journal:
     def records(self) -> list[Record]:
         """Everything recorded so far."""
         return read(self.path)
+
+    def detach(self) -> None:
+        """Record that the run is to outlive its harness, as if it had been made so."""
+        self.record(DETACHED)
 
     def finish(self) -> None:
         """Record that nothing of the run is left, forget it in the registry, let the lock go."""

@@ -75,9 +75,12 @@ def write_report(run_dir: Path) -> Path:
 
 
 def _end_leftovers(run_dir: Path) -> None:
-    """End what still writes into the run: nothing, unless its harness was killed."""
+    """End what still writes into the run: nothing, unless its harness was killed. A cluster that
+    was left for a look writes nothing more into it."""
     path = run_dir / "journal.jsonl"
-    if not path.is_file() or any(r["kind"] == journal.UNDONE for r in journal.read(path)):
+    records = journal.read(path) if path.is_file() else []
+    ended = not records or any(r["kind"] == journal.UNDONE for r in records)
+    if ended or clean.lives_detached(records):
         return
     cleaned = clean.undo(path)
     match cleaned.outcome:

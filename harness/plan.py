@@ -1,34 +1,24 @@
 """The plan of a run: what is deployed, what clients do, what is broken, what is promised.
 
 A plan is frozen, validated data: from TOML, from flags on top of it, and from the plan.json of an
-earlier run. Two steps, both before anything is started: reading (`load`, `override`) checks each
-value; `prepare` checks the values against each other and against what the target can do, and
-fixes the schedule of faults. Everything wrong is a PlanError of one paragraph: what, where, and
-what to do about it. The plan knows nothing of how it is carried out.
+earlier run. Here each value is checked by itself; `harness.planning` checks them against each other
+and against what the target can do, and fixes the schedule of faults. Everything wrong is a
+PlanError of one paragraph: what, where, and what to do about it. The plan knows nothing of how it
+is carried out.
 """
 
 import json
 import secrets
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from nemesis import conditions, targets
 from nemesis.base import NemesisError
-from nemesis.fault import Ability
-from nemesis.faults import find
-from nemesis.generator import Mix, generate
-from nemesis.schedule import Event, Schedule, checked, scripted
-
-ABILITIES: Mapping[str, frozenset[str]] = {
-    "local": frozenset({Ability.SIGNALS, Ability.PACKET_DROPS}),
-}
-"""What each deployment target can do to its nodes, as long as the machine plays along."""
+from nemesis.schedule import Event, Written, read
 
 FIRST_LIGHT = "first-light"
 """The packaged plan of `highwater run` without a plan."""
@@ -81,7 +71,36 @@ class Workload(_Frozen):
 
 
 Range = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
-"""Least and greatest, in ms."""
+"""Least and greatest."""
+
+
+Parameter = str | tuple[int, int] | tuple[float, float] | tuple[str, ...]
+"""A fault's parameter: as it is, [least, greatest], or one of several texts."""
+
+
+def _as_text(value: object) -> object:
+    """A single number is a parameter as it is."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+class Mixed(_Frozen):
+    """What a random mix does with one fault; nothing is what it does with all."""
+
+    weight: int = Field(default=1, ge=0, le=100)
+    """How often it comes in the time in which a fault of weight 1 comes once."""
+    targets: tuple[str, ...] = ()
+    duration_ms: Range | None = None
+    params: dict[str, Annotated[Parameter, BeforeValidator(_as_text)]] = {}
+
+
+class Quiet(_Frozen):
+    """Time without faults, in which the cluster is to recover, every so often."""
+
+    every_ms: int = Field(ge=1)
+    """How long faults go on before each quiet time."""
+    for_ms: int = Field(ge=1)
 
 
 class Nemesis(_Frozen):
@@ -89,9 +108,22 @@ class Nemesis(_Frozen):
 
     events: tuple[Event, ...] = ()
     faults: tuple[str, ...] = ()
+    """Names, or patterns such as `partition.*` and `*`."""
+    mix: dict[str, Mixed] = {}
+    """By fault; those that are not in `faults` take part too."""
     targets: tuple[str, ...] = ("one", "leader", "controller")
     interval_ms: Range = (2_000, 6_000)
+    """From the moment when there is room for a fault until one comes."""
+    rate_per_min: float | None = Field(default=None, gt=0, le=6_000)
+    """Faults or bursts that begin in a minute, in place of the interval."""
     duration_ms: Range = (2_000, 8_000)
+    overlap: int = Field(default=1, ge=1, le=15)
+    """So many faults may be in force at once."""
+    burst: Range = (1, 1)
+    """So many come together."""
+    quiet: Quiet | None = None
+    majority: bool = False
+    """Faults that overlap may take a majority of the nodes together."""
     mode: Literal["strict", "auto"] = "strict"
     """What becomes of faults that the target cannot inject: refused, or left out and noted."""
 
@@ -145,16 +177,6 @@ class Plan(_Frozen):
             raise PlanError(f"{where}: {_explain(error)}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A plan that can be run, with its schedule."""
-
-    plan: Plan
-    schedule: Schedule
-    notes: tuple[str, ...] = ()
-    """What was left out, and why."""
-
-
 def packaged() -> tuple[str, ...]:
     """The names of the plans that come with the harness."""
     found = resources.files("harness").joinpath("plans").iterdir()
@@ -164,36 +186,67 @@ def packaged() -> tuple[str, ...]:
 def load(source: str | None = None) -> dict[str, Any]:
     """The raw data of a plan: a TOML file, a packaged plan's name, or first light for None.
 
-    Raises PlanError when it cannot be read. The values are validated by `build`.
+    A `schedule` of its [nemesis] names a file, from the plan's own directory on, whose events take
+    its place. Raises PlanError when one cannot be read. The values are validated by `build`.
     """
     if source is None:
         source = FIRST_LIGHT
-    if source in packaged():
-        text = resources.files("harness").joinpath("plans", f"{source}.toml").read_text()
-    else:
-        try:
-            text = Path(source).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
-            raise PlanError(
-                f"plan {source}: cannot be read ({reason}); give a TOML file or a packaged "
-                f"plan: {', '.join(packaged())}"
-            ) from error
+    shipped = source in packaged()
+    place = resources.files("harness").joinpath("plans")
+    path = Path(str(place / f"{source}.toml")) if shipped else Path(source)
+    where = f"plan {source}"
     try:
-        return tomllib.loads(text)
+        raw = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"plan {source}: is no valid TOML: {error}") from error
+        raise PlanError(f"{where}: is no valid TOML: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(
+            f"{where}: cannot be read ({_reason(error)}); give a TOML file or a packaged "
+            f"plan: {', '.join(packaged())}"
+        ) from error
+    nemesis = raw.get("nemesis")
+    if not isinstance(nemesis, dict) or "schedule" not in nemesis:
+        return raw
+    rest = {name: value for name, value in nemesis.items() if name != "schedule"}
+    if "events" in rest:
+        raise PlanError(f"{where}: nemesis has events and a schedule; keep one of them")
+    beside = path.parent / str(nemesis["schedule"])
+    return _with_schedule({**raw, "nemesis": rest}, beside, f"{where}: nemesis.schedule")
+
+
+def _with_schedule(raw: Mapping[str, Any], path: Path, where: str) -> dict[str, Any]:
+    """The plan with the events of a file, and with its end and seed where it has them."""
+    try:
+        written: Written = read(path.read_bytes())
+    except (OSError, NemesisError) as error:
+        why = error if isinstance(error, NemesisError) else f"cannot be read ({_reason(error)})"
+        raise PlanError(f"{where}: {path}: {why}") from error
+    events = [event.model_dump(exclude_defaults=True) for event in written.events]
+    merged = {**raw, "nemesis": {**raw.get("nemesis", {}), "events": events}}
+    if written.end_ms is not None:
+        merged["duration_s"] = written.end_ms / 1000
+    if written.seed is not None:
+        merged["seed"] = written.seed
+    return merged
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return getattr(error, "strerror", None) or "it is no text"
 
 
 def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None = None) -> Plan:
     """A plan from raw data with flags on top. Raises PlanError.
 
     Flags: seed, duration_s, nodes, acks (only the topics of these modes), rate_per_s, faults (a
-    random mix of these in place of whatever was planned), nemesis (the mode), target,
-    broker_module, name; those that are None say nothing. A plan without a seed gets a random one.
+    random mix of these in place of whatever was planned), schedule (a file of events, likewise),
+    nemesis (the mode), target, broker_module, name; those that are None say nothing. A plan without
+    a seed gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}
+    if "schedule" in given:
+        path = Path(given["schedule"])
+        merged = _with_schedule(_without_faults(merged), path, "schedule")
     for name in ("seed", "duration_s", "nodes", "target", "broker_module", "name"):
         if name in given:
             merged[name] = given[name]
@@ -201,7 +254,8 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
         merged["workload"] = {**merged.get("workload", {}), "rate_per_s": given["rate_per_s"]}
     nemesis = dict(merged.get("nemesis", {}))
     if "faults" in given:
-        nemesis |= {"faults": given["faults"], "events": []}
+        tuned = {n: mixed for n, mixed in nemesis.get("mix", {}).items() if n in given["faults"]}
+        nemesis |= {"faults": given["faults"], "events": [], "mix": tuned}
     if "nemesis" in given:
         nemesis["mode"] = given["nemesis"]
     plan = Plan.from_json({**merged, "nemesis": nemesis}, where)
@@ -214,123 +268,13 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
     return plan
 
 
-def prepare(
-    plan: Plan, *, schedule: Schedule | None = None, abilities: Iterable[str] | None = None
-) -> Prepared:
-    """Check the plan as a whole and fix its schedule (or check the one to be replayed).
-
-    `abilities` is what the target can do here; by default what it can do anywhere. Raises
-    PlanError.
-    """
-    where = f"plan {plan.name}"
-    _check_topics(plan, where)
-    can = frozenset(ABILITIES[plan.target] if abilities is None else abilities)
-    try:
-        if schedule is not None:
-            made, notes = checked(schedule), list[str]()
-        else:
-            made, notes = _schedule(plan, can, where)
-        _check_targets(plan, made, where)
-    except NemesisError as error:
-        raise PlanError(f"{where}: nemesis: {error}") from error
-    return Prepared(plan=plan, schedule=made, notes=tuple(notes))
+def _without_faults(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {**raw, "nemesis": {**raw.get("nemesis", {}), "faults": [], "mix": {}}}
 
 
 def acks_name(acks: int) -> str:
     """As people write it: 0, 1, all."""
     return "all" if acks == -1 else str(acks)
-
-
-def _check_topics(plan: Plan, where: str) -> None:
-    names = [topic.name for topic in plan.topics]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise PlanError(f"{where}: topic {twice[0]} is there twice; give each its own name")
-    for topic in plan.topics:
-        here = f"{where}: topic {topic.name}"
-        if topic.replication_factor > plan.nodes:
-            raise PlanError(
-                f"{here}: replication_factor {topic.replication_factor} is more than the "
-                f"{plan.nodes} nodes; lower it, or raise nodes"
-            )
-        if topic.min_insync_replicas > topic.replication_factor:
-            raise PlanError(
-                f"{here}: min_insync_replicas {topic.min_insync_replicas} is more than "
-                f"replication_factor {topic.replication_factor}, so that no acks=all send could "
-                "ever be acknowledged; lower it"
-            )
-        if topic.idempotence and topic.acks != -1:
-            raise PlanError(
-                f'{here}: idempotence needs acks = "all", not {acks_name(topic.acks)}; '
-                "switch one of them"
-            )
-
-
-def _schedule(plan: Plan, can: frozenset[str], where: str) -> tuple[Schedule, list[str]]:
-    nemesis = plan.nemesis
-    if nemesis.events and nemesis.faults:
-        raise PlanError(
-            f"{where}: nemesis has events and faults; keep the list of events or the random mix"
-        )
-    for low, high in (nemesis.interval_ms, nemesis.duration_ms):
-        if low > high:
-            raise PlanError(f"{where}: nemesis: the range {low}..{high} ms runs backwards")
-    asked = nemesis.faults or [event.fault for event in nemesis.events]
-    missing = {
-        name: why for name in dict.fromkeys(asked) if (why := _missing(name, plan, can)) is not None
-    }
-    notes = [f"{name} was left out: {why}" for name, why in missing.items()]
-    if missing and nemesis.mode == "strict":
-        name, why = next(iter(missing.items()))
-        raise PlanError(
-            f"{where}: target {plan.target} cannot inject {name}: {why}; take it out of the plan, "
-            "or leave it out with --nemesis auto; `highwater doctor` says what is missing here"
-        )
-    end_ms = round(plan.duration_s * 1000)
-    if nemesis.events:
-        events = [event for event in nemesis.events if event.fault not in missing]
-        return scripted(events, seed=plan.seed, end_ms=end_ms), notes
-    mix = Mix(
-        faults=[name for name in nemesis.faults if name not in missing],
-        targets=nemesis.targets,
-        interval_ms=nemesis.interval_ms,
-        duration_ms=nemesis.duration_ms,
-    )
-    return generate(mix, seed=plan.seed, end_ms=end_ms), notes
-
-
-def _missing(name: str, plan: Plan, can: frozenset[str]) -> str | None:
-    """Why the target cannot inject a fault, or None. Raises UnknownFault."""
-    fault = find(name)
-    if lacks := sorted(fault.needs - can):
-        return f"it lacks {', '.join(lacks)}"
-    if plan.nodes < fault.min_nodes:
-        return f"the fault needs {fault.min_nodes} nodes and there are {plan.nodes}"
-    return None
-
-
-def _check_targets(plan: Plan, schedule: Schedule, where: str) -> None:
-    partitions = {topic.name: topic.partitions for topic in plan.topics}
-    for expression in plan.nemesis.targets:
-        targets.parse(expression)
-    for event in schedule.events:
-        here = f"{where}: nemesis: event {event.id} ({event.fault})"
-        target = targets.parse(event.targets)
-        if target.node is not None and not 1 <= target.node <= plan.nodes:
-            raise PlanError(f"{here}: there is no node {target.node}, only 1 to {plan.nodes}")
-        if target.kind == "minority" and plan.nodes < 3:
-            raise PlanError(f"{here}: {plan.nodes} nodes have no minority; aim at one")
-        named: list[tuple[str, int]] = []
-        if target.topic is not None:
-            named.append((target.topic, target.partition))
-        if event.until is not None:
-            condition = conditions.parse(event.until)
-            named.append((condition.topic, condition.partition))
-        for topic, partition in named:
-            if partition >= partitions.get(topic, 0):
-                raise PlanError(
-                    f"{here}: there is no partition {topic}/{partition} in the plan; its topics "
-                    f"are {', '.join(f'{t} (0 to {n - 1})' for t, n in partitions.items())}"
-                )
 
 
 def _explain(error: ValidationError) -> str:

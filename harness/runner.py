@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness import judging, store
+from harness import ending, judging, store
+from harness.ending import Ending
 from harness.final_reads import run_final_reads
-from harness.history import HistoryWriter
+from harness.history import HistoryWriter, RowStream
 from harness.hosts import hosts_of
 from harness.journal import Journal
 from harness.monitor import Monitor
-from harness.plan import Prepared
+from harness.planning import Prepared
 from harness.progress import Progress
 from harness.store import Run
 from harness.systems.layout import Layout
@@ -63,6 +64,8 @@ class Outcome:
     report: Path | None = None
     failed_phase: str | None = None
     error: BaseException | None = None
+    left: tuple[str, ...] = ()
+    """How to enter and to end the cluster that was left, in lines; none when nothing was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +105,11 @@ class Runner:
         with_report: bool = True,
         layout: Layout | None = None,
         script: Script | None = None,
+        ending: Ending | None = None,
     ) -> None:
         """Plan a run whose directory will be made under `root`; its nodes are the plan's, each
-        broker and controller, unless a `layout` of as many says otherwise.
+        broker and controller, unless a `layout` of as many says otherwise. Everything is healed
+        and removed at the end unless `ending` says otherwise.
         """
         self._plan = prepared.plan
         self._prepared = prepared
@@ -113,6 +118,9 @@ class Runner:
         self._with_report = with_report
         self._layout = layout or Layout.combined(range(1, self._plan.nodes + 1))
         self._script = script
+        self._ending = ending or Ending()
+        self._broken: tuple[str, ...] = ()
+        self._left: tuple[str, ...] = ()
         self._stop = threading.Event()
         self._phase_name = "set up"
 
@@ -134,7 +142,7 @@ class Runner:
             except BaseException as error:
                 log.exception("the run failed in phase %r", self._phase_name)
                 run.update(failed_phase=self._phase_name, error=f"{type(error).__name__}: {error}")
-                return Outcome(run=run, failed_phase=self._phase_name, error=error)
+                return Outcome(run=run, failed_phase=self._phase_name, error=error, left=self._left)
 
     # -- the phases
 
@@ -142,7 +150,15 @@ class Runner:
         """Everything that needs the target, and its end."""
         plan = self._plan
         with Journal.create(run.path / "journal.jsonl", run_id=run.run_id) as journal:
-            target = LocalTarget(run.run_id, run.path, self._layout.nodes, journal)
+            target = LocalTarget(
+                run.run_id,
+                run.path,
+                self._layout.nodes,
+                journal,
+                uplink=not self._ending.teardown,
+                clocks="clocks" in self._prepared.schedule.needs(),
+            )
+            system: NodesSystem | None = None
             try:
                 system = NodesSystem(plan, target, run, self._layout)
                 with self._phase(run, "deploy"):
@@ -155,10 +171,22 @@ class Runner:
                     self._under_load(run, target, system, journal, streams)
             finally:
                 failed = self._phase_name
-                with self._phase(run, "teardown"):
-                    target.down()
-                    journal.finish()
+                self._end(run, target, system, journal)
                 self._phase_name = failed
+
+    def _end(
+        self, run: Run, target: LocalTarget, system: NodesSystem | None, journal: Journal
+    ) -> None:
+        """Remove everything; or leave the cluster, when there is one and that was asked."""
+        deployed = any(target.is_running(node) for node in target.node_ids())
+        if self._ending.teardown or system is None or not deployed:
+            with self._phase(run, "teardown"):
+                target.down()
+                journal.finish()
+            return
+        journal.detach()
+        run.update(bootstrap=system.bootstrap, left_in_force=list(self._broken))
+        self._left = tuple(ending.told(target, run, system.bootstrap, self._broken))
 
     def _under_load(
         self,
@@ -195,12 +223,28 @@ class Runner:
                 self._wait(workload, plan.warmup_s)
             stage = Stage(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
             self._chaos(stage, journal, workload)
-            with self._phase(run, "recover", plan.settle_timeout_s):
-                missing = self._wait_whole(monitor, quiet=False)
-            if missing and not self._stop.is_set():
-                self._note(run, f"not recovered under load: {'; '.join(missing)}")
+            if not self._broken:
+                with self._phase(run, "recover", plan.settle_timeout_s):
+                    missing = self._wait_whole(monitor, quiet=False)
+                if missing and not self._stop.is_set():
+                    self._note(run, f"not recovered under load: {'; '.join(missing)}")
         finally:
             self._stop_workload(run, workload)
+        if self._broken:
+            self._note(run, f"left broken by {'; '.join(self._broken)}: nothing was read back")
+            return
+        self._read_back(run, target, system, monitor, cluster)
+
+    def _read_back(
+        self,
+        run: Run,
+        target: LocalTarget,
+        system: NodesSystem,
+        monitor: Monitor,
+        cluster: RowStream,
+    ) -> None:
+        """What the healed cluster has kept: settle, read every record, collect the files."""
+        plan = self._plan
         self._enter("settle", plan.settle_timeout_s)
         if self._settle(run, target, monitor):
             run.finish_phase("settle")
@@ -212,7 +256,8 @@ class Runner:
                 run.update(final_reads_complete=complete, epoch_problems=monitor.record_epochs())
         monitor.stop()
         with self._phase(run, "collect"):
-            if killed := system.stop():
+            # The files of a cluster that is left are read while it runs: it is idle.
+            if self._ending.teardown and (killed := system.stop()):
                 self._note(run, f"nodes {killed} did not stop in order and were killed")
             system.collect(cluster)
 
@@ -234,6 +279,7 @@ class Runner:
             journal=journal,
             clock=_Clock(run),
             on_done=record,
+            leave=not self._ending.heal,
         )
 
         def play() -> None:
@@ -258,8 +304,9 @@ class Runner:
                 nemesis.stop()
                 if thread.ident is not None:
                     thread.join(NEMESIS_JOIN_S)
-                if thread.is_alive():
+                if thread.is_alive() or (nemesis.in_force() and self._ending.heal):
                     raise RunFailed(f"faults {nemesis.in_force()} could not be healed")
+                self._broken = nemesis.in_force()
                 faults.close()
                 if script.ident is not None:
                     script.join(SCRIPT_JOIN_S)
@@ -310,7 +357,7 @@ class Runner:
                 # The verdict stands without it, and must not be hidden by it.
                 log.exception("no report")
                 self._note(run, f"the report could not be written: {error}")
-        return Outcome(run=run, verdict=verdict, report=report)
+        return Outcome(run=run, verdict=verdict, report=report, left=self._left)
 
     # -- small things
 

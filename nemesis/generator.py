@@ -32,7 +32,10 @@ SERVING: Final = frozenset(
     }
 )
 """Whose targets go on serving, well or badly; every other fault may take its targets away."""
-_ONE: Final = ("one", "node", "leader", "controller", "quorum-leader", "isr-one", "last-isr")
+_ONE: Final = (
+    *("one", "node", "broker", "controller", "quorum-leader", "quorum-follower"),
+    *("leader", "isr-one", "last-isr"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

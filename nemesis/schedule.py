@@ -43,6 +43,12 @@ class Event(BaseModel):
     """These nodes, in place of those that `targets` means at the time: as in an earlier run."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What conditions of other events may call it: its name, its fault, its number."""
+        named = (str(self.id), self.fault)
+        return named if self.name is None else (self.name, *named)
+
+    @property
     def place(self) -> str:
         """How errors name the event."""
         return f"event {self.id} ({self.name or self.fault})"
@@ -56,6 +62,10 @@ class Schedule(BaseModel):
     seed: int
     end_ms: int = Field(gt=0)
     events: tuple[Event, ...]
+
+    def needs(self) -> frozenset[str]:
+        """What its faults need of the target, by the names of `Ability`. Raises UnknownFault."""
+        return frozenset(need for event in self.events for need in find(event.fault).needs)
 
     def to_json(self) -> bytes:
         """The schedule's file: equal schedules give equal bytes."""
@@ -118,26 +128,34 @@ def checked(schedule: Schedule) -> Schedule:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise BadSchedule(f"two events are called {twice[0]}; give each its own name")
     for event in schedule.events:
-        _check(event, schedule.end_ms)
+        _check(event, schedule)
     return schedule
 
 
-def _check(event: Event, end_ms: int) -> None:
+def _check(event: Event, schedule: Schedule) -> None:
     fault = find(event.fault)
     try:
         Params.of(fault.options, event.params)
         if event.until is not None:
-            conditions.parse(event.until)
+            _check_references(event, conditions.parse(event.until).events, schedule)
         targets.parse(event.targets)
     except BadTargets as error:
         raise BadTargets(f"{event.place}: {error}") from error
     except BadSchedule as error:
         raise BadSchedule(f"{event.place}: {error}") from error
-    if event.at_ms + event.duration_ms > end_ms:
+    if event.at_ms + event.duration_ms > schedule.end_ms:
         raise BadSchedule(
             f"{event.place} ends at {event.at_ms + event.duration_ms} ms, "
-            f"after the chaos phase, which lasts {end_ms} ms"
+            f"after the chaos phase, which lasts {schedule.end_ms} ms"
         )
+
+
+def _check_references(event: Event, wanted: Iterable[str], schedule: Schedule) -> None:
+    others = [other for other in schedule.events if other is not event]
+    for name in wanted:
+        if not any(name in other.names for other in others):
+            known = ", ".join(other.name for other in others if other.name is not None) or "none"
+            raise BadSchedule(f"no other event is called {name}; named events are {known}")
 
 
 def _first(error: ValidationError) -> str:

@@ -1,6 +1,7 @@
 """Plans: what is refused, with which words, and that the rest survives a round trip."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import plan as plans
-from harness.plan import Plan, PlanError, build, load, packaged, prepare
+from harness.plan import Plan, PlanError, build, load, packaged
+from harness.planning import prepare
+from nemesis.fault import Ability
 from nemesis.faults import FAULTS
 from nemesis.schedule import from_json
 
@@ -71,7 +74,7 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
         ({"nemesis": {"faults": ["kil"]}}, "no fault 'kil' (did you mean kill?); faults are "),
         ({"nemesis": {"faults": ["kill"], "events": [KILL]}}, "keep the list of events or the"),
         ({"nemesis": {"faults": ["kill"], "targets": ["some"]}}, "'some' is no target; targets"),
-        ({"nemesis": {"interval_ms": [5, 4]}}, "the range 5..4 ms runs backwards"),
+        ({"nemesis": {"interval_ms": [5, 4]}}, "nemesis.interval_ms: the range 5..4 runs backwards"),
         ({"nemesis": {"events": [KILL | {"at_ms": 19_500}]}}, "after the chaos phase"),
         ({"nemesis": {"events": [KILL | {"targets": "node:4"}]}}, "no node 4, only 1 to 3"),
         ({"nemesis": {"events": [KILL | {"targets": "leader:x/0"}]}}, "no partition x/0"),
@@ -96,10 +99,12 @@ def test_bad_plans_are_refused_in_one_paragraph(changes: dict[str, Any], said: s
 def test_a_fault_that_the_target_cannot_inject_is_refused_by_capability() -> None:
     """Strict plans are refused, naming the missing capability; auto leaves the fault out."""
     asked = {"faults": ["kill", "partition.halves", "pause"]}
-    with pytest.raises(PlanError, match=r"cannot inject partition.halves: it lacks packet-drops"):
-        prepare(made(nemesis=asked), abilities={"signals"})
-    lenient = prepare(made(nemesis=asked | {"mode": "auto"}), abilities={"signals"})
-    assert lenient.notes == ("partition.halves was left out: it lacks packet-drops",)
+    lacks = {Ability.PACKET_DROPS: "nftables: modprobe nf_tables"}
+    why = "it lacks packet-drops (nftables: modprobe nf_tables)"
+    with pytest.raises(PlanError, match=re.escape(f"cannot inject partition.halves: {why}")):
+        prepare(made(nemesis=asked), lacks=lacks)
+    lenient = prepare(made(nemesis=asked | {"mode": "auto"}), lacks=lacks)
+    assert lenient.notes == (f"partition.halves was left out: {why}",)
     assert {event.fault for event in lenient.schedule.events} <= {"kill", "pause"}
 
 

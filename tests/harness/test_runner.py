@@ -15,7 +15,8 @@ import pytest
 from harness import journal, judging, store
 from harness import runner as runner_module
 from harness.journal import Journal
-from harness.plan import Prepared, build, prepare
+from harness.plan import build
+from harness.planning import Prepared, prepare
 from harness.runner import Outcome, Runner
 from tests.nemesis.fakes import FakeMachines, FakeProcesses, FakeView, Trace
 from tests.require import require
@@ -51,7 +52,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
     class Target(FakeProcesses):
         links, disks, clocks = lab.machines.links, lab.machines.disks, lab.machines.clocks
 
-        def __init__(self, *_: object) -> None:
+        def __init__(self, *_: object, **__: object) -> None:
             super().__init__(lab.machines, (1, 2, 3))
             lab.processes = self
 

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import journal
-from harness.plan import build, load, prepare
+from harness.plan import build, load
+from harness.planning import prepare
 from tests.harness.failovers import failovers
 from tests.harness.targets.machine import leftovers, marked
 from tests.require import require

@@ -27,6 +27,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "loop": lambda: os.geteuid() == 0 and Path("/dev/loop-control").exists(),
     "java": lambda: shutil.which("java") is not None,
     "kcat": lambda: shutil.which("kcat") is not None,
+    "faketime": lambda: bool(list(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))),
     "openssl": lambda: shutil.which("openssl") is not None,
     "chromium": lambda: shutil.which("chromium") is not None,
 }

@@ -55,6 +55,7 @@ def local_target(
     *,
     uplink: bool = False,
     subnet: str | None = None,
+    clocks: bool = False,
 ) -> Iterator[LocalTarget]:
     """A target that is up, and afterwards down; its run directory and registry are in `place`."""
     registry, run_dir, run_id = place / "registry", place / "run", new_run_id()
@@ -69,6 +70,7 @@ def local_target(
             volume=volume,
             uplink=uplink,
             subnet=subnet,
+            clocks=clocks,
         )
         try:
             target.up()

@@ -1,0 +1,252 @@
+"""Wall clocks of the nodes' own: what a node's process says its time is, and what it is not."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import clean
+from harness.targets.base import NotInForce, Unsupported
+from harness.targets.local import LocalTarget, clocks
+from nemesis.fault import Params, Strike
+from nemesis.faults import find
+from nemesis.hosts import Hosts
+from tests.harness.targets.machine import local_target, new_run_id
+from tests.require import require
+
+HOUR_MS = 3_600_000
+PATIENCE_S = 30.0
+
+# What a node says: its wall clock, and how long half a tenth of a second took it, waited for in the
+# ways that an event loop and its threads wait.
+NODE = """
+import json, select, threading, time
+while True:
+    before = time.monotonic()
+    threading.Event().wait(0.025)
+    select.epoll().poll(0.025)
+    passed = time.monotonic() - before
+    print(json.dumps({"wall_ns": time.time_ns(), "passed_s": passed}), flush=True)
+"""
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[LocalTarget]:
+    """Two nodes with clocks of their own, which say what they show."""
+    require("root")
+    require("netns")
+    require("faketime")
+    with local_target(tmp_path, 2, clocks=True) as made:
+        run_nodes(made)
+        yield made
+
+
+def run_nodes(target: LocalTarget) -> None:
+    """Start what says the time on every node."""
+    for node in target.node_ids():
+        argv = [sys.executable, "-c", NODE]
+        target.set_command(node, argv, dict(os.environ), log_of(target, node))
+        target.start(node)
+
+
+def log_of(target: LocalTarget, node: int) -> Path:
+    """Where the node says it."""
+    return target.data_dir(node).with_name("log")
+
+
+def said(target: LocalTarget, node: int) -> dict[str, Any]:
+    """What the node says from now on, with `ahead_ms`: how far its clock is ahead of ours."""
+    log = log_of(target, node)
+    start = log.stat().st_size
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        lines = log.read_bytes()[start:].splitlines(keepends=True)
+        # The first may have been said before; the last may be half a line.
+        whole = [line for line in lines[1:] if line.endswith(b"\n")]
+        if whole:
+            found: dict[str, Any] = json.loads(whole[0])
+            found["ahead_ms"] = (found["wall_ns"] - time.time_ns()) / 1e6
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"node {node} says nothing: {log.read_text()[-500:]}")
+
+
+def about(measured_ms: float, wanted_ms: float) -> bool:
+    """To within half a minute: a busy machine answers late, and hours are told apart."""
+    return abs(measured_ms - wanted_ms) < 30_000
+
+
+def hosts(target: LocalTarget) -> Hosts:
+    """The target as faults see it; nobody asks for a cluster."""
+    cluster: Any = None
+    return Hosts(
+        processes=target,
+        links=target.links,
+        disks=target.disks,
+        clocks=target.clocks,
+        cluster=cluster,
+        view=cluster,
+    )
+
+
+@pytest.mark.parametrize("offset_ms", [HOUR_MS, -HOUR_MS])
+def test_a_node_says_another_time_and_its_neighbour_the_true_one(
+    target: LocalTarget, offset_ms: int
+) -> None:
+    """By its own word, from the next look on; spans of time stay what they are; healing ends it."""
+    assert about(said(target, 1)["ahead_ms"], 0)
+    target.clocks.skew(1, "a", offset_ms)
+    assert about(said(target, 1)["ahead_ms"], offset_ms)
+    assert about(said(target, 2)["ahead_ms"], 0)
+    assert said(target, 1)["passed_s"] < PATIENCE_S
+    shown = target.clocks.shown(1)
+    assert shown is not None
+    assert shown.allows(offset_ms)
+    assert shown.looked
+    assert shown.most_ms - shown.least_ms < HOUR_MS / 2
+
+    target.clocks.unskew(1, "a")
+    target.clocks.unskew(1, "a")
+    assert about(said(target, 1)["ahead_ms"], 0)
+
+
+def test_layers_add_up_and_go_alone(target: LocalTarget) -> None:
+    """An hour and a day are 25 hours, and a day without the hour."""
+    target.clocks.skew(1, "hour", HOUR_MS)
+    target.clocks.skew(1, "day", 24 * HOUR_MS)
+    assert target.clocks.asked_ms(1) == 25 * HOUR_MS
+    assert about(said(target, 1)["ahead_ms"], 25 * HOUR_MS)
+    target.clocks.unskew(1, "hour")
+    assert about(said(target, 1)["ahead_ms"], 24 * HOUR_MS)
+    assert (target.clocks.asked_ms(1), target.clocks.asked_ms(1, "hour")) == (24 * HOUR_MS, 0)
+
+
+def test_a_node_that_starts_again_has_the_clock_that_it_had(target: LocalTarget) -> None:
+    """As a machine whose clock is wrong; while the node is down its clock shows nobody anything."""
+    target.clocks.skew(1, "a", HOUR_MS)
+    target.kill(1)
+    assert target.clocks.shown(1) is None
+    target.start(1)
+    assert about(said(target, 1)["ahead_ms"], HOUR_MS)
+
+
+def test_a_stopped_node_has_not_looked_at_its_clock(target: LocalTarget) -> None:
+    """Who is paused sees nothing of a jump; our own looking is not taken for the node's."""
+    target.pause(1)
+    target.clocks.skew(1, "a", HOUR_MS)
+    for _ in range(2):
+        shown = target.clocks.shown(1)
+        assert shown is not None
+        assert (shown.allows(HOUR_MS), shown.looked) == (True, False)
+    target.resume(1)
+    said(target, 1)
+    shown = target.clocks.shown(1)
+    assert shown is not None
+    assert shown.looked
+
+
+@pytest.mark.parametrize("name", ["clock.jump", "clock.strobe", "clock.drift"])
+def test_each_fault_proves_itself_and_its_healing(target: LocalTarget, name: str) -> None:
+    """With what the clocks really show, on every node that it is aimed at."""
+    fault, params = (
+        find(name),
+        {"clock.drift": {"rate": "1.5"}, "clock.jump": {"offset_ms": "5000"}},
+    )
+    given = {"offset_ms": "20000"} if name == "clock.strobe" else params[name]
+    strike = Strike(
+        nodes=(1, 2),
+        details=tuple(
+            sorted(
+                {
+                    **Params.of(fault.options, given).values,
+                    "layer": "a",
+                    "clocks": "1,2",
+                }.items()
+            )
+        ),
+    )
+    fault.inject(hosts(target), strike)
+    if name == "clock.drift":
+        assert not fault.effect(hosts(target), strike).took, "nothing has come together yet"
+        fault.pulse(hosts(target), strike, 20_000)
+    effect = fault.effect(hosts(target), strike)
+    assert effect.took, effect.evidence
+    fault.heal(hosts(target), strike)
+    proof = fault.healing(hosts(target), strike)
+    assert proof.took, proof.evidence
+    assert about(said(target, 1)["ahead_ms"], 0)
+
+
+def test_clocks_are_set_quickly(target: LocalTarget) -> None:
+    """The median of twenty is far from the 50 ms that a fault may take."""
+    spans = []
+    for number in range(20):
+        began = time.monotonic()
+        target.clocks.skew(1, f"{number}", 1000)
+        target.clocks.unskew(1, f"{number}")
+        spans.append(time.monotonic() - began)
+    assert statistics.median(spans) < 1, "even on a busy machine"
+
+
+def test_without_clocks_of_their_own_nodes_have_nothing_of_it(tmp_path: Path) -> None:
+    """No library in their processes, and a refusal instead of a fault that does nothing."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path, 1) as target:
+        run_nodes(target)
+        said(target, 1)
+        environ = Path(f"/proc/{target.pid(1)}/environ").read_text()
+        assert "FAKETIME" not in environ
+        with pytest.raises(Unsupported):
+            target.clocks.skew(1, "a", HOUR_MS)
+        with pytest.raises(NotInForce):
+            target.clocks.shown(1)
+
+
+# A harness that sets a node's clock and is killed before it sets it right.
+HARNESS = """
+import sys, time
+from pathlib import Path
+from harness.journal import Journal
+from harness.targets.local import LocalTarget, Volume
+place = Path(sys.argv[1])
+with Journal.create(place / "journal.jsonl", run_id=sys.argv[2], registry=place / "registry") as j:
+    target = LocalTarget(sys.argv[2], place, [1], j, volume=Volume.DIRECTORY, clocks=True)
+    target.up()
+    target.set_command(1, ["sleep", "1000"], {"PATH": sys.argv[3]}, place / "log")
+    target.start(1)
+    target.clocks.skew(1, "a", 3600000)
+    print("set", flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_clean_sets_the_clocks_of_a_dead_harness_right(tmp_path: Path) -> None:
+    """Once; a second time there is nothing to do."""
+    require("root")
+    require("netns")
+    require("faketime")
+    (tmp_path / "registry").mkdir()
+    argv = [sys.executable, "-c", HARNESS, str(tmp_path), new_run_id(), os.environ["PATH"]]
+    harness = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    assert harness.stdout is not None
+    with harness.stdout:
+        assert harness.stdout.readline() == b"set\n"
+        harness.send_signal(signal.SIGKILL)
+        harness.wait(PATIENCE_S)
+    file = tmp_path / "clocks" / "1"
+    assert clocks.is_skewed(file)
+    done = clean.undo(tmp_path / "journal.jsonl", registry=tmp_path / "registry")
+    assert done.outcome is clean.Outcome.UNDONE
+    assert any("clock" in what for what in done.removed)
+    assert not clocks.is_skewed(file)
+    again = clean.undo(tmp_path / "journal.jsonl", registry=tmp_path / "registry")
+    assert again.removed == ()

@@ -25,11 +25,12 @@ from pyroute2.nftables.main import NFTables
 from rich.table import Table
 
 from harness.journal import Journal
-from harness.targets.local import kernel, rootless, volumes
+from harness.targets.local import clocks, kernel, rootless, volumes
 from harness.targets.local.volumes import Volume
 
 _TIMEOUT_S = 30
 _MIN_JAVA = 17
+_DAY_MS = 86_400_000
 
 # Where a distribution puts programs that a user's PATH may lack.
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -236,6 +237,19 @@ def _program(name: str, *version: str) -> Callable[[], str]:
     return probe
 
 
+def _clock_of_its_own() -> str:
+    preload = clocks.library()
+    if preload is None:
+        raise ProbeFailed("libfaketime is not installed")
+    with tempfile.TemporaryDirectory(prefix="highwater-doctor-") as name:
+        file = Path(name) / "clock"
+        clocks.write(file, _DAY_MS)
+        least_ms, most_ms = clocks.measure(clocks.environment(os.environ, preload, file))
+    if not least_ms <= _DAY_MS <= most_ms:
+        raise ProbeFailed(f"{preload} shows {most_ms / 1000:+.0f} s, not a day ahead")
+    return f"{preload} set a process's wall clock a day ahead"
+
+
 def _first_line(*argv: str) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
@@ -327,8 +341,9 @@ _PROBES: dict[str, _Probe] = {
         ),
         _Probe(
             name="faketime",
-            run=_program("faketime", "--version"),
-            how_to_get="apt install faketime",
+            run=_clock_of_its_own,
+            how_to_get="apt install libfaketime",
+            in_namespace=True,
         ),
         _Probe(name="docker", run=_program("docker", "info"), how_to_get="apt install docker.io"),
         _Probe(

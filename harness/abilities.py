@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from rich.table import Table
-
 from harness import doctor
 from harness.doctor import Capability
 from nemesis.fault import Ability, Fault
@@ -23,6 +21,7 @@ NEEDS: Final[Mapping[Ability, tuple[str, ...]]] = {
     Ability.CONNECTION_RESETS: ("nftables",),
     Ability.DISK_STALLS: ("freeze",),
     Ability.DISK_FAULTS: ("loop",),
+    Ability.DISK_READ_ONLY: ("loop",),
     Ability.DISK_SPEED: ("loop",),
     Ability.POWER_LOSS: ("loop",),
     Ability.FILES: ("netns",),
@@ -101,21 +100,24 @@ def as_json(found: Sequence[Offer]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def table(found: Sequence[Offer]) -> Table:
-    """Faults by targets, for the terminal; below each `no`, what is missing."""
-    made = Table("fault", AS_ROOT, WITHOUT_ROOT, title="faults on this machine")
-    cells: dict[str, dict[str, str]] = {}
+def text(found: Sequence[Offer]) -> str:
+    """Faults by ways of running, for the terminal, and how to get what is missing."""
+    rows: dict[str, dict[str, str]] = {}
     for offer in found:
-        cells.setdefault(offer.fault, {})[offer.target] = _cell(offer)
-    for name, row in cells.items():
-        made.add_row(name, row[AS_ROOT], row[WITHOUT_ROOT])
-    return made
+        rows.setdefault(offer.fault, {})[offer.target] = _cell(offer)
+    cells = [("fault", AS_ROOT, WITHOUT_ROOT)]
+    cells += [(name, row[AS_ROOT], row[WITHOUT_ROOT]) for name, row in rows.items()]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+    ways = {c.name: c.how_to_get for offer in found for c in offer.missing}
+    return "\n".join([*lines, *(f"to get {name}: {how}" for name, how in ways.items())])
 
 
 def _cell(offer: Offer) -> str:
     if offer.available is None:
-        return "? `sudo highwater doctor` tells"
-    if offer.available:
-        return "[green]yes[/]"
-    told = "; ".join(f"{c.name}: {c.how_to_get}" for c in offer.missing)
-    return f"[red]no[/], needs {told}"
+        return "? (sudo highwater doctor tells)"
+    missing = ", ".join(capability.name for capability in offer.missing)
+    return "yes" if offer.available else f"no: lacks {missing}"

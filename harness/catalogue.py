@@ -1,9 +1,7 @@
 """The catalogue for people: every fault, every target expression, every condition."""
 
+from collections.abc import Mapping
 from typing import Any
-
-from rich.console import Group
-from rich.table import Table
 
 from nemesis.conditions import FORMS
 from nemesis.fault import Fault
@@ -11,24 +9,37 @@ from nemesis.faults import FAULTS
 from nemesis.targets import EXPRESSIONS
 
 
-def tables() -> Group:
-    """Three tables for the terminal."""
-    faults = _table("fault", "what it does", "parameters", "needs", "targets", title="faults")
-    for fault in FAULTS.values():
-        faults.add_row(
-            fault.name,
-            fault.about,
-            "\n".join(f"{o.name} = {o.default or '(none)'}: {o.about}" for o in fault.options),
-            ", ".join(sorted(fault.needs)),
-            fault.default_targets + ("" if fault.aimable else " only" if _fixed(fault) else ""),
-        )
-    aims = _table("expression", "whom it means", title="targets")
-    for expression, about in EXPRESSIONS.items():
-        aims.add_row(expression, about)
-    conditions = _table("condition", "when it holds", title="conditions, for `until`")
-    for form, about in FORMS.items():
-        conditions.add_row(form, about)
-    return Group(faults, "", aims, "", conditions)
+def text() -> str:
+    """Three lists for the terminal."""
+    faults = [line for fault in FAULTS.values() for line in _lines(fault)]
+    return "\n".join(
+        [
+            "faults, with their parameters, and what they are aimed at unless a plan says it",
+            *faults,
+            "",
+            "targets, looked up when the fault strikes",
+            *_pairs(EXPRESSIONS),
+            "",
+            "conditions, for `until`; several are joined by `and`",
+            *_pairs(FORMS),
+        ]
+    )
+
+
+def _lines(fault: Fault) -> list[str]:
+    needs = ", ".join(sorted(fault.needs))
+    aim = fault.default_targets + ("" if fault.aimable else " (a mix does not aim it)")
+    smallest = f"; at least {fault.min_nodes} nodes" if fault.min_nodes > 1 else ""
+    return [
+        f"  {fault.name}: {fault.about}",
+        f"      targets {aim}; needs {needs}{smallest}",
+        *(f"      {o.name} = {o.default or '(empty)'}: {o.about}" for o in fault.options),
+    ]
+
+
+def _pairs(found: Mapping[str, str]) -> list[str]:
+    width = max(map(len, found))
+    return [f"  {name.ljust(width)}  {about}" for name, about in found.items()]
 
 
 def as_json() -> dict[str, Any]:
@@ -53,12 +64,3 @@ def _fault(fault: Fault) -> dict[str, Any]:
         "aimable": fault.aimable,
         "min_nodes": fault.min_nodes,
     }
-
-
-def _fixed(fault: Fault) -> bool:
-    """A shape over all nodes is the same whoever it is aimed at."""
-    return fault.default_targets == "all"
-
-
-def _table(*heads: str, title: str) -> Table:
-    return Table(*heads, title=title, title_justify="left", box=None, header_style="bold underline")

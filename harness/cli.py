@@ -190,7 +190,7 @@ def faults(
     if as_json:
         print(json.dumps(catalogue.as_json(), indent=2))
     else:
-        Console().print(catalogue.tables())
+        print(catalogue.text())
 
 
 @app.command()
@@ -208,7 +208,8 @@ def doctor(
         faults = abilities.as_json(offers)
         print(json.dumps({"capabilities": capabilities, "faults": faults}, indent=2))
     else:
-        Console().print(this_machine.table(found), abilities.table(offers))
+        Console().print(this_machine.table(found))
+        print(abilities.text(offers))
 
 
 @app.command()
@@ -253,7 +254,7 @@ def _show(prepared: "Prepared", as_json: bool) -> NoReturn:
     if as_json:
         print(json.dumps(dry_run.as_json(prepared), indent=2))
     else:
-        Console().print(dry_run.table(prepared), soft_wrap=not sys.stdout.isatty())
+        print(dry_run.text(prepared))
     raise Exit(0 if prepared.refusal is None else BAD_ARGUMENTS)
 
 

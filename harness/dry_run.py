@@ -1,10 +1,7 @@
 """What a run would do, before it does anything: its schedule as a table or as JSON."""
 
+from collections.abc import Sequence
 from typing import Any
-
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from harness.planning import Prepared
 from nemesis.fault import Params
@@ -12,34 +9,48 @@ from nemesis.faults import find
 from nemesis.schedule import Event
 
 
-def table(prepared: Prepared) -> Group:
+def text(prepared: Prepared) -> str:
     """When which fault strikes whom, for how long, how, and after what; and what cannot be."""
     plan, schedule = prepared.plan, prepared.schedule
-    named = any(event.name for event in schedule.events)
-    made = Table(
-        *("when", *(["name"] if named else []), "fault", "targets", "for", "parameters", "until"),
-        title=f"{plan.name}, seed {schedule.seed}: {len(schedule.events)} faults in "
+    lines = [
+        f"{plan.name}, seed {schedule.seed}: {len(schedule.events)} faults in "
         f"{_seconds(schedule.end_ms)}",
-        title_justify="left",
-        box=None,
-        header_style="bold underline",
-    )
-    for event in schedule.events:
-        here = "" if event.fault not in prepared.missing else "cannot be injected here: "
-        until = event.until and f"{event.until} (within {_seconds(event.until_timeout_ms)})"
-        made.add_row(
-            _seconds(event.at_ms),
-            *([event.name or ""] if named else []),
-            Text(f"{here}{event.fault}", style="red" if here else ""),
-            _aim(event),
-            _seconds(event.duration_ms),
-            ", ".join(f"{name}={value}" for name, value in _params(event).items()),
-            until or "",
-        )
-    told = [f"{name} cannot be injected here: {why}" for name, why in prepared.missing.items()]
+        *_aligned([_HEADS, *(_row(event, prepared) for event in schedule.events)]),
+    ]
+    lines += prepared.notes
+    left_out = prepared.refusal is None
+    for name, why in prepared.missing.items() if not left_out else ():
+        lines.append(f"{name} cannot be injected here: {why}")
     if prepared.refusal is not None:
-        told.append(f"refused: {prepared.refusal}")
-    return Group(made, *(Text(line) for line in told))
+        lines.append(f"refused: {prepared.refusal}")
+    return "\n".join(lines)
+
+
+_HEADS = ("when", "name", "fault", "targets", "for", "parameters", "until")
+
+
+def _row(event: Event, prepared: Prepared) -> tuple[str, ...]:
+    until = event.until and f"{event.until} (within {_seconds(event.until_timeout_ms)})"
+    return (
+        _seconds(event.at_ms),
+        event.name or "",
+        f"{event.fault} (impossible here)" if event.fault in prepared.missing else event.fault,
+        _aim(event),
+        _seconds(event.duration_ms),
+        ", ".join(f"{name}={value}" for name, value in _params(event).items()),
+        until or "",
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines of columns; a column that has nothing but its head is left out."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])] or [("",)]
+    widths = [max(map(len, column)) for column in columns]
+    cells = [
+        [cell.rjust(w) if column[0] in ("when", "for") else cell.ljust(w) for cell in column]
+        for column, w in zip(columns, widths, strict=True)
+    ]
+    return ["  ".join(line).rstrip() for line in zip(*cells, strict=True)]
 
 
 def as_json(prepared: Prepared) -> dict[str, Any]:

@@ -121,7 +121,8 @@ def why(verdict: Mapping[str, Any]) -> str:
         case "INVALID":
             return _why_invalid(verdict)
         case "VALID":
-            return _why_valid(verdict.get("topics") or ())
+            said = _why_valid(verdict.get("topics") or ())
+            return said + _sent_again(verdict.get("anomalies") or ())
         case _:
             reasons = verdict.get("reasons") or ["the verdict names no reason"]
             return (
@@ -180,6 +181,20 @@ def _why_valid(topics: Sequence[Mapping[str, Any]]) -> str:
     permitted = f"{listed(gone)}, {'each' if sum(lost.values()) > 1 else 'and'} for a cause on "
     permitted += "record that its contract permits"
     return f"{listed(kept)} of its acknowledged writes; {permitted}." if kept else f"{permitted}."
+
+
+def _sent_again(anomalies: Sequence[Mapping[str, Any]]) -> str:
+    """What clients wrote twice by themselves, although idempotent; empty when nothing."""
+    found: dict[Any, int] = {}
+    for anomaly in anomalies:
+        if (anomaly.get("kind"), anomaly.get("aspect")) == ("duplicate", "client-epoch"):
+            acks = anomaly.get("acks")
+            found[acks] = found.get(acks, 0) + int(anomaly.get("count") or 0)
+    return "".join(
+        f" {_finding('duplicate', acks, count)}: its client left its producer epoch by its own "
+        "doing and sent again what was in flight, which no broker can know."
+        for acks, count in found.items()
+    )
 
 
 def listed(parts: Sequence[str]) -> str:

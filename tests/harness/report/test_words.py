@@ -92,3 +92,14 @@ def test_small_words() -> None:
         "0.12", "12.3", "1,234", "\N{EN DASH}", "\N{EN DASH}",
     ]  # fmt: skip
     assert shorten("a-very-long-topic/12") == "…ng-topic/12"
+
+
+def test_what_clients_sent_again_is_said_of_a_valid_run() -> None:
+    """A duplicate of the client's own making is no blame, and no secret."""
+    twice = {"kind": "duplicate", "aspect": "client-epoch", "acks": -1, "judgement": "permitted"}
+    others = [{"kind": "duplicate", "acks": 1, "judgement": "permitted", "count": 9}]
+    topics = [{"acks": -1, "acked": 9, "lost": 0}]
+    said = why({"verdict": "VALID", "topics": topics, "anomalies": [twice | {"count": 2}] * 2})
+    assert said.startswith("Every acknowledged write is still there: acks=all kept all 9. acks=all")
+    assert "stored 4 values twice: its client left its producer epoch by its own doing" in said
+    assert "twice" not in why({"verdict": "VALID", "topics": topics, "anomalies": others})

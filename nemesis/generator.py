@@ -260,6 +260,6 @@ def _drawn(choice: Choice, rng: random.Random) -> str:
         case (int() as low, int() as high):
             return str(rng.randint(low, high))
         case (float() | int() as low, float() | int() as high):
-            return f"{rng.uniform(low, high):.3g}"
+            return str(round(rng.uniform(low, high), 3))
         case _:
             return str(rng.choice(choice))

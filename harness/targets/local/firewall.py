@@ -49,7 +49,8 @@ _PUSH = 0x08
 _META_IIFNAME = 6
 _SHARES = 1 << 30
 _QUEUE_BYPASS = 1
-_OUTSIDE = b"eth0\0"
+_INTERFACE = b"eth0\0"
+"""Of every machine; see `network`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +143,9 @@ def requests(name: str, port: int, source: str) -> list[Rule]:
 
 
 def count(name: str, source: str) -> Rule:
-    """Count what is left of what arrives from `source`."""
-    return Rule(chain=LOSSES, name=name, expressions=_from(source) + _COUNTER, first=True)
+    """Count what arrives from `source`, once."""
+    expressions = _from(source) + _OUTSIDE + _COUNTER
+    return Rule(chain=LOSSES, name=name, expressions=expressions, first=True)
 
 
 def lose(name: str, share: float, source: str) -> Rule:
@@ -160,15 +162,13 @@ def double(name: str, share: float, source: str, here: str) -> Rule:
 
     The second one comes over the loopback interface, and is not doubled again.
     """
-    outside = _expression("meta", attribute(1, _REGISTER), attribute(2, _META_IIFNAME))
-    outside += _compare(_EQUAL, _OUTSIDE.ljust(16, b"\0"))
     address = nested(2, attribute(1, socket.inet_aton(here)))
     again = _expression("immediate", attribute(1, _REGISTER), address)
     again += _expression("dup", attribute(1, _REGISTER))
     return Rule(
         chain=LOSSES,
         name=name,
-        expressions=_from(source) + outside + _share(share) + _COUNTER + again,
+        expressions=_from(source) + _OUTSIDE + _share(share) + _COUNTER + again,
     )
 
 
@@ -224,6 +224,9 @@ def _share(share: float) -> bytes:
     return drawn + _compare(_LESS, struct.pack(">I", round(share * _SHARES)))
 
 
+_OUTSIDE = _expression("meta", attribute(1, _REGISTER), attribute(2, _META_IIFNAME)) + _compare(
+    _EQUAL, _INTERFACE.ljust(16, b"\0")
+)
 _COUNTER = _expression("counter", attribute(1, bytes(8)), attribute(2, bytes(8)))
 _LONG = _load(_NETWORK_HEADER, 2, 2) + _compare(_MORE, struct.pack(">H", _LONGEST_BARE_SEGMENT))
 _PUSHED = (

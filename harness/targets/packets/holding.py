@@ -64,6 +64,7 @@ class Holder:
                     self._bind(queue)
                     wire = self._wires[queue] = Wire(random.Random(f"{layer}/{queue}"))
                 wire.layers[layer] = layer_of(order["what"])
+                self.take()  # of other queues: what came while this one was made
                 return {}
             case "unset":
                 if (

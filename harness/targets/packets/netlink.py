@@ -25,6 +25,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 _NESTED = 0x8000
 _TYPE_MASK = 0x3FFF
 _RECEIVE_BYTES = 1 << 17
+_UNASKED_BYTES = 1 << 13
 _MESSAGES_PER_SEND = 256
 _SO_RCVBUFFORCE = 33
 _SOL_NETLINK, _NO_ENOBUFS = 270, 5
@@ -81,6 +82,8 @@ class Netlink:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
         self._socket.settimeout(_TIMEOUT_S)
         self._sequence = 0
+        self._early: list[tuple[int, bytes]] = []
+        """What came by itself while an acknowledgement was awaited."""
 
     def request(self, message: Message) -> None:
         """Send one message and wait for its acknowledgement. Raises OSError as the kernel says."""
@@ -115,9 +118,12 @@ class Netlink:
 
     def pending(self, limit: int) -> Iterator[tuple[int, bytes]]:
         """(kind, body) of what has arrived by itself, at most `limit` reads; never waits."""
+        early, self._early = self._early, []
+        yield from early
         for _ in range(limit):
             try:
-                data = self._socket.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT)
+                # Not `recv`, which would wait: the descriptor itself never does.
+                data = os.read(self._socket.fileno(), _UNASKED_BYTES)
             except BlockingIOError:
                 return
             for kind, _sequence, body in _parsed(data):
@@ -168,6 +174,8 @@ class Netlink:
                 if kind == _ERROR:
                     _raise(body)
                     sequences.discard(sequence)
+                else:
+                    self._early.append((kind, body))
 
     def _receive(self) -> Iterator[tuple[int, int, bytes]]:
         return _parsed(self._socket.recv(_RECEIVE_BYTES))

@@ -1,11 +1,14 @@
 """The executor against a fake cluster in fake time."""
 
 import json
+import threading
 from dataclasses import dataclass, field
 
 import pytest
 
+from nemesis import executor
 from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, Nemesis
+from nemesis.hosts import Cut
 from nemesis.record import FaultRecord
 from nemesis.schedule import Event, scripted
 from tests.nemesis.fakes import FakeClock, FakeJournal, FakeMachines, FakeView, Trace
@@ -24,16 +27,19 @@ class World:
         self.machines = FakeMachines(self.trace)
         self.journal = FakeJournal(self.trace)
 
-    def run(self, *events: Event, end_ms: int = 20_000) -> None:
+    def run(self, *events: Event, end_ms: int = 20_000, leave: bool = False) -> Nemesis:
         """Run a script to its end."""
-        Nemesis(
+        nemesis = Nemesis(
             schedule=scripted(events, seed=1, end_ms=end_ms),
             hosts=self.machines.hosts(),
             view=self.view,
             journal=self.journal,
             clock=self.clock,
             on_done=self.records.append,
-        ).run()
+            leave=leave,
+        )
+        nemesis.run()
+        return nemesis
 
     @property
     def only(self) -> FaultRecord:
@@ -229,3 +235,105 @@ def test_equal_seeds_hit_equal_targets() -> None:
     first, second = (each.trace.of("pause") for each in worlds)
     assert first == second
     assert len({entry[1] for entry in first}) > 1
+
+
+def test_a_fault_that_hangs_delays_nobody_elses_heal(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop that does not return holds up neither the next fault nor its heal."""
+    monkeypatch.setattr(executor, "BLOCK_S", 0.02)
+    released = threading.Event()
+    pause = world.machines.processes.pause
+
+    def hang(node: int) -> None:
+        assert released.wait(30)
+        pause(node)
+
+    world.machines.processes.pause = hang  # type: ignore[method-assign]
+    unblock = world.machines.links.unblock
+
+    def release(*cuts: Cut) -> None:
+        unblock(*cuts)
+        released.set()
+
+    world.machines.links.unblock = release  # type: ignore[method-assign]
+    world.run(
+        event("pause", targets="node:1", duration_ms=500),
+        event("partition.isolate-one", targets="node:2", at_ms=2_000, duration_ms=1_000),
+    )
+    cut, paused = world.records
+    assert cut.event.fault == "partition.isolate-one"
+    assert cut.started_ns is not None
+    assert cut.healed_ns is not None
+    assert cut.healed_ns - cut.started_ns < 2_000_000_000
+    assert paused.healed_ns is not None
+    assert paused.healed_ns > cut.healed_ns
+    world.assert_whole()
+
+
+def test_a_heal_that_hangs_is_given_up_and_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end is bounded, and whoever runs the nemesis learns what is still broken."""
+    monkeypatch.setattr(executor, "BLOCK_S", 0.002)
+    released = threading.Event()
+    resume = world.machines.processes.resume
+
+    def hang(node: int) -> None:
+        assert released.wait(30)
+        resume(node)
+
+    world.machines.processes.resume = hang  # type: ignore[method-assign]
+    nemesis = world.run(event("pause", targets="node:1"), event("kill", at_ms=5_000))
+    assert nemesis.in_force() == ("pause node 1",)
+    hung, waited = world.records
+    assert hung.error == "not healed: it hangs"
+    assert hung.healed_ns is None
+    assert waited.error == "not injected: the chaos phase ended first"
+    released.set()
+
+
+def test_what_is_left_is_not_healed(world: World) -> None:
+    """For a look at a broken cluster: the last fault stays, the one before was healed."""
+    nemesis = world.run(
+        event("pause", targets="node:1", duration_ms=1_000),
+        event("kill", targets="node:2", at_ms=4_000, duration_ms=6_000),
+        end_ms=10_000,
+        leave=True,
+    )
+    assert nemesis.in_force() == ("kill node 2",)
+    healed, left = world.records
+    assert healed.healed_ns is not None
+    assert (left.healed_ns, left.error) == (None, "left in force")
+    assert left.row()["took_effect"] is True
+    assert world.trace.of("start") == []
+
+
+def test_the_nodes_of_an_earlier_run_are_struck_again(world: World) -> None:
+    """Whoever leads now: the nodes that the schedule names, in the shape of then."""
+    world.run(event("partition.random-halves"), event("kill", targets="leader:a/0", at_ms=8_000))
+    again = World()
+    again.view.leaders = {("a", 0): 3}
+    meant = [json.loads(str(record.row()["targets"]))["meant"] for record in world.records]
+    again.run(
+        event("partition.random-halves", nodes=meant[0]),
+        event("kill", targets="leader:a/0", at_ms=8_000, nodes=meant[1]),
+    )
+    assert meant[1] == [1]
+    assert again.trace.of("block") == world.trace.of("block")
+    assert again.trace.of("kill") == [("kill", 1)]
+
+
+def test_what_doing_and_undoing_cost_is_recorded(world: World) -> None:
+    """By the run's clock, without the journal and the proofs."""
+    block = world.machines.links.block
+
+    def slow(*cuts: Cut) -> None:
+        world.clock.ns += 7_500_000
+        block(*cuts)
+
+    world.machines.links.block = slow  # type: ignore[method-assign]
+    world.run(event("cut.clients", targets="node:1"))
+    row = world.only.row()
+    assert row["inject_ms"] == 7.5
+    assert row["heal_ms"] == 0.0

@@ -88,7 +88,7 @@ def test_lines(facility: str, text: str, fact: object) -> None:
     ("change", "error"),
     [
         # Several were in flight to the old leader: the last of them is the failed one.
-        (("base seq 52 > next seq 51", "base seq 53 > next seq 50"), OWN),
+        (("base seq 52 > next seq 51", "base seq 54 > next seq 49"), OWN),
         (
             ("(NOT_LEADER_FOR_PARTITION", "(OUT_OF_ORDER_SEQUENCE_NUMBER"),
             "refused out of order, after OUT_OF_ORDER_SEQUENCE_NUMBER",

@@ -23,6 +23,7 @@ from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRe
 
 from harness.cluster_view import ClusterTracker, PartitionView, epoch_starts, views_of
 from harness.history import FLUSH_INTERVAL_S, HistoryWriter, RowStream
+from harness.quorum_times import QuorumTimes
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
@@ -77,6 +78,8 @@ class Monitor:
         self._cluster = cluster
         self._enter_network = enter_network
         self._quorum: tuple[int, int] = (-1, -1)  # epoch, leader
+        self.quorum_times = QuorumTimes()
+        """How long the metadata log was when; for the system, once the watching is over."""
         self._channels: dict[int, Channel] = {}
         self._views: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
@@ -252,6 +255,7 @@ class Monitor:
             self._cluster.append_named(**row)
 
     async def _poll_quorum(self, channel: Channel) -> None:
+        asked_ns = self._writer.now_ns()
         request = fill(
             DescribeQuorumRequest,
             topics=[{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}],
@@ -262,6 +266,8 @@ class Monitor:
                 if partition.error_code is ErrorCode.none and partition.leader_id >= 0:
                     heard = (int(partition.leader_epoch), int(partition.leader_id))
                     self._quorum = max(self._quorum, heard)
+                    told_ns = self._writer.now_ns()
+                    self.quorum_times.heard(partition, asked_ns=asked_ns, told_ns=told_ns)
 
     def _by_leader(self) -> dict[int, list[tuple[TopicPartition, PartitionView]]]:
         leaders: dict[int, list[tuple[TopicPartition, PartitionView]]] = {}

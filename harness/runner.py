@@ -259,7 +259,7 @@ class Runner:
             # The files of a cluster that is left are read while it runs: it is idle.
             if self._ending.teardown and (killed := system.stop()):
                 self._note(run, f"nodes {killed} did not stop in order and were killed")
-            system.collect(cluster)
+            system.collect(cluster, monitor.quorum_times)
 
     def _chaos(self, stage: Stage, journal: Journal, workload: Workload) -> None:
         """Run the schedule and the script; returns with everything healed."""

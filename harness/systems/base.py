@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from harness.history import RowStream
+from harness.quorum_times import QuorumTimes
 from harness.targets.base import Target
 
 T = TypeVar("T")
@@ -45,8 +46,10 @@ class System(Protocol):
         """Stop all nodes in order; returns those that had to be killed."""
         ...
 
-    def collect(self, cluster: RowStream) -> None:
-        """Read the stopped nodes' files: replicas, their ends, and the controller's decisions."""
+    def collect(self, cluster: RowStream, quorum_times: QuorumTimes) -> None:
+        """Read the stopped nodes' files: replicas, their ends, and the controller's decisions, when
+        they were made by what was seen of the metadata log.
+        """
         ...
 
 

@@ -20,6 +20,7 @@ from harness.admin.client import AdminClient
 from harness.admin.errors import AdminError, Passing, Refused
 from harness.history import FLUSH_ROWS, RowStream
 from harness.plan import Plan, Topic
+from harness.quorum_times import QuorumTimes
 from harness.store import Run
 from harness.systems import replica_files
 from harness.systems.base import DeployError, call_in_client_network
@@ -261,7 +262,7 @@ class NodesSystem:
             ended = list(pool.map(lambda n: self._target.stop(n, STOP_TIMEOUT_S), nodes))
         return [node for node, clean in zip(nodes, ended, strict=True) if not clean]
 
-    def collect(self, cluster: RowStream) -> None:
+    def collect(self, cluster: RowStream, quorum_times: QuorumTimes) -> None:
         """Read the stopped nodes' files into the run; the controllers' decisions into `cluster`.
 
         What was decided because the nodes were told to stop is left out: the run was over.
@@ -298,7 +299,9 @@ class NodesSystem:
         replicas.close()
         self._run.write_table("replica_ends", ends)
         log_dirs = [self._log_dir(node) for node in self.layout.nodes]
-        for change in replica_files.metadata_rows(log_dirs, self._run.started_wall_ns):
+        for change in replica_files.metadata_rows(
+            log_dirs, self._run.started_wall_ns, quorum_times
+        ):
             if change["at_ns"] <= self._stopping_ns:
                 cluster.append_named(**change)
         cluster.flush()

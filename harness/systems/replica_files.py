@@ -8,11 +8,12 @@ Judging what differs is left to the checkers.
 import contextlib
 import hashlib
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.quorum_times import QuorumTimes, Stamp
 from nodes.control.image import ClusterImage, PartitionImage, PartitionKey
 from nodes.control.records import decode
 from nodes.ids import Epoch, Offset, TopicPartition
@@ -82,12 +83,15 @@ def high_watermarks(log_dir: Path) -> dict[TopicPartition, Offset]:
     return OffsetCheckpoint(LocalDisk(log_dir), REPLICATION_OFFSETS).read()
 
 
-def metadata_rows(log_dirs: Sequence[Path], started_wall_ns: int) -> list[dict[str, Any]]:
+def metadata_rows(
+    log_dirs: Sequence[Path], started_wall_ns: int, times: QuorumTimes
+) -> list[dict[str, Any]]:
     """The controllers' decisions as rows of checkers.history.CLUSTER, kind leader.
 
     Taken from the metadata log that a quorum election would prefer: last epoch, then length. Its
-    wall-clock timestamps count from `started_wall_ns`, with the millisecond that they are good to.
-    A log that was trimmed begins with the leaders of its oldest snapshot.
+    wall-clock timestamps count from `started_wall_ns`, with the millisecond that they are good to,
+    where `times` says that they may be believed. A log that was trimmed begins with the leaders of
+    its oldest snapshot.
     """
     best = max(
         (log_dir / METADATA_DIRECTORY for log_dir in log_dirs),
@@ -96,14 +100,16 @@ def metadata_rows(log_dirs: Sequence[Path], started_wall_ns: int) -> list[dict[s
     )
     if best is None:
         return []
-    rows: list[dict[str, Any]] = []
+    stamps: list[Stamp] = []
+    changed: list[Mapping[PartitionKey, PartitionImage | None]] = []
     image = ClusterImage()
     if (snapshot := _beginning(best)) is not None:
         records = [decode(value) for value in snapshot.records]
         last = Offset(snapshot.snapshot_id.offset - 1)
         image, delta = image.apply(records, last, snapshot.snapshot_id.epoch)
         at_ns = snapshot.last_timestamp_ms * 1_000_000 - started_wall_ns
-        rows += [_leader_row(key, change.after, at_ns) for key, change in delta.partitions.items()]
+        stamps.append(Stamp(last, snapshot.snapshot_id.epoch, at_ns))
+        changed.append({key: change.after for key, change in delta.partitions.items()})
     for batch in read_batches(best):
         header = batch.header
         if header.is_control or header.last_offset <= image.offset:
@@ -111,8 +117,14 @@ def metadata_rows(log_dirs: Sequence[Path], started_wall_ns: int) -> list[dict[s
         records = [decode(record.value or b"") for record in decode_records(batch.data)]
         image, delta = image.apply(records, header.last_offset, header.partition_leader_epoch)
         at_ns = header.max_timestamp * 1_000_000 - started_wall_ns
-        rows += [_leader_row(key, change.after, at_ns) for key, change in delta.partitions.items()]
-    return [row for row in rows if row]
+        stamps.append(Stamp(header.last_offset, header.partition_leader_epoch, at_ns))
+        changed.append({key: change.after for key, change in delta.partitions.items()})
+    return [
+        row
+        for at_ns, partitions in zip(times.place(stamps), changed, strict=True)
+        for key, after in partitions.items()
+        if (row := _leader_row(key, after, at_ns))
+    ]
 
 
 def _leader_row(key: PartitionKey, after: PartitionImage | None, at_ns: int) -> dict[str, Any]:

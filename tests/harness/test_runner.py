@@ -17,6 +17,7 @@ from harness import runner as runner_module
 from harness.journal import Journal
 from harness.plan import build
 from harness.planning import Prepared, prepare
+from harness.quorum_times import QuorumTimes
 from harness.runner import Outcome, Runner
 from tests.nemesis.fakes import FakeMachines, FakeProcesses, FakeView, Trace
 from tests.require import require
@@ -89,12 +90,13 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
             lab.call("stop nodes")
             return []
 
-        def collect(self, _: object) -> None:
+        def collect(self, *_: object) -> None:
             lab.call("collect")
 
     class Monitor(FakeView):
         def __init__(self, **_: object) -> None:
             super().__init__()
+            self.quorum_times = QuorumTimes()
 
         def start(self) -> None:
             lab.call("monitor")

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from harness import store
 from harness.plan import Plan, Topic
+from harness.quorum_times import QuorumTimes
 from harness.systems import nodes as nodes_system
 from harness.systems.base import DeployError
 from harness.systems.nodes import NodesSystem, server_properties
@@ -155,7 +156,7 @@ def test_collect_reads_replicas_and_ends(tmp_path: Path, target: FakeTarget) -> 
         (directory.parent / "replication-offset-checkpoint").write_text("0\n1\nt 0 2\n")
     (target.data_dir(3) / "log").mkdir(parents=True)
     cluster = run.cluster_stream()
-    system.collect(cluster)
+    system.collect(cluster, QuorumTimes())
     cluster.close()
     store.seal(run.path)
     replicas = pq.read_table(run.path / "replicas.parquet").to_pylist()

@@ -123,21 +123,16 @@ def _clocks_monotonic(census: Census) -> Assumption:
 
 
 def _faults(frames: Frames) -> list[Assumption]:
-    rows = frames.engine.rows(
-        frames.faults.select("fault_id", "fault", "label", "took_effect", "error").orderBy(
-            "fault_id"
-        )
-    )
+    """A random mix may hit nothing now and then; a script says that its steps were taken, each
+    of them, or shows nothing."""
+    columns = ("fault_id", "fault", "label", "healed_ns", "took_effect", "error")
+    rows = frames.engine.rows(frames.faults.select(*columns).orderBy("fault_id"))
     nemesis = frames.plan.get("nemesis") or {}
-    planned = bool(rows or nemesis.get("faults") or nemesis.get("events"))
+    scripted = bool(nemesis.get("events"))
+    planned = bool(rows or scripted or nemesis.get("faults") or nemesis.get("mix"))
     futile = [row for row in rows if not row["took_effect"]]
     took = len(rows) - len(futile)
-    listed = "; ".join(
-        f"fault {row['fault_id']} ({row['label'] or row['fault']})"
-        + (f": {row['error']}" if row["error"] else "")
-        for row in futile[:NAMED]
-    )
-    more = f"; and {len(futile) - NAMED} more" if len(futile) > NAMED else ""
+    open_ = [row for row in rows if row["took_effect"] and row["healed_ns"] is None]
     return [
         Assumption(
             name="a planned fault took effect",
@@ -148,10 +143,26 @@ def _faults(frames: Frames) -> list[Assumption]:
         Assumption(
             name="every fault took effect",
             holds=not futile,
-            detail=f"no effect: {listed}{more}" if futile else "",
+            detail=f"no effect: {_named(futile)}" if futile else "",
+            decisive=scripted,
+        ),
+        Assumption(
+            name="every fault was healed",
+            holds=not open_,
+            detail=f"not healed: {_named(open_)}" if open_ else "",
             decisive=False,
         ),
     ]
+
+
+def _named(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Faults with what went wrong with them."""
+    listed = "; ".join(
+        f"fault {row['fault_id']} ({row['label'] or row['fault']})"
+        + (f": {row['error']}" if row["error"] else "")
+        for row in rows[:NAMED]
+    )
+    return listed + (f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
 
 
 def _something_acknowledged(frames: Frames, census: Census) -> Assumption:

@@ -776,6 +776,20 @@ def one_fault_of_two_took_effect(s: Story) -> None:
     s.faults.append({**s.faults[0], "fault_id": 1, "took_effect": False})
 
 
+@golden("UNKNOWN", because="every fault took effect: no")
+def one_step_of_a_script_did_nothing(s: Story) -> None:
+    """What the script was to show was not put to the test."""
+    s.plan["nemesis"] = {"events": [{"fault": "kill"}, {"fault": "kill"}]}
+    s.faults.append({**s.faults[0], "fault_id": 1, "took_effect": False, "error": "not injected"})
+
+
+@golden("VALID")
+def every_step_of_a_script_was_taken(s: Story) -> None:
+    """Near miss: both did what they were to do."""
+    s.plan["nemesis"] = {"events": [{"fault": "kill"}, {"fault": "kill"}]}
+    s.faults.append({**s.faults[0], "fault_id": 1})
+
+
 @golden("VALID")
 def no_fault_was_planned(s: Story) -> None:
     """Near miss: a run without a nemesis may be valid."""

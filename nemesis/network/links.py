@@ -12,7 +12,12 @@ from nemesis.fault import Ability, Effect, Fault, FaultBase, Option, Params, Str
 from nemesis.hosts import Hosts, Quality, Tampered
 from nemesis.network.options import DIRECTION, meant, number, peers
 
-_UNITS = {"ms": (0, 60_000), "percent": (0, 100), "kb_per_s": (1, 10_000_000)}
+_UNITS = {
+    "ms": (0, 60_000, "ms"),
+    "percent": (0, 100, "percent"),
+    "kb_per_s": (1, 10_000_000, "kB/s"),
+}
+"""By what a parameter's name ends with: least, most, and the unit for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +103,8 @@ def _quality(params: Params) -> Quality:
 
 
 def _option(name: str, default: int, about: str) -> Option:
-    unit = next(unit for unit in _UNITS if name.endswith(unit))
-    read = number(*_UNITS[unit], unit)
+    low, high, unit = next(_UNITS[end] for end in _UNITS if name.endswith(end))
+    read = number(low, high, unit)
     return Option(name=name, default=str(default), about=f"{about}, {unit}", read=read)
 
 

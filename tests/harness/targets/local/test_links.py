@@ -1,0 +1,169 @@
+"""What was done to links survives whatever happens meanwhile, and leaves nothing behind."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.clean import Outcome, clean
+from harness.journal import read
+from harness.targets.base import CLIENTS, UnknownNode
+from harness.targets.local import LocalTarget, kernel, processes
+from harness.targets.local.undo import process_of
+from nemesis.hosts import Cut, Quality
+from tests.harness.targets import traffic
+from tests.harness.targets.local.test_rootless import home, python, run, unprivileged
+from tests.harness.targets.machine import leftovers, local_target, new_run_id
+from tests.harness.targets.traffic import Numbered, blocked, passes
+from tests.require import require
+
+__all__ = ["home", "python"]
+
+EVERYTHING = Quality(delay_ms=20, jitter_ms=5, lost=0.1, reordered=0.1, duplicated=0.1)
+
+HARNESS = """
+import sys, pathlib, time
+from harness.journal import Journal
+from harness.targets.local import LocalTarget, Volume
+from nemesis.hosts import Cut, Quality
+run_dir, registry = map(pathlib.Path, sys.argv[1:3])
+journal = Journal.create(run_dir / "journal.jsonl", run_id=sys.argv[3], registry=registry)
+target = LocalTarget(sys.argv[3], run_dir, [1, 2], journal, volume=Volume.DIRECTORY)
+target.up()
+target.links.degrade([(1, 2), (2, 1), (0, 1), (1, 0)], Quality(delay_ms=5000, lost=0.5), "slow")
+target.links.block(Cut(1, 2), Cut(1, 0, 9092, answers=True))
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+IN_A_USER_NAMESPACE = """
+from harness.targets.local.rootless import ensure_privileges
+ensure_privileges()
+import sys, pytest
+sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+
+
+def holders(target: LocalTarget, run_dir: Path) -> list[processes.ProcessId]:
+    """The living holders of a target's packets, by the journal."""
+    found = [each for each in read(run_dir / "journal.jsonl") if each["kind"] == "local.process"]
+    ours = [process_of(each) for each in found if target.network.name in str(each["machine"])]
+    return [each for each in ours if processes.is_alive(each)]
+
+
+def test_a_machine_that_is_not_there_cannot_be_made_worse(tmp_path: Path) -> None:
+    """Doing something to it is an error, undoing is not: it may have been removed."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path) as target:
+        links = target.links
+        for do in (
+            lambda: links.block(Cut(1, 7)),
+            lambda: links.degrade([(7, 1)], EVERYTHING, "bad"),
+            lambda: links.reset([(1, 7)], "reset"),
+        ):
+            with pytest.raises(UnknownNode, match="no node 7"):
+                do()
+        links.unblock(Cut(1, 7), Cut(7, 1), Cut(7, 0, 9092, answers=True))
+        links.restore([(1, 7), (7, 1)], "bad")
+        assert links.dropped(Cut(1, 7)) is None
+        assert links.tampered((1, 7), "bad") is None
+
+
+def test_a_node_is_removed_and_comes_back_while_its_links_are_bad(tmp_path: Path) -> None:
+    """Healing goes on for the others; the new machine has nothing of the old one's troubles."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path, nodes=2) as target:
+        both = [(1, 2), (2, 1)]
+        target.links.degrade(both, Quality(delay_ms=60_000), "slow")
+        target.links.block(Cut(1, CLIENTS), Cut(CLIENTS, 2))
+        assert len(holders(target, tmp_path / "run")) == 2
+        target.remove_node(2)
+        target.links.restore(both, "slow")
+        target.links.unblock(Cut(1, CLIENTS), Cut(CLIENTS, 2))
+        assert holders(target, tmp_path / "run") == []
+        target.add_node(2)
+        for src, dst in (*both, (1, CLIENTS), (CLIENTS, 2)):
+            assert passes(target, src, dst)
+            assert target.links.tampered((src, dst), "slow") is None
+
+
+def test_packets_pass_when_their_holder_dies(tmp_path: Path) -> None:
+    """Only what it held is lost; undoing finds nothing wrong, and the link can be slow again."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path, nodes=2) as target:
+        target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
+        assert blocked(target, 1, 2)
+        assert processes.end(holders(target, tmp_path / "run")) == []
+        assert passes(target, 1, 2)
+        target.links.restore([(1, 2)], "slow")
+        target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
+        assert blocked(target, 1, 2)
+        target.links.restore([(1, 2)], "slow")
+        assert passes(target, 1, 2)
+
+
+def test_what_is_held_goes_on_when_the_link_is_healed(tmp_path: Path) -> None:
+    """In its order, at once, and before anything that comes later."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path, nodes=2) as target, Numbered(target, 1, 2) as datagrams:
+        target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
+        sent = datagrams.send(100)
+        assert datagrams.nothing_more()
+        target.links.restore([(1, 2)], "slow")
+        sent += datagrams.send(100)
+        assert datagrams.receive(200) == sent
+
+
+def test_a_second_source_becomes_slow_while_packets_of_the_first_are_held(tmp_path: Path) -> None:
+    """Nothing of the first is forgotten over it."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path, nodes=3) as target, Numbered(target, 1, 2) as datagrams:
+        target.links.degrade([(1, 2)], Quality(delay_ms=30), "slow")
+        sent = datagrams.send(50)
+        for source in (3, CLIENTS):
+            target.links.degrade([(source, 2)], Quality(delay_ms=1), "slow")
+            sent += datagrams.send(50)
+        assert datagrams.receive(150) == sent
+        target.links.restore([(1, 2), (3, 2), (CLIENTS, 2)], "slow")
+
+
+def test_a_killed_harness_leaves_nothing_of_its_links(tmp_path: Path) -> None:
+    """The holders end with it, packets pass, and `clean` takes the rest away."""
+    require("root")
+    require("netns")
+    run_id, registry, run_dir = new_run_id(), tmp_path / "registry", tmp_path / "run"
+    registry.mkdir()
+    run_dir.mkdir()
+    argv = [sys.executable, "-c", HARNESS, str(run_dir), str(registry), run_id]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as harness:
+        assert harness.stdout is not None
+        assert harness.stdout.readline() == b"ready\n"
+        found = [
+            each for each in read(run_dir / "journal.jsonl") if each["kind"] == "local.process"
+        ]
+        held = [process_of(each) for each in found]
+        assert [processes.is_alive(each) for each in held] == [True] * 3
+        harness.send_signal(signal.SIGKILL)
+    gone = kernel.wait_until(lambda: not any(map(processes.is_alive, held)), traffic.TIMEOUT_S)
+    [cleaned] = clean(registry=registry)
+    assert gone
+    assert (cleaned.outcome, cleaned.problems) == (Outcome.UNDONE, ())
+    assert leftovers(run_id, run_dir) == []
+
+
+@pytest.mark.slow
+def test_a_user_without_privileges_has_every_fault_of_the_network(python: str, home: Path) -> None:
+    """The same tests pass inside a user namespace."""
+    module = str(Path(__file__).with_name("test_network_faults.py"))
+    own = f"--basetemp={home / 'tests'}"
+    done = run(unprivileged(IN_A_USER_NAMESPACE, module, own, python=python), home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+    assert "skipped" not in done.stdout

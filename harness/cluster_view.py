@@ -4,7 +4,7 @@ Every node has its own view of a partition's leader, and after a fault they diff
 is the one of the highest leader epoch; within an epoch the leader's own word on its ISR counts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from nodes.ids import TopicPartition
@@ -103,6 +103,45 @@ class ClusterTracker:
             if behind:
                 reasons.append(f"nodes {behind} see {partition} differently")
         return reasons
+
+
+class Standing:
+    """Who answers, and whom the brokers that answer hold to be in service.
+
+    One thread feeds it, any may ask. A broker that is cut off still holds itself to be in service,
+    and others too; so the majority of those that answer counts, each with its newest word.
+    """
+
+    def __init__(self) -> None:
+        self._answers: dict[int, bool] = {}
+        self._in_service: Mapping[int, frozenset[int]] = {}
+
+    def heard(self, node: int, brokers: Collection[int] | None) -> None:
+        """The node answered; a broker with the brokers that it holds to be in service."""
+        self._answers[node] = True
+        if brokers is not None:
+            self._in_service = {**self._in_service, node: frozenset(brokers)}
+
+    def silent(self, node: int) -> None:
+        """The node did not answer; what it said before does not count any more."""
+        self._answers[node] = False
+        self._in_service = {n: said for n, said in self._in_service.items() if n != node}
+
+    def remove(self, node: int) -> None:
+        """The node is gone for good."""
+        self.silent(node)
+        del self._answers[node]
+
+    def answers(self, node: int) -> bool | None:
+        """Whether the node answered when it was last asked."""
+        return self._answers.get(node)
+
+    def fenced(self, node: int) -> bool | None:
+        """Whether most brokers that answer leave the node out; None when they are at odds."""
+        said = [node in brokers for brokers in self._in_service.values()]
+        if 2 * said.count(True) == len(said):
+            return None
+        return 2 * said.count(True) < len(said)
 
 
 def _supersedes(view: PartitionView, newest: PartitionView | None, node: int) -> bool:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kio.schema.describe_quorum.v1.request import DescribeQuorumRequest
@@ -21,9 +22,10 @@ from kio.schema.list_offsets.v7.request import ListOffsetsRequest
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
 
-from harness.cluster_view import ClusterTracker, PartitionView, epoch_starts, views_of
+from harness.cluster_view import ClusterTracker, PartitionView, Standing, epoch_starts, views_of
 from harness.history import FLUSH_INTERVAL_S, HistoryWriter, RowStream
 from harness.quorum_times import QuorumTimes
+from harness.questions import Eligible, Ends, Questions, Reassigning
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
@@ -31,7 +33,8 @@ from nodes.wire.versions import fill
 
 T = TypeVar("T")
 
-POLL_S: Final = 0.25
+POLL_S: Final = 0.1
+"""How often what the nemesis may ask is asked of every node; its age is this and an answer."""
 WATERMARK_S: Final = 1.0
 REQUEST_TIMEOUT_S: Final = 1.0
 SETTLE_POLL_S: Final = 0.1
@@ -81,6 +84,8 @@ class Monitor:
         self.quorum_times = QuorumTimes()
         """How long the metadata log was when; for the system, once the watching is over."""
         self._channels: dict[int, Channel] = {}
+        self._standing = Standing()
+        self._questions = Questions(self._channels, self._leader_and_epoch)
         self._views: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -136,6 +141,7 @@ class Monitor:
 
     def _remove(self, node: int) -> None:
         self._tracker.remove_node(node)
+        self._standing.remove(node)
         self._views.pop(node).cancel()
         self._channels.pop(node).close()
 
@@ -159,6 +165,46 @@ class Monitor:
     def partitions(self) -> Sequence[tuple[str, int]]:
         """All partitions of the run."""
         return self._tracker.partitions
+
+    def replicas(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The nodes that are to hold the partition, as far as is known."""
+        view = self._tracker.newest.get(TopicPartition(topic, partition))
+        return None if view is None else view.replicas
+
+    def elr(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The partition's eligible leader replicas; known from the second time on."""
+        found: Sequence[int] | None = self._questions.answer(
+            Eligible(TopicPartition(topic, partition))
+        )
+        return found
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """The partition's high watermark and end; known from the second time on."""
+        found: tuple[int, int] | None = self._questions.answer(
+            Ends(TopicPartition(topic, partition))
+        )
+        return found
+
+    def reassigning(self) -> bool | None:
+        """Whether replicas are being moved; known from the second time on."""
+        found: bool | None = self._questions.answer(Reassigning())
+        return found
+
+    def brokers(self) -> Sequence[int]:
+        """The brokers of the run by now."""
+        return self._tracker.nodes
+
+    def controllers(self) -> Sequence[int]:
+        """The voters of the metadata quorum."""
+        return sorted(self._controllers)
+
+    def answers(self, node: int) -> bool | None:
+        """Whether the node answered the last time."""
+        return self._standing.answers(node)
+
+    def fenced(self, node: int) -> bool | None:
+        """Whether most brokers that answer leave this one out; None for who is no broker."""
+        return self._standing.fenced(node) if node in self._tracker.nodes else None
 
     # -- what the runner asks
 
@@ -217,7 +263,8 @@ class Monitor:
         self._stopping = asyncio.Event()
         quorum = {node: _channel(address) for node, address in self._controllers.items()}
         work: list[Coroutine[Any, Any, None]] = [
-            *(self._every(POLL_S, lambda c=c: self._poll_quorum(c)) for c in quorum.values()),  # type: ignore[misc]
+            *(self._every(POLL_S, partial(self._poll_quorum, *each)) for each in quorum.items()),
+            self._every(POLL_S, self._questions.ask),
             self._every(WATERMARK_S, self._poll_watermarks),
             self._every(FLUSH_INTERVAL_S, self._flush),
         ]
@@ -236,6 +283,10 @@ class Monitor:
                 channel.close()
             await self._flush()
 
+    def _leader_and_epoch(self, partition: TopicPartition) -> tuple[int, int] | None:
+        view = self._tracker.newest.get(partition)
+        return None if view is None or view.leader is None else (view.leader, view.leader_epoch)
+
     async def _every(
         self, interval_s: float, step: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
@@ -250,17 +301,30 @@ class Monitor:
 
     async def _poll_view(self, node: int) -> None:
         request = fill(MetadataRequest, topics=self._topics)
-        answer = await self._channels[node].request(request)
+        try:
+            answer = await self._channels[node].request(request)
+        except WireError:
+            self._standing.silent(node)
+            raise
+        self._standing.heard(node, {int(broker.node_id) for broker in answer.brokers})
         for row in self._tracker.observe(node, views_of(answer), self._writer.now_ns()):
             self._cluster.append_named(**row)
 
-    async def _poll_quorum(self, channel: Channel) -> None:
+    async def _poll_quorum(self, node: int, channel: Channel) -> None:
         asked_ns = self._writer.now_ns()
         request = fill(
             DescribeQuorumRequest,
             topics=[{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}],
         )
-        answer = await channel.request(request)
+        dedicated = node not in self._tracker.nodes
+        try:
+            answer = await channel.request(request)
+        except WireError:
+            if dedicated:
+                self._standing.silent(node)
+            raise
+        if dedicated:
+            self._standing.heard(node, None)
         for topic in answer.topics:
             for partition in topic.partitions:
                 if partition.error_code is ErrorCode.none and partition.leader_id >= 0:

@@ -274,7 +274,7 @@ class Runner:
 
         nemesis = Nemesis(
             schedule=self._prepared.schedule,
-            hosts=hosts_of(stage.target),
+            hosts=hosts_of(stage.target, stage.monitor),
             view=stage.monitor,
             journal=journal,
             clock=_Clock(run),

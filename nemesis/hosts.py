@@ -8,8 +8,12 @@ target cannot offer raises on use; plans are refused before that by the abilitie
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
+
+from nemesis.administration import Administration as Administration
+from nemesis.base import ClusterView
+from nemesis.ledger import Ledger
 
 CLIENTS: Final = 0
 """The number that stands for the clients' machine where a node's number is asked for."""
@@ -82,12 +86,36 @@ class Processes(Protocol):
         """SIGCONT the node's processes."""
         ...
 
+    def terminate(self, node: int) -> None:
+        """SIGTERM the node's process, which then ends in order; nothing happens without one."""
+        ...
+
     def is_running(self, node: int) -> bool:
         """Whether the node's process exists (a paused one does)."""
         ...
 
+    def exit_code(self, node: int) -> int | None:
+        """How the node's last process ended (negative: by that signal); None while it runs."""
+        ...
+
     def state(self, node: int) -> str:
         """The process state letter of /proc/<pid>/stat: R, S, D, T...; empty when there is none."""
+        ...
+
+
+class Clients(Protocol):
+    """The processes of the workload's clients, all together."""
+
+    def pause(self) -> None:
+        """SIGSTOP them."""
+        ...
+
+    def resume(self) -> None:
+        """SIGCONT them."""
+        ...
+
+    def states(self) -> Mapping[int, str]:
+        """pid -> state letter of every process that is there."""
         ...
 
 
@@ -312,10 +340,15 @@ class Administration(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+    clients: Clients
 class Hosts:
     """Everything that faults may act on."""
 
     processes: Processes
+    view: ClusterView
+    """What the cluster says of itself."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """What the faults in force remember."""
     links: Links
     disks: Disks
     clocks: Clocks

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nemesis.hosts import CLIENTS as CLIENTS
-from nemesis.hosts import Clocks, Disks, Links
+from nemesis.hosts import Clients, Clocks, Disks, Links
 
 
 class TargetError(Exception):
@@ -48,12 +48,25 @@ class PrivilegeMissing(TargetError):
     """Neither root nor a user namespace is to be had."""
 
 
+class ClientProcesses(Clients, Protocol):
+    """The processes of clients; whoever starts one otherwise than by `spawn_client` says so."""
+
+    def adopt(self, process: subprocess.Popen[bytes]) -> None:
+        """Count the process among the clients."""
+        ...
+
+
 class Target(Protocol):
     """The machines of one run: n nodes and one place for clients, on a network of their own."""
 
     @property
     def abilities(self) -> frozenset[str]:
         """What can be broken here, by the names of `nemesis.fault.Ability`."""
+        ...
+
+    @property
+    def clients(self) -> ClientProcesses:
+        """The processes of clients, to be stopped."""
         ...
 
     @property
@@ -113,6 +126,10 @@ class Target(Protocol):
         """SIGTERM and wait; SIGKILL at the bound. True when it ended by itself."""
         ...
 
+    def terminate(self, node: int) -> None:
+        """SIGTERM the node's process and return at once."""
+        ...
+
     def kill(self, node: int) -> None:
         """SIGKILL the node's processes and return when they are gone."""
         ...
@@ -127,6 +144,10 @@ class Target(Protocol):
 
     def is_running(self, node: int) -> bool:
         """Whether the node's process exists; a paused one does."""
+        ...
+
+    def exit_code(self, node: int) -> int | None:
+        """How the node's last process ended (negative: by that signal); None while it runs."""
         ...
 
     def state(self, node: int) -> str:

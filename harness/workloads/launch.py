@@ -147,4 +147,5 @@ def _spawn(config: ClientConfig, target: Target, path: Path) -> ClientProcess:
             stderr=log,
             start_new_session=True,
         )
+    target.clients.adopt(process)
     return ClientProcess(config=config, process=process, log_path=log_path, stat={})

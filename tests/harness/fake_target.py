@@ -5,7 +5,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from tests.nemesis.fakes import FakeMachines, Trace
+from tests.nemesis.fakes import FakeClients, FakeMachines, Trace
+
+
+class FakeClientProcesses(FakeClients):
+    """Clients that are remembered but not stopped."""
+
+    def __init__(self, machines: FakeMachines) -> None:
+        super().__init__(machines)
+        self.adopted: list[subprocess.Popen[bytes]] = []
+
+    def adopt(self, process: subprocess.Popen[bytes]) -> None:
+        self.adopted.append(process)
 
 
 class FakeTarget:
@@ -20,11 +31,16 @@ class FakeTarget:
         self.started: list[int] = []
         self.stopped: list[int] = []
         machines = FakeMachines(Trace(), nodes)
+        self.clients = FakeClientProcesses(machines)
         self.links, self.disks, self.clocks = machines.links, machines.disks, machines.clocks
 
     def up(self) -> None: ...
 
     def down(self) -> None: ...
+
+    def add_node(self, node: int) -> None: ...
+
+    def remove_node(self, node: int, *, keep_data: bool = False) -> None: ...
 
     def node_ids(self) -> Sequence[int]:
         return self.nodes
@@ -46,6 +62,11 @@ class FakeTarget:
     def stop(self, node: int, timeout_s: float = 10.0) -> bool:
         self.stopped.append(node)
         return node != 3
+
+    def terminate(self, node: int) -> None: ...
+
+    def exit_code(self, node: int) -> int | None:
+        return None
 
     def kill(self, node: int) -> None: ...
 

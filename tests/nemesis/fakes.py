@@ -44,6 +44,8 @@ class FakeProcesses:
     def __init__(self, machines: "FakeMachines", nodes: Sequence[int]) -> None:
         self._did = machines.did
         self.states = dict.fromkeys(nodes, "S")
+        self.deaf: set[int] = set()
+        """Who does not end when told to."""
 
     def node_ids(self) -> Sequence[int]:
         """All nodes."""
@@ -69,6 +71,16 @@ class FakeProcesses:
         self._did("resume", node)
         self.states[node] = "S"
 
+    def terminate(self, node: int) -> None:
+        """Gone, or ignored by those that do not listen."""
+        self._did("terminate", node)
+        if node not in self.deaf:
+            self.states[node] = ""
+
+    def exit_code(self, node: int) -> int | None:
+        """In order, once it has ended."""
+        return None if self.states[node] else 0
+
     def is_running(self, node: int) -> bool:
         """Whether there is a process."""
         return self.states[node] != ""
@@ -76,6 +88,28 @@ class FakeProcesses:
     def state(self, node: int) -> str:
         """The letter."""
         return self.states[node]
+
+
+class FakeClients:
+    """Two processes of clients."""
+
+    def __init__(self, machines: "FakeMachines") -> None:
+        self._did = machines.did
+        self.letters = {101: "S", 102: "S"}
+
+    def pause(self) -> None:
+        """Stopped."""
+        self._did("pause-clients")
+        self.letters = dict.fromkeys(self.letters, "T")
+
+    def resume(self) -> None:
+        """Running."""
+        self._did("resume-clients")
+        self.letters = dict.fromkeys(self.letters, "S")
+
+    def states(self) -> dict[int, str]:
+        """The letters by pid."""
+        return dict(self.letters)
 
 
 class FakeLinks:
@@ -187,10 +221,12 @@ class FakeMachines:
         self.trace = trace
         self.broken: set[str] = set()
         self.processes = FakeProcesses(self, nodes)
+        self.clients = FakeClients(self)
         self.links = FakeLinks(self)
         self.disks = FakeDisks(self.did, nodes)
         self.clocks = FakeClocks(self)
         self.cluster = FakeAdministration()
+        self.view = FakeView()
 
     def did(self, *what: object) -> None:
         """Note a call. Raises OSError when it is one that fails."""
@@ -202,10 +238,12 @@ class FakeMachines:
         """As faults see them."""
         return Hosts(
             processes=self.processes,
+            clients=self.clients,
             links=self.links,
             disks=self.disks,
             clocks=self.clocks,
             cluster=self.cluster,
+            view=self.view,
         )
 
 

@@ -7,14 +7,17 @@ process is a pid together with its start time, the boot and the pid namespace th
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.targets.base import NotInForce
 from harness.targets.local import kernel, namespaces
 
 END_TIMEOUT_S = 10.0
 """How long a killed process may take to go: the kernel has to tear down what it held."""
+STILL_TIMEOUT_S = 2.0
+"""How long a stopped process may go on: until its current system call ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +111,37 @@ def state_of(process: Process) -> str:
 
 def group_states(group: int) -> dict[int, str]:
     """pid -> state letter of every process of the process group, zombies left out."""
+    return states_of([group])
+
+
+def states_of(groups: Collection[int]) -> dict[int, str]:
+    """pid -> state letter of every process of these process groups, zombies left out."""
     states = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             seen = stat(int(entry.name))
-            if seen is not None and seen.group == group and seen.state not in "ZX":
+            if seen is not None and seen.group in groups and seen.state not in "ZX":
                 states[int(entry.name)] = seen.state
     return states
+
+
+def stop_groups(groups: Collection[int], whose: str) -> None:
+    """SIGSTOP process groups and return when they stand still. Raises NotInForce."""
+    for group in groups:
+        signal_group(group, signal.SIGSTOP)
+    kernel.wait_until(lambda: set(states_of(groups).values()) <= {"T"}, STILL_TIMEOUT_S)
+    # Who still waits for a disk, or for a stopped child to exec, runs no code of its own any more
+    # either: the signal meets it on its way back.
+    if not (states := set(states_of(groups).values())) <= {"T", "D"}:
+        raise NotInForce(f"{whose} does not stand still: {states}")
+
+
+def continue_groups(groups: Collection[int], whose: str) -> None:
+    """SIGCONT process groups and return when none of them is stopped. Raises NotInForce."""
+    for group in groups:
+        signal_group(group, signal.SIGCONT)
+    if not kernel.wait_until(lambda: "T" not in states_of(groups).values(), STILL_TIMEOUT_S):
+        raise NotInForce(f"{whose} does not go on: {set(states_of(groups).values())}")
 
 
 def signal_group(group: int, number: signal.Signals) -> None:

@@ -22,20 +22,17 @@ from harness.journal import Journal
 from harness.targets.base import (
     CLIENTS,
     NodeState,
-    NotInForce,
     TargetError,
     UnknownNode,
 )
 from harness.targets.local import firewall, kernel, namespaces, network, processes, volumes
+from harness.targets.local.clients import LocalClients
 from harness.targets.local.clocks import LocalClocks
 from harness.targets.local.disks import LocalDisks
 from harness.targets.local.links import LocalLinks
 from harness.targets.local.processes import Adopted, Process
 from harness.targets.local.undo import process_of, undo_records
 from harness.targets.local.volumes import Volume
-
-_STILL_TIMEOUT_S = 2.0
-"""How long a stopped process may go on: until its current system call ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +79,7 @@ class LocalTarget:
         self._commands: dict[int, Command] = {}
         self._processes: dict[int, Process] = {}
         self._exit_codes: dict[int, int | None] = {}
-        self._clients: list[subprocess.Popen[bytes]] = []
+        self.clients = LocalClients()
         self._mutexes = {node: threading.RLock() for node in self.network.nodes}
 
     @classmethod
@@ -151,10 +148,7 @@ class LocalTarget:
             with self._mutexes[node]:
                 self._end(node)
                 self.disks.forget(node)
-        for client in self._clients:
-            if client.poll() is None:
-                processes.signal_group(client.pid, signal.SIGKILL)
-                client.wait(processes.END_TIMEOUT_S)
+        self.clients.end()
         _, problems = undo_records(self._journal.records())
         if problems:
             raise TargetError("; ".join(problems))
@@ -254,6 +248,13 @@ class LocalTarget:
             self._end(node)
             return by_itself
 
+    def terminate(self, node: int) -> None:
+        """SIGTERM the node's processes and return at once; nothing happens without any."""
+        with self._mutex(node):
+            process = self._processes.get(node)
+            if process is not None:
+                processes.signal_process(process, signal.SIGTERM)
+
     def kill(self, node: int) -> None:
         """SIGKILL the node's process group and return when it is gone.
 
@@ -266,22 +267,14 @@ class LocalTarget:
     def pause(self, node: int) -> None:
         """SIGSTOP the node's processes and return when all of them stand still."""
         with self._mutex(node):
-            group = self._running(node).pid
-            processes.signal_group(group, signal.SIGSTOP)
-            kernel.wait_until(lambda: _states(group) <= {"T"}, _STILL_TIMEOUT_S)
-            # Who still waits for a disk, or for a stopped child to exec, runs no code of its own
-            # any more either: the signal meets it on its way back.
-            if not _states(group) <= {"T", "D"}:
-                raise NotInForce(f"node {node} does not stand still: {_states(group)}")
+            processes.stop_groups([self._running(node).pid], f"node {node}")
 
     def resume(self, node: int) -> None:
         """SIGCONT the node's processes; nothing happens where there are none."""
         with self._mutex(node):
             process = self._processes.get(node)
-            if process is not None:
-                processes.signal_process(process, signal.SIGCONT)
-                if not kernel.wait_until(lambda: "T" not in _states(process.pid), _STILL_TIMEOUT_S):
-                    raise NotInForce(f"node {node} does not go on: {_states(process.pid)}")
+            if process is not None and self.is_running(node):
+                processes.continue_groups([process.pid], f"node {node}")
 
     def is_running(self, node: int) -> bool:
         """Whether the node's process exists; a paused one does."""
@@ -314,7 +307,7 @@ class LocalTarget:
     ) -> subprocess.Popen[bytes]:
         """Start a process on the clients' machine; the caller waits for it, `down` ends it."""
         client = self._spawn(CLIENTS, argv, env=env, log_path=log_path)
-        self._clients.append(client)
+        self.clients.adopt(client)
         return client
 
     def in_client_netns(self) -> AbstractContextManager[None]:
@@ -377,7 +370,3 @@ class LocalTarget:
             kernel.wait_until(lambda: not processes.group_states(group), processes.END_TIMEOUT_S)
             self._exit_codes[node] = process.wait(processes.END_TIMEOUT_S)
         del self._processes[node]
-
-
-def _states(group: int) -> set[str]:
-    return set(processes.group_states(group).values())

@@ -89,6 +89,7 @@ def hosts(target: LocalTarget) -> Hosts:
     cluster: Any = None
     return Hosts(
         processes=target,
+        clients=target.clients,
         links=target.links,
         disks=target.disks,
         clocks=target.clocks,

@@ -27,6 +27,10 @@ class HistoryError(Exception):
     """A run directory or frame that cannot be judged; the message names file and column."""
 
 
+LATER = {"later": "yes"}
+"""Marks a column that stored runs may lack, since it came after the table; there it reads as null.
+"""
+
 # One row per operation and record, written when the operation completes. An operation that
 # carries several records (a poll, an assignment) is several rows with one `op`.
 HISTORY = pa.schema(
@@ -94,9 +98,9 @@ FAULTS = pa.schema(
         pa.field("effective_ns", pa.int64()),
         pa.field("healed_ns", pa.int64()),
         pa.field("effect", pa.string()),
-        pa.field("healing", pa.string()),
-        pa.field("inject_ms", pa.float64()),
-        pa.field("heal_ms", pa.float64()),
+        pa.field("healing", pa.string(), metadata=LATER),
+        pa.field("inject_ms", pa.float64(), metadata=LATER),
+        pa.field("heal_ms", pa.float64(), metadata=LATER),
         pa.field("took_effect", pa.bool_(), nullable=False),
         pa.field("error", pa.string()),
     ]
@@ -162,10 +166,13 @@ def table(schema: pa.Schema, rows: Iterable[Mapping[str, Any]] = ()) -> pa.Table
 def validate(found: pa.Schema, wanted: pa.Schema, where: str) -> None:
     """Every column of `wanted` is in `found` with its type; raises HistoryError naming the column.
 
-    Columns beyond the schema are allowed: a later version may have written more.
+    Columns beyond the schema are allowed, a later version may have written more; and so is the
+    lack of a column marked LATER.
     """
     for field in wanted:
         index = found.get_field_index(field.name)
+        if index < 0 and field.metadata:
+            continue
         if index < 0:
             raise HistoryError(f"{where}: column {field.name!r} is missing")
         kind = found.field(index).type
@@ -201,7 +208,18 @@ def read_arrow_stream(path: Path, schema: pa.Schema = HISTORY) -> tuple[pa.Table
         if not path.is_file():
             raise HistoryError(f"{path}: cannot be read: {error}") from error
         return schema.empty_table(), False
-    return pa.Table.from_batches(batches, stream.schema).select(schema.names), complete
+    return conform(pa.Table.from_batches(batches, stream.schema), schema), complete
+
+
+def conform(found: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of `schema` in its order, null where a table of earlier days lacks one."""
+    columns = [
+        found[field.name]
+        if field.name in found.column_names
+        else pa.nulls(found.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def _ends_in_order(path: Path) -> bool:
@@ -246,8 +264,7 @@ def load_run(run_dir: Path) -> RunSources:
             continue
         path = run_dir / f"{name}.parquet"
         if path.is_file():
-            _validate_parquet(path, schema)
-            others[name] = (path,)
+            others[name] = (_parquet(path, schema),)
         else:
             others[name] = ()
             missing.append(name)
@@ -255,11 +272,8 @@ def load_run(run_dir: Path) -> RunSources:
 
 
 def _history_sources(folder: Path) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    sources: list[Source] = []
+    sources = [_parquet(path, HISTORY) for path in sorted(folder.glob("*.parquet"))]
     cut: list[str] = []
-    for path in sorted(folder.glob("*.parquet")):
-        _validate_parquet(path, HISTORY)
-        sources.append(path)
     for path in sorted(folder.glob("*.arrows")):
         if path.with_suffix(".parquet").exists():
             continue  # sealed already; the stream is what it was sealed from
@@ -270,12 +284,16 @@ def _history_sources(folder: Path) -> tuple[tuple[Source, ...], tuple[str, ...]]
     return tuple(sources), tuple(cut)
 
 
-def _validate_parquet(path: Path, schema: pa.Schema) -> None:
+def _parquet(path: Path, schema: pa.Schema) -> Source:
+    """The file; or its rows, made complete, when it lacks columns that came later."""
     try:
         found = pa.parquet.read_schema(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise HistoryError(f"{path}: is no readable Parquet file: {error}") from error
     validate(found, schema, str(path))
+    if set(schema.names) <= set(found.names):
+        return path
+    return conform(pa.parquet.read_table(path), schema)
 
 
 def load_plan(run_dir: Path) -> dict[str, Any]:

@@ -115,6 +115,21 @@ def test_unreadable_parquet_is_named(tmp_path: Path) -> None:
         load_run(tmp_path)
 
 
+def test_a_run_of_earlier_days_lacks_later_columns(tmp_path: Path) -> None:
+    """A column that came after the table reads as null; one that was always there is missed."""
+    (tmp_path / "plan.json").write_text("{}")
+    faults = healthy().tables()["faults"]
+    old = faults.drop_columns(["healing", "inject_ms", "heal_ms"])
+    pyarrow.parquet.write_table(old, tmp_path / "faults.parquet")
+    (read,) = load_run(tmp_path).faults
+    assert isinstance(read, pa.Table)
+    assert read.schema == faults.schema
+    assert read["healing"].null_count == read.num_rows == faults.num_rows
+    pyarrow.parquet.write_table(old.drop_columns(["effect"]), tmp_path / "faults.parquet")
+    with pytest.raises(HistoryError, match="column 'effect' is missing"):
+        load_run(tmp_path)
+
+
 def test_run_directory_of_all_kinds_of_files(tmp_path: Path) -> None:
     """Sealed and unsealed histories are both found; what is not there is listed."""
     (tmp_path / "history").mkdir()

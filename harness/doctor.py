@@ -25,8 +25,9 @@ from pyroute2.nftables.main import NFTables
 from rich.table import Table
 
 from harness.journal import Journal
-from harness.targets.local import clocks, kernel, rootless, volumes
+from harness.targets.local import clocks, holders, kernel, rootless, volumes
 from harness.targets.local.volumes import Volume
+from harness.targets.packets import diagnosis
 
 _TIMEOUT_S = 30
 _MIN_JAVA = 17
@@ -73,6 +74,11 @@ def capabilities(names: Iterable[str] | None = None) -> list[Capability]:
         inside = {capability.name: capability for capability in _inside_user_namespace(missed)}
         found = [inside.get(capability.name, capability) for capability in found]
     return found
+
+
+def names() -> tuple[str, ...]:
+    """Everything that can be asked for."""
+    return tuple(_PROBES)
 
 
 def missing_for(needs: set[str]) -> list[Capability]:
@@ -185,6 +191,14 @@ def _nftables() -> str:
         return "loaded a table with an input chain"
 
     return _in_throwaway_namespace(work)
+
+
+def _tried(probe: Callable[[], None], found: str) -> Callable[[], str]:
+    def work() -> str:
+        probe()
+        return found
+
+    return lambda: _in_throwaway_namespace(work)
 
 
 def _queue_discipline(kind: str, **options: int) -> Callable[[], str]:
@@ -312,6 +326,18 @@ _PROBES: dict[str, _Probe] = {
             "kernel.apparmor_restrict_unprivileged_userns=0",
         ),
         _Probe(name="nftables", run=_nftables, how_to_get="modprobe nf_tables", in_namespace=True),
+        _Probe(
+            name="bad-links",
+            run=_tried(holders.probe, "loaded rules that lose, double and hold packets"),
+            how_to_get="modprobe -a nft_numgen nft_dup_ipv4 nft_compat xt_NFQUEUE nfnetlink_queue",
+            in_namespace=True,
+        ),
+        _Probe(
+            name="resets",
+            run=_tried(diagnosis.probe, "the kernel ends TCP connections when asked"),
+            how_to_get="modprobe tcp_diag (a kernel with CONFIG_INET_DIAG_DESTROY)",
+            in_namespace=True,
+        ),
         _Probe(
             name="loop",
             run=_disk(Volume.IMAGE_EXT4, frozen=False),

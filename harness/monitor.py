@@ -24,8 +24,8 @@ from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRe
 
 from harness.cluster_view import ClusterTracker, PartitionView, Standing, epoch_starts, views_of
 from harness.history import FLUSH_INTERVAL_S, HistoryWriter, RowStream
-from harness.quorum_times import QuorumTimes
 from harness.questions import Eligible, Ends, Questions, Reassigning
+from harness.quorum_times import QuorumTimes
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError

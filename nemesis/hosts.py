@@ -340,16 +340,16 @@ class Administration(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-    clients: Clients
 class Hosts:
     """Everything that faults may act on."""
 
     processes: Processes
-    view: ClusterView
-    """What the cluster says of itself."""
-    ledger: Ledger = field(default_factory=Ledger)
-    """What the faults in force remember."""
+    clients: Clients
     links: Links
     disks: Disks
     clocks: Clocks
     cluster: Administration
+    view: ClusterView
+    """What the cluster says of itself."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """What the faults in force remember."""

@@ -159,8 +159,9 @@ def _check_references(event: Event, wanted: Iterable[str], schedule: Schedule) -
 
 
 def _first(error: ValidationError) -> str:
-    """Where and what the first problem is."""
-    first = error.errors(include_url=False)[0]
+    """Where and what the first problem is; misspelt keys come before what they leave missing."""
+    problems = error.errors(include_url=False)
+    first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
     where = ".".join(map(str, first["loc"])) or "the file"
     match first["type"]:
         case "extra_forbidden":

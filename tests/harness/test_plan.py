@@ -74,7 +74,36 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
         ({"nemesis": {"faults": ["kil"]}}, "no fault 'kil' (did you mean kill?); faults are "),
         ({"nemesis": {"faults": ["kill"], "events": [KILL]}}, "keep the list of events or the"),
         ({"nemesis": {"faults": ["kill"], "targets": ["some"]}}, "'some' is no target; targets"),
-        ({"nemesis": {"interval_ms": [5, 4]}}, "nemesis.interval_ms: the range 5..4 runs backwards"),
+        (
+            {"nemesis": {"interval_ms": [5, 4]}},
+            "nemesis.interval_ms: the range 5..4 runs back",
+        ),
+        ({"nemesis": {"burst": [3, 2], "faults": ["kill"]}}, "nemesis.burst: the range 3..2 runs"),
+        ({"nemesis": {"faults": ["melt.*"]}}, "no fault is like 'melt.*'; faults are "),
+        ({"nemesis": {"overlap": 0}}, "nemesis.overlap: input should be greater than or equal to"),
+        ({"nemesis": {"quiet": {"every_ms": 9}}}, "nemesis.quiet.for_ms: is missing"),
+        (
+            {"nemesis": {"faults": ["kill"], "quiet": {"every_ms": 900, "for_ms": 1}}},
+            "nemesis.quiet.every_ms 900 leaves no time for a fault of at least 2000 ms",
+        ),
+        ({"nemesis": {"mix": {"kil": {}}}}, "no fault 'kil' (did you mean kill?)"),
+        (
+            {"nemesis": {"mix": {"kill": {"weigth": 2}}}},
+            "mix.kill.weigth: there is no such key",
+        ),
+        ({"nemesis": {"mix": {"kill": {"targets": ["some"]}}}}, "'some' is no target"),
+        (
+            {"nemesis": {"mix": {"kill": {"params": {"signal": 9}}}}},
+            "mix.kill: there is no parameter 'signal'; parameters are none",
+        ),
+        (
+            {"nemesis": {"mix": {"clock.drift": {"params": {"rate": [0.001, 2.0]}}}}},
+            "mix.clock.drift: parameter rate is '0.001': it is seconds",
+        ),
+        ({"nemesis": {"mix": {"kill": {}}, "events": [KILL]}}, "keep the list of events or the"),
+        ({"nemesis": {"events": [KILL | {"name": "a"}] * 2}}, "two events are called a"),
+        ({"nemesis": {"events": [KILL | {"until": "after:b"}]}}, "no other event is called b"),
+        ({"nemesis": {"events": [KILL | {"nodes": [4]}]}}, "no node 4, only 1 to 3"),
         ({"nemesis": {"events": [KILL | {"at_ms": 19_500}]}}, "after the chaos phase"),
         ({"nemesis": {"events": [KILL | {"targets": "node:4"}]}}, "no node 4, only 1 to 3"),
         ({"nemesis": {"events": [KILL | {"targets": "leader:x/0"}]}}, "no partition x/0"),
@@ -106,6 +135,103 @@ def test_a_fault_that_the_target_cannot_inject_is_refused_by_capability() -> Non
     lenient = prepare(made(nemesis=asked | {"mode": "auto"}), lacks=lacks)
     assert lenient.notes == (f"partition.halves was left out: {why}",)
     assert {event.fault for event in lenient.schedule.events} <= {"kill", "pause"}
+
+
+def test_a_mix_is_planned_in_plain_toml(tmp_path: Path) -> None:
+    """Weights, ranges of parameters, overlap, bursts and quiet times come from the file."""
+    path = tmp_path / "mix.toml"
+    path.write_text(
+        """
+        name = "mix"
+        seed = 3
+        nodes = 5
+        duration_s = 300
+
+        [nemesis]
+        faults = ["partition.*", "pause"]
+        rate_per_min = 30
+        overlap = 2
+        burst = [1, 3]
+        quiet = { every_ms = 60000, for_ms = 15000 }
+        duration_ms = [1000, 4000]
+
+        [nemesis.mix.kill]
+        weight = 5
+        targets = ["leader", "controller"]
+
+        [nemesis.mix."clock.strobe"]
+        params = { offset_ms = [50, 60], period_ms = 400 }
+        """
+    )
+    plan = build(load(str(path)), where="mix")
+    events = prepare(plan).schedule.events
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json())), "again") == plan
+    names = [event.fault for event in events]
+    assert names.count("kill") > 3 * names.count("pause") > 0
+    assert {e.targets for e in events if e.fault == "kill"} == {"leader", "controller"}
+    strobes = [event.params for event in events if event.fault == "clock.strobe"]
+    assert {params["period_ms"] for params in strobes} == {"400"}
+    assert all(50 <= int(params["offset_ms"]) <= 60 for params in strobes)
+    assert not [e for e in events if e.at_ms % 75_000 >= 60_000]
+    fewer = build(load(str(path)), where="mix", flags={"faults": ["kill", "pause"]})
+    assert list(fewer.nemesis.mix) == ["kill"]
+
+
+WRITTEN = """
+end_ms = 8000
+
+[[events]]
+name = "first"
+at_ms = 1000
+fault = "pause"
+duration_ms = 500
+
+[[events]]
+at_ms = 1000
+fault = "clock.jump"
+duration_ms = 500
+params = { offset_ms = -3000 }
+until = "after:first"
+"""
+
+
+def test_a_schedule_may_be_a_file_of_its_own(tmp_path: Path) -> None:
+    """Named by the plan, or given for any plan; in TOML, or as a run has stored it."""
+    (tmp_path / "steps.toml").write_text(WRITTEN)
+    (tmp_path / "plan.toml").write_text(
+        'name = "mine"\nseed = 9\n[nemesis]\nschedule = "steps.toml"\n'
+    )
+    named = prepare(build(load(str(tmp_path / "plan.toml")), where="mine"))
+    assert [event.name for event in named.schedule.events] == ["first", None]
+    assert named.schedule.events[1].params == {"offset_ms": "-3000"}
+    assert (named.plan.duration_s, named.schedule.seed) == (8.0, 9)
+    stored = tmp_path / "schedule.json"
+    stored.write_bytes(named.schedule.to_json())
+    given = build(load("random"), where="random", flags={"schedule": stored, "nodes": 3})
+    assert prepare(given).schedule.to_json() == stored.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("events = 3", "events: "),
+        ("[[events]]\nfault = 'kill'\nat_ms = 0", "events.0.duration_ms: is missing"),
+        ("[[events]]\nfualt = 'kill'", "events.0.fualt: there is no such key"),
+        ("{", "the schedule is neither JSON nor TOML"),
+        (None, "cannot be read (No such file"),
+    ],
+)
+def test_schedules_that_cannot_be_read_are_refused(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    """The error names the file and the place."""
+    path = tmp_path / "steps.toml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(PlanError) as caught:
+        build(load("quick"), where="quick", flags={"schedule": path})
+    assert str(path) in str(caught.value)
+    assert said in str(caught.value)
 
 
 def test_a_shape_that_needs_more_nodes_is_refused() -> None:

@@ -101,15 +101,22 @@ class Holders:
         return holder
 
 
-def may_hold() -> bool:
-    """Whether packets can be held in the network namespace of the thread; leaves a table there."""
+def probe() -> None:
+    """Try everything that makes a link bad in the network namespace of the thread, which keeps it.
+
+    Raises OSError where the kernel lacks a part.
+    """
+    address = "198.18.0.1"
+    rules = (
+        firewall.lose("lost", 0.5, address),
+        firewall.double("doubled", 0.5, address, address),
+        firewall.hold("held", 1, address),
+    )
+    with Netlink(NETFILTER) as netlink:
+        added = [firewall.addition("probe", rule) for rule in rules]
+        netlink.transaction(firewall.NFTABLES, [*firewall.preparation("probe"), *added])
+    holder = Holder()
     try:
-        with Netlink(NETFILTER) as netlink:
-            rules = [firewall.addition("probe", firewall.hold("probe", 1, "198.18.0.1"))]
-            netlink.transaction(firewall.NFTABLES, [*firewall.preparation("probe"), *rules])
-        holder = Holder()
         holder.obey({"do": "set", "queue": 1, "layer": "probe", "what": {}})
+    finally:
         holder.close()
-    except OSError:
-        return False
-    return True

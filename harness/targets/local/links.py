@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from harness.targets.base import CLIENTS, UnknownNode
-from harness.targets.local import firewall, namespaces
+from harness.targets.local import firewall, holders, namespaces
 from harness.targets.local.firewall import Rule
-from harness.targets.local.holders import Holders, may_hold
+from harness.targets.local.holders import Holders
 from harness.targets.local.network import Network, Recorder
 from harness.targets.packets import diagnosis
 from nemesis.hosts import Cut, Quality, Tampered
@@ -35,8 +35,8 @@ class LocalLinks:
     @functools.cached_property
     def abilities(self) -> frozenset[str]:
         """What can be broken, by the names of `nemesis.fault.Ability`; tried, once."""
-        tries = {"link-quality": may_hold, "connection-resets": diagnosis.may_reset}
-        works = {name for name, work in tries.items() if namespaces.throwaway(work)}
+        tries = {"link-quality": holders.probe, "connection-resets": diagnosis.probe}
+        works = {name for name, work in tries.items() if namespaces.works_in_throwaway(work)}
         return frozenset({"packet-drops", *works})
 
     # -- cuts

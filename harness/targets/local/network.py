@@ -24,7 +24,7 @@ _CLIENTS_HOST = 250
 _UPLINK_HOST = 254
 _BRIDGE = "switch"
 _INTERFACE = "eth0"
-_CARRIER_TIMEOUT_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 class Recorder(Protocol):
@@ -130,6 +130,7 @@ def connect(network: Network, machines: Sequence[int], journal: Recorder) -> Non
         for machine in machines:
             port = network.namespace(machine).name.rpartition("-")[2]
             mac = _mac(network.address(machine))
+            _await_absence(route, port)
             _veth(route, port, _INTERFACE, network.namespace(machine), mac)
             _plug_in(route, port)
     for machine in machines:
@@ -193,6 +194,12 @@ def _set_up(route: IPRoute, interface: str) -> int:
     return index
 
 
+def _await_absence(route: IPRoute, interface: str) -> None:
+    # A removed machine's link goes with its namespace, which the kernel takes down in its own time.
+    if not kernel.wait_until(lambda: not route.link_lookup(ifname=interface), _TIMEOUT_S):
+        raise TargetError(f"interface {interface} is still there after {_TIMEOUT_S} s")
+
+
 def _await_carrier(route: IPRoute, interface: str) -> None:
     # The kernel notices a new link's other end a little later, and drops what is sent till then.
     index = route.link_lookup(ifname=interface)[0]
@@ -200,8 +207,8 @@ def _await_carrier(route: IPRoute, interface: str) -> None:
     def is_up() -> bool:
         return bool(route.get_links(index)[0].get_attr("IFLA_OPERSTATE") == "UP")
 
-    if not kernel.wait_until(is_up, _CARRIER_TIMEOUT_S):
-        raise TargetError(f"interface {interface} has no link after {_CARRIER_TIMEOUT_S} s")
+    if not kernel.wait_until(is_up, _TIMEOUT_S):
+        raise TargetError(f"interface {interface} has no link after {_TIMEOUT_S} s")
 
 
 def _configure(route: IPRoute, interface: str, address: str, subnet: IPv4Network) -> None:

@@ -10,18 +10,23 @@ import pytest
 from harness.clean import Outcome, clean
 from harness.journal import read
 from harness.targets.base import CLIENTS, UnknownNode
-from harness.targets.local import LocalTarget, kernel, processes
+from harness.targets.local import LocalTarget, firewall, kernel, processes
+from harness.targets.local.links import LocalLinks
 from harness.targets.local.undo import process_of
+from harness.targets.packets import diagnosis
 from nemesis.hosts import Cut, Quality
 from tests.harness.targets import traffic
 from tests.harness.targets.local.test_rootless import home, python, run, unprivileged
 from tests.harness.targets.machine import leftovers, local_target, new_run_id
 from tests.harness.targets.traffic import Numbered, blocked, passes
+from tests.nemesis.fakes import FakeJournal, Trace
 from tests.require import require
 
 __all__ = ["home", "python"]
 
 EVERYTHING = Quality(delay_ms=20, jitter_ms=5, lost=0.1, reordered=0.1, duplicated=0.1)
+
+JOURNAL = FakeJournal(Trace())
 
 HARNESS = """
 import sys, pathlib, time
@@ -51,6 +56,24 @@ def holders(target: LocalTarget, run_dir: Path) -> list[processes.ProcessId]:
     found = [each for each in read(run_dir / "journal.jsonl") if each["kind"] == "local.process"]
     ours = [process_of(each) for each in found if target.network.name in str(each["machine"])]
     return [each for each in ours if processes.is_alive(each)]
+
+
+def test_what_the_kernel_lacks_is_no_ability(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every part is tried: one that is refused is not promised, the others are."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path) as target:
+        everything = {"packet-drops", "link-quality", "connection-resets"}
+        assert target.links.abilities == everything
+        assert target.abilities >= everything
+        monkeypatch.setattr(diagnosis, "_DESTROY", 99)
+        assert LocalLinks(lambda: target.network, JOURNAL).abilities == everything - {
+            "connection-resets"
+        }
+        monkeypatch.setattr(firewall, "_SHARES", 0)
+        assert LocalLinks(lambda: target.network, JOURNAL).abilities == {"packet-drops"}
 
 
 def test_a_machine_that_is_not_there_cannot_be_made_worse(tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ class InForce:
 def inject(target: LocalTarget, name: str, *targets: int, **params: str) -> InForce:
     """Inject a fault by its name."""
     fault = find(name)
+    if missing := fault.needs - target.abilities:
+        pytest.skip(f"this machine has no {', '.join(sorted(missing))}")
     hosts = replace(FakeMachines(Trace()).hosts(), links=target.links)
     given = Params.of(fault.options, params)
     strike = fault.aim(targets, target.node_ids(), random.Random(str(params)), given)

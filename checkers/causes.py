@@ -8,32 +8,37 @@ A permission to lose a write holds only where its cause is in the record. The ca
   its deposition, so the election reaches until that moment: the first time the node itself
   reported the new epoch, else the end of the fault that kept it from learning, else its election.
   Elections after the final read (of a shutdown, say) explain nothing.
+- a *state loss*: replicas in sync lost what they had (their power, their disk), and the next
+  leader, perhaps one of them, began its epoch at some offset. It reaches back from the first loss.
 - a *fault* that touched the leader in power: explains acks=0 sends that no one ever asked about.
 
 The number of elections and faults is small, so this part is plain Python over aggregates; losses
 are joined with the result inside the engine. Whether a cause permits a loss is the contract's.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from checkers.engine import Engine, Frame
+from checkers.recorded_faults import Fault, read_fault, seconds, touching
+from checkers.settings import FOREVER_NS, Settings
+from checkers.state_loss import VIEW_SLACK_NS, Members, StateLoss, lacking, losses_of
 
 SLACK_NS = 2_000_000_000
 """How long after its fault's end, or after an election nobody resisted, a deposed leader may need
 to learn of it, where nobody saw it learn; and a client to find the new leader."""
 
-VIEW_SLACK_NS = 250_000_000
-"""A node may report an epoch in its metadata a moment before its replicas act on it."""
+LAST_EPOCH = 1 << 20
+"""More leader epochs, and more causes, than a partition has in any run."""
 
-FOREVER_NS = 1 << 62
-"""Later than any time of a run; slack can be added to it."""
+SettingsOf = Callable[[str], Settings]
+"""The least that was ever promised to the topic of this name."""
 
 Partition = tuple[str, int]
 
@@ -42,29 +47,8 @@ class CauseKind(StrEnum):
     """What kind of event explains a loss."""
 
     ELECTION = "election"
+    STATE_LOSS = "state-loss"
     FAULT = "fault"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """A fault that took effect: the nodes it was aimed at, and those it cut from any other."""
-
-    fault_id: int
-    label: str
-    aimed: frozenset[int]
-    cut: frozenset[int]
-    started_ns: int
-    healed_ns: int  # FOREVER_NS: never healed
-
-    def describe(self) -> str:
-        """Such as `fault 3 (pause node 2, 10.000 s to 14.000 s)`."""
-        until = "never healed" if self.healed_ns >= FOREVER_NS else f"to {_seconds(self.healed_ns)}"
-        return f"fault {self.fault_id} ({self.label}, {_seconds(self.started_ns)} {until})"
-
-
-def touching(faults: Sequence[Fault], node: int) -> list[Fault]:
-    """The faults aimed at `node`; where there is none, those that cut it from another node."""
-    return [f for f in faults if node in f.aimed] or [f for f in faults if node in f.cut]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +58,9 @@ class Cause:
     from_ns .. near_until_ns: when clients may have felt it. start_offset: everything at or above
     it that the deposed leader held was cut; until_ns: the last moment at which the deposed leader
     may have accepted a write. left_isr: the new leader was not in the in-sync replicas;
-    sole_isr: they were the deposed leader alone.
+    sole_isr: they were the deposed leader alone. lost: of a state loss. chain: the epoch in the
+    final log that start_offset was taken from; causes that share it cannot be told apart by offset.
+    strength: of those, the least of it explains the loss of an acks=all write best.
     """
 
     kind: CauseKind
@@ -91,6 +77,9 @@ class Cause:
     until_ns: int | None = None
     left_isr: bool = False
     sole_isr: bool = False
+    lost: StateLoss | None = None
+    chain: int = LAST_EPOCH
+    strength: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +105,8 @@ class Causes:
             ("until_ns", pa.int64()),
             ("from_ns", pa.int64()),
             ("near_until_ns", pa.int64()),
-            ("left_isr", pa.bool_()),
+            ("chain", pa.int32()),
+            ("strength", pa.int32()),
         ]
     )
 
@@ -143,7 +133,9 @@ class _Record:
     read_ns: int | None = None  # when the final read of the partition was over
 
 
-def learn_causes(engine: Engine, cluster: Frame, faults: Frame, complete: Frame) -> Causes:
+def learn_causes(
+    engine: Engine, cluster: Frame, faults: Frame, complete: Frame, settings: SettingsOf
+) -> Causes:
     """All causes in the record.
 
     cluster, faults: frames of their schemas. complete: topic, partition, end_offset of the final
@@ -152,55 +144,16 @@ def learn_causes(engine: Engine, cluster: Frame, faults: Frame, complete: Frame)
     known = [fault for row in engine.rows(faults) if (fault := read_fault(row)) is not None]
     records = _read_cluster(engine, cluster, complete)
     elections: list[Cause] = []
+    losses: list[Cause] = []
     troubles: list[Cause] = []
     for partition, record in sorted(records.items()):
         elections.extend(_elections(partition, record, known))
+        losses.extend(_state_losses(partition, record, known, settings(partition[0])))
         troubles.extend(_leader_troubles(partition, record, known))
     return Causes(
-        causes=(*elections, *troubles),
+        causes=(*elections, *losses, *troubles),
         recorded=frozenset(p for p, r in records.items() if r.leaders and r.starts),
     )
-
-
-def read_fault(row: Mapping[str, Any]) -> Fault | None:
-    """A row of the faults' table; None when the fault did not take effect."""
-    if not row["took_effect"] or row["started_ns"] is None:
-        return None
-    healed_ns = row["healed_ns"]
-    aimed, cut = touched_nodes(row["targets"])
-    return Fault(
-        fault_id=row["fault_id"],
-        label=row["label"] or row["fault"],
-        aimed=aimed,
-        cut=cut,
-        started_ns=row["started_ns"],
-        healed_ns=FOREVER_NS if healed_ns is None else healed_ns,
-    )
-
-
-def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:
-    """The nodes in a fault's resolved targets, aimed at and cut off: a JSON list of nodes, or an
-    object with `nodes` and `cuts` ([from, to, port], packets dropped; `drops` in earlier runs)."""
-    try:
-        parsed = json.loads(targets) if targets else []
-    except ValueError:
-        parsed = []
-    if not isinstance(parsed, dict):
-        return frozenset(_integers(parsed)), frozenset()
-    pairs = [*(parsed.get("cuts") or ()), *(parsed.get("drops") or ())]
-    cut = [pair[:2] for pair in pairs if isinstance(pair, list)]
-    return frozenset(_integers(parsed.get("nodes"))), frozenset(_integers(cut))
-
-
-def _integers(value: Any) -> Iterable[int]:
-    match value:
-        case bool():
-            return
-        case int():
-            yield value
-        case list():
-            for item in value:
-                yield from _integers(item)
 
 
 def _read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Partition, _Record]:
@@ -262,9 +215,9 @@ def _election(
     previous: Mapping[str, Any],
 ) -> Cause | None:
     epoch, leader, old = row["leader_epoch"], row["leader"], deposed["leader"]
-    start_offset = _effective_start(record, epoch)
+    chain, start_offset = _effective_start(record, epoch)
     elected_ns = row["at_ns"]
-    if start_offset is None or (record.read_ns is not None and elected_ns > record.read_ns):
+    if start_offset is None or _too_late(record, elected_ns):
         return None
     at_work = [f for f in faults if f.started_ns <= elected_ns <= f.healed_ns + SLACK_NS]
     blamed = touching(at_work, old)
@@ -274,7 +227,7 @@ def _election(
     outside = isr is not None and leader not in isr
     text = (
         f"node {old}, leader of {partition[0]}-{partition[1]} in epoch {deposed['leader_epoch']}, "
-        f"was deposed at {_seconds(elected_ns)} by node {leader} in epoch {epoch} from offset "
+        f"was deposed at {seconds(elected_ns)} by node {leader} in epoch {epoch} from offset "
         f"{start_offset}; {how}; "
         + ("; ".join(fault.describe() for fault in blamed) or "no fault touched it")
         + ("; the new leader was not in sync" if outside else "")
@@ -295,6 +248,62 @@ def _election(
         until_ns=until_ns,
         left_isr=outside,
         sole_isr=sole and outside,
+        chain=chain,
+        strength=1 if outside else 3,
+    )
+
+
+def _too_late(record: _Record, at_ns: int) -> bool:
+    """What happened after the final read explains nothing that was read."""
+    return record.read_ns is not None and at_ns > record.read_ns
+
+
+def _state_losses(
+    partition: Partition, record: _Record, faults: Sequence[Fault], settings: Settings
+) -> Iterable[Cause]:
+    """One cause per beginning of a reign, and per group of replicas that lacked something then."""
+    members = Members(record.leaders, settings.min_insync_replicas)
+    losses = losses_of(members, faults)
+    reigns = [row for row in _first_of_each_epoch(record.leaders) if _has_leader(row)]
+    for before, row in pairwise(reigns):
+        for lost in lacking(members, losses, row["at_ns"]):
+            cause = _state_loss(partition, record, row, before, lost, settings)
+            if cause is not None:
+                yield cause
+
+
+def _state_loss(
+    partition: Partition,
+    record: _Record,
+    row: Mapping[str, Any],
+    before: Mapping[str, Any],
+    lost: StateLoss,
+    settings: Settings,
+) -> Cause | None:
+    chain, start_offset = _effective_start(record, row["leader_epoch"])
+    if start_offset is None or _too_late(record, row["at_ns"]):
+        return None
+    text = (
+        f"{lost.describe()}; node {row['leader']} leads {partition[0]}-{partition[1]} from "
+        f"{seconds(row['at_ns'])} on in epoch {row['leader_epoch']} from offset {start_offset}, "
+        f"without what was lost beyond"
+    )
+    return Cause(
+        kind=CauseKind.STATE_LOSS,
+        topic=partition[0],
+        partition=partition[1],
+        text=text,
+        from_ns=min(loss.from_ns for loss in lost.losses) - SLACK_NS,
+        near_until_ns=row["at_ns"] + SLACK_NS,
+        epoch=row["leader_epoch"],
+        leader=row["leader"],
+        deposed=before["leader"],
+        start_offset=start_offset,
+        elected_ns=row["at_ns"],
+        until_ns=lost.first_ns,
+        lost=lost,
+        chain=chain,
+        strength=2 if lost.toll(settings) is None else 0,
     )
 
 
@@ -305,7 +314,7 @@ def _reach(
     learned = [at for seen, at in record.learned_ns.get(old, ()) if seen >= epoch]
     if learned:
         at_ns = max(min(learned), elected_ns)
-        return at_ns + VIEW_SLACK_NS, f"it knew by {_seconds(at_ns)}"
+        return at_ns + VIEW_SLACK_NS, f"it knew by {seconds(at_ns)}"
     if blamed:
         healed_ns = max(fault.healed_ns for fault in blamed)
         if healed_ns >= FOREVER_NS:
@@ -314,10 +323,14 @@ def _reach(
     return elected_ns + SLACK_NS, "nobody saw it learn of it"
 
 
-def _effective_start(record: _Record, epoch: int) -> int | None:
-    """Where an epoch starts in the final log: one without records starts where the next does."""
-    later = [start for known, start in record.starts.items() if known >= epoch]
-    return min(later) if later else record.end_offset
+def _effective_start(record: _Record, epoch: int) -> tuple[int, int | None]:
+    """Where an epoch starts in the final log, and which epoch says so: one without records starts
+    where the next does, the last at the end."""
+    later = [(start, known) for known, start in record.starts.items() if known >= epoch]
+    if not later:
+        return LAST_EPOCH, record.end_offset
+    start, known = min(later)
+    return known, start
 
 
 def _leader_troubles(
@@ -364,7 +377,3 @@ def _or_less(number: int | None) -> int:
 
 def _has_leader(row: Mapping[str, Any]) -> bool:
     return row["leader"] is not None and row["leader"] >= 0
-
-
-def _seconds(at_ns: int) -> str:
-    return f"{at_ns / 1e9:.3f} s"

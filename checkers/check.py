@@ -15,14 +15,16 @@ from typing import Any, TypeVar
 
 from checkers.assumptions import Census, examine, take_census
 from checkers.availability import unavailability
+from checkers.causes import Cause
 from checkers.consuming import poll_jumps, watermark_regressions
-from checkers.contract import CONTRACT, Judgement, judge, topic_context
+from checkers.contract import CONTRACT, Judgement, in_force, judge
 from checkers.divergence import divergent_replicas
 from checkers.durability import aborted_reads, lost_writes, phantoms, truncated_reads
 from checkers.engine import DuckDbEngine, Engine, Frame
 from checkers.frames import EVIDENCE, Detect, Frames
 from checkers.history import RunSources, load_plan, load_run
 from checkers.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.settings import FOREVER_NS, Settings
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
 
@@ -252,8 +254,6 @@ def _anomaly(
     frames: Frames, group: Mapping[str, Any], examples: Sequence[dict[str, Any]], *, settled: bool
 ) -> Anomaly:
     kind, topic, partition = group["kind"], group["topic"], group["partition"]
-    context = topic_context(frames.plan, topic)
-    acks = context.acks if group["acks"] is None else group["acks"]
     cause_id = group["cause_id"]
     cause = text = None
     if cause_id is not None and kind == "duplicate":
@@ -261,12 +261,15 @@ def _anomaly(
     elif cause_id is not None:
         cause = frames.causes.causes[cause_id]
         text = cause.text
+    settings = _settings(frames, topic, cause, examples)
+    acks = settings.acks if group["acks"] is None else group["acks"]
     context = replace(
-        context,
+        in_force(settings),
         acks=acks,
         aspect=group["aspect"],
         cause=cause,
         cause_recorded=_cause_recorded(frames, kind, topic, partition),
+        state_taken=kind == "lost-write" and frames.state_taken,
         settled=settled,
         exceeds_bound=_exceeds_bound(frames.plan, examples) if kind == "unavailable" else None,
     )
@@ -286,6 +289,16 @@ def _anomaly(
         cause=text,
         examples=tuple(examples[: EXAMPLES if grave else FEW_EXAMPLES]),
     )
+
+
+def _settings(
+    frames: Frames, topic: str | None, cause: Cause | None, examples: Sequence[Mapping[str, Any]]
+) -> Settings:
+    """The least that was promised from the first of the anomalies on until their cause was over;
+    without a cause, until the end."""
+    first_ns = min((row["invoke_ns"] for row in examples if "invoke_ns" in row), default=0)
+    over_ns = FOREVER_NS if cause is None else cause.near_until_ns
+    return frames.settings(topic, first_ns, over_ns)
 
 
 def _cause_recorded(frames: Frames, kind: str, topic: str | None, partition: int | None) -> bool:

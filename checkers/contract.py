@@ -10,13 +10,14 @@ KIP-207 (end offsets after an election), KIP-320 (consumers and truncation), KIP
 leader replicas); Adya's and Elle's names for reads that must not be.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
 
 from checkers.causes import Cause, CauseKind
 from checkers.producer_epochs import IN_FLIGHT
+from checkers.settings import Settings
+from checkers.state_loss import Toll
 
 
 class Judgement(StrEnum):
@@ -30,22 +31,19 @@ class Judgement(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """What the contract looks at besides the anomaly's kind.
+class Context(Settings):
+    """What the contract looks at besides the anomaly's kind: the topic's settings, and these.
 
-    acks: 0, 1, -1 (all), None for what has no topic. cause: the recorded cause, if any.
-    cause_recorded: the record could have shown a cause. settled: all replicas were in sync again.
-    exceeds_bound: an unavailability longer than the plan's bound; None without a bound.
+    cause: the recorded cause, if any. cause_recorded: the record could have shown a cause.
+    state_taken: some fault of the run took something from a node for good. settled: all replicas
+    were in sync again. exceeds_bound: an unavailability longer than the plan's bound; None without
+    a bound.
     """
 
-    acks: int | None
-    idempotence: bool = False
-    min_insync_replicas: int = 1
-    unclean_election: bool = False
-    max_in_flight: int = 5
     aspect: str | None = None
     cause: Cause | None = None
     cause_recorded: bool = True
+    state_taken: bool = False
     settled: bool = True
     exceeds_bound: bool | None = None
 
@@ -63,6 +61,20 @@ class Context:
     def sole_isr_lost(self) -> bool:
         """The in-sync replicas were the leader alone, and another replica was elected."""
         return self.cause is not None and self.cause.sole_isr
+
+    @property
+    def leader_lost_state(self) -> bool:
+        """The leader that took the write lost what it had, and then led again."""
+        if self.cause is None or self.cause.lost is None:
+            return False
+        return self.cause.deposed in self.cause.lost.gone(self)
+
+    @property
+    def toll(self) -> Toll | None:
+        """Why what replicas lost together may have been all that there was of the write."""
+        if self.cause is None or self.cause.lost is None:
+            return None
+        return self.cause.lost.toll(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +104,11 @@ class Rule:
         return f"{self.configuration}: {self.anomaly} {self.judgement.value}: {self.reason}"
 
 
+def in_force(settings: Settings) -> Context:
+    """A context of these settings, to be filled in."""
+    return Context(**{each.name: getattr(settings, each.name) for each in fields(Settings)})
+
+
 def _rule(
     configuration: str,
     anomaly: str,
@@ -113,6 +130,39 @@ def _rule(
 FORBIDDEN, PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
 INFORMATIONAL, UNKNOWN = Judgement.INFORMATIONAL, Judgement.UNKNOWN
 
+
+def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> tuple[Rule, ...]:
+    """The rows that permit what follows when all that held a record lost it together."""
+    who = "acks=all, " if acks_all else ""
+
+    def counts(c: Context, toll: Toll) -> bool:
+        return c.toll is toll and (c.acks == -1 or not acks_all)
+
+    return (
+        _rule(
+            f"{who}min ISR m of 2 or more, no flush before the acknowledgement, and m in-sync or "
+            "eligible replicas or more lost power together", anomaly, PERMITTED,
+            f"{reason}: so many had it in memory alone",
+            "Kafka: min.insync.replicas, flush.messages; KIP-966",
+            lambda c: counts(c, Toll.POWER),
+        ),
+        _rule(
+            f"{who}no flush before the acknowledgement, min ISR 1 or eligible leader replicas off, "
+            "and all of the in-sync replicas lost power together", anomaly, PERMITTED,
+            f"{reason}: the last replica standing had it in memory alone, and leads again",
+            "KIP-966: last replica standing",
+            lambda c: counts(c, Toll.LAST_STANDING),
+        ),
+        _rule(
+            f"{who}no in-sync or eligible replica was left with a whole disk (and its power, "
+            "without a flush before the acknowledgement)", anomaly, PERMITTED,
+            f"{reason}: nobody whose disk was whole had it",
+            "the original replication design",
+            lambda c: counts(c, Toll.DISKS),
+        ),
+    )  # fmt: skip
+
+
 _LOST = (
     _rule(
         "acks=0", "lost-write", PERMITTED,
@@ -128,6 +178,13 @@ _LOST = (
         lambda c: c.acks == 1 and c.deposed,
     ),
     _rule(
+        "acks=1, the leader lost its disk, or its power without a flush before the acknowledgement",
+        "lost-write", PERMITTED,
+        "the leader alone had the write for sure, and it led again without it",
+        "Kafka: acks, flush.messages",
+        lambda c: c.acks == 1 and c.leader_lost_state,
+    ),
+    _rule(
         "unclean election on, and one took place", "lost-write", PERMITTED,
         "a replica outside the in-sync replicas was elected",
         "Kafka: unclean.leader.election.enable",
@@ -140,6 +197,7 @@ _LOST = (
         "Kafka: min.insync.replicas; KIP-966",
         lambda c: c.acks == -1 and c.min_insync_replicas <= 1 and c.sole_isr_lost,
     ),
+    *_state_loss_rules("lost-write", "the write is gone", acks_all=True),
     _rule(
         "acks=1, leader epochs not recorded", "lost-write", UNKNOWN,
         "whether leadership changed is not in the record",
@@ -153,8 +211,15 @@ _LOST = (
         lambda c: c.acks == -1 and c.min_insync_replicas <= 1 and not c.cause_recorded,
     ),
     _rule(
+        "acks=all, nodes lost power or disks, leader epochs not recorded", "lost-write", UNKNOWN,
+        "whether so many in-sync replicas lost it together is not in the record",
+        "-",
+        lambda c: c.acks == -1 and c.state_taken and not c.cause_recorded,
+    ),
+    _rule(
         "acks=1", "lost-write", FORBIDDEN,
-        "no change of leadership within the write's reach is in the record",
+        "no change of leadership within the write's reach is in the record, and no loss of what "
+        "its leader had",
         "Kafka: acks",
         lambda c: c.acks == 1,
     ),
@@ -165,8 +230,10 @@ _LOST = (
         lambda c: c.acks == -1 and c.min_insync_replicas <= 1,
     ),
     _rule(
-        "acks=all, min ISR 2 or more, fewer power losses than min ISR", "lost-write", FORBIDDEN,
-        "every in-sync replica had the write; kills, pauses and partitions do not excuse its loss",
+        "acks=all, min ISR 2 or more, fewer power losses than min ISR or a flush before the "
+        "acknowledgement", "lost-write", FORBIDDEN,
+        "every in-sync replica had the write; kills, pauses, partitions, clocks and an election "
+        "from the eligible leader replicas do not excuse its loss",
         "Kafka: acks, min.insync.replicas; the original replication design",
     ),
     _rule(
@@ -236,6 +303,14 @@ _OFFSETS = (
         lambda c: c.min_insync_replicas <= 1 and c.sole_isr_lost,
     ),
     _rule(
+        "acks=1, acknowledged by a leader that lost its disk, or its power without a flush",
+        "inconsistent-offset", PERMITTED,
+        "the acknowledged copy is gone; another copy lies elsewhere",
+        "Kafka: acks, flush.messages",
+        lambda c: c.aspect == "acknowledged" and c.acks == 1 and c.leader_lost_state,
+    ),
+    *_state_loss_rules("inconsistent-offset", "the offset is used again"),
+    _rule(
         "acks=1, leader epochs not recorded", "inconsistent-offset", UNKNOWN,
         "whether leadership changed is not in the record",
         "-",
@@ -259,6 +334,7 @@ _OFFSETS = (
         "Kafka: min.insync.replicas; KIP-966",
         lambda c: c.min_insync_replicas <= 1 and c.sole_isr_lost,
     ),
+    *_state_loss_rules("truncated-read", "what was read is gone"),
     _rule(
         "any", "truncated-read", FORBIDDEN,
         "consumers see only records below the high watermark, whatever the producer's acks, and "
@@ -306,6 +382,13 @@ _READING = (
         "KIP-207; KIP-320",
         lambda c: c.aspect is None and c.deposed,
     ),
+    _rule(
+        "unclean election on, and one took place", "watermark-regression", PERMITTED,
+        "a replica outside the in-sync replicas was elected and cut the log",
+        "Kafka: unclean.leader.election.enable",
+        lambda c: c.unclean,
+    ),
+    *_state_loss_rules("watermark-regression", "the log ends earlier"),
     _rule(
         "no leader epochs recorded at all", "watermark-regression", UNKNOWN,
         "whether leadership changed is not in the record",
@@ -367,29 +450,3 @@ def judge(anomaly: str, context: Context) -> Rule:
         if rule.anomaly == anomaly and rule.applies(context):
             return rule
     raise LookupError(f"the contract does not speak of {anomaly!r}")
-
-
-def topic_context(plan: Mapping[str, Any], topic: str | None) -> Context:
-    """What a plan says of a topic. Unnamed settings take Kafka's defaults; a topic that the plan
-    does not name has no acks."""
-    topics: list[Mapping[str, Any]] = [*(plan.get("topics") or ())]
-    settings: Mapping[str, Any] = next((t for t in topics if t.get("name") == topic), {})
-    configs = {**(plan.get("broker") or {}), **(settings.get("configs") or {})}
-    workload = plan.get("workload") or {}
-    return Context(
-        acks=acks_number(settings.get("acks")),
-        idempotence=bool(settings.get("idempotence", False)),
-        min_insync_replicas=int(
-            settings.get("min_insync_replicas") or configs.get("min.insync.replicas") or 1
-        ),
-        unclean_election=str(configs.get("unclean.leader.election.enable", "false")).lower()
-        == "true",
-        max_in_flight=int(workload.get("max_in_flight") or 5),
-    )
-
-
-def acks_number(acks: Any) -> int | None:
-    """Kafka's acks as a number: `all` is -1."""
-    if acks is None:
-        return None
-    return -1 if str(acks) == "all" else int(acks)

@@ -14,6 +14,8 @@ from checkers.causes import Causes, learn_causes
 from checkers.engine import Column, Engine, Frame
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
+from checkers.recorded_faults import read_fault
+from checkers.settings import FOREVER_NS, Change, Settings, read_changes, topic_settings, weakest
 
 TP = ["topic", "partition"]
 
@@ -40,7 +42,10 @@ EVIDENCE: Mapping[str, str] = {
 """Columns of evidence and their SQL types; offsets in records, times in ns since run start."""
 
 RANK_LIMIT = 1 << 20
-"""More causes than any run has; a cause that permits nothing ranks behind all that do."""
+"""More causes, and more leader epochs, than any run has."""
+
+STRENGTHS = 4
+"""How many strengths of causes there are."""
 
 
 class Frames:
@@ -122,9 +127,25 @@ class Frames:
         return None if self.engine.is_empty(kept) else kept
 
     @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Every setting that was another one for a while."""
+        return read_changes(self.engine.rows(self.faults))
+
+    def settings(self, topic: str | None, from_ns: int = 0, until_ns: int = FOREVER_NS) -> Settings:
+        """The least that was promised to a topic in a stretch of time; of the whole run without."""
+        planned = topic_settings(self.plan, topic)
+        return weakest(planned, topic, self.changes, from_ns, until_ns)
+
+    @cached_property
+    def state_taken(self) -> bool:
+        """Whether some fault took something from a node for good."""
+        rows = self.engine.rows(self.faults)
+        return any(fault is not None and fault.takes for fault in map(read_fault, rows))
+
+    @cached_property
     def causes(self) -> Causes:
         """Every recorded event that can explain a loss."""
-        return learn_causes(self.engine, self.cluster, self.faults, self.complete)
+        return learn_causes(self.engine, self.cluster, self.faults, self.complete, self.settings)
 
     @cached_property
     def _causes_frame(self) -> Frame:
@@ -135,9 +156,9 @@ class Frames:
 
         evidence: columns op, topic, partition, value, offset, acks, invoke_ns, leader_epoch, node.
         A row with an offset is explained by the first election whose leader starts at or below
-        it and whose predecessor may still have answered when the operation began; under acks=all
-        elections that left the in-sync replicas come first. A row without an offset (acks=0) is
-        explained by time alone.
+        it and whose predecessor may still have answered when the operation began. Where several
+        cannot be told apart by their start, since no record of their epochs is left, under acks=all
+        the strongest comes first. A row without an offset (acks=0) is explained by time alone.
         """
         F = self.engine.functions
         key = ["op", *TP, "value"]
@@ -160,8 +181,9 @@ class Frames:
             & (F.col("from_ns") <= F.col("invoke_ns"))
             & (F.col("invoke_ns") <= F.col("near_until_ns"))
         )
-        weak = (F.col("acks") == F.lit(-1)) & ~F.col("left_isr")
-        rank = F.col("number") + F.when(weak, F.lit(RANK_LIMIT)).otherwise(F.lit(0))
+        strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
+        chain = F.when(by_offset, F.col("chain")).otherwise(F.lit(0)).cast("bigint")
+        rank = (chain * F.lit(STRENGTHS) + strength) * F.lit(RANK_LIMIT) + F.col("number")
         best = (
             pairs.where(by_offset | by_time)
             .groupBy(*key)
@@ -192,12 +214,13 @@ class Frames:
         near = (F.col("from_ns") <= F.col("invoke_ns")) & (
             F.col("invoke_ns") <= F.col("near_until_ns")
         )
+        rank = F.col("strength").cast("bigint") * F.lit(RANK_LIMIT) + F.col("number")
         best = (
             evidence.select(*key, "invoke_ns")
             .join(self._causes_frame, on=TP, how="inner")
             .where(near & F.col("epoch").isNotNull())
             .groupBy(*key)
-            .agg(F.min("number").cast("int").alias("cause_id"))
+            .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
         )
         return left_join(evidence, best, on=key)
 

@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from checkers.contract import Judgement, acks_number
+from checkers.contract import Judgement
 from checkers.engine import Column
 from checkers.frames import Frames
+from checkers.settings import acks_number
 from checkers.verdict import Anomaly
 
 EXACT_US = 1_000

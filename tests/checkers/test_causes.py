@@ -1,8 +1,10 @@
 """Reading causes out of what a cluster and a nemesis recorded."""
 
-from checkers.causes import FOREVER_NS, CauseKind, Fault, read_fault, touched_nodes, touching
+from checkers.causes import CauseKind
 from checkers.engine import DuckDbEngine
 from checkers.frames import Frames
+from checkers.recorded_faults import Fault, read_fault, touched_nodes, touching
+from checkers.settings import FOREVER_NS
 from tests.histories.story import ONE, S, Story, healthy
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from checkers.causes import Cause, CauseKind
-from checkers.contract import CONTRACT, Context, Judgement, acks_number, judge, topic_context
+from checkers.contract import CONTRACT, Context, Judgement, in_force, judge
+from checkers.settings import acks_number, topic_settings
 
 ELECTION = Cause(
     kind=CauseKind.ELECTION, topic="t", partition=0, text="", from_ns=0, near_until_ns=1
@@ -114,7 +115,7 @@ def test_every_anomaly_ends_in_a_row_without_condition() -> None:
         assert rule.applies(Context(acks=None))
 
 
-def test_topic_context_reads_the_plan() -> None:
+def test_topic_settings_read_the_plan() -> None:
     """Topic settings come before broker settings, those before Kafka's defaults."""
     plan = {
         "broker": {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"},
@@ -124,7 +125,7 @@ def test_topic_context_reads_the_plan() -> None:
         ],
         "workload": {"max_in_flight": 1},
     }
-    a, b, none = (topic_context(plan, name) for name in ("a", "b", "c"))
+    a, b, none = (in_force(topic_settings(plan, name)) for name in ("a", "b", "c"))
     assert (a.acks, a.idempotence, a.min_insync_replicas, a.unclean_election) == (-1, True, 3, True)
     assert (b.acks, b.idempotence, b.min_insync_replicas, b.unclean_election) == (
         1,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from checkers.causes import touched_nodes
+from checkers.recorded_faults import touched_nodes
 
 Row = Mapping[str, Any]
 

@@ -1,0 +1,110 @@
+"""The record of faults, read back: whom each touched, when, and what it took from them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from checkers.settings import FOREVER_NS
+
+_DISK_FAULTS = ("disk.lost", "disk.bit-flip", "disk.cut-tail", "disk.stale-copy")
+_LOGS = "log"
+"""The kind of file whose damage takes records; another kind's takes none."""
+
+
+class Taken(StrEnum):
+    """What a fault takes from a node for good."""
+
+    UNFLUSHED = "lost power"
+    """Everything that was not fsynced."""
+    DISK = "had its disk lost or damaged"
+    """Anything, fsynced or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A fault that took effect: the nodes it was aimed at, and those it cut from any other.
+
+    effective_ns: when its effect was proven, which is soon after it was.
+    """
+
+    fault_id: int
+    label: str
+    aimed: frozenset[int]
+    cut: frozenset[int]
+    started_ns: int
+    healed_ns: int  # FOREVER_NS: never healed
+    effective_ns: int = 0
+    takes: Taken | None = None
+
+    def describe(self) -> str:
+        """Such as `fault 3 (pause node 2, 10.000 s to 14.000 s)`."""
+        until = "never healed" if self.healed_ns >= FOREVER_NS else f"to {seconds(self.healed_ns)}"
+        return f"fault {self.fault_id} ({self.label}, {seconds(self.started_ns)} {until})"
+
+
+def seconds(at_ns: int) -> str:
+    """A moment of a run for people."""
+    return f"{at_ns / 1e9:.3f} s"
+
+
+def touching(faults: Sequence[Fault], node: int) -> list[Fault]:
+    """The faults aimed at `node`; where there is none, those that cut it from another node."""
+    return [f for f in faults if node in f.aimed] or [f for f in faults if node in f.cut]
+
+
+def read_fault(row: Mapping[str, Any]) -> Fault | None:
+    """A row of the faults' table; None when the fault did not take effect."""
+    if not row["took_effect"] or row["started_ns"] is None:
+        return None
+    healed_ns, effective_ns = row["healed_ns"], row["effective_ns"]
+    targets = _parsed(row["targets"])
+    aimed, cut = touched_nodes(row["targets"])
+    return Fault(
+        fault_id=row["fault_id"],
+        label=row["label"] or row["fault"],
+        aimed=aimed,
+        cut=cut,
+        started_ns=row["started_ns"],
+        healed_ns=FOREVER_NS if healed_ns is None else healed_ns,
+        effective_ns=row["started_ns"] if effective_ns is None else effective_ns,
+        takes=_taken(row["fault"], targets),
+    )
+
+
+def _taken(fault: str, targets: Any) -> Taken | None:
+    if fault == "power-loss":
+        return Taken.UNFLUSHED
+    details = targets.get("details") if isinstance(targets, dict) else None
+    file = details.get("file", _LOGS) if isinstance(details, dict) else _LOGS
+    return Taken.DISK if fault in _DISK_FAULTS and file == _LOGS else None
+
+
+def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:
+    """The nodes in a fault's resolved targets, aimed at and cut off: a JSON list of nodes, or an
+    object with `nodes` and `cuts` ([from, to, port], packets dropped; `drops` in earlier runs)."""
+    parsed = _parsed(targets)
+    if not isinstance(parsed, dict):
+        return frozenset(_integers(parsed)), frozenset()
+    pairs = [*(parsed.get("cuts") or ()), *(parsed.get("drops") or ())]
+    cut = [pair[:2] for pair in pairs if isinstance(pair, list)]
+    return frozenset(_integers(parsed.get("nodes"))), frozenset(_integers(cut))
+
+
+def _parsed(targets: str | None) -> Any:
+    try:
+        return json.loads(targets) if targets else []
+    except ValueError:
+        return []
+
+
+def _integers(value: Any) -> Iterable[int]:
+    match value:
+        case bool():
+            return
+        case int():
+            yield value
+        case list():
+            for item in value:
+                yield from _integers(item)

@@ -1,0 +1,140 @@
+"""The settings that the contract depends on, per topic, and how they changed while a run went on.
+
+Values are Kafka's properties: a topic's own, else the broker's, else the default. A fault that
+changes one is in the record with what it set and how long; whatever is judged over a stretch of
+time is judged by the weakest value that was in force in it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
+FLUSH = "flush.messages"
+FLUSH_OF_BROKER = "log.flush.interval.messages"
+ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
+
+CONFIG_FAULT = "config"
+"""The fault that changes a setting; `topic` (none: every topic's default), `name` and `value` are
+among the details of its targets."""
+
+FOREVER_NS = 1 << 62
+"""Later than any time of a run; slack can be added to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What was promised to a topic.
+
+    acks: 0, 1, -1 (all), None for what has no topic. flush_before_ack: every replica fsyncs before
+    it claims a record (flush.messages=1). eligible_leader_replicas: KIP-966 is on.
+    """
+
+    acks: int | None
+    idempotence: bool = False
+    min_insync_replicas: int = 1
+    unclean_election: bool = False
+    flush_before_ack: bool = False
+    eligible_leader_replicas: bool = True
+    max_in_flight: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A setting that was another one for a while. topic: None for the default of all topics."""
+
+    topic: str | None
+    name: str
+    value: str
+    from_ns: int
+    until_ns: int
+
+
+def topic_settings(plan: Mapping[str, Any], topic: str | None) -> Settings:
+    """What a plan says of a topic; one that it does not name has no acks."""
+    topics: list[Mapping[str, Any]] = [*(plan.get("topics") or ())]
+    planned: Mapping[str, Any] = next((t for t in topics if t.get("name") == topic), {})
+    broker: Mapping[str, Any] = plan.get("broker") or {}
+    configs = {**broker, **(planned.get("configs") or {})}
+    workload = plan.get("workload") or {}
+    # Without a word, the built-in broker has them, and another system may not.
+    eligible = "1" if plan.get("system", "nodes") == "nodes" else "0"
+    return Settings(
+        acks=acks_number(planned.get("acks")),
+        idempotence=bool(planned.get("idempotence", False)),
+        min_insync_replicas=int(planned.get("min_insync_replicas") or configs.get(MIN_ISR) or 1),
+        unclean_election=_is_true(configs.get(UNCLEAN, "false")),
+        flush_before_ack=str(configs.get(FLUSH, configs.get(FLUSH_OF_BROKER, ""))) == "1",
+        eligible_leader_replicas=str(broker.get(ELIGIBLE_LEADERS, eligible)) != "0",
+        max_in_flight=int(workload.get("max_in_flight") or 5),
+    )
+
+
+def read_changes(rows: Iterable[Mapping[str, Any]]) -> tuple[Change, ...]:
+    """The changes in rows of the faults' table: one that may have been made counts as made."""
+    return tuple(change for row in rows if (change := _read_change(row)) is not None)
+
+
+def _read_change(row: Mapping[str, Any]) -> Change | None:
+    if row["fault"] != CONFIG_FAULT or row["started_ns"] is None:
+        return None
+    details = _details(row["targets"])
+    if "name" not in details or "value" not in details:
+        return None
+    return Change(
+        topic=details.get("topic") or None,
+        name=details["name"],
+        value=details["value"],
+        from_ns=row["started_ns"],
+        until_ns=FOREVER_NS if row["healed_ns"] is None else row["healed_ns"],
+    )
+
+
+def _details(targets: str | None) -> dict[str, str]:
+    try:
+        details = (json.loads(targets) if targets else {}).get("details")
+    except (ValueError, AttributeError):
+        return {}
+    return details if isinstance(details, dict) else {}
+
+
+def weakest(
+    settings: Settings, topic: str | None, changes: Sequence[Change], from_ns: int, until_ns: int
+) -> Settings:
+    """The least that was promised to the topic at any moment of a stretch of time."""
+    for change in changes:
+        if change.topic not in (None, topic):
+            continue
+        if change.from_ns <= until_ns and from_ns <= change.until_ns:
+            settings = _weakened(settings, change)
+    return settings
+
+
+def _weakened(settings: Settings, change: Change) -> Settings:
+    match change.name:
+        case "min.insync.replicas":
+            least = min(settings.min_insync_replicas, int(change.value))
+            return replace(settings, min_insync_replicas=least)
+        case "unclean.leader.election.enable":
+            return replace(
+                settings, unclean_election=settings.unclean_election or _is_true(change.value)
+            )
+        case "flush.messages" | "log.flush.interval.messages":
+            return replace(
+                settings, flush_before_ack=settings.flush_before_ack and change.value == "1"
+            )
+        case _:
+            return settings
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() == "true"
+
+
+def acks_number(acks: Any) -> int | None:
+    """Kafka's acks as a number: `all` is -1."""
+    if acks is None:
+        return None
+    return -1 if str(acks) == "all" else int(acks)

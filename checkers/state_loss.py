@@ -1,0 +1,187 @@
+"""Which replicas lost what they had acknowledged, together, while it was theirs to keep.
+
+A power loss takes from a node what it had not fsynced, a lost or damaged disk anything. That
+matters to a partition only when the node was in its in-sync replicas then, or an eligible leader
+replica (KIP-966: it left them while they were fewer than min.insync.replicas, so it has every
+committed record). It lasts until the node is in sync again, having been out of sync: from then on
+it has everything that still exists. Replicas that lack something at one time lack it together.
+
+How many it takes until an acknowledged record may be gone is `StateLoss.toll`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from checkers.recorded_faults import Fault, Taken, seconds
+from checkers.settings import FOREVER_NS, Settings
+
+VIEW_SLACK_NS = 250_000_000
+"""A node may report an epoch in its metadata a moment before its replicas act on it, and a change
+of the in-sync replicas may be recorded a moment after it."""
+
+
+class Toll(StrEnum):
+    """Why what several replicas lost may have been all that there was of a record."""
+
+    POWER = "as many in-sync replicas as min.insync.replicas lost power"
+    LAST_STANDING = "no in-sync replica was left that had kept its records"
+    DISKS = "no in-sync replica was left whose disk was whole"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """One replica that lost what it had, between from_ns and at_ns; back in sync at back_ns."""
+
+    node: int
+    from_ns: int
+    at_ns: int
+    back_ns: int
+    fault: Fault
+
+    @property
+    def taken(self) -> Taken:
+        """What was taken from it."""
+        assert self.fault.takes is not None
+        return self.fault.takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLoss:
+    """Replicas of a partition that lacked something together.
+
+    in_sync, eligible: as they were right before the last of the losses.
+    """
+
+    losses: tuple[Loss, ...]
+    in_sync: frozenset[int]
+    eligible: frozenset[int]
+
+    @property
+    def first_ns(self) -> int:
+        """Only what was written before all of them can have been lost to all of them."""
+        return min(loss.at_ns for loss in self.losses)
+
+    def gone(self, settings: Settings) -> frozenset[int]:
+        """The nodes that may lack acknowledged records: with a flush before each acknowledgement
+        only those whose disks were lost or damaged."""
+        return frozenset(
+            loss.node
+            for loss in self.losses
+            if loss.taken is Taken.DISK or not settings.flush_before_ack
+        )
+
+    def toll(self, settings: Settings) -> Toll | None:
+        """Why acks=all does not protect what was written before; None when it does."""
+        gone = self.gone(settings)
+        damaged = {loss.node for loss in self.losses if loss.taken is Taken.DISK}
+        standing = self.in_sync - gone
+        if settings.eligible_leader_replicas:
+            standing |= self.eligible - gone
+        least = settings.min_insync_replicas
+        if least > 1 and len(gone - damaged) >= least:
+            return Toll.POWER
+        if not gone or standing:
+            return None
+        if damaged:
+            return Toll.DISKS
+        return Toll.LAST_STANDING if least <= 1 or not settings.eligible_leader_replicas else None
+
+    def describe(self) -> str:
+        """Who lost what when, and by which fault."""
+        by_fault: dict[int, list[Loss]] = {}
+        for loss in self.losses:
+            by_fault.setdefault(loss.fault.fault_id, []).append(loss)
+        told = (
+            f"{_nodes(each.node for each in losses)} {losses[0].taken} by "
+            f"{seconds(losses[0].at_ns)}, {losses[0].fault.describe()}"
+            for losses in by_fault.values()
+        )
+        others = sorted(self.in_sync - {loss.node for loss in self.losses})
+        kept = f"{_nodes(others)} in sync kept its records" if others else "no other was in sync"
+        return f"{'; '.join(told)}; {kept}"
+
+
+def _nodes(nodes: Iterable[int]) -> str:
+    listed = sorted(nodes)
+    return f"node{'s' if len(listed) > 1 else ''} {', '.join(map(str, listed))}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    at_ns: int
+    in_sync: frozenset[int]
+    eligible: frozenset[int]
+
+
+class Members:
+    """Who was in sync with a partition, and who eligible, over time."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], min_isr: int) -> None:
+        """rows: kind leader of one partition. Those with partition epochs are the controller's own
+        and say all; what was polled counts where there are none."""
+        told = [row for row in rows if row["isr"] is not None]
+        exact = [row for row in told if row["partition_epoch"] is not None]
+        self._steps: list[_Members] = []
+        before: frozenset[int] = frozenset()
+        eligible: frozenset[int] = frozenset()
+        for row in sorted(exact or told, key=lambda row: int(row["at_ns"])):
+            isr = frozenset(row["isr"])
+            eligible = (eligible | before) - isr if len(isr) < min_isr else frozenset()
+            self._steps.append(_Members(row["at_ns"], isr, eligible))
+            before = isr
+
+    def between(self, from_ns: int, until_ns: int) -> list[_Members]:
+        """Every state that was in force at some moment of the stretch."""
+        ends = [step.at_ns for step in self._steps[1:]] + [FOREVER_NS]
+        return [
+            step
+            for step, end_ns in zip(self._steps, ends, strict=True)
+            if step.at_ns <= until_ns and from_ns <= end_ns
+        ]
+
+    def back_ns(self, node: int, after_ns: int) -> int:
+        """When the node was first in sync again, after it was not."""
+        out = False
+        for step in self._steps:
+            if step.at_ns > after_ns:
+                if out and node in step.in_sync:
+                    return step.at_ns
+                out = out or node not in step.in_sync
+        return FOREVER_NS
+
+
+def losses_of(members: Members, faults: Sequence[Fault]) -> list[Loss]:
+    """What nodes lost while they were in sync or eligible, in the order of time."""
+    found = []
+    for fault in faults:
+        if fault.takes is None:
+            continue
+        held = members.between(fault.started_ns - VIEW_SLACK_NS, fault.effective_ns)
+        keepers = {node for each in held for node in each.in_sync | each.eligible}
+        found += [
+            Loss(
+                node=node,
+                from_ns=fault.started_ns,
+                at_ns=fault.effective_ns,
+                back_ns=members.back_ns(node, fault.started_ns),
+                fault=fault,
+            )
+            for node in sorted(fault.aimed & keepers)
+        ]
+    return sorted(found, key=lambda loss: (loss.at_ns, loss.node))
+
+
+def lacking(members: Members, losses: Sequence[Loss], at_ns: int) -> Iterable[StateLoss]:
+    """What lacked together at a moment: first all of it, then what is left of it for writes that
+    came after the first loss, and so on."""
+    open_then = [loss for loss in losses if loss.from_ns <= at_ns <= loss.back_ns]
+    if not open_then:
+        return
+    held = members.between(open_then[-1].from_ns, open_then[-1].from_ns)
+    in_sync = frozenset(node for each in held for node in each.in_sync)
+    eligible = frozenset(node for each in held for node in each.eligible)
+    for first_ns in sorted({loss.at_ns for loss in open_then}):
+        late = tuple(loss for loss in open_then if loss.at_ns >= first_ns)
+        yield StateLoss(losses=late, in_sync=in_sync, eligible=eligible)

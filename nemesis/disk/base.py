@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nemesis.base import Futile
 from nemesis.fault import Effect, FaultBase, Params, Strike, node_list
 from nemesis.hosts import Hosts
 
@@ -20,6 +21,13 @@ class DiskFault(FaultBase):
         """Every target, with the parameters and the key as details."""
         key = (KEY, f"{self.name}-{rng.getrandbits(32):08x}")
         return Strike(nodes=tuple(targets), details=(key, *sorted(params.values.items())))
+
+
+def require_well(hosts: Hosts, strike: Strike) -> None:
+    """Raise Futile when a disk refuses already: whoever did that also undoes it."""
+    for node in strike.nodes:
+        if wrong := hosts.disks.ailment(node):
+            raise Futile(f"the disk of node {node} is {wrong} already")
 
 
 def key_of(strike: Strike) -> str:

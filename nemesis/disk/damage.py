@@ -20,6 +20,7 @@ from nemesis.disk.base import (
     key_of,
     note,
     noted,
+    require_well,
     running,
     start_nodes,
 )
@@ -134,6 +135,7 @@ def _restored(changed: Mapping[str, tuple[int, int]], age_ms: int) -> str:
 
 
 def _require(hosts: Hosts, strike: Strike) -> None:
+    require_well(hosts, strike)
     if not any(_of_kind(hosts, strike, node) for node in strike.nodes):
         raise Futile(f"{node_list(strike.nodes)} has no file of kind {strike.detail('file')}")
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from nemesis.base import Futile
-from nemesis.disk.base import DiskFault, key_of
+from nemesis.disk.base import DiskFault, key_of, require_well
 from nemesis.fault import Ability, Effect, Fault, Option, Strike, node_list
 from nemesis.hosts import Hosts, Probe
 
@@ -25,13 +25,22 @@ class Stall(DiskFault):
     name: str = "disk.stall"
     about: str = "the disk takes no write and ends no fsync until the heal; reads go on"
     needs: frozenset[Ability] = frozenset({Ability.DISK_STALLS})
+    pulse_ms: int | None = 250
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Freeze every target's disk, then begin a write to it."""
+        """Freeze every target's disk, then begin a write to it. Raises Futile."""
+        require_well(hosts, strike)
         for node in strike.nodes:
             hosts.disks.freeze(node)
         for node in strike.nodes:
             hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
+
+    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
+        """Try again where a write got through: another fault made the disk go on for a moment."""
+        for node in strike.nodes:
+            probe = hosts.disks.probed(node, key_of(strike))
+            if probe is not None and probe.done:
+                hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
 
     def effect(self, hosts: Hosts, strike: Strike) -> Effect:
         """The writes are held up."""
@@ -64,6 +73,7 @@ class Slow(DiskFault):
         speed, operations = _speed(strike)
         if not speed and not operations:
             raise Futile("neither bytes_per_s nor operations_per_s is a limit")
+        require_well(hosts, strike)
         for node in strike.nodes:
             hosts.disks.limit(node, bytes_per_s=speed, operations_per_s=operations)
         for node in strike.nodes:

@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from nemesis.disk.base import DiskFault, as_noted, end_node, in_bytes, note, running, start_nodes
+from nemesis.disk.base import (
+    DiskFault,
+    as_noted,
+    end_node,
+    in_bytes,
+    note,
+    require_well,
+    running,
+    start_nodes,
+)
 from nemesis.fault import Ability, Effect, Fault, Strike
 from nemesis.hosts import Hosts
 
@@ -24,7 +33,11 @@ class PowerLoss(DiskFault):
     needs: frozenset[Ability] = frozenset({Ability.SIGNALS, Ability.POWER_LOSS})
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Kill all, then end all their file systems, and let those replay their journals."""
+        """Kill all, then end all their file systems, and let those replay their journals.
+
+        Raises Futile for disks that do not work anyway.
+        """
+        require_well(hosts, strike)
         with ThreadPoolExecutor(max_workers=max(1, len(strike.nodes))) as pool:
             list(pool.map(lambda node: end_node(hosts, node), strike.nodes))
         cuts = hosts.disks.cut_power(strike.nodes)
@@ -59,7 +72,8 @@ class Lost(DiskFault):
     aimable: bool = False
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Kill every target and remove its files."""
+        """Kill every target and remove its files. Raises Futile for disks that do not work."""
+        require_well(hosts, strike)
         for node in strike.nodes:
             end_node(hosts, node)
             gone: Mapping[str, int] = hosts.disks.wipe(node)

@@ -9,8 +9,8 @@ import errno
 import os
 from dataclasses import dataclass
 
-from nemesis.disk.base import DiskFault, end_node, key_of, start_nodes
-from nemesis.fault import Ability, Effect, Fault, Strike, node_list
+from nemesis.disk.base import DiskFault, end_node, key_of, require_well, running, start_nodes
+from nemesis.fault import Ability, Effect, Fault, Strike
 from nemesis.hosts import Hosts
 
 PROBE_BYTES = 65_536
@@ -42,8 +42,8 @@ class _Refusal(DiskFault):
         for node in strike.nodes:
             hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
 
-    def _repair(self, hosts: Hosts, strike: Strike) -> None:
-        """Bring back disks that are down, under nodes that are; start whoever does not run."""
+    def heal(self, hosts: Hosts, strike: Strike) -> None:
+        """End the nodes, bring their disks back, start them."""
         for node in strike.nodes:
             hosts.disks.end_probe(node, key_of(strike))
             if hosts.disks.ailment(node):
@@ -53,15 +53,10 @@ class _Refusal(DiskFault):
 
     def healing(self, hosts: Hosts, strike: Strike) -> Effect:
         """Nothing is wrong with the disks, and the nodes run."""
-        told = []
         for node in strike.nodes:
-            wrong = hosts.disks.ailment(node) or (
-                "" if hosts.processes.is_running(node) else "well, but the node does not run"
-            )
-            if wrong:
-                return Effect(took=False, evidence=f"node {node}'s disk is {wrong}")
-            told.append(f"node {node}: {hosts.disks.free_bytes(node):,} bytes free, runs")
-        return Effect(took=True, evidence="; ".join(told) or "others hold it")
+            if wrong := hosts.disks.ailment(node):
+                return Effect(took=False, evidence=f"the disk of node {node} is still {wrong}")
+        return running(hosts, strike)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,31 +70,31 @@ class Full(_Refusal):
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
         """Fill every target's disk."""
+        require_well(hosts, strike)
         for node in strike.nodes:
             hosts.disks.fill(node)
         self._try(hosts, strike)
 
     def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
         """Take what has become free; try again where a write went through."""
-        for node in strike.nodes:
+        for node in _well(hosts, strike):
             hosts.disks.fill(node)
             probe = hosts.disks.probed(node, key_of(strike))
             if probe is not None and probe.done and not probe.error:
                 hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
 
     def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Give everything back; start whoever ended."""
+        """Give everything back; start whoever ended, unless the disk refuses for other reasons."""
         for node in strike.nodes:
             hosts.disks.drain(node)
-        self._repair(hosts, strike)
+            hosts.disks.end_probe(node, key_of(strike))
+        start_nodes(hosts, _well(hosts, strike))
 
     def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """There is room again, and the nodes run."""
-        full = [node for node in strike.nodes if hosts.disks.free_bytes(node) < ROOM_BYTES]
-        if full:
-            return Effect(took=False, evidence=f"the disk of {node_list(full)} is still full")
-        # Spelled out: a dataclass with slots is not the class that `super()` would look for.
-        return _Refusal.healing(self, hosts, strike)
+        """There is room again, but for disks that will have it when they are repaired."""
+        free = {node: hosts.disks.free_bytes(node) for node in _well(hosts, strike)}
+        told = "; ".join(f"node {node}: {room:,} bytes free" for node, room in free.items())
+        return Effect(took=all(room >= ROOM_BYTES for room in free.values()), evidence=told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +108,7 @@ class ReadOnly(_Refusal):
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
         """Let everything reach the disk, with the node stopped for that moment; then refuse."""
+        require_well(hosts, strike)
         for node in strike.nodes:
             moving = hosts.processes.state(node) not in ("T", "")
             if moving:
@@ -123,10 +119,6 @@ class ReadOnly(_Refusal):
                 if moving:
                     hosts.processes.resume(node)
         self._try(hosts, strike)
-
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """End the nodes, bring their disks back, start them."""
-        self._repair(hosts, strike)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +131,14 @@ class Failing(_Refusal):
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
         """Let everything reach the disk; from then on nothing works."""
+        require_well(hosts, strike)
         for node in strike.nodes:
             hosts.disks.fail(node)
         self._try(hosts, strike)
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """End the nodes, bring their disks back, start them."""
-        self._repair(hosts, strike)
+
+def _well(hosts: Hosts, strike: Strike) -> list[int]:
+    return [node for node in strike.nodes if not hosts.disks.ailment(node)]
 
 
 FAULTS: tuple[Fault, ...] = (Full(), ReadOnly(), Failing())

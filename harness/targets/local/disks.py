@@ -1,8 +1,9 @@
 """The nodes' disks, to be broken: every call names a node, and reaches its volume.
 
 Everything but the files needs a file system of the node's own. What the harness itself has to write
-while the disk is stalled makes it go on for that moment, since the harness would block as well;
-what blocked meanwhile may get through. A node that is killed is waited for with its disk let go.
+while the disk is stalled or slow makes it work for that moment, since the harness would wait as
+well; what waited meanwhile may get through. A node that is killed is waited for with its disk let
+go: the kernel ends nobody who waits for one.
 """
 
 import os
@@ -44,6 +45,7 @@ class LocalDisks:
         self._frozen: set[int] = set()
         self._limits: dict[int, _Limit] = {}
         self._ailments: dict[int, str] = {}
+        self._to_drain: set[int] = set()
         self._attempts: dict[tuple[int, str], Attempt] = {}
         self._notes: dict[str, str] = {}
         self._mutex = threading.RLock()
@@ -66,7 +68,8 @@ class LocalDisks:
         """Stall the node's disk: writes and fsyncs block until `thaw`. Raises Unsupported."""
         place = self._volume_of(node, "stalled")
         self._frozen.add(node)
-        volumes.freeze(place, self._journal)
+        with self._quick(node):  # everything that waits is written first
+            volumes.freeze(place, self._journal)
 
     def thaw(self, node: int) -> None:
         """Undo `freeze`; nothing happens where nothing is frozen."""
@@ -111,16 +114,8 @@ class LocalDisks:
     def let_go(self, node: int) -> Iterator[None]:
         """Let whoever waits for the disk go: it is thawed for good, and not slow for the block."""
         self.thaw(node)
-        limit = self._limits.get(node)
-        if limit is None:
+        with self._quick(node):
             yield
-            return
-        self._apply(limit._replace(bytes_per_s=0, operations_per_s=0))
-        try:
-            yield
-        finally:
-            if self._limits.get(node) is limit:
-                self._apply(limit)
 
     # -- full, read-only, failing
 
@@ -132,7 +127,10 @@ class LocalDisks:
             return files.fill(place, place / BALLAST)
 
     def drain(self, node: int) -> None:
-        """Undo `fill`."""
+        """Undo `fill`; on a disk that refuses, only when it is repaired."""
+        if node in self._ailments:
+            self._to_drain.add(node)
+            return
         with self._flowing(node):
             (self._data_dir(node) / BALLAST).unlink(missing_ok=True)
 
@@ -277,6 +275,7 @@ class LocalDisks:
         for key in [key for key in self._attempts if key[0] == node]:
             self.end_probe(*key)
         self._ailments.pop(node, None)
+        self._to_drain.discard(node)
         shutil.rmtree(self._data_dir(node).with_name("copies"), ignore_errors=True)
 
     # -- inside
@@ -305,6 +304,9 @@ class LocalDisks:
         with self.let_go(node):
             volumes.restart(self._volume, self._data_dir(node), self._image(node))
         del self._ailments[node]
+        if node in self._to_drain:
+            self._to_drain.discard(node)
+            self.drain(node)
 
     def _apply(self, limit: _Limit) -> None:
         for group in throttles.groups():
@@ -316,15 +318,26 @@ class LocalDisks:
 
     @contextmanager
     def _flowing(self, node: int) -> Iterator[None]:
-        """Let a stalled disk go on for the block."""
+        """Let a stalled disk go on, and a slow one be quick, for the block."""
         stalled = node in self._frozen
-        if stalled:
-            self.thaw(node)
         try:
-            yield
+            with self.let_go(node):
+                yield
         finally:
             if stalled and node not in self._ailments:
                 self.freeze(node)
+
+    @contextmanager
+    def _quick(self, node: int) -> Iterator[None]:
+        """Lift the disk's limit for the block."""
+        limit = self._limits.get(node)
+        if limit is not None:
+            self._apply(limit._replace(bytes_per_s=0, operations_per_s=0))
+        try:
+            yield
+        finally:
+            if limit is not None and self._limits.get(node) is limit:
+                self._apply(limit)
 
 
 def _shut_down(places: Sequence[Path], how: int) -> list[int]:

@@ -128,6 +128,18 @@ def test_a_node_that_ended_on_a_full_disk_is_started(machines: FakeMachines) -> 
     assert machines.processes.is_running(2)
 
 
+def test_a_write_that_slipped_through_a_stall_is_tried_again(machines: FakeMachines) -> None:
+    """Another fault may have made the disk go on for a moment."""
+    fault, hosts = find("disk.stall"), machines.hosts()
+    aimed = strike(fault)
+    fault.inject(hosts, aimed)
+    for wakes in (False, True):
+        machines.disks.frozen = set() if wakes else {2}
+        machines.trace.entries.clear()
+        fault.pulse(hosts, aimed, 250)
+        assert len(machines.trace.of("probe")) == int(wakes)
+
+
 def test_all_are_killed_before_the_first_loses_power(machines: FakeMachines, trace: Trace) -> None:
     """And the evidence counts the bytes of logs apart from those of the metadata log."""
     fault, hosts = find("power-loss"), machines.hosts()

@@ -17,8 +17,8 @@ from nemesis.faults import FAULTS
 NEEDS: Final[Mapping[Ability, tuple[str, ...]]] = {
     Ability.SIGNALS: ("netns",),
     Ability.PACKET_DROPS: ("nftables",),
-    Ability.LINK_QUALITY: ("nftables", "netem"),
-    Ability.CONNECTION_RESETS: ("nftables",),
+    Ability.LINK_QUALITY: ("bad-links",),
+    Ability.CONNECTION_RESETS: ("resets",),
     Ability.DISK_STALLS: ("freeze",),
     Ability.DISK_FAULTS: ("loop",),
     Ability.DISK_READ_ONLY: ("loop",),

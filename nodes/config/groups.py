@@ -42,6 +42,7 @@ class Administration:
     auto_create_topics: bool
     delete_topics: bool
     placement: str
+    eligible_leader_replicas: int
     max_idle_interval_ms: int
     """Of the metadata log: after so long it gets a record that says nothing."""
     max_request_partitions: int
@@ -52,6 +53,7 @@ class Administration:
         """Out of the properties. Raises ConfigError."""
         interval_s = read.number("leader.imbalance.check.interval.seconds", 300, least=1)
         placements = {"striped": "striped", "shifted": "shifted"}
+        levels = {"0": 0, "1": 1}
         return cls(
             leader_imbalance_check_interval_ms=1000 * interval_s,
             leader_imbalance_percentage=read.number("leader.imbalance.per.broker.percentage", 10),
@@ -60,6 +62,7 @@ class Administration:
             auto_create_topics=read.flag("auto.create.topics.enable", default=False),
             delete_topics=read.flag("delete.topic.enable", default=True),
             placement=read.one_of("highwater.placement", placements, "striped"),
+            eligible_leader_replicas=read.one_of("eligible.leader.replicas.version", levels, "1"),
             max_idle_interval_ms=read.number("metadata.max.idle.interval.ms", 500),
             max_request_partitions=read.number("max.request.partition.size.limit", 2000, least=1),
         )

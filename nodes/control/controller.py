@@ -278,7 +278,10 @@ class Controller:
         """The feature levels of a new log. With eligible leader replicas the controller and every
         broker must go by one min.insync.replicas, so that becomes the cluster's configuration.
         """
-        levels = {METADATA_VERSION_FEATURE: METADATA_VERSION, ELIGIBLE_LEADER_REPLICAS_FEATURE: 1}
+        levels = {
+            METADATA_VERSION_FEATURE: METADATA_VERSION,
+            ELIGIBLE_LEADER_REPLICAS_FEATURE: self._settings.eligible_leader_replicas,
+        }
         records: list[MetadataRecord] = [
             FeatureLevelRecord(name=name, feature_level=level)
             for name, level in levels.items()

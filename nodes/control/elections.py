@@ -23,10 +23,12 @@ class TopicPolicy:
 
     min_isr: int
     unclean: bool = False
+    eligible_leaders: bool = True
 
-    def rules(self, live: IsLive) -> Rules:
-        """The rules of an election that nobody asked for in particular."""
-        return Rules(live, self.min_isr, Election.UNCLEAN if self.unclean else Election.CLEAN)
+    def rules(self, live: IsLive, asked: Election | None = None) -> Rules:
+        """The rules of an election, as it was asked for or else as the topic has it."""
+        usual = Election.UNCLEAN if self.unclean else Election.CLEAN
+        return Rules(live, self.min_isr, asked or usual, self.eligible_leaders)
 
 
 PolicyOf = Callable[[str], TopicPolicy]
@@ -120,7 +122,7 @@ def elect(
                 ErrorCode.election_not_needed, "Leader election not needed for topic partition."
             )
             continue
-        rules = Rules(image.active, policy(name).min_isr, election)
+        rules = policy(name).rules(image.active, election)
         record = change(PartitionKey(topic.topic_id, name, number), partition, rules)
         if record is not None:
             yield record

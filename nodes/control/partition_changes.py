@@ -2,7 +2,7 @@
 
 Every change of a partition goes through `change`, which brings it to what a caller aims at and to
 everything that follows from that. The rules are KRaft's (its PartitionChangeBuilder) with eligible
-leader replicas (KIP-966) always on:
+leader replicas (KIP-966):
 
 - A member that leaves the ISR while fewer than min.insync.replicas remain is kept as an eligible
   leader (ELR): the high watermark stands still below the minimum, so it has every committed record.
@@ -17,6 +17,9 @@ leader replicas (KIP-966) always on:
   leads again, so that a partition never forgets who may have its records.
 - A reassignment (KIP-455) is complete once all replicas that are to stay are in the ISR; the others
   go with the same record.
+
+Where the feature eligible.leader.replicas.version is 0, nobody is eligible, and the last member
+stays in the ISR whatever becomes of it: it alone may lead again, with what its disk has kept.
 
 The leader epoch rises with a new leader, and when replicas go (they must notice); an ISR change
 alone raises only the partition epoch (KAFKA-15021).
@@ -64,6 +67,8 @@ class Rules(NamedTuple):
     min_isr: int
     """The topic's min.insync.replicas; a smaller number of replicas lowers it."""
     election: Election = Election.CLEAN
+    eligible_leaders: bool = True
+    """Whether the cluster has eligible leader replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +107,10 @@ def change(
         replicas = tuple(node for node in replicas if node not in removing)
         isr = tuple(node for node in isr if node not in removing)
         adding = removing = ()
-    elr = _eligible(partition, isr, replicas, target.lost, rules.min_isr)
+    elr = _eligible(partition, isr, replicas, target.lost, rules)
     leader, isr, elr, unclean = _elect(partition, replicas, isr, elr, rules)
+    if not isr and not rules.eligible_leaders:
+        isr = tuple(node for node in partition.isr if node in replicas)
     shrunk = any(node not in replicas for node in partition.replicas)
     recovery = RECOVERING if unclean else target.leader_recovery_state
     record = PartitionChangeRecord(
@@ -144,9 +151,9 @@ def _complete(replicas: Nodes, removing: Nodes, isr: Nodes) -> bool:
 
 
 def _eligible(
-    partition: PartitionImage, isr: Nodes, replicas: Nodes, lost: Sequence[NodeId], min_isr: int
+    partition: PartitionImage, isr: Nodes, replicas: Nodes, lost: Sequence[NodeId], rules: Rules
 ) -> Nodes:
-    if len(isr) >= min(min_isr, len(replicas)):
+    if not rules.eligible_leaders or len(isr) >= min(rules.min_isr, len(replicas)):
         return ()
     return tuple(
         node

@@ -24,6 +24,9 @@ class ControlSettings:
     """delete.topic.enable"""
     placement: str = "striped"
     """highwater.placement: striped or shifted, see `nodes.control.placement`."""
+    eligible_leader_replicas: int = 1
+    """eligible.leader.replicas.version: the level of Kafka's feature that a new cluster begins with
+    (KIP-966); 0 is off. Where Kafka is told at formatting, a property says it here."""
     max_idle_interval_ms: float = 0
     """metadata.max.idle.interval.ms: a NoOpRecord after so long without another; 0 for none."""
     stall_ms: float = 500

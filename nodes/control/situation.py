@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from nodes.control.elections import PolicyOf, TopicPolicy
 from nodes.control.image import ClusterImage
-from nodes.control.records import MetadataRecord
+from nodes.control.records import ELIGIBLE_LEADER_REPLICAS_FEATURE, MetadataRecord
 from nodes.control.settings import ControlSettings
 from nodes.control.topic_configs import (
     MIN_INSYNC_REPLICAS,
@@ -48,12 +48,14 @@ class Situation:
         image, static = self.image, self.settings.static
         min_isr = effective(MIN_INSYNC_REPLICAS, image, static)
         unclean = effective(UNCLEAN_LEADER_ELECTION_ENABLE, image, static)
+        eligible_leaders = image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE, 1) > 0
 
         def policy(topic: str) -> TopicPolicy:
             own = image.topic_config(topic)
             return TopicPolicy(
                 min_isr=int(own.get(MIN_INSYNC_REPLICAS, min_isr)),
                 unclean=own.get(UNCLEAN_LEADER_ELECTION_ENABLE, unclean).lower() == "true",
+                eligible_leaders=eligible_leaders,
             )
 
         return policy

@@ -126,6 +126,7 @@ class Node:
             leader_imbalance_percentage=administration.leader_imbalance_percentage,
             delete_topics=administration.delete_topics,
             placement=administration.placement,
+            eligible_leader_replicas=administration.eligible_leader_replicas,
             max_idle_interval_ms=administration.max_idle_interval_ms,
             static=self.config.static,
         )

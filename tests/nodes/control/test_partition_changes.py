@@ -38,6 +38,7 @@ class Case:
     after: dict[str, Any]
     min_isr: int = 2
     election: Election = Election.CLEAN
+    eligible_leaders: bool = True
 
 
 LEADERLESS = {"leader": NO_NODE, "isr": ()}
@@ -195,13 +196,42 @@ CASES = {
         nodes(1, 2, 3),
         {"replicas": nodes(1, 2), "elr": (), "directories": (None, None), "leader_epoch": Epoch(6)},
     ),
+    "without eligible leaders, who leaves below the minimum is none": Case(
+        partition(isr=nodes(1, 2)),
+        Target(isr=nodes(1)),
+        nodes(1, 2, 3),
+        {"isr": nodes(1)},
+        eligible_leaders=False,
+    ),
+    "without eligible leaders the last member stays in the ISR, whatever it lost": Case(
+        partition(isr=nodes(1)),
+        Target(isr=(), lost=nodes(1)),
+        nodes(2, 3),
+        {"leader": NO_NODE},
+        eligible_leaders=False,
+    ),
+    "and leads again, even so": Case(
+        partition(isr=nodes(1), leader=NO_NODE),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {"leader": node(1)},
+        eligible_leaders=False,
+    ),
+    "and an unclean election replaces it": Case(
+        partition(isr=nodes(1)),
+        Target(isr=()),
+        nodes(2, 3),
+        {"leader": node(2), "isr": nodes(2), "leader_recovery_state": RECOVERING},
+        election=Election.UNCLEAN,
+        eligible_leaders=False,
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_rules(case: Case) -> None:
     """The record brings the partition exactly there; no record where nothing changes."""
-    rules = Rules(case.live.__contains__, case.min_isr, case.election)
+    rules = Rules(case.live.__contains__, case.min_isr, case.election, case.eligible_leaders)
     record = change(KEY, case.before, rules, case.target)
     if not case.after:
         assert record is None

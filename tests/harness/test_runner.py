@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from harness import ending as endings
 from harness import journal, judging, store
 from harness import runner as runner_module
+from harness.ending import Ending
 from harness.journal import Journal
-from harness.plan import build
+from harness.plan import PlanError, build
 from harness.planning import Prepared, prepare
 from harness.quorum_times import QuorumTimes
 from harness.runner import Outcome, Runner
@@ -293,6 +295,56 @@ def test_a_stop_heals_and_judges_what_there_is(lab: Lab, tmp_path: Path) -> None
     assert stored["unsettled"] == ["the run was stopped first"]
     assert "settle" not in stored["finished"]
     assert outcome.verdict == VERDICT
+
+
+def test_a_cluster_is_left_running_and_judged_all_the_same(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is stopped or removed; the journal says that it lives on, and how is told."""
+    monkeypatch.setattr(endings, "told", lambda *_: ["enter here"])
+    ending = Ending.asked(teardown=False, heal=True)
+    outcome = Runner(prepared(KILL), root=tmp_path, progress=Silent(), ending=ending).run()
+    assert lab.calls == [call for call in ORDER if call not in ("stop nodes", "down")]
+    assert outcome.left == ("enter here",)
+    assert outcome.verdict == VERDICT
+    kinds = [record["kind"] for record in journal.read(outcome.run.path / "journal.jsonl")]
+    assert kinds[-1] == journal.DETACHED
+    assert journal.UNDONE not in kinds
+    assert record_of(outcome)["bootstrap"] == "nowhere:9092"
+
+
+def test_a_broken_cluster_is_left_as_it_is(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in force at the end is not healed, nothing is read back, and all of that is said."""
+    told: list[tuple[str, ...]] = []
+
+    def tell(*args: Any) -> list[str]:
+        told.append(args[3])
+        return []
+
+    monkeypatch.setattr(endings, "told", tell)
+    ending = Ending.asked(teardown=False, heal=False)
+    plan = prepared({**KILL, "duration_ms": 600})
+    outcome = Runner(plan, root=tmp_path, progress=Silent(), ending=ending).run()
+    assert lab.machines.trace.entries == [("kill", 2)]
+    skipped = ("recover", "settle", "final reads", "stop nodes", "collect", "down")
+    assert lab.calls == [call for call in ORDER if call not in skipped]
+    assert told == [("kill node 2",)]
+    assert record_of(outcome)["left_in_force"] == ["kill node 2"]
+    assert "left broken by kill node 2" in record_of(outcome)["notes"][-1]
+
+
+def test_what_never_ran_is_removed_even_where_it_was_to_be_left(lab: Lab, tmp_path: Path) -> None:
+    """There is nothing to look at in machines without nodes."""
+    lab.reacting = {"up": lambda: lab.processes.states.update(dict.fromkeys((1, 2, 3), ""))}
+    lab.failing = "up"
+    ending = Ending.asked(teardown=False, heal=True)
+    outcome = Runner(prepared(KILL), root=tmp_path, progress=Silent(), ending=ending).run()
+    assert lab.calls == ["up", "down"]
+    assert outcome.left == ()
+    with pytest.raises(PlanError, match="say --no-teardown too"):
+        Ending.asked(teardown=True, heal=False)
 
 
 def test_a_cluster_that_does_not_settle_is_read_all_the_same(lab: Lab, tmp_path: Path) -> None:

@@ -131,9 +131,11 @@ class Links(Protocol):
         ...
 
     def dropped(self, cut: Cut) -> int | None:
-        """Packets dropped since `block`, for a cut with a layer since its first; None where
-        nothing is blocked.
-        """
+        """Packets dropped since `block`; None where nothing is blocked."""
+        ...
+
+    def dropped_in_turns(self, cut: Cut) -> int:
+        """Packets dropped since the first `block` of a cut with a layer, in force now or not."""
         ...
 
     def asked(self, cut: Cut) -> int | None:

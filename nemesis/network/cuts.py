@@ -1,7 +1,7 @@
 """Cuts that no partition of the nodes is: from clients, of one port, by turns, of answers only."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nemesis.base import Futile
@@ -24,10 +24,7 @@ class Cutting(FaultBase):
 
     def effect(self, hosts: Hosts, strike: Strike) -> Effect:
         """Packets were dropped, by the kernel's own counters."""
-        counts = {cut: hosts.links.dropped(cut) or 0 for cut in strike.cuts}
-        pairs = ", ".join(f"{_said(cut)} {count}" for cut, count in counts.items())
-        total = sum(counts.values())
-        return Effect(took=total > 0, evidence=f"{total} packets dropped ({pairs})")
+        return _effect({cut: hosts.links.dropped(cut) or 0 for cut in strike.cuts})
 
     def heal(self, hosts: Hosts, strike: Strike) -> None:
         """Unblock every pair."""
@@ -82,6 +79,10 @@ class Flapping(LinkCut):
         else:
             hosts.links.unblock(*strike.cuts)
 
+    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
+        """Packets were dropped, over all turns so far."""
+        return _effect({cut: hosts.links.dropped_in_turns(cut) for cut in strike.cuts})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseLost(Cutting):
@@ -105,6 +106,12 @@ class ResponseLost(Cutting):
         asked = sum(hosts.links.asked(cut) or 0 for cut in strike.cuts)
         evidence = f"{lost} packets with answers dropped, {asked} with requests arrived"
         return Effect(took=lost > 0 and asked > 0, evidence=evidence)
+
+
+def _effect(counts: Mapping[Cut, int]) -> Effect:
+    pairs = ", ".join(f"{_said(cut)} {count}" for cut, count in counts.items())
+    total = sum(counts.values())
+    return Effect(took=total > 0, evidence=f"{total} packets dropped ({pairs})")
 
 
 def _said(cut: Cut) -> str:

@@ -138,6 +138,10 @@ class FakeLinks:
         """The counter."""
         return self.blocked.get(cut)
 
+    def dropped_in_turns(self, cut: Cut) -> int:
+        """The counter."""
+        return self.blocked.get(cut, 0)
+
     def asked(self, cut: Cut) -> int | None:
         """As many as were dropped."""
         return self.blocked.get(cut)
@@ -157,7 +161,9 @@ class FakeLinks:
     def tampered(self, link: tuple[int, int], layer: str) -> Tampered | None:
         """As much traffic as there is, all of it badly treated in the ways that were asked for."""
         quality, n = self.layers.get((link, layer)), self.traffic
-        return quality and Tampered(
+        if quality is None:
+            return None
+        return Tampered(
             packets=n,
             delayed=n if quality.delay_ms or quality.bytes_per_s else 0,
             mean_delay_ms=quality.delay_ms if n else 0.0,

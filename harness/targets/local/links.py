@@ -6,9 +6,11 @@ the namespaces, and healing what is gone is no error: machines come and go while
 """
 
 import functools
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Concatenate
 
 from harness.targets.base import CLIENTS, UnknownNode
 from harness.targets.local import firewall, holders, namespaces
@@ -21,11 +23,25 @@ from nemesis.hosts import Cut, Quality, Tampered
 Link = tuple[int, int]
 
 
+def _alone[**P, R](
+    method: Callable[Concatenate["LocalLinks", P], R],
+) -> Callable[Concatenate["LocalLinks", P], R]:
+    """One caller at a time."""
+
+    @functools.wraps(method)
+    def waiting(self: "LocalLinks", *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._mutex:
+            return method(self, *args, **kwargs)
+
+    return waiting
+
+
 class LocalLinks:
-    """See `nemesis.hosts.Links`. One caller at a time."""
+    """See `nemesis.hosts.Links`. Safe to call from several threads, which wait for each other."""
 
     def __init__(self, network: Callable[[], Network], journal: Recorder) -> None:
         """`network` gives the run's network as it is now: nodes come and go."""
+        self._mutex = threading.RLock()
         self._network = network
         self._holders = Holders(journal)
         self._dropped: defaultdict[Cut, int] = defaultdict(int)
@@ -41,6 +57,7 @@ class LocalLinks:
 
     # -- cuts
 
+    @_alone
     def block(self, *cuts: Cut) -> None:
         """Drop what the cuts say. Raises UnknownNode, OSError."""
         network, rules = self._network(), defaultdict[int, list[Rule]](list)
@@ -52,28 +69,35 @@ class LocalLinks:
                 rules[cut.src] += asked
         self._change(add=rules)
 
+    @_alone
     def unblock(self, *cuts: Cut) -> None:
         """Undo `block`; nothing happens where nothing is blocked."""
         names = defaultdict[int, list[str]](list)
         for cut in cuts:
-            if cut.layer and (dropped := self._counted(cut.dst, _name(cut))):
+            if cut.layer and (dropped := self.dropped(cut)):
                 self._dropped[cut] += dropped
             names[cut.dst].append(_name(cut))
             if cut.answers:
                 names[cut.src].append(_asked(cut))
         self._change(remove=names)
 
+    @_alone
     def dropped(self, cut: Cut) -> int | None:
         """Packets dropped since `block`; None where nothing is blocked."""
-        found = self._counted(cut.dst, _name(cut))
-        return None if found is None else found + self._dropped.get(cut, 0)
+        return self._counted(cut.dst, _name(cut))
 
+    def dropped_in_turns(self, cut: Cut) -> int:
+        """Packets dropped since the first `block` of a cut with a layer, in force now or not."""
+        return (self.dropped(cut) or 0) + self._dropped.get(cut, 0)
+
+    @_alone
     def asked(self, cut: Cut) -> int | None:
         """Requests since `block` of a cut of answers; None where nothing is blocked."""
         return self._counted(cut.src, _asked(cut))
 
     # -- quality
 
+    @_alone
     def degrade(self, links: Sequence[Link], quality: Quality, layer: str) -> None:
         """Put a layer on links. Raises UnknownNode, TargetError, OSError."""
         network, rules = self._network(), defaultdict[int, list[Rule]](list)
@@ -98,6 +122,7 @@ class LocalLinks:
             rules[dst] += found
         self._change(add=rules)
 
+    @_alone
     def restore(self, links: Sequence[Link], layer: str) -> None:
         """Take a layer away; what it holds goes on its way. Nothing happens where there is none."""
         names, idle = defaultdict[int, list[str]](list), set[int]()
@@ -114,6 +139,7 @@ class LocalLinks:
         for machine in sorted(idle):
             self._holders.end(machine)
 
+    @_alone
     def tampered(self, link: Link, layer: str) -> Tampered | None:
         """What was done to the link since the layer was put on it; None where it is not."""
         src, dst = link
@@ -137,6 +163,7 @@ class LocalLinks:
 
     # -- resets
 
+    @_alone
     def reset(self, pairs: Sequence[Link], layer: str) -> int:
         """End the TCP connections of each pair. Raises UnknownNode, OSError."""
         for one, other in pairs:
@@ -151,10 +178,12 @@ class LocalLinks:
 
     # -- machines
 
+    @_alone
     def forget(self, machine: int) -> None:
         """The machine goes: what works there for its links ends first."""
         self._holders.end(machine)
 
+    @_alone
     def close(self) -> None:
         """Everything goes."""
         self._holders.end_all()

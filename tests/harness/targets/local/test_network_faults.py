@@ -68,7 +68,6 @@ class InForce:
             self.fault.heal(self.hosts, self.strike)
         found = self.fault.healing(self.hosts, self.strike)
         assert found.took, found.evidence
-        assert self.strike.links or not self.fault.effect(self.hosts, self.strike).took
 
 
 def inject(target: LocalTarget, name: str, *targets: int, **params: str) -> InForce:

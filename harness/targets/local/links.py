@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Concatenate
+from typing import Concatenate, ParamSpec, TypeVar
 
 from harness.targets.base import CLIENTS, UnknownNode
 from harness.targets.local import firewall, holders, namespaces
@@ -21,17 +21,19 @@ from harness.targets.packets import diagnosis
 from nemesis.hosts import Cut, Quality, Tampered
 
 Link = tuple[int, int]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def _alone[**P, R](
+def _alone(
     method: Callable[Concatenate["LocalLinks", P], R],
 ) -> Callable[Concatenate["LocalLinks", P], R]:
     """One caller at a time."""
 
     @functools.wraps(method)
-    def waiting(self: "LocalLinks", *args: P.args, **kwargs: P.kwargs) -> R:
-        with self._mutex:
-            return method(self, *args, **kwargs)
+    def waiting(links: "LocalLinks", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with links._mutex:
+            return method(links, *args, **kwargs)
 
     return waiting
 

@@ -5,7 +5,7 @@ tell). acks=1: after the local append, and its flush where the topic asks for on
 the high watermark has passed the batch, or when it is known that it will not. A batch that repeats
 a remembered one is answered with the offset that it got the first time, and waits like the first.
 Where the topic asks for LogAppendTime, the batch gets this broker's wall clock, and the answer
-tells it; a repeated one's first time is not remembered, and its answer tells none.
+tells it; that to a batch repeated tells the first one's, as long as the log has it.
 Who asks a broker that does not lead is told who does (KIP-951). Transactions are refused.
 """
 
@@ -19,7 +19,8 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import NO_OFFSET, NodeId, Offset, TopicPartition
 from nodes.log import errors as log_errors
-from nodes.log.batch import with_append_time
+from nodes.log.batch import read_header, with_append_time
+from nodes.log.log import Appended
 from nodes.replication.partition import Ack
 from nodes.server.leaders import current_leader, node_endpoints
 from nodes.server.replica import Replica
@@ -144,6 +145,8 @@ class ProduceHandler:
                 append_time_ms = self._wall_clock_ms()
                 records = with_append_time(records, append_time_ms)
             appended = replica.append(records)
+            if appended.duplicate:
+                append_time_ms = _first_time(replica, appended)
         except (log_errors.LogError, OSError) as error:
             return _Outcome(part, _error_code(error), str(error))
         outcome = _Outcome(
@@ -151,7 +154,7 @@ class ProduceHandler:
             ErrorCode.none,
             base_offset=appended.base_offset,
             log_start=replica.log.start_offset,
-            append_time_ms=None if appended.duplicate else append_time_ms,
+            append_time_ms=append_time_ms,
             replica=replica,
         )
         if acks == 0:
@@ -229,6 +232,14 @@ def _settled(outcome: _Outcome) -> _Outcome:
         outcome.replica.forget(outcome.pending)
         return outcome._replace(error=ErrorCode.request_timed_out)
     return outcome._replace(error=_ACK_ERRORS[outcome.pending.result()])
+
+
+def _first_time(replica: Replica, first: Appended) -> int | None:
+    """When a batch that is repeated was appended, where the leader's time says that."""
+    if first.base_offset < replica.log.start_offset:
+        return None
+    header = read_header(replica.log.read(first.base_offset, 1, replica.log.end_offset))
+    return header.max_timestamp if header.has_append_time else None
 
 
 def _error_code(error: Exception) -> ErrorCode:

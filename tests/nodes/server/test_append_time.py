@@ -56,9 +56,13 @@ def test_a_repeated_batch_keeps_its_first_time_and_a_damaged_one_is_refused() ->
             leader = await cluster.leader("t", isr=1)
             sent = batch(b"1", producer_id=7, epoch=0, sequence=0)
             first = await produce(cluster, leader, sent)
+            node = cluster.nodes[leader]
+            assert node is not None
+            assert node.broker is not None
+            node.broker._parts.produce._wall_clock_ms = lambda: CLUSTERS_WALL_MS + 3_600_000
             again = await produce(cluster, leader, sent)
             assert (first.base_offset, again.base_offset) == (0, 0)
-            assert again.log_append_time is None
+            assert again.log_append_time == first.log_append_time is not None
             part = await consume(cluster, leader)
             (record,) = decode_records(part.records)
             assert record.timestamp == epoch_ms(first.log_append_time)

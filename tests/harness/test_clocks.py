@@ -1,0 +1,200 @@
+"""Wall clocks that are wrong change what records say of their time, and nothing else.
+
+Real nodes with clocks of their own. Every node leads a partition of a topic whose records get the
+leader's time, so that each one's wall clock is seen in what it answers.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message, Producer
+
+from harness import store
+from harness.clients.librdkafka import producer_config
+from harness.cluster_view import PartitionView
+from harness.plan import build
+from harness.systems.nodes import NodesSystem
+from harness.targets.local import LocalTarget
+from nemesis.faults import find
+from nodes.ids import TopicPartition
+from tests.harness.targets.machine import local_target
+from tests.harness.test_disk_stall import views, wait_for
+from tests.nemesis.test_clock import aimed
+from tests.require import require
+
+NODES = (1, 2, 3)
+PATIENCE_S = 40.0
+HOUR_MS = 3_600_000
+PLAN = build(
+    {
+        "name": "clocks",
+        "seed": 0,
+        "topics": [
+            {
+                "name": "t",
+                "acks": "all",
+                "partitions": 3,
+                "idempotence": True,
+                "configs": {"message.timestamp.type": "LogAppendTime"},
+            }
+        ],
+        # Kafka's own patience: a busy machine must not look like a broken clock.
+        "broker": {
+            "broker.session.timeout.ms": 9000,
+            "replica.lag.time.max.ms": 30000,
+            "controller.quorum.fetch.timeout.ms": 5000,
+        },
+    },
+    where="clocks",
+)
+
+
+class Cluster(NamedTuple):
+    """Three nodes, each of which leads a partition."""
+
+    target: LocalTarget
+    system: NodesSystem
+    producer: Producer
+    leaders: dict[int, int]
+    """partition -> its leader"""
+
+    def seen(self) -> dict[TopicPartition, PartitionView]:
+        """Who leads what, in which epoch, with which replicas in sync, as node 1 sees it."""
+        return views(self.target, self.system, 1)
+
+    def ahead_ms(self) -> dict[int, float]:
+        """How far every node's clock is ahead of ours, by its own answers to acks=all sends."""
+        found: dict[int, float] = {}
+
+        def delivered(error: object, message: Message) -> None:
+            kind, stamp_ms = message.timestamp()
+            assert error is None
+            assert kind == TIMESTAMP_LOG_APPEND_TIME
+            found[self.leaders[message.partition()]] = stamp_ms - time.time() * 1000
+
+        for partition in self.leaders:
+            self.producer.produce("t", b"x", partition=partition, on_delivery=delivered)
+        assert self.producer.flush(PATIENCE_S) == 0, "acks=all does not go on"
+        return found
+
+
+@contextmanager
+def running(place: Path, module: str = "nodes") -> Iterator[Cluster]:
+    """A cluster in which nothing has happened yet."""
+    for capability in ("root", "netns", "faketime"):
+        require(capability)
+    run = store.create(place / "store", "clocks", versions={}, commit=None)
+    plan = PLAN.model_copy(update={"broker_module": module})
+    with local_target(place, nodes=len(NODES), clocks=True) as target:
+        system = NodesSystem(plan, target, run)
+        system.configure()
+        system.start()
+        system.create_topics()
+        with target.in_client_netns():  # where librdkafka's threads then stay
+            config = producer_config(
+                bootstrap=system.bootstrap,
+                acks=-1,
+                idempotence=True,
+                linger_ms=0,
+                message_timeout_ms=round(PATIENCE_S * 1000),
+            )
+            producer = Producer(config)
+        found = views(target, system, 1)
+        leaders = {each.partition: int(view.leader or 0) for each, view in found.items()}
+        assert sorted(leaders.values()) == list(NODES)
+        yield Cluster(target, system, producer, leaders)
+        assert system.stop() == []
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One for all tests that leave the clocks right and everything else as it was."""
+    with running(tmp_path_factory.mktemp("clocks")) as made:
+        yield made
+
+
+def about(measured_ms: float, wanted_ms: float) -> bool:
+    """To within half a minute: a busy machine answers late, and hours are told apart."""
+    return abs(measured_ms - wanted_ms) < 30_000
+
+
+@pytest.mark.slow
+def test_records_show_a_jump_and_sessions_stay_up(cluster: Cluster) -> None:
+    """An hour forward, an hour back, and both at once on two nodes, the controller among all."""
+    before, clocks = cluster.seen(), cluster.target.clocks
+    for offsets in ({1: HOUR_MS}, {2: -HOUR_MS}, {1: -HOUR_MS, 2: 0, 3: HOUR_MS}, {}):
+        for node in NODES:
+            clocks.unskew(node, "test")
+            clocks.skew(node, "test", offsets.get(node, 0))
+        shown = cluster.ahead_ms()
+        assert all(about(shown[node], offsets.get(node, 0)) for node in NODES), shown
+        time.sleep(1)  # a few heartbeats, elections and fetches that could time out
+        assert cluster.ahead_ms().keys() == set(NODES)
+    assert cluster.seen() == before, "leaders, their epochs and the ISRs are what they were"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("clock.strobe", {"offset_ms": "200", "period_ms": "400"}),
+        ("clock.strobe", {"offset_ms": str(-HOUR_MS), "period_ms": "400"}),
+        ("clock.drift", {"rate": "1.05"}),
+        ("clock.drift", {"rate": "0.5"}),
+    ],
+)
+def test_clocks_that_never_stand_right(cluster: Cluster, name: str, given: dict[str, str]) -> None:
+    """Strobing and drifting clocks on all nodes: acks=all goes on, and nobody loses anything."""
+    before, fault = cluster.seen(), find(name)
+    hosts: Any = SimpleNamespace(processes=cluster.target, clocks=cluster.target.clocks)
+    strike = aimed(name, *NODES, seed=1, **given)
+    fault.inject(hosts, strike)
+    try:
+        began, sends, proven = time.monotonic(), 0, False
+        while (elapsed_s := time.monotonic() - began) < 4 or not proven:
+            assert elapsed_s < PATIENCE_S, fault.effect(hosts, strike).evidence
+            fault.pulse(hosts, strike, round(elapsed_s * 1000))
+            proven = proven or fault.effect(hosts, strike).took
+            sends += len(cluster.ahead_ms())
+        assert sends >= len(NODES)
+    finally:
+        fault.heal(hosts, strike)
+    assert fault.healing(hosts, strike).took
+    assert all(about(ahead, 0) for ahead in cluster.ahead_ms().values())
+    assert cluster.seen() == before, "leaders, their epochs and the ISRs are what they were"
+
+
+@pytest.mark.slow
+def test_a_node_that_restarts_with_a_wrong_clock_comes_back(tmp_path: Path) -> None:
+    """An hour behind its own files: recovery, registration and fetching go by no wall clock."""
+    with running(tmp_path) as cluster:
+        cluster.ahead_ms()
+        cluster.target.clocks.skew(3, "test", -HOUR_MS)
+        cluster.target.kill(3)
+        cluster.target.start(3)
+        wait_for(
+            lambda: [len(view.isr) for view in cluster.seen().values()] == [3, 3, 3],
+            "node 3 does not come back into every ISR",
+        )
+        assert cluster.ahead_ms()
+        shown = cluster.target.clocks.shown(3)
+        assert shown is not None
+        assert shown.allows(-HOUR_MS)
+
+
+@pytest.mark.slow
+def test_sessions_by_the_wall_clock_are_found_out(tmp_path: Path) -> None:
+    """Where a controller measures them so, an hour's jump costs brokers their leaderships."""
+    with running(tmp_path, "tests.mutants.sessions_by_wall_clock") as cluster:
+        before = {p: view.leader_epoch for p, view in cluster.seen().items()}
+        for node in NODES:
+            cluster.target.clocks.skew(node, "test", HOUR_MS)
+        wait_for(
+            lambda: any(view.leader_epoch > before[p] for p, view in cluster.seen().items()),
+            "no leader changed",
+        )

@@ -1,8 +1,8 @@
 """What faults in force remember between their injection, their pulses and their heal.
 
 Faults have no state. What they did goes here under the strike's own tag, and so does which nodes
-they keep down: a node that several faults keep down stays down until the last of them lets go.
-Everything of a tag goes when its strike is healed, however often. Any thread may call.
+they keep down: a node that several faults keep down stays down until the last of them lets go. Any
+thread may call.
 """
 
 import random
@@ -52,12 +52,13 @@ class Ledger:
         with self._mutex:
             self._held.setdefault(tag, set()).add(node)
 
-    def let_go(self, tag: str, nodes: Sequence[int]) -> None:
-        """The strike keeps these nodes down no more."""
+    def let_go(self, tag: str, nodes: Sequence[int] | None = None) -> None:
+        """The strike keeps these nodes down no more; without `nodes`, none at all."""
         with self._mutex:
-            self._held.get(tag, set()).difference_update(nodes)
+            held = self._held.get(tag, set())
+            held.difference_update(tuple(held) if nodes is None else nodes)
 
-    def held(self, node: int, *, but_for: str = "") -> bool:
-        """Whether any strike keeps the node down, not counting the one of the tag `but_for`."""
+    def held(self, node: int) -> bool:
+        """Whether any strike keeps the node down."""
         with self._mutex:
-            return any(node in nodes for tag, nodes in self._held.items() if tag != but_for)
+            return any(node in nodes for nodes in self._held.values())

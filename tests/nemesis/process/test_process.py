@@ -1,0 +1,240 @@
+"""Faults of processes, against fakes: the order of what they do, and how they overlap."""
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from nemesis.base import BadSchedule, BadTargets, Futile
+from nemesis.fault import Fault, Params, Strike
+from nemesis.faults import find
+from nemesis.hosts import Hosts
+from nemesis.process import FAULTS
+from tests.nemesis.fakes import FakeMachines, Trace
+
+NAMES = [fault.name for fault in FAULTS]
+AIMED = [name for name in NAMES if name not in ("pause", "pause.clients")]
+
+
+@dataclass
+class Struck:
+    """A fault in force on fake machines, whose cluster serves whoever runs."""
+
+    machines: FakeMachines
+    hosts: Hosts
+    fault: Fault
+    strike: Strike
+
+    def at(self, elapsed_ms: int) -> None:
+        """A pulse, the cluster having seen what was."""
+        self.see()
+        self.fault.pulse(self.hosts, self.strike, elapsed_ms)
+
+    def see(self) -> None:
+        """The cluster takes notice of who runs."""
+        running = {n: self.hosts.processes.is_running(n) for n in self.machines.processes.states}
+        self.machines.view.answering = dict(running)
+        self.machines.view.out_of_service = {n: not runs for n, runs in running.items()}
+
+    def done(self) -> list[tuple[object, ...]]:
+        """What was done to nodes, in order."""
+        return [e for e in self.machines.trace.entries if e[0] in ("kill", "start", "terminate")]
+
+    def evidence(self) -> str:
+        """Of the effect."""
+        return self.fault.effect(self.hosts, self.strike).evidence
+
+    def heal(self) -> str:
+        """Heal twice; the proof."""
+        self.fault.heal(self.hosts, self.strike)
+        self.fault.heal(self.hosts, self.strike)
+        proof = self.fault.healing(self.hosts, self.strike)
+        assert proof.took, proof.evidence
+        return proof.evidence
+
+
+def strike(
+    name: str,
+    *nodes: int,
+    on: Struck | None = None,
+    seed: int = 1,
+    params: dict[str, str] | None = None,
+) -> Struck:
+    """Inject a fault."""
+    machines = on.machines if on else FakeMachines(Trace())
+    hosts = on.hosts if on else machines.hosts()
+    fault = find(name)
+    given = Params.of(fault.options, params or {})
+    aimed = fault.aim(nodes, machines.processes.node_ids(), random.Random(seed), given)
+    fault.inject(hosts, aimed)
+    return Struck(machines, hosts, fault, aimed)
+
+
+@pytest.mark.parametrize("name", AIMED)
+def test_everything_runs_after_the_heal(name: str) -> None:
+    """Also when nobody pulsed, also twice, also when a node left the cluster meanwhile."""
+    struck = strike(name, 1, 2)
+    del struck.machines.processes.states[2]
+    assert "node 1 runs" in struck.heal()
+    assert struck.machines.processes.states == {1: "S", 3: "S"}
+
+
+@pytest.mark.parametrize("name", [*AIMED, "pause"])
+def test_who_does_not_run_cannot_be_ended(name: str) -> None:
+    """A fault that would change nothing says so."""
+    first = strike("kill", 2)
+    with pytest.raises(Futile, match="node 2 was not running"):
+        strike(name, 2, on=first)
+
+
+@pytest.mark.parametrize("name", [*AIMED, "pause"])
+def test_clients_are_no_nodes(name: str) -> None:
+    """They have a fault of their own."""
+    with pytest.raises(BadTargets, match=r"pause\.clients"):
+        strike(name, 0)
+
+
+@pytest.mark.parametrize("other", ["kill", "crash-loop", "kill-during-recovery"])
+def test_a_node_stays_down_until_the_last_fault_lets_go(other: str) -> None:
+    """Whichever was first, and whatever kind of fault it is."""
+    first = strike("kill", 1, 2)
+    second = strike(other, 2, 3, on=first, seed=2)
+    assert "node 2 is kept down by another fault" in first.heal()
+    assert first.machines.processes.states == {1: "S", 2: "", 3: ""}
+    second.heal()
+    assert first.machines.processes.states == {1: "S", 2: "S", 3: "S"}
+
+
+def test_faults_of_one_kind_share_their_nodes() -> None:
+    """The executor takes shared nodes out of a strike before its heal; its hold goes all the same.
+
+    Otherwise the node would stay down for good.
+    """
+    first = strike("kill", 1, 2)
+    second = strike("kill", 2, 3, on=first, seed=2)
+    first.strike = first.strike.without([second.strike], same_fault=[second.strike])
+    assert first.heal() == "node 1 runs"
+    assert second.machines.processes.states == {1: "S", 2: "", 3: ""}
+    second.heal()
+    assert second.machines.processes.states == {1: "S", 2: "S", 3: "S"}
+
+
+def test_a_restart_starts_who_has_ended() -> None:
+    """As soon as that is seen, and tells how long all of it took."""
+    struck = strike("restart", 2)
+    assert struck.fault.effect(struck.hosts, struck.strike).took is False
+    struck.at(40)
+    struck.at(300)
+    assert struck.done() == [("terminate", 2), ("start", 2)]
+    assert struck.evidence() == (
+        "node 2 ended with code 0 after 40 ms, was in service again after 300 ms"
+    )
+
+
+def test_a_node_that_does_not_end_is_killed() -> None:
+    """After the patience that the event has, or at the heal."""
+    struck = strike("pause", 3)  # only for its machines
+    struck.machines.processes.deaf = {1, 2}
+    one = strike("restart", 1, on=struck, params={"patience_ms": "500"})
+    one.at(400)
+    assert ("kill", 1) not in struck.done()
+    one.at(600)
+    one.at(650)
+    assert struck.done() == [("terminate", 1), ("kill", 1), ("start", 1)]
+    assert "by SIGKILL, out of patience after 600 ms" in one.evidence()
+    strike("restart", 2, on=struck).heal()
+    assert struck.done()[3:] == [("terminate", 2), ("kill", 2), ("start", 2)]
+
+
+def test_a_rolling_restart_takes_turns() -> None:
+    """The next one's turn comes when the last is in service again, or its bound has passed."""
+    struck = strike("rolling-restart", 1, 2, 3, params={"bound_ms": "1000"})
+    struck.at(100)
+    assert struck.done() == [("terminate", 1), ("start", 1)]
+    struck.at(200)  # sees it in service
+    assert struck.done()[2:] == [("terminate", 2)]
+    struck.at(300)
+    struck.machines.view.out_of_service[2] = True  # it runs, but nobody lets it serve
+    struck.fault.pulse(struck.hosts, struck.strike, 1_100)
+    assert struck.done()[2:] == [("terminate", 2), ("start", 2)]
+    struck.fault.pulse(struck.hosts, struck.strike, 1_300)
+    assert struck.done()[4:] == [("terminate", 3)]
+    assert struck.evidence().startswith("3 of 3 had their turn: node 1 ended with code 0 after")
+
+
+def test_a_crash_loop_takes_turns_with_itself() -> None:
+    """Down and up as long as it was told, with the deaths counted."""
+    struck = strike("crash-loop", 1, params={"down_ms": "100", "up_ms": "200"})
+    for elapsed_ms in range(50, 750, 50):
+        struck.at(elapsed_ms)
+    kills = [what for what, _ in struck.done()]
+    assert kills == ["kill", "start", "kill", "start", "kill", "start"]
+    assert struck.evidence() == "node 1 killed 3 times, 0 before it was in service"
+
+
+def test_a_recovery_is_cut_short_so_many_times() -> None:
+    """Then it may end; the proof is a kill before the node was in service."""
+    params = {"times": "2", "least_ms": "100", "most_ms": "100"}
+    struck = strike("kill-during-recovery", 1, params=params)
+    assert not struck.fault.effect(struck.hosts, struck.strike).took
+    struck.see()  # it is seen to be gone, and not seen again
+    for elapsed_ms in range(20, 600, 20):
+        struck.fault.pulse(struck.hosts, struck.strike, elapsed_ms)
+    assert [what for what, _ in struck.done()] == ["kill", "start"] * 3
+    assert struck.fault.effect(struck.hosts, struck.strike).took
+    assert struck.evidence() == "node 1 killed 3 times, 2 before it was in service"
+
+
+def test_a_kill_of_a_node_in_service_is_no_proof() -> None:
+    """Who has recovered by then was not killed while it recovered."""
+    params = {"times": "1", "least_ms": "100", "most_ms": "100"}
+    struck = strike("kill-during-recovery", 1, params=params)
+    for elapsed_ms in range(20, 200, 20):
+        struck.at(elapsed_ms)
+    assert struck.evidence() == "node 1 killed 2 times, 0 before it was in service"
+    assert not struck.fault.effect(struck.hosts, struck.strike).took
+
+
+def test_lives_are_drawn_from_the_seed() -> None:
+    """The same for the same event, within the range that was given."""
+    lives = [
+        strike("kill-during-recovery", 1, seed=seed).strike.detail("lives_ms") for seed in (1, 1, 2)
+    ]
+    assert lives[0] == lives[1] != lives[2]
+    assert all(100 <= int(each) <= 1200 for each in lives[0].split())
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("kill-during-recovery", {"times": "0"}),
+        ("crash-loop", {"up_ms": "soon"}),
+        ("restart", {"patience_ms": "-1"}),
+    ],
+)
+def test_parameters_are_checked(name: str, params: dict[str, str]) -> None:
+    """In words that say what they can be."""
+    with pytest.raises(BadSchedule, match="whole number from 1 to"):
+        strike(name, 1, params=params)
+    with pytest.raises(BadTargets, match="least_ms 9 is more than most_ms 8"):
+        strike("kill-during-recovery", 1, params={"least_ms": "9", "most_ms": "8"})
+
+
+def test_clients_are_paused_together() -> None:
+    """All of them, until no such fault stops them any more."""
+    struck = strike("pause.clients", 0)
+    assert struck.fault.label(struck.strike) == "pause.clients clients"
+    assert struck.evidence() == "2 of 2 processes of clients in state T"
+    other = strike("pause.clients", 0, on=struck)
+    struck.strike = struck.strike.without([other.strike], same_fault=[other.strike])
+    assert struck.heal() == "another fault still stops the clients"
+    assert struck.machines.clients.letters == {101: "T", 102: "T"}
+    assert other.heal() == "all 2 processes of clients go on"
+
+
+def test_clients_that_are_not_there_cannot_be_paused() -> None:
+    """That would change nothing."""
+    machines = FakeMachines(Trace())
+    machines.clients.letters = {}
+    with pytest.raises(Futile, match="no process of clients"):
+        find("pause.clients").inject(machines.hosts(), Strike(nodes=(0,)))

@@ -25,7 +25,7 @@ from pyroute2.nftables.main import NFTables
 from rich.table import Table
 
 from harness.journal import Journal
-from harness.targets.local import clocks, holders, kernel, rootless, volumes
+from harness.targets.local import clocks, holders, kernel, rootless, throttles, volumes
 from harness.targets.local.volumes import Volume
 from harness.targets.packets import diagnosis
 
@@ -241,6 +241,13 @@ def _disk(volume: Volume, *, frozen: bool) -> Callable[[], str]:
     return probe
 
 
+def _disk_limits() -> str:
+    found = throttles.groups()
+    if not found:
+        raise ProbeFailed("no control group of ours lets disks be limited")
+    return f"limits can be set in {found[0].directory}"
+
+
 def _program(name: str, *version: str) -> Callable[[], str]:
     def probe() -> str:
         path = shutil.which(name, path=_PATH)
@@ -347,6 +354,12 @@ _PROBES: dict[str, _Probe] = {
             name="freeze",
             run=_disk(Volume.IMAGE_EXT4, frozen=True),
             how_to_get="as root: modprobe loop; apt install e2fsprogs",
+        ),
+        _Probe(
+            name="disk-limits",
+            run=_disk_limits,
+            how_to_get="as root, with a writable cgroup: mount /sys/fs/cgroup read-write, and put "
+            "+io into its cgroup.subtree_control",
         ),
         _Probe(
             name="xfs",

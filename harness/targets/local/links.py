@@ -8,7 +8,7 @@ the namespaces, and healing what is gone is no error: machines come and go while
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -112,16 +112,22 @@ class LocalLinks:
         for src, dst in links:
             self._known(src, dst)
             source, what = network.address(src), f"{src}>{dst} {layer}"
-            found = [firewall.count(f"seen {what}", source)]
+            rules[dst].append(firewall.count(f"seen {what}", source))
             if quality.lost:
-                found.append(firewall.lose(f"lost {what}", quality.lost, source))
+                rules[dst].append(firewall.lose(f"lost {what}", quality.lost, source))
             if quality.duplicated:
-                here = network.address(dst)
-                found.append(firewall.double(f"doubled {what}", quality.duplicated, source, here))
+                twice = quality.duplicated, source, network.address(dst)
+                rules[dst].append(firewall.double(f"doubled {what}", *twice))
             if any(slow.values()):
-                self._order(src, dst, do="set", layer=layer, what=slow)
-                found.append(firewall.hold(f"held {src}>{dst}", src, source))
-            rules[dst] += found
+                rules[dst].append(firewall.hold(f"held {src}>{dst}", src, source))
+
+        def hold(machine: int) -> None:
+            for src, dst in links:
+                if dst == machine:
+                    self._order(src, dst, do="set", layer=layer, what=slow)
+
+        if any(slow.values()):
+            _at_once(rules, hold)
         self._change(add=rules)
 
     @_alone
@@ -138,8 +144,7 @@ class LocalLinks:
             if not left["anywhere"]:
                 idle.add(dst)
         self._change(remove=names)
-        for machine in sorted(idle):
-            self._holders.end(machine)
+        _at_once(idle, self._holders.end)
 
     @_alone
     def tampered(self, link: Link, layer: str) -> Tampered | None:
@@ -224,12 +229,15 @@ class LocalLinks:
             place = network.namespace(machine), network.name
             firewall.change(*place, (add or {}).get(machine, ()), (remove or {}).get(machine, ()))
 
-        machines = [m for m in sorted({*(add or {}), *(remove or {})}) if self._here(m)]
-        if len(machines) == 1:
-            change(machines[0])
-        elif machines:
-            with ThreadPoolExecutor(len(machines)) as pool:
-                list(pool.map(change, machines))
+        _at_once({m for m in (*(add or {}), *(remove or {})) if self._here(m)}, change)
+
+
+def _at_once(machines: Iterable[int], work: Callable[[int], None]) -> None:
+    """Do it for all machines at the same time: the time goes by waiting."""
+    todo = sorted(machines)
+    if todo:
+        with ThreadPoolExecutor(len(todo)) as pool:
+            list(pool.map(work, todo))
 
 
 def _name(cut: Cut) -> str:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import store
+from harness import catalogue, store
+from nemesis.conditions import FORMS
+from nemesis.faults import FAULTS
+from nemesis.targets import EXPRESSIONS
 
 KILL = '[[nemesis.events]]\nat_ms = 0\nfault = "kill"\nduration_ms = 100\n'
 
@@ -43,6 +46,10 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (None, ["run", "--loudly"], "No such option: --loudly"),
         (None, ["run", "--replay", "nowhere"], "nowhere: no such run directory"),
         (None, ["run", "quick", "--replay", "nowhere"], "leave out a plan"),
+        (None, ["run", "--resolved"], "--resolved is for --replay"),
+        (None, ["run", "--no-heal"], "say --no-teardown too"),
+        (None, ["run", "--schedule", "steps.toml"], "steps.toml: cannot be read (No such file"),
+        (None, ["run", "quick", "--dry-run", "--faults", "melt.*"], "no fault is like 'melt.*'"),
         (None, ["walk"], "No such command 'walk'"),
         (None, ["check"], "Missing argument"),
         (None, ["check", "nowhere"], "nowhere: no such run directory"),
@@ -77,13 +84,31 @@ def test_debug_adds_the_traceback(tmp_path: Path) -> None:
     assert "cannot be read" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["run", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--version"], ["--help"], ["run", "--help"]),
+        *(["faults"], ["faults", "--json"], ["run", "quick", "--faults", "kill", "--dry-run"]),
+    ],
+)
 def test_asking_is_no_mistake(tmp_path: Path, arguments: list[str]) -> None:
-    """Help and version print to stdout and exit 0."""
+    """Help, version, catalogue and schedule go to stdout and exit 0; nothing is started."""
     done = highwater(tmp_path, *arguments)
     assert done.returncode == 0
     assert done.stdout
     assert done.stderr == ""
+
+
+def test_the_catalogue_tells_of_every_fault_target_and_condition() -> None:
+    """With all parameters and their defaults; for programs the same."""
+    told, data = catalogue.text(), catalogue.as_json()
+    assert [fault["name"] for fault in data["faults"]] == list(FAULTS)
+    for name, fault in FAULTS.items():
+        assert f"  {name}: {fault.about}\n" in told
+        for option in fault.options:
+            assert f"      {option.name} = {option.default or '(empty)'}: {option.about}\n" in told
+    for text in (*EXPRESSIONS, *EXPRESSIONS.values(), *FORMS, *FORMS.values()):
+        assert text in told
 
 
 def test_a_run_that_recorded_nothing_is_unknown(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def test_a_plan_without_a_seed_gets_one() -> None:
 @given(st.integers(0, 2**40), st.sets(st.sampled_from(sorted(FAULTS)), min_size=1))
 def test_a_replayed_schedule_is_the_stored_one(seed: int, faults: set[str]) -> None:
     """plan.json and schedule.json reproduce a run: same bytes, whatever the generator does."""
-    plan = made(seed=seed, nemesis={"faults": sorted(faults)})
+    plan = made(seed=seed, nodes=5, nemesis={"faults": sorted(faults)})
     stored = prepare(plan).schedule.to_json()
     again = prepare(Plan.from_json(plan.to_json(), "plan.json"), schedule=from_json(stored))
     assert again.schedule.to_json() == stored == prepare(plan).schedule.to_json()

@@ -20,6 +20,7 @@ from nodes.log.errors import InvalidProducerEpoch, OutOfOrderSequence, UnknownPr
 
 REMEMBERED_BATCHES = 5
 SNAPSHOT_EVERY_BATCHES = 1024
+FORGOTTEN_KEPT = 1000
 SNAPSHOTS_KEPT = 16
 
 
@@ -52,6 +53,8 @@ class Producers:
         self._by_id: dict[int, Producer] = {}
         self._snapshots: list[tuple[Offset, dict[int, Producer]]] = []
         self._since_snapshot = 0
+        self._forgotten: dict[int, None] = {}
+        """The last to be forgotten: by a wall clock that may have jumped, so they may go on."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -81,6 +84,10 @@ class Producers:
         ]
         for producer_id in idle:
             del self._by_id[producer_id]
+        for producer_id in idle:
+            self._forgotten[producer_id] = None
+        for producer_id in list(self._forgotten)[:-FORGOTTEN_KEPT]:
+            del self._forgotten[producer_id]
         return len(idle)
 
     def check(
@@ -95,7 +102,8 @@ class Producers:
         """
         known = self._by_id.get(header.producer_id)
         if known is None:
-            if header.base_sequence > 0 and whole_log(header):
+            forgotten = header.producer_id in self._forgotten
+            if header.base_sequence > 0 and not forgotten and whole_log(header):
                 raise UnknownProducer(
                     f"producer {header.producer_id} begins with sequence {header.base_sequence}"
                 )

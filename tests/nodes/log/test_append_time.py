@@ -39,3 +39,13 @@ def test_times_that_ran_backwards_are_found_all_the_same() -> None:
     assert log.offset_for_timestamp(1500) == (Offset(1), 9000)
     assert log.offset_for_timestamp(9001) is None
     assert log.max_timestamp() == (Offset(1), 9000)
+
+
+def test_a_producer_forgotten_by_a_clock_that_jumped_goes_on() -> None:
+    """A day's jump makes every producer look idle; its next batch is taken, as Kafka takes it."""
+    log = open_log(MemoryDisk())
+    log.append_as_leader(batch(timestamp_ms=1000, producer=(5, 0, 0)), Epoch(0))
+    log.expire(1000 + 86_400_000, Offset(1))
+    assert log.producers.get(5) is None
+    log.append_as_leader(batch(timestamp_ms=1001, producer=(5, 0, 1)), Epoch(0))
+    assert log.end_offset == 2

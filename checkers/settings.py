@@ -1,8 +1,9 @@
 """The settings that the contract depends on, per topic, and how they changed while a run went on.
 
-Values are Kafka's properties: a topic's own, else the broker's, else the default. A fault that
-changes one is in the record with what it set and how long; whatever is judged over a stretch of
-time is judged by the weakest value that was in force in it.
+Values are Kafka's properties: a topic's own, else the broker's, else the default. Two
+faults change what is promised: `config`, with `topic`, `name` and `value` among the details of its
+targets, and `elect`, whose `kind` may be unclean. Whatever is judged over a stretch of time is
+judged by the weakest value that was in force in it.
 """
 
 import json
@@ -16,9 +17,8 @@ FLUSH = "flush.messages"
 FLUSH_OF_BROKER = "log.flush.interval.messages"
 ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
 
-CONFIG_FAULT = "config"
-"""The fault that changes a setting; `topic` (none: every topic's default), `name` and `value` are
-among the details of its targets."""
+ANY_TOPIC = ("every", "any", "")
+"""Which topic, when it may be each of them."""
 
 FOREVER_NS = 1 << 62
 """Later than any time of a run; slack can be added to it."""
@@ -43,7 +43,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A setting that was another one for a while. topic: None for the default of all topics."""
+    """A setting that was another one for a while. topic: None for any."""
 
     topic: str | None
     name: str
@@ -78,15 +78,21 @@ def read_changes(rows: Iterable[Mapping[str, Any]]) -> tuple[Change, ...]:
 
 
 def _read_change(row: Mapping[str, Any]) -> Change | None:
-    if row["fault"] != CONFIG_FAULT or row["started_ns"] is None:
+    if row["started_ns"] is None:
         return None
     details = _details(row["targets"])
-    if "name" not in details or "value" not in details:
-        return None
+    match row["fault"], details:
+        case "config", {"name": str(name), "value": str(value)}:
+            changed = name, value
+        case "elect", {"kind": "unclean"}:
+            changed = UNCLEAN, "true"
+        case _:
+            return None
+    topic = details.get("topic", "")
     return Change(
-        topic=details.get("topic") or None,
-        name=details["name"],
-        value=details["value"],
+        topic=None if topic in ANY_TOPIC else topic,
+        name=changed[0],
+        value=changed[1],
         from_ns=row["started_ns"],
         until_ns=FOREVER_NS if row["healed_ns"] is None else row["healed_ns"],
     )

@@ -208,7 +208,7 @@ def acks_0_loses_out_of_the_blue(s: Story) -> None:
     s.send(NONE, 99, None, 40)
 
 
-@golden("VALID", {("lost-write", None): (P, 1)}, cause="fault 1 (pause node 2")
+@golden("VALID", {("lost-write", None): (P, 1)}, cause="(pause node 2")
 def acks_0_loses_to_a_pause(s: Story) -> None:
     """A pause of the leader deposes nobody, but explains the loss."""
     s.faults.append(

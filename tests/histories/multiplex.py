@@ -1,10 +1,13 @@
 """Many stories as one run, each with topics and clients of its own.
 
+A story whose faults are not those of the healthy run gets nodes of its own as well.
+
 One check of a run of a hundred topics costs little more than one of three; and anomalies of one
 topic must not change what is found in another.
 """
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +15,8 @@ from tests.histories.story import Row, Story, healthy
 
 CLIENTS_EACH = 1000
 OPS_EACH = 1_000_000
+NODES_EACH = 100
+FAULTS_EACH = 100
 
 
 def prefix(number: int) -> str:
@@ -20,10 +25,8 @@ def prefix(number: int) -> str:
 
 
 def alike(story: Story) -> bool:
-    """Whether a story has the healthy run's faults and plan (topics aside), so that it can share a
-    run with others."""
-    usual = healthy()
-    return story.faults == usual.faults and _rest(story.plan) == _rest(usual.plan)
+    """Whether a story has the healthy run's plan (topics aside), so that it can share a run."""
+    return _rest(story.plan) == _rest(healthy().plan)
 
 
 def _rest(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,22 +36,42 @@ def _rest(plan: Mapping[str, Any]) -> dict[str, Any]:
 def multiplex(stories: list[Story]) -> Story:
     """The stories as one; all must be `alike`."""
     usual = healthy()
-    made = Story(plan=copy.deepcopy(usual.plan), faults=usual.faults)
+    made = Story(plan=copy.deepcopy(usual.plan), faults=[*usual.faults])
     made.plan["topics"] = []
     for number, story in enumerate(stories):
         assert alike(story)
         made.plan["topics"] += [
             topic | {"name": prefix(number) + topic["name"]} for topic in story.plan["topics"]
         ]
-        made.history += [_moved(row, number) for row in story.history]
-        made.cluster += [_moved(row, number) for row in story.cluster]
-        made.replicas += [_moved(row, number) for row in story.replicas]
-        made.replica_ends += [_moved(row, number) for row in story.replica_ends]
+        nodes = 0 if story.faults == usual.faults else number * NODES_EACH
+        if nodes:
+            made.faults += [_struck(row, number, nodes) for row in story.faults]
+        made.history += [_moved(row, number, nodes) for row in story.history]
+        made.cluster += [_moved(row, number, nodes) for row in story.cluster]
+        made.replicas += [_moved(row, number, nodes) for row in story.replicas]
+        made.replica_ends += [_moved(row, number, nodes) for row in story.replica_ends]
     return made
 
 
-def _moved(row: Row, number: int) -> Row:
+def _struck(row: Row, number: int, nodes: int) -> Row:
+    """The fault, aimed at the story's own nodes and topics."""
+    targets = json.loads(row["targets"])
+    struck = targets if isinstance(targets, list) else targets["nodes"]
+    details = {} if isinstance(targets, list) else dict(targets.get("details", {}))
+    if "topic" in details:
+        details["topic"] = prefix(number) + details["topic"]
+    aimed = {"nodes": [node + nodes for node in struck], "details": details}
+    fault_id = row["fault_id"] + number * FAULTS_EACH
+    return row | {"fault_id": fault_id, "targets": json.dumps(aimed)}
+
+
+def _moved(row: Row, number: int, nodes: int) -> Row:
     moved = dict(row)
+    for name in ("node", "leader"):
+        if moved.get(name) is not None:
+            moved[name] += nodes if moved[name] >= 0 else 0
+    if moved.get("isr") is not None:
+        moved["isr"] = [node + nodes for node in moved["isr"]]
     if moved.get("topic") is not None:
         moved["topic"] = prefix(number) + moved["topic"]
     if "client" in moved:

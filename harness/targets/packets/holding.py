@@ -39,6 +39,7 @@ MAX_HELD: Final = 20_000
 _BUFFER_BYTES: Final = 8 << 20
 _READS_PER_TURN: Final = 256
 _LINE_BYTES: Final = 1 << 16
+_TABLE_BYTES: Final = 1 << 16
 
 
 class Holder:
@@ -78,7 +79,10 @@ class Holder:
                     "anywhere": sum(len(each.layers) for each in self._wires.values()),
                 }
             case "show":
-                return {} if wire is None or layer not in wire.layers else wire.tally._asdict()
+                if wire is None or layer not in wire.layers:
+                    return {}
+                tally = wire.tally
+                return tally._replace(lost=tally.lost + _overflowed(queue))._asdict()
             case unknown:
                 raise ValueError(f"there is no order {unknown!r}")
 
@@ -138,6 +142,21 @@ class Holder:
         )
         for part in body:
             self._netlink.request(Message(_CONFIG, 0, nfgen(socket.AF_UNSPEC, queue) + part))
+
+
+def _overflowed(queue: int) -> int:
+    """Packets that the kernel dropped because more were waiting than a queue or a socket takes.
+
+    Columns of /proc/net/netfilter/nfnetlink_queue: queue, socket, waiting, copy mode and range,
+    dropped by the queue, dropped at the socket, last packet, 1.
+    """
+    descriptor = os.open("/proc/self/net/netfilter/nfnetlink_queue", os.O_RDONLY)
+    try:
+        text = os.read(descriptor, _TABLE_BYTES).decode()
+    finally:
+        os.close(descriptor)
+    rows = [[int(column) for column in line.split()] for line in text.splitlines()]
+    return sum(row[5] + row[6] for row in rows if row[0] == queue)
 
 
 def _described(body: bytes) -> tuple[int, int]:

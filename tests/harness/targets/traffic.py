@@ -130,7 +130,8 @@ class Numbered:
         numbers = list(range(self._next, self._next + count))
         for number in numbers:
             self._sender.sendto(number.to_bytes(4, "big"), self._receiver.getsockname())
-            time.sleep(pause_s)
+            if pause_s:
+                time.sleep(pause_s)
         self._next += count
         return numbers
 

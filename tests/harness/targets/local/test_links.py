@@ -14,6 +14,7 @@ from harness.targets.local import LocalTarget, firewall, kernel, processes
 from harness.targets.local.links import LocalLinks
 from harness.targets.local.undo import process_of
 from harness.targets.packets import diagnosis
+from harness.targets.packets.holding import MAX_HELD
 from nemesis.hosts import Cut, Quality
 from tests.harness.targets import traffic
 from tests.harness.targets.local.test_rootless import home, python, run, unprivileged
@@ -179,6 +180,23 @@ def test_a_killed_harness_leaves_nothing_of_its_links(tmp_path: Path) -> None:
     assert gone
     assert (cleaned.outcome, cleaned.problems) == (Outcome.UNDONE, ())
     assert leftovers(run_id, run_dir) == []
+
+
+def test_what_is_too_much_to_hold_is_lost_and_counted(tmp_path: Path) -> None:
+    """A queue has a bound, and what is dropped at it is in the evidence."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path, nodes=2) as target, Numbered(target, 1, 2) as datagrams:
+        target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
+        datagrams.send(MAX_HELD + 100)
+
+        def lost() -> int:
+            found = target.links.tampered((1, 2), "slow")
+            assert found is not None
+            return found.lost
+
+        assert kernel.wait_until(lambda: lost() == 100, traffic.TIMEOUT_S), lost()
+        target.links.restore([(1, 2)], "slow")
 
 
 @pytest.mark.slow

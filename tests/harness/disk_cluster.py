@@ -1,0 +1,170 @@
+"""Three nodes on disks of their own, and a producer: for tests that break the disks by name."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from confluent_kafka import Message, Producer
+from kio.schema.metadata.v12.request import MetadataRequest
+
+from harness import store
+from harness.clients.librdkafka import producer_config
+from harness.cluster_view import PartitionView, views_of
+from harness.plan import build
+from harness.systems.base import call_in_client_network
+from harness.systems.nodes import NodesSystem
+from harness.systems.replica_files import replica_rows
+from harness.targets.local import LocalTarget, Volume
+from nemesis.administration import Administration
+from nemesis.fault import Fault, Params, Strike
+from nemesis.faults import find
+from nemesis.hosts import Hosts
+from nodes.ids import TopicPartition
+from nodes.wire.client import Channel
+from nodes.wire.errors import WireError
+from nodes.wire.versions import fill
+from tests.harness.targets.machine import local_target
+from tests.nemesis.fakes import FakeView
+from tests.require import require
+
+NODES = (1, 2, 3)
+PATIENCE_S = 40.0
+"""A failover takes the session timeout of 2 s and a little; the machine may be busy."""
+PLAN = build(
+    {
+        "name": "disks",
+        "seed": 0,
+        "topics": [{"name": "t", "acks": "all", "partitions": 3, "idempotence": True}],
+        # So that every node leads a partition again before its disk is broken.
+        "broker": {"leader.imbalance.check.interval.seconds": 1},
+    },
+    where="disks",
+)
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+
+
+@dataclass
+class DiskCluster:
+    """A running cluster."""
+
+    target: LocalTarget
+    system: NodesSystem
+    producer: Producer
+    hosts: Hosts
+    acknowledged: list[bytes] = field(default_factory=list)
+    """What every partition has to hold, in this order."""
+
+    def views(self, node: int) -> dict[TopicPartition, PartitionView]:
+        """The partitions as one node sees them; nothing when it does not answer."""
+
+        async def ask() -> dict[TopicPartition, PartitionView]:
+            channel = Channel(*self.system.brokers[node], client_id="test", request_timeout_s=1.0)
+            try:
+                answer = await channel.request(fill(MetadataRequest, topics=[{"name": "t"}]))
+            except WireError:
+                return {}
+            finally:
+                channel.close()
+            return views_of(answer)
+
+        return call_in_client_network(self.target, ask)
+
+    def send_to_all(self, value: bytes) -> float:
+        """One acks=all send to every partition; seconds until the last is acknowledged."""
+        failures: list[str] = []
+
+        def delivered(error: object, message: Message) -> None:
+            if error is not None:
+                failures.append(f"t-{message.partition()}: {error}")
+
+        began_s = time.monotonic()
+        for partition in PARTITIONS:
+            self.producer.produce("t", value, partition=partition.partition, on_delivery=delivered)
+        assert self.producer.flush(PATIENCE_S) == 0, f"{value!r} was not acknowledged everywhere"
+        assert failures == []
+        self.acknowledged.append(value)
+        return time.monotonic() - began_s
+
+    def await_leadership(self, node: int) -> None:
+        """Until another node sees that this one leads something."""
+        other = next(each for each in NODES if each != node)
+        wait_for(
+            lambda: node in [view.leader for view in self.views(other).values()],
+            f"node {node} leads nothing",
+        )
+
+    def await_whole(self) -> None:
+        """Until every node sees every replica in sync."""
+        whole = [len(NODES)] * len(PARTITIONS)
+
+        def seen(node: int) -> bool:
+            return [len(view.isr) for view in self.views(node).values()] == whole
+
+        for node in NODES:
+            wait_for(partial(seen, node), f"node {node} does not see everybody in every ISR")
+
+    def aim(self, name: str, nodes: Sequence[int], **given: str) -> tuple[Fault, Strike]:
+        """A fault by name, and its strike."""
+        fault = find(name)
+        params = Params.of(fault.options, given)
+        return fault, fault.aim(nodes, NODES, random.Random(len(self.acknowledged)), params)
+
+    def end(self) -> None:
+        """Stop in order; every replica then has what was acknowledged, and all have the same."""
+        assert sorted(self.system.stop()) == []
+        for partition in PARTITIONS:
+            logs = [
+                [
+                    row[1:]
+                    for row in replica_rows(node, self.target.data_dir(node) / "log", partition)
+                ]
+                for node in NODES
+            ]
+            assert logs[0] == logs[1] == logs[2]
+            assert logs[0][-1][3] == len(self.acknowledged) - 1
+
+
+@contextmanager
+def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[DiskCluster]:
+    """The cluster, up, with its topic."""
+    for capability in ("root", "netns", "loop"):
+        require(capability)
+    run = store.create(place / "store", "disks", versions={}, commit=None)
+    with local_target(place, nodes=len(NODES), volume=volume) as target:
+        system = NodesSystem(PLAN, target, run)
+        system.configure()
+        system.start()
+        system.create_topics()
+        with target.in_client_netns():  # where librdkafka's threads then stay
+            producer = Producer(
+                producer_config(
+                    bootstrap=system.bootstrap,
+                    acks=-1,
+                    idempotence=True,
+                    linger_ms=0,
+                    message_timeout_ms=round(PATIENCE_S * 1000),
+                )
+            )
+        hosts = Hosts(
+            processes=target,
+            clients=target.clients,
+            links=target.links,
+            disks=target.disks,
+            clocks=target.clocks,
+            cluster=cast(Administration, None),  # disks have nothing to do with it
+            view=FakeView(),
+        )
+        yield DiskCluster(target, system, producer, hosts)
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Poll until it holds; fail at the bound."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.05)

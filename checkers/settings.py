@@ -1,7 +1,7 @@
 """The settings that the contract depends on, per topic, and how they changed while a run went on.
 
-Values are Kafka's properties: a topic's own, else the broker's, else the default. Two
-faults change what is promised: `config`, with `topic`, `name` and `value` among the details of its
+Values are Kafka's properties: a topic's own, else the broker's, else the default. Two faults
+change what is promised: `config`, with `topic`, `name` and `value` among the details of its
 targets, and `elect`, whose `kind` may be unclean. Whatever is judged over a stretch of time is
 judged by the weakest value that was in force in it.
 """

@@ -178,9 +178,18 @@ class Plan(_Frozen):
 
 
 def packaged() -> tuple[str, ...]:
-    """The names of the plans that come with the harness."""
-    found = resources.files("harness").joinpath("plans").iterdir()
-    return tuple(sorted(f.name.removesuffix(".toml") for f in found if f.name.endswith(".toml")))
+    """The names of the plans and scenarios that come with the harness."""
+    return tuple(sorted(_shipped()))
+
+
+def _shipped() -> dict[str, Path]:
+    plans = resources.files("harness").joinpath("plans")
+    found = [*plans.iterdir(), *plans.joinpath("scenarios").iterdir()]
+    return {
+        each.name.removesuffix(".toml"): Path(str(each))
+        for each in found
+        if each.name.endswith(".toml")
+    }
 
 
 def load(source: str | None = None) -> dict[str, Any]:
@@ -191,9 +200,7 @@ def load(source: str | None = None) -> dict[str, Any]:
     """
     if source is None:
         source = FIRST_LIGHT
-    shipped = source in packaged()
-    place = resources.files("harness").joinpath("plans")
-    path = Path(str(place / f"{source}.toml")) if shipped else Path(source)
+    path = _shipped().get(source, Path(source))
     where = f"plan {source}"
     try:
         raw = tomllib.loads(path.read_text())

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness import ending, judging, store
+from harness.administrator import Administrator
 from harness.ending import Ending
 from harness.final_reads import run_final_reads
 from harness.history import HistoryWriter, RowStream
@@ -46,6 +47,9 @@ FIRST_ACK_TIMEOUT_S: Final = 30.0
 """How long the clients may take to start and to have one send acknowledged in every topic."""
 NEMESIS_JOIN_S: Final = 60.0
 """How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
+ERRANDS_S: Final = 60.0
+"""How long the cluster may take, once nothing breaks it any more, to do what administrators ordered
+or took back in the middle of the faults."""
 SCRIPT_JOIN_S: Final = 60.0
 """How long a script may take to end after a stop; its requests have bounds of their own."""
 POLL_S: Final = 0.2
@@ -266,6 +270,7 @@ class Runner:
         run = stage.run
         faults = run.faults_stream()
         failures: list[Exception] = []
+        administrator = Administrator(stage.system, stage.target, stage.monitor)
 
         def record(done: FaultRecord) -> None:
             faults.append_named(**done.row())
@@ -274,7 +279,7 @@ class Runner:
 
         nemesis = Nemesis(
             schedule=self._prepared.schedule,
-            hosts=hosts_of(stage.target, stage.monitor),
+            hosts=hosts_of(stage.target, stage.monitor, administrator),
             view=stage.monitor,
             journal=journal,
             clock=_Clock(run),
@@ -314,6 +319,9 @@ class Runner:
                     raise RunFailed(
                         f"the script has not ended {SCRIPT_JOIN_S:.0f} s after the stop"
                     )
+                if self._ending.heal:
+                    for owed in administrator.finish(ERRANDS_S):
+                        self._note(run, f"not taken back: {owed}")
         if failures:
             raise RunFailed(f"the script of the run failed: {failures[0]}") from failures[0]
 

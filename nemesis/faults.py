@@ -4,11 +4,17 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from nemesis import clock, disk, network, process
+from nemesis import clock, disk, membership, network, process
 from nemesis.base import UnknownFault
 from nemesis.fault import Fault
 
-_ALL: tuple[Fault, ...] = (*network.FAULTS, *process.FAULTS, *disk.FAULTS, *clock.FAULTS)
+_ALL: tuple[Fault, ...] = (
+    *network.FAULTS,
+    *process.FAULTS,
+    *disk.FAULTS,
+    *clock.FAULTS,
+    *membership.FAULTS,
+)
 
 FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _ALL})
 """Every fault by name, in a fixed order."""

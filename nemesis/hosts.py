@@ -337,10 +337,6 @@ class Clocks(Protocol):
         ...
 
 
-class Administration(Protocol):
-    """The cluster's own administration: members, replicas, topics, configs."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
     """Everything that faults may act on."""

@@ -60,10 +60,6 @@ def parse_bootstrap(text: str) -> tuple[Address, ...]:
     return tuple(addresses)
 
 
-def _connect(host: str, port: int) -> Channel:
-    return Channel(host, port, client_id=CLIENT_ID, request_timeout_s=REQUEST_TIMEOUT_S)
-
-
 class AdminClient:
     """See the module. For one event loop; `async with` closes its connections."""
 
@@ -72,11 +68,11 @@ class AdminClient:
         bootstrap: Sequence[Address],
         *,
         timeout_s: float = TIMEOUT_S,
-        connect: Callable[[str, int], Channel] = _connect,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
         self.timeout_s = timeout_s
+        self._request_timeout_s = request_timeout_s
         self._bootstrap = tuple(bootstrap)
-        self._connect = connect
         self._channels: dict[Address, Channel] = {}
         self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
         self._brokers: dict[int, Address] = {}
@@ -157,7 +153,7 @@ class AdminClient:
     @property
     def request_timeout(self) -> timedelta:
         """What to put in a request's own timeout field: less than we wait for its answer."""
-        return timedelta(seconds=REQUEST_TIMEOUT_S * 0.8)
+        return timedelta(seconds=self._request_timeout_s * 0.8)
 
     async def refresh(self) -> Any:
         """Learn who the brokers and the controller are; returns the Metadata response."""
@@ -217,7 +213,9 @@ class AdminClient:
     def _channel(self, address: Address) -> Channel:
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = self._connect(*address)
+            channel = self._channels[address] = Channel(
+                *address, client_id=CLIENT_ID, request_timeout_s=self._request_timeout_s
+            )
         return channel
 
 

@@ -7,8 +7,9 @@ the cluster runs. Timeouts are short, so that a minute of faults holds many fail
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,7 @@ from harness.quorum_times import QuorumTimes
 from harness.store import Run
 from harness.systems import replica_files
 from harness.systems.base import DeployError, call_in_client_network
-from harness.systems.layout import BROKER, CONTROLLER, Layout
+from harness.systems.layout import BROKER, COMBINED, CONTROLLER, Layout
 from harness.targets.base import Target
 from nodes.config import ConfigError, parse_properties
 from nodes.ids import TopicPartition
@@ -58,13 +59,13 @@ def server_properties(
     cluster_id: str,
     overrides: Mapping[str, str | int | float | bool],
     layout: Layout | None = None,
+    joins: Sequence[int] = (),
 ) -> dict[str, str]:
     """One node's properties. Pure; `addresses` has every node of the layout, which is by default
-    all of them with both roles.
+    all of them with both roles. A controller that is no voter from the beginning `joins` others.
     """
     layout = layout or Layout.combined(sorted(addresses))
     address = addresses[node]
-    voters = [f"{each}@{addresses[each]}:{CONTROLLER_PORT}" for each in layout.controllers]
     listeners = {
         BROKER: f"PLAINTEXT://{address}:{BROKER_PORT}",
         CONTROLLER: f"CONTROLLER://{address}:{CONTROLLER_PORT}",
@@ -75,13 +76,23 @@ def server_properties(
         "process.roles": layout.roles[node],
         "listeners": ",".join(listeners[role] for role in layout.roles[node].split(",")),
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(voters),
+        **_quorum(addresses, layout.controllers, joins),
         "cluster.id": cluster_id,
         "log.dirs": str(log_dir),
         **rack,
         **QUICK_FAILOVER,
         **{name: _property(value) for name, value in overrides.items()},
     }
+
+
+def _quorum(
+    addresses: Mapping[int, str], voters: Sequence[int], joins: Sequence[int]
+) -> dict[str, str]:
+    """How a node finds the metadata quorum, and whether it is one of the first voters."""
+    at = {node: f"{addresses[node]}:{CONTROLLER_PORT}" for node in joins or voters}
+    if joins:
+        return {"controller.quorum.bootstrap.servers": ",".join(at.values())}
+    return {"controller.quorum.voters": ",".join(f"{node}@{at[node]}" for node in voters)}
 
 
 def _properties_file(run: Run, node: int) -> Path:
@@ -149,7 +160,7 @@ class NodesSystem:
         for node in self.layout.nodes:
             self._configure(node)
 
-    def _configure(self, node: int) -> None:
+    def _configure(self, node: int, joins: Sequence[int] = ()) -> None:
         properties = server_properties(
             node,
             {each: self._target.address(each) for each in self.layout.nodes},
@@ -157,6 +168,7 @@ class NodesSystem:
             cluster_id=self._run.run_id,
             overrides=self._plan.broker,
             layout=self.layout,
+            joins=joins,
         )
         lines = "".join(f"{name}={value}\n" for name, value in properties.items())
         _properties_file(self._run, node).write_text(lines)
@@ -184,20 +196,41 @@ class NodesSystem:
         Returns its number when every broker knows it. Raises DeployError, TargetError; what was
         made of it is then removed again.
         """
-        node = max(self.layout.nodes) + 1 if node is None else node
         before = self.layout
-        self.layout = before.with_node(node, BROKER, rack or before.emptiest_rack())
+        node = self.start_broker(node=node, rack=rack)
         try:
-            self._target.add_node(node)
-            self._configure(node)
-            self._target.start(node)
             self._await_brokers()
         except BaseException:
-            self.layout = before
-            if node in self._target.node_ids():
-                self._target.remove_node(node)
+            self._unmake(node, before)
             raise
         return node
+
+    def start_broker(
+        self, *, node: int | None = None, rack: str | None = None, controller: bool = False
+    ) -> int:
+        """The same without the wait: it joins by itself, as a `controller` without a vote too."""
+        before = self.layout
+        node = max(before.nodes) + 1 if node is None else node
+        role = COMBINED if controller else BROKER
+        self.layout = before.with_node(node, role, rack or before.emptiest_rack())
+        try:
+            self._target.add_node(node)
+            self._configure(node, joins=before.controllers if controller else ())
+            self._target.start(node)
+        except BaseException:
+            self._unmake(node, before)
+            raise
+        return node
+
+    def _unmake(self, node: int, before: Layout) -> None:
+        self.layout = before
+        if node in self._target.node_ids():
+            self._target.remove_node(node)
+
+    def wipe(self, node: int) -> None:
+        """Remove everything that a stopped node has kept."""
+        shutil.rmtree(self._log_dir(node))
+        self._log_dir(node).mkdir()
 
     def remove_node(self, node: int, *, keep_data: bool = False) -> bool:
         """Stop a node in order and remove its machine; true when it ended by itself.

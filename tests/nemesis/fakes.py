@@ -1,9 +1,11 @@
 """A cluster of dictionaries, a clock that moves when somebody waits, a journal in memory."""
 
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nemesis.administration import At, Placed
 from nemesis.hosts import Cut, Hosts, Quality, Reading, Tampered
 from tests.nemesis.fake_disks import FakeDisks
 
@@ -217,7 +219,135 @@ class FakeClocks:
 
 
 class FakeAdministration:
-    """A cluster that does as it is told."""
+    """A cluster that does as it is told, unless it is `deaf`."""
+
+    def __init__(self) -> None:
+        self.live = [1, 2, 3]
+        self.votes = [1, 2, 3]
+        self.placed: dict[At, Placed] = {
+            ("a", 0): Placed(1, (1, 2), (1, 2)),
+            ("a", 1): Placed(2, (2, 3), (2, 3)),
+        }
+        self.settings = {("a", "segment.bytes"): "1073741824"}
+        self.refused: dict[At, str] = {}
+        self.elections: list[tuple[Sequence[At], bool]] = []
+        self.moves: dict[str, dict[At, Sequence[int]]] = {}
+        self.members: dict[str, int] = {}
+        self.left: set[int] = set()
+        self.undone: list[str] = []
+        self.kept: list[str] = []
+        self.debts = ""
+        self.deaf = False
+
+    def brokers(self) -> Sequence[int]:
+        """As set. Raises OSError when deaf."""
+        self._hear()
+        return list(self.live)
+
+    def voters(self) -> Sequence[int]:
+        """As set."""
+        self._hear()
+        return list(self.votes)
+
+    def topics(self) -> Mapping[str, int]:
+        """As placed."""
+        self._hear()
+        return dict(Counter(topic for topic, _ in self.placed))
+
+    def placement(self, topics: Sequence[str]) -> Mapping[At, Placed]:
+        """As set."""
+        self._hear()
+        return {at: each for at, each in self.placed.items() if at[0] in topics}
+
+    def move(self, layer: str, targets: Mapping[At, Sequence[int]]) -> Mapping[At, str]:
+        """At once, unless refused."""
+        self._hear()
+        for at, replicas in targets.items():
+            if at not in self.refused:
+                self.moves.setdefault(layer, {})[at] = tuple(replicas)
+                self.placed[at] = Placed(replicas[0], tuple(replicas), tuple(replicas))
+        return {at: why for at, why in self.refused.items() if at in targets}
+
+    def ordered(self, layer: str) -> Mapping[At, Sequence[int]]:
+        """The moves made."""
+        return self.moves.get(layer, {})
+
+    def elect(self, partitions: Sequence[At], *, unclean: bool) -> Mapping[At, str]:
+        """The preferred, unless refused."""
+        self._hear()
+        self.elections.append((partitions, unclean))
+        for at in partitions:
+            if at not in self.refused:
+                self.placed[at] = self.placed[at]._replace(leader=self.placed[at].target[0])
+        return {at: self.refused.get(at, "") for at in partitions}
+
+    def setting(self, topic: str, name: str) -> str | None:
+        """As set."""
+        self._hear()
+        return self.settings.get((topic, name))
+
+    def configure(self, layer: str, topics: Sequence[str], name: str, value: str) -> None:
+        """At once."""
+        self._hear()
+        self.settings.update({(topic, name): value for topic in topics})
+
+    def create_topic(self, layer: str, name: str, *, partitions: int, replicas: int) -> None:
+        """Led by broker 1."""
+        self._hear()
+        on = tuple(self.live[:replicas])
+        self.placed.update({(name, n): Placed(1, on, on) for n in range(partitions)})
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Led by broker 1."""
+        self._hear()
+        self.placed.update({(name, n): Placed(1, (1,), (1,)) for n in range(partitions)})
+
+    def delete_topic(self, name: str) -> None:
+        """At once."""
+        self._hear()
+        self.placed = {at: each for at, each in self.placed.items() if at[0] != name}
+
+    def join(self, layer: str, *, voter: bool = False) -> int:
+        """The next number, in service and with a vote at once."""
+        node = self.members[layer] = max(self.live) + 1
+        self.live.append(node)
+        if voter:
+            self.votes.append(node)
+        return node
+
+    def joined(self, layer: str) -> int:
+        """Who joined."""
+        return self.members[layer]
+
+    def leave(self, layer: str, node: int) -> None:
+        """At once."""
+        self.live.remove(node)
+        self.left.add(node)
+
+    def remove_voter(self, layer: str, node: int) -> None:
+        """At once."""
+        self._hear()
+        self.votes.remove(node)
+
+    def has_left(self, node: int) -> bool:
+        """Who was told to."""
+        return node in self.left
+
+    def keep(self, layer: str) -> None:
+        """Note it."""
+        self.kept.append(layer)
+
+    def undo(self, layer: str) -> None:
+        """Note it."""
+        self.undone.append(layer)
+
+    def owed(self, layer: str) -> str:
+        """As set."""
+        return self.debts
+
+    def _hear(self) -> None:
+        if self.deaf:
+            raise OSError("nobody answers")
 
 
 class FakeMachines:

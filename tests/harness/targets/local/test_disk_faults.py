@@ -20,7 +20,7 @@ from nemesis.faults import find
 from nemesis.hosts import Hosts
 from tests.harness.targets.local.test_volumes import IMAGES, skip_without
 from tests.harness.targets.machine import local_target
-from tests.nemesis.fakes import FakeView
+from tests.nemesis.fakes import FakeAdministration, FakeView
 
 PATIENCE_S = 20.0
 WRITER = """
@@ -78,7 +78,7 @@ def nodes_on(
             argv = [sys.executable, "-c", script, str(target.data_dir(node))]
             target.set_command(node, argv, dict(os.environ), place / f"{node}.log")
             target.start(node)
-        yield target, hosts_of(target, FakeView())
+        yield target, hosts_of(target, FakeView(), FakeAdministration())
 
 
 def wait_for_text(path: Path, text: str) -> None:

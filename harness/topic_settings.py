@@ -1,0 +1,60 @@
+"""Topics' configurations, changed by several who do not know of each other, and restored.
+
+A topic's own value before anybody changed it is remembered, and comes back when the last change is
+taken away.
+"""
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from harness.admin import configs
+from harness.admin.errors import Refused
+from harness.asking import Ask
+
+_OWN: Final = "DYNAMIC_TOPIC_CONFIG"
+
+
+class Settings:
+    """Topics' configurations in layers: each goes alone, whatever came on top of it."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._mutex = threading.RLock()
+        self._own: dict[tuple[str, str], str | None] = {}
+        self._layers: dict[tuple[str, str], dict[str, str]] = {}
+
+    def now(self, topic: str, name: str) -> tuple[str | None, str | None]:
+        """The value in force, and the topic's own where it has one. Raises Refused."""
+        resource = configs.topic(topic)
+        found = self._ask(lambda admin: configs.describe(admin, [resource]))[resource]
+        for each in found:
+            if each.name == name:
+                return each.value, each.value if each.source == _OWN else None
+        raise Refused(ErrorCode.invalid_config, f"topic {topic} has no configuration {name}")
+
+    def change(self, layer: str, names: Sequence[str], name: str, value: str) -> None:
+        """Put a layer on top. Raises AdminError; `restore` is then still to be called."""
+        with self._mutex:
+            for topic in names:
+                key = (topic, name)
+                if key not in self._own:
+                    self._own[key] = self.now(topic, name)[1]
+                self._layers.setdefault(key, {})[layer] = value
+            wanted = {configs.topic(topic): {name: value} for topic in names}
+            self._ask(lambda admin: configs.alter(admin, wanted))
+
+    def restore(self, layer: str) -> bool:
+        """Take a layer away. Raises AdminError; then once more. True."""
+        with self._mutex:
+            for (topic, name), layers in self._layers.items():
+                if layer in layers:
+                    rest = [value for each, value in layers.items() if each != layer]
+                    value = rest[-1] if rest else self._own[topic, name]
+                    changes = {configs.topic(topic): {name: value}}
+                    self._ask(partial(configs.alter, changes=changes))
+                    del layers[layer]
+            return True

@@ -1,0 +1,11 @@
+"""Faults of membership and administration: what administrators do, done while other things break.
+
+The cluster does the work by itself and at its own pace; a fault gives the order, looks whether it
+was taken and what came of it, and takes it back at its heal. An order that nobody answers is
+recorded as not taken.
+"""
+
+from nemesis.fault import Fault
+from nemesis.membership import brokers, replicas, topics
+
+FAULTS: tuple[Fault, ...] = (*brokers.FAULTS, *replicas.FAULTS, *topics.FAULTS)

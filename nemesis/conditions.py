@@ -53,16 +53,6 @@ class Condition:
         return all(found)
 
     @property
-    def topic(self) -> str:
-        """The topic of the first partition."""
-        return self.partitions[0][0]
-
-    @property
-    def partition(self) -> int:
-        """The number of the first partition."""
-        return self.partitions[0][1]
-
-    @property
     def partitions(self) -> tuple[tuple[str, int], ...]:
         """The partitions (topic, partition) that it speaks of."""
         return tuple(term.at for term in self.terms if term.topic is not None)

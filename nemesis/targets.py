@@ -57,11 +57,6 @@ class Target:
     """With a partition's expression: that partition's; without, any partition's."""
     partition: int = -1
 
-    @property
-    def node(self) -> int | None:
-        """The only node by number."""
-        return self.nodes[0] if len(self.nodes) == 1 else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:

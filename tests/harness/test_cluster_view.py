@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cluster_view import ClusterTracker, PartitionView, epoch_starts
+from harness.cluster_view import ClusterTracker, PartitionView, Standing, epoch_starts
 from nodes.ids import TopicPartition
 
 P = TopicPartition("t", 0)
@@ -65,6 +65,26 @@ def test_a_partition_without_leader_is_not_settled() -> None:
     for node in (1, 2, 3):
         seen.observe(node, {P: view(None, 4)}, 1)
     assert seen.unsettled(0) == ["t-0 has no leader"]
+
+
+def test_most_brokers_that_answer_say_who_is_in_service() -> None:
+    """A broker that is cut off and holds on to what was does not decide; at odds is not known."""
+    standing = Standing()
+    assert (standing.answers(1), standing.fenced(1)) == (None, None)
+    for node in (1, 2, 3):
+        standing.heard(node, {1, 2, 3})
+    standing.heard(9, None)  # a controller, which has no say
+    assert standing.fenced(3) is False
+    standing.heard(1, {1, 2})
+    assert standing.fenced(3) is False
+    standing.heard(2, {1, 2})
+    assert standing.fenced(3) is True
+    standing.silent(1)
+    assert standing.fenced(3) is None
+    standing.silent(3)
+    assert (standing.fenced(3), standing.answers(3), standing.answers(9)) == (True, False, True)
+    standing.remove(3)
+    assert standing.answers(3) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50)), min_size=1, max_size=10))

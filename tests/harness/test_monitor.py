@@ -11,10 +11,12 @@ from kio.schema.errors import ErrorCode
 
 from checkers.history import CLUSTER, HISTORY, read_arrow_stream
 from harness.history import HistoryWriter, RowStream
-from harness.monitor import Monitor
+from harness.monitor import POLL_S, Monitor
+from harness.questions import FRESH_S
 from tests.harness.fake_node import FakeNode, serving
 
 LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_QUORUM = 2, 3, 23, 55
+LIST_REASSIGNMENTS, DESCRIBE_TOPIC_PARTITIONS = 46, 75
 DEADLINE_S = 30
 EPOCH = 2
 
@@ -199,3 +201,57 @@ def test_however_quickly_it_stops_its_end_is_recorded(
     monitor.stop()
     monitor._writer.close()
     assert [row["f"] for row in rows(tmp_path / "w.arrows")].count("end") == 1
+
+
+def test_who_answers_and_who_is_in_service(monitor: Monitor, nodes: dict[int, FakeNode]) -> None:
+    """By the word of most brokers that answer; who says nothing is known to."""
+    both = {"brokers": [{"node_id": node, "host": "h", "port": 1} for node in (1, 2)]}
+    for node in nodes.values():
+        node.answers[METADATA] = lambda _: metadata()(_) | both
+    wait_for(lambda: monitor.fenced(2) is False)
+    assert monitor.answers(1) is monitor.answers(2) is True
+    assert monitor.brokers() == (1, 2)
+    assert list(monitor.controllers()) == [1, 2]
+    assert monitor.replicas("t", 0) == (1, 2)
+    assert (monitor.answers(7), monitor.fenced(7)) == (None, None)
+    for node in nodes.values():
+        node.answers[METADATA] = lambda _: metadata()(_) | {"brokers": both["brokers"][:1]}
+    wait_for(lambda: monitor.fenced(2) is True)
+    assert monitor.fenced(1) is False
+
+
+def test_what_nobody_asks_for_is_not_asked(monitor: Monitor, nodes: dict[int, FakeNode]) -> None:
+    """Asking once says that one wants to know; then the nodes are asked, until nobody cares."""
+    eligible = {"partition_index": 0, "leader_id": 1, "eligible_leader_replicas": (2,)}
+    moving = {"partition_index": 0, "replicas": (1, 2), "adding_replicas": (2,)}
+    for node in nodes.values():
+        node.answers[DESCRIBE_TOPIC_PARTITIONS] = lambda _: {
+            "topics": [{"name": "t", "topic_id": None, "partitions": [eligible]}]
+        }
+        node.answers[LIST_REASSIGNMENTS] = lambda _: {
+            "topics": [{"name": "t", "partitions": [moving]}]
+        }
+        node.answers[LIST_OFFSETS] = lambda request: _ends(request)
+
+    def asked(api_key: int) -> int:
+        return sum(each.__api_key__ == api_key for node in nodes.values() for each in node.seen)
+
+    wait_for(lambda: monitor.leader("t", 0) == 1)
+    assert asked(DESCRIBE_TOPIC_PARTITIONS) == asked(LIST_REASSIGNMENTS) == 0
+    assert (monitor.elr("t", 0), monitor.ends("t", 0), monitor.reassigning()) == (None,) * 3
+    wait_for(lambda: monitor.elr("t", 0) == (2,))
+    wait_for(lambda: monitor.ends("t", 0) == (42, 77))
+    wait_for(lambda: monitor.reassigning() is True)
+    time.sleep(FRESH_S + 3 * POLL_S)
+    before = asked(DESCRIBE_TOPIC_PARTITIONS)
+    time.sleep(3 * POLL_S)
+    assert asked(DESCRIBE_TOPIC_PARTITIONS) == before
+    assert monitor.elr("t", 0) is None
+
+
+def _ends(request: Any) -> dict[str, Any]:
+    """A log that goes on beyond its high watermark."""
+    told = end_offsets(request)
+    if request.replica_id == -2:
+        told["topics"][0]["partitions"][0]["offset"] = 77
+    return told

@@ -1,6 +1,7 @@
 """The nodes' processes: started, stopped, paused, killed, and never confused with others."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -176,3 +177,29 @@ def test_a_process_name_with_parentheses_is_read_right(tmp_path: Path) -> None:
         assert seen is not None
         assert seen.group == child.pid
         child.kill()
+
+
+def test_told_to_end_a_node_ends_by_itself(target: LocalTarget, tmp_path: Path) -> None:
+    """At once says nobody: it is only told. It can be started again as soon as it has."""
+    start(target, FAMILY, tmp_path / "log")
+    target.terminate(1)
+    assert kernel.wait_until(lambda: not target.is_running(1), 60)
+    assert target.exit_code(1) == -signal.SIGTERM
+    target.terminate(1)
+    start(target, DEAF, tmp_path / "log")
+    target.terminate(1)
+    assert target.is_running(1)
+
+
+def test_clients_are_stopped_and_continued_together(target: LocalTarget) -> None:
+    """Those that the target started and those that it was told of, not those that have ended."""
+    target.spawn_client(["sleep", "1000"])
+    ended = target.spawn_client(["true"])
+    ended.wait(60)
+    with target.in_client_netns():
+        target.clients.adopt(subprocess.Popen(["sleep", "1000"], start_new_session=True))
+    target.clients.pause()
+    assert list(target.clients.states().values()) == ["T", "T"]
+    target.clients.resume()
+    assert "T" not in target.clients.states().values()
+    target.clients.pause()  # the target's end must not wait for who stands still

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_KINDS = ("read_bps", "write_bps", "read_iops", "write_iops")
+KINDS = ("read_bps", "write_bps", "read_iops", "write_iops")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,12 @@ class Group:
             said = (f"{n}={v or 'max'}" for n, v in zip(names, limits, strict=True))
             (self.directory / "io.max").write_text(f"{device} {' '.join(said)}")
             return
-        for kind, limit in zip(_KINDS, limits, strict=True):
+        for kind, limit in zip(KINDS, limits, strict=True):
             self._file(kind).write_text(f"{device} {limit}")
 
     def limits(self, device: str) -> str:
         """What the kernel says of the device's limits; empty when it has none."""
-        files = [self.directory / "io.max"] if self.unified else map(self._file, _KINDS)
+        files = [self.directory / "io.max"] if self.unified else map(self._file, KINDS)
         lines = [line for file in files for line in file.read_text().splitlines()]
         return ", ".join(line for line in lines if line.split()[0] == device)
 
@@ -49,7 +49,7 @@ def groups() -> list[Group]:
     return list(
         dict.fromkeys(
             group
-            for group in _candidates(
+            for group in candidates(
                 Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
             )
             if os.access(group.directory / _limit_file(group), os.W_OK)
@@ -67,7 +67,7 @@ def _limit_file(group: Group) -> str:
     return "io.max" if group.unified else "blkio.throttle.write_bps_device"
 
 
-def _candidates(cgroups: str, mountinfo: str) -> Iterator[Group]:
+def candidates(cgroups: str, mountinfo: str) -> Iterator[Group]:
     """The groups that /proc/self/cgroup names, below the mounts of /proc/self/mountinfo."""
     for line in cgroups.splitlines():
         _, controllers, path = line.split(":", 2)

@@ -18,10 +18,9 @@ def text(prepared: Prepared) -> str:
         *_aligned([_HEADS, *(_row(event, prepared) for event in schedule.events)]),
     ]
     lines += prepared.notes
-    left_out = prepared.refusal is None
-    for name, why in prepared.missing.items() if not left_out else ():
-        lines.append(f"{name} cannot be injected here: {why}")
     if prepared.refusal is not None:
+        missing = prepared.missing.items()
+        lines += [f"{name} cannot be injected here: {why}" for name, why in missing]
         lines.append(f"refused: {prepared.refusal}")
     return "\n".join(lines)
 

@@ -186,13 +186,8 @@ class LocalLinks:
     # -- machines
 
     @_alone
-    def forget(self, machine: int) -> None:
-        """The machine goes: what works there for its links ends first."""
-        self._holders.end(machine)
-
-    @_alone
     def close(self) -> None:
-        """Everything goes."""
+        """End what works for the links; their rules go with the machines."""
         self._holders.end_all()
 
     def _order(self, src: int, dst: int, **fields: object) -> dict[str, float]:

@@ -176,7 +176,6 @@ class LocalTarget:
         Raises TargetError with what could not be removed.
         """
         with self._mutex(node):
-            self.links.forget(node)
             self._end(node)
             self.disks.forget(node)
             namespace, data, image = self._namespace(node), self.data_dir(node), self._image(node)

@@ -132,16 +132,28 @@ def test_packets_pass_when_their_holder_dies(tmp_path: Path) -> None:
 
 
 def test_what_is_held_goes_on_when_the_link_is_healed(tmp_path: Path) -> None:
-    """In its order, at once, and before anything that comes later."""
+    """In its order, at once, and before anything that comes later; other sources stay slow."""
     require("root")
     require("netns")
     with local_target(tmp_path, nodes=2) as target, Numbered(target, 1, 2) as datagrams:
-        target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
+        target.links.degrade([(1, 2), (CLIENTS, 2)], Quality(delay_ms=600_000), "slow")
         sent = datagrams.send(100)
         assert datagrams.nothing_more()
         target.links.restore([(1, 2)], "slow")
         sent += datagrams.send(100)
         assert datagrams.receive(200) == sent
+        assert blocked(target, CLIENTS, 2)
+
+
+def test_the_end_of_a_run_ends_the_holders_of_links_that_nobody_healed(tmp_path: Path) -> None:
+    """No process is left, not even a dead one."""
+    require("root")
+    require("netns")
+    with local_target(tmp_path, nodes=2) as target:
+        target.links.degrade([(1, 2), (2, 1)], Quality(delay_ms=600_000), "slow")
+        pids = [each.pid for each in holders(target, tmp_path / "run")]
+    assert len(pids) == 2
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
 
 
 def test_a_second_source_becomes_slow_while_packets_of_the_first_are_held(tmp_path: Path) -> None:

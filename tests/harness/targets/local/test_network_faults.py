@@ -221,14 +221,19 @@ def test_a_reset_ends_the_connections_of_the_target_and_no_others(target: LocalT
 
 
 def test_a_repeated_reset_ends_what_connects_again(target: LocalTarget) -> None:
-    """Every pulse ends the connections of that moment."""
-    with in_force(target, "reset", 1, repeat="yes", peers="clients") as fault:
+    """Every pulse ends the connections of that moment with those peers, and no others."""
+    with (
+        traffic.connection(target, 1, 2) as other,
+        in_force(target, "reset", 1, repeat="yes", peers="clients") as fault,
+    ):
         for pulse in (1, 2):
             with traffic.connection(target, CLIENTS, 1) as (client, _server):
                 fault.pulse(pulse * 1000)
                 with pytest.raises(ConnectionError):
                     client.recv(1)
         assert fault.evidence() == "2 connections ended by a reset"
+        other[0].sendall(b"still here")
+        assert other[1].recv(100) == b"still here"
 
 
 def test_a_slow_link_delays_by_what_was_asked(target: LocalTarget) -> None:
@@ -261,7 +266,7 @@ def test_a_lossy_link_loses_the_share_that_was_asked(target: LocalTarget) -> Non
             back.send(100)
             lost = fault.counts(400)["lost"]
             assert f"{lost} lost" in fault.evidence()
-            assert 50 < lost < 200
+            assert 75 < lost < 165
             arrived = there.receive(400 - lost)
             assert arrived == sorted(arrived)
             assert there.nothing_more()
@@ -293,7 +298,7 @@ def test_a_duplicating_link_lets_packets_arrive_twice(target: LocalTarget) -> No
         sent = datagrams.send(200)
         doubled = fault.counts(200)["duplicated"]
         assert f"{doubled} duplicated" in fault.evidence()
-        assert 30 < doubled < 130
+        assert 48 < doubled < 112
         arrived = datagrams.receive(200 + doubled)
         assert set(arrived) == set(sent)
         assert max(map(arrived.count, sent)) == 2

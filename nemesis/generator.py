@@ -25,7 +25,6 @@ Choice = str | tuple[int, int] | tuple[float, float] | tuple[str, ...]
 SERVING: Final = frozenset(
     {
         Ability.CLOCKS,
-        Ability.ADMINISTRATION,
         Ability.LINK_QUALITY,
         Ability.CONNECTION_RESETS,
         Ability.DISK_SPEED,
@@ -241,7 +240,9 @@ class _Generator:
 
 def taken(fault: Fault, expression: str, nodes: int) -> int:
     """How many of `nodes` a fault may at most take away from the cluster."""
-    if fault.needs <= SERVING or expression == "clients":
+    # Administration takes away whom it removes; what it does to the whole cluster, nobody.
+    whole = Ability.ADMINISTRATION in fault.needs and fault.default_targets == "all"
+    if whole or fault.needs <= SERVING or expression == "clients":
         return 0
     kind, _, names = expression.partition(":")
     if kind == "nodes":

@@ -105,6 +105,21 @@ def test_faults_that_leave_nodes_serving_overlap_freely() -> None:
     assert max(len(in_force(events, event.at_ms)) for event in events) >= 2
 
 
+@pytest.mark.parametrize(
+    ("fault", "aim", "count"),
+    [
+        *(("kill", "one", 1), ("kill", "minority", 2), ("kill", "majority", 3), ("kill", "all", 5)),
+        *(("kill", "nodes:1,4", 2), ("kill", "isr:t/0", 5), ("pause.clients", "clients", 0)),
+        *(("clock.jump", "all", 0), ("link.slow", "one", 0), ("partition.halves", "all", 5)),
+        *(("reassign", "all", 0), ("broker.add", "all", 0), ("broker.remove", "broker", 1)),
+        ("quorum.remove-voter", "quorum-follower", 1),
+    ],
+)
+def test_what_a_fault_may_take_away(fault: str, aim: str, count: int) -> None:
+    """The most that it can be of five nodes; nothing of those that go on serving."""
+    assert taken(find(fault), aim, 5) == count
+
+
 def test_weights_are_kept_in_every_round() -> None:
     """Three kills for each pause; a weight of nothing leaves a fault out."""
     weighted = mix(

@@ -66,7 +66,7 @@ def decode(data: bytes) -> ElectionState:
         document = json.loads(data)
         version = document["data_version"]
         epoch, leader = int(document["leaderEpoch"]), int(document["leaderId"])
-        voted = int(document.get("votedId", NO_NODE))
+        voted = int(document["votedId"])
         directory = directory_of(document["votedDirectoryId"]) if version == 1 else None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise QuorumStateCorrupt(f"{FILE_NAME} cannot be read: {error!r}") from error

@@ -47,6 +47,7 @@ def test_is_kafkas_document() -> None:
         b"null",
         b"{}",
         b'{"data_version":0}',
+        b'{"data_version":0,"leaderEpoch":1,"leaderId":1,"~otedId":2}',
         b'{"data_version":9,"leaderEpoch":1,"leaderId":1}',
         b'{"data_version":0,"leaderEpoch":-1,"leaderId":1}',
         b'{"data_version":0,"leaderEpoch":"x","leaderId":1}',

@@ -238,3 +238,13 @@ def test_clients_that_are_not_there_cannot_be_paused() -> None:
     machines.clients.letters = {}
     with pytest.raises(Futile, match="no process of clients"):
         find("pause.clients").inject(machines.hosts(), Strike(nodes=(0,)))
+
+
+def test_what_the_cluster_said_of_an_earlier_life_does_not_count() -> None:
+    """Its view lags behind: in service again is only who was seen out of service before."""
+    params = {"times": "1", "least_ms": "100", "most_ms": "100"}
+    struck = strike("kill-during-recovery", 1, params=params)
+    struck.machines.view.answering = {1: True}
+    for elapsed_ms in range(20, 200, 20):
+        struck.fault.pulse(struck.hosts, struck.strike, elapsed_ms)
+    assert struck.evidence() == "node 1 killed 2 times, 1 before it was in service"

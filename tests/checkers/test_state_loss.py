@@ -1,0 +1,113 @@
+"""Who lost what together, and how much it takes."""
+
+from typing import Any
+
+import pytest
+
+from checkers.recorded_faults import Fault, Taken
+from checkers.settings import Settings
+from checkers.state_loss import Loss, Members, StateLoss, Toll, lacking, losses_of
+
+POWER, DISK = Taken.UNFLUSHED, Taken.DISK
+
+
+def fault(takes: Taken | None, *nodes: int, from_ns: int = 0, at_ns: int = 1) -> Fault:
+    """A fault that took something from nodes between two moments."""
+    return Fault(
+        fault_id=from_ns, label="f", aimed=frozenset(nodes), cut=frozenset(), started_ns=from_ns,
+        healed_ns=99, effective_ns=at_ns, takes=takes,
+    )  # fmt: skip
+
+
+def together(losses: dict[int, Taken], in_sync: set[int], eligible: set[int]) -> StateLoss:
+    """Nodes that lost what they had at once."""
+    return StateLoss(
+        losses=tuple(
+            Loss(node=node, from_ns=0, at_ns=1, back_ns=9, fault=fault(takes, node))
+            for node, takes in losses.items()
+        ),
+        in_sync=frozenset(in_sync),
+        eligible=frozenset(eligible),
+    )
+
+
+def settings(min_isr: int = 2, *, flush: bool = False, elr: bool = True) -> Settings:
+    """Of an acks=all topic."""
+    return Settings(
+        acks=-1, min_insync_replicas=min_isr, flush_before_ack=flush, eligible_leader_replicas=elr
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "promised", "toll"),
+    [
+        (together({1: POWER, 2: POWER}, {1, 2, 3}, set()), settings(), Toll.POWER),
+        (together({1: POWER}, {1, 2, 3}, set()), settings(), None),
+        (together({1: POWER, 2: POWER}, {1, 2}, set()), settings(3), None),
+        (together({1: POWER, 2: POWER}, {1, 2}, set()), settings(flush=True), None),
+        (together({1: POWER, 2: POWER}, {1, 2}, set()), settings(flush=True, elr=False), None),
+        (together({1: POWER}, {1}, {2}), settings(), None),
+        (together({1: POWER}, {1}, {2}), settings(elr=False), Toll.LAST_STANDING),
+        (together({1: POWER}, {1, 2}, set()), settings(elr=False), None),
+        (together({1: POWER}, {1}, set()), settings(1), Toll.LAST_STANDING),
+        (together({1: POWER}, {1, 2}, set()), settings(1), None),
+        (together({1: DISK, 2: DISK}, {1, 2, 3}, set()), settings(), None),
+        (together({1: DISK, 2: DISK}, {1, 2}, set()), settings(flush=True), Toll.DISKS),
+        (together({1: DISK, 2: POWER}, {1, 2}, set()), settings(), Toll.DISKS),
+        (together({1: DISK, 2: POWER}, {1, 2}, set()), settings(flush=True), None),
+        (together({1: DISK}, {1}, {2}), settings(), None),
+    ],
+)
+def test_toll(lost: StateLoss, promised: Settings, toll: Toll | None) -> None:
+    """How much it takes until an acknowledged record may be gone, by what was promised."""
+    assert lost.toll(promised) is toll
+
+
+def rows(*isrs: tuple[int, list[int]], exact: bool = True) -> list[dict[str, Any]]:
+    """In-sync replicas from moments on."""
+    return [
+        {"at_ns": at, "isr": isr, "partition_epoch": n if exact else None}
+        for n, (at, isr) in enumerate(isrs)
+    ]
+
+
+MINUTE = 60_000_000_000
+
+
+def test_only_who_kept_the_records_loses_them() -> None:
+    """In sync or eligible; and nothing is taken by a fault that takes nothing."""
+    members = Members(rows((0, [1, 2, 3, 4]), (MINUTE, [1, 2]), (2 * MINUTE, [1])), min_isr=2)
+    at = {"from_ns": 3 * MINUTE, "at_ns": 3 * MINUTE + 1}
+    [one, two] = losses_of(members, [fault(POWER, 1, 2, 3, **at), fault(None, 1, **at)])
+    assert (one.node, two.node) == (1, 2)
+    [lost] = lacking(members, [one, two], 4 * MINUTE)
+    assert (sorted(lost.in_sync), sorted(lost.eligible)) == ([1], [2])
+
+
+def test_who_is_in_sync_again_lacks_nothing() -> None:
+    """Back is who was out of sync, and then in it; who never left is not known to be back."""
+    members = Members(rows((0, [1, 2]), (10, [2]), (20, [1, 2])), min_isr=1)
+    losses = losses_of(members, [fault(POWER, 1, 2, from_ns=5, at_ns=6)])
+    assert [loss.back_ns for loss in losses] == [20, 1 << 62]
+    assert [len(lost.losses) for lost in lacking(members, losses, 15)] == [2]
+    [later] = lacking(members, losses, 30)
+    assert [loss.node for loss in later.losses] == [2]
+
+
+def test_losses_one_after_the_other() -> None:
+    """What was written between them can only have been lost to the later ones."""
+    members = Members(rows((0, [1, 2])), min_isr=2)
+    faults = [fault(POWER, 1, from_ns=5, at_ns=6), fault(POWER, 2, from_ns=8, at_ns=9)]
+    both, second = lacking(members, losses_of(members, faults), 20)
+    assert (both.first_ns, second.first_ns) == (6, 9)
+    assert [loss.node for loss in second.losses] == [2]
+    assert "node 1 lost power by" in both.describe()
+    assert "node 1 in sync kept its records" in second.describe()
+
+
+def test_the_controllers_own_rows_come_before_what_was_polled() -> None:
+    """A polled row may be late; it counts where there is nothing better."""
+    polled = rows((0, [1, 2]), exact=False)
+    assert [s.in_sync for s in Members(polled, 1).between(0, 9)] == [{1, 2}]
+    both = [*polled, *rows((0, [1]))]
+    assert [s.in_sync for s in Members(both, 1).between(0, 9)] == [{1}]

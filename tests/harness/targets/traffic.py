@@ -13,7 +13,7 @@ from harness.targets.local import LocalTarget, namespaces
 PORT = 9092
 TIMEOUT_S = 60.0
 """For what must happen, however busy the machine is."""
-ABSENCE_S = 0.3
+ABSENCE_S = 0.2
 """How long it is watched that something does not happen."""
 
 

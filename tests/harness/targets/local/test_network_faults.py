@@ -321,9 +321,10 @@ def test_a_bad_link_does_everything_at_once(target: LocalTarget) -> None:
         with in_force(target, "link.bad", 1, direction="out", **bad) as fault:
             datagrams.send(200)
             traffic.transfer_s(target, 2, 1, 20_000)
-            kernel.wait_until(lambda: "reordered" in fault.evidence(), traffic.TIMEOUT_S)
-            for word in ("delayed by", "lost", "reordered", "duplicated"):
-                assert word in fault.evidence()
+            words = ("delayed by", "lost", "reordered", "duplicated")
+            assert kernel.wait_until(
+                lambda: all(word in fault.evidence() for word in words), traffic.TIMEOUT_S
+            )
 
 
 def test_faults_on_one_link_go_one_by_one(target: LocalTarget) -> None:

@@ -91,7 +91,9 @@ def give_vote(node: int, ask: Ask, system: NodesSystem) -> bool:
     """True when the node has a vote; else it is asked for. Raises AdminError."""
     if node in ask(_voter_ids):
         return True
-    ask(lambda admin: voters.add(admin, node, system.controllers[node]))
+    directory = system.directory_id(node)
+    if directory is not None:
+        ask(lambda admin: voters.add(admin, node, directory, system.controllers[node]))
     return False
 
 

@@ -1,26 +1,26 @@
 """The voters of the metadata quorum, changed one at a time while it runs (KIP-853)."""
 
+from uuid import UUID
+
 from harness.admin import inspection
 from harness.admin.client import CONTROLLER, Address, AdminClient
 from harness.admin.codes import check
-from harness.admin.errors import BadRequest
 
 LISTENER = "CONTROLLER"
 """What the listener of the metadata quorum is called, as in Kafka's examples."""
 
 
-async def add(admin: AdminClient, node: int, address: Address) -> None:
-    """Give a controller a vote that follows the quorum and serves it at `address`.
+async def add(admin: AdminClient, node: int, directory: UUID, address: Address) -> None:
+    """Give a vote to a controller that follows the quorum from `directory`, as its own files say,
+    and serves it at `address`.
 
-    Raises BadRequest while it does not follow, Refused, Passing while it has not caught up or
-    another change is under way.
+    A leader may still know the node by a directory that it lost, and would take that for a voter:
+    a quorum with voters that nobody is can lose its majority. Raises Refused, Passing while it has
+    not caught up or another change is under way.
     """
     quorum = await inspection.quorum(admin)
     if any(voter.node_id == node for voter in quorum.voters):
         return
-    found = next((each for each in quorum.observers if each.node_id == node), None)
-    if found is None:
-        raise BadRequest(f"node {node} does not follow the metadata quorum")
     host, port = address
     answer = await admin.request(
         "add_raft_voter",
@@ -28,7 +28,7 @@ async def add(admin: AdminClient, node: int, address: Address) -> None:
         cluster_id=None,
         timeout=admin.request_timeout,
         voter_id=node,
-        voter_directory_id=found.directory_id,
+        voter_directory_id=directory,
         listeners=[{"name": LISTENER, "host": host, "port": port}],
     )
     check(answer.error_code, f"node {node}", answer.error_message)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -226,6 +227,10 @@ class NodesSystem:
         self.layout = before
         if node in self._target.node_ids():
             self._target.remove_node(node)
+
+    def directory_id(self, node: int) -> UUID | None:
+        """What the node's directory is known by; None until it was started on it."""
+        return replica_files.directory_id(self._log_dir(node))
 
     def wipe(self, node: int) -> None:
         """Remove everything that a stopped node has kept."""

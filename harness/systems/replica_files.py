@@ -12,13 +12,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from harness.quorum_times import QuorumTimes, Stamp
 from nodes.control.image import ClusterImage, PartitionImage, PartitionKey
 from nodes.control.records import decode
 from nodes.ids import Epoch, Offset, TopicPartition
 from nodes.log.batch import BatchHeader, decode_records, iter_batches
-from nodes.log.checkpoints import REPLICATION_OFFSETS, OffsetCheckpoint
+from nodes.log.checkpoints import (
+    META_PROPERTIES,
+    REPLICATION_OFFSETS,
+    MetaProperties,
+    OffsetCheckpoint,
+    decode_uuid,
+)
 from nodes.log.errors import CorruptBatch
 from nodes.raft.errors import SnapshotCorrupt
 from nodes.raft.snapshot import Snapshot, id_of
@@ -76,6 +83,17 @@ def first_offset(log_dir: Path, partition: TopicPartition) -> int:
     """Where a replica's log begins: its first segment's name; 0 without one."""
     names = sorted(path.stem for path in (log_dir / str(partition)).glob("*.log"))
     return int(names[0]) if names else 0
+
+
+def directory_id(log_dir: Path) -> UUID | None:
+    """What a log directory is known by; None where it was never formatted. Raises CheckpointError.
+
+    A replica of the metadata quorum is a node on a directory (KIP-853).
+    """
+    found = MetaProperties.read(LocalDisk(log_dir))
+    if found is None or found.directory_id is None:
+        return None
+    return decode_uuid(META_PROPERTIES, found.directory_id)
 
 
 def high_watermarks(log_dir: Path) -> dict[TopicPartition, Offset]:

@@ -6,6 +6,8 @@ recorded as not taken.
 """
 
 from nemesis.fault import Fault
-from nemesis.membership import brokers, replicas, topics
+from nemesis.membership.brokers import FAULTS as BROKERS
+from nemesis.membership.replicas import FAULTS as REPLICAS
+from nemesis.membership.topics import FAULTS as TOPICS
 
-FAULTS: tuple[Fault, ...] = (*brokers.FAULTS, *replicas.FAULTS, *topics.FAULTS)
+FAULTS: tuple[Fault, ...] = (*BROKERS, *REPLICAS, *TOPICS)

@@ -213,6 +213,11 @@ def test_config(cluster: Cluster) -> None:
         cluster.play("config", name="min.insync.replicas", value="2")
 
 
+def _only_topics(cluster: Cluster) -> Effect:
+    found = cluster.admin.topics()
+    return Effect(took=set(found) == set(TOPICS), evidence=f"topics are {list(found)}")
+
+
 def test_topics_come_and_go(cluster: Cluster) -> None:
     """Topics are there, led, replaced by others, and gone after the heal."""
     strike, evidence = cluster.play("topic.create-delete", pulses=2)
@@ -220,7 +225,7 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
     scratch = [name for name in cluster.admin.topics() if name.startswith("scratch")]
     assert scratch
     cluster.heal("topic.create-delete", strike)
-    assert not [name for name in cluster.admin.topics() if name in scratch]
+    cluster.until(lambda: _only_topics(cluster))
 
 
 def test_a_topic_grows(cluster: Cluster) -> None:
@@ -228,7 +233,7 @@ def test_a_topic_grows(cluster: Cluster) -> None:
     strike, evidence = cluster.play("partitions.grow", pulses=3, most="4")
     assert "has 4 partitions" in evidence
     cluster.heal("partitions.grow", strike)
-    assert set(cluster.admin.topics()) == set(TOPICS)
+    cluster.until(lambda: _only_topics(cluster))
 
 
 def test_a_broker_joins_and_leaves(cluster: Cluster) -> None:

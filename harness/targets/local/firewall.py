@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.targets.local import namespaces
+from harness.targets.local import namespaces, network
 from harness.targets.packets.netlink import (
     APPEND,
     CREATE,
@@ -49,8 +49,6 @@ _PUSH = 0x08
 _META_IIFNAME = 6
 _SHARES = 1 << 30
 _QUEUE_BYPASS = 1
-_INTERFACE = b"eth0\0"
-"""Of every machine; see `network`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +223,7 @@ def _share(share: float) -> bytes:
 
 
 _OUTSIDE = _expression("meta", attribute(1, _REGISTER), attribute(2, _META_IIFNAME)) + _compare(
-    _EQUAL, _INTERFACE.ljust(16, b"\0")
+    _EQUAL, network.INTERFACE.encode().ljust(16, b"\0")
 )
 _COUNTER = _expression("counter", attribute(1, bytes(8)), attribute(2, bytes(8)))
 _LONG = _load(_NETWORK_HEADER, 2, 2) + _compare(_MORE, struct.pack(">H", _LONGEST_BARE_SEGMENT))

@@ -23,7 +23,8 @@ MAX_NODE = 200
 _CLIENTS_HOST = 250
 _UPLINK_HOST = 254
 _BRIDGE = "switch"
-_INTERFACE = "eth0"
+INTERFACE = "eth0"
+"""Of every machine, to the switch."""
 _TIMEOUT_S = 5.0
 
 
@@ -131,16 +132,16 @@ def connect(network: Network, machines: Sequence[int], journal: Recorder) -> Non
             port = network.namespace(machine).name.rpartition("-")[2]
             mac = _mac(network.address(machine))
             _await_absence(route, port)
-            _veth(route, port, _INTERFACE, network.namespace(machine), mac)
+            _veth(route, port, INTERFACE, network.namespace(machine), mac)
             _plug_in(route, port)
     for machine in machines:
         with namespaces.entered(network.namespace(machine)), IPRoute() as route:
             _set_up(route, "lo")
-            _configure(route, _INTERFACE, network.address(machine), network.subnet)
+            _configure(route, INTERFACE, network.address(machine), network.subnet)
     # Only now has each link both of its ends.
     for machine in machines:
         with namespaces.entered(network.namespace(machine)), IPRoute() as route:
-            _await_carrier(route, _INTERFACE)
+            _await_carrier(route, INTERFACE)
 
 
 def add_uplink(network: Network, journal: Recorder) -> None:

@@ -15,6 +15,7 @@ from nemesis.disk.base import (
     as_noted,
     end_node,
     in_bytes,
+    key_of,
     note,
     require_well,
     running,
@@ -64,11 +65,16 @@ class PowerLoss(DiskFault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost(DiskFault):
-    """The node comes back with an empty directory: a new disk, a new directory id."""
+    """The node comes back with an empty directory: a new disk, a new directory id.
+
+    A voter of the metadata quorum is a node on a disk (KIP-853), and does not vote on a new one
+    until somebody says so. The heal does what an administrator would: it takes the vote of the lost
+    disk away, and gives the node one again when it has caught up.
+    """
 
     name: str = "disk.lost"
     about: str = "the node is killed and its disk replaced by an empty one"
-    needs: frozenset[Ability] = frozenset({Ability.SIGNALS, Ability.FILES})
+    needs: frozenset[Ability] = frozenset({Ability.SIGNALS, Ability.FILES, Ability.ADMINISTRATION})
     aimable: bool = False
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
@@ -84,8 +90,15 @@ class Lost(DiskFault):
         return as_noted(hosts, strike, "its files are there")
 
     def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Start the nodes; their files stay lost."""
+        """Start the nodes and renew their votes; their files stay lost."""
         start_nodes(hosts, strike.nodes)
+        for node in strike.nodes:
+            layer = f"{key_of(strike)}/{node}/vote"
+            if hosts.disks.noted(layer) is None:
+                if node in hosts.cluster.voters():
+                    hosts.cluster.remove_voter(layer, node)
+                hosts.cluster.undo(layer)
+                hosts.disks.note(layer, "the vote is that of the new disk, or on its way")
 
     def healing(self, hosts: Hosts, strike: Strike) -> Effect:
         """The nodes run."""

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from confluent_kafka import Message, Producer
 from kio.schema.metadata.v12.request import MetadataRequest
 
 from harness import store
+from harness.admin.client import Address
+from harness.administrator import Administrator
 from harness.clients.librdkafka import producer_config
 from harness.cluster_view import PartitionView, views_of
 from harness.plan import build
@@ -20,7 +21,6 @@ from harness.systems.base import call_in_client_network
 from harness.systems.nodes import NodesSystem
 from harness.systems.replica_files import replica_rows
 from harness.targets.local import LocalTarget, Volume
-from nemesis.administration import Administration
 from nemesis.fault import Fault, Params, Strike
 from nemesis.faults import find
 from nemesis.hosts import Hosts
@@ -56,6 +56,7 @@ class DiskCluster:
     system: NodesSystem
     producer: Producer
     hosts: Hosts
+    administrator: Administrator
     acknowledged: list[bytes] = field(default_factory=list)
     """What every partition has to hold, in this order."""
 
@@ -86,7 +87,7 @@ class DiskCluster:
         for partition in PARTITIONS:
             self.producer.produce("t", value, partition=partition.partition, on_delivery=delivered)
         assert self.producer.flush(PATIENCE_S) == 0, f"{value!r} was not acknowledged everywhere"
-        assert failures == []
+        assert not failures, failures
         self.acknowledged.append(value)
         return time.monotonic() - began_s
 
@@ -129,6 +130,24 @@ class DiskCluster:
             assert logs[0][-1][3] == len(self.acknowledged) - 1
 
 
+class Nobody:
+    """Watches no broker, so that all are worth asking."""
+
+    def controller(self) -> int | None:
+        """Unknown."""
+        return None
+
+    def answers(self, node: int) -> bool | None:
+        """Unknown."""
+        return None
+
+    def add_broker(self, node: int, address: Address) -> None:
+        """Nobody comes."""
+
+    def remove_broker(self, node: int) -> None:
+        """Nobody goes."""
+
+
 @contextmanager
 def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[DiskCluster]:
     """The cluster, up, with its topic."""
@@ -150,16 +169,20 @@ def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[Di
                     message_timeout_ms=round(PATIENCE_S * 1000),
                 )
             )
+        administrator = Administrator(system, target, Nobody())
         hosts = Hosts(
             processes=target,
             clients=target.clients,
             links=target.links,
             disks=target.disks,
             clocks=target.clocks,
-            cluster=cast(Administration, None),  # disks have nothing to do with it
+            cluster=administrator,
             view=FakeView(),
         )
-        yield DiskCluster(target, system, producer, hosts)
+        try:
+            yield DiskCluster(target, system, producer, hosts, administrator)
+        finally:
+            administrator.finish(0)
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.admin.errors import AdminError
+from nemesis.fault import Fault, Strike
 from tests.harness.disk_cluster import NODES, DiskCluster, disk_cluster, wait_for
 
 LONG_BYTES = 200_000
@@ -45,6 +47,35 @@ def broken(cluster: DiskCluster, name: str, node: int, **given: str) -> str:
         f"{name}: {effect}; acknowledged after {taken_s:.2f} s, the node {state}; "
         f"injected in {injected_ms:.0f} ms, healed in {healed_ms:.0f} ms"
     )
+
+
+@pytest.mark.slow
+def test_a_node_that_lost_its_disk_votes_again(tmp_path: Path) -> None:
+    """Two nodes lose theirs, one after the other; the third may then go: the two are a quorum."""
+    with disk_cluster(tmp_path) as cluster:
+        cluster.send_to_all(b"before")
+        for node in (1, 2):
+            cluster.await_leadership(node)
+            fault, strike = cluster.aim("disk.lost", [node])
+            fault.inject(cluster.hosts, strike)
+            cluster.send_to_all(b"meanwhile")
+
+            def healed(fault: Fault = fault, strike: Strike = strike, node: int = node) -> bool:
+                try:
+                    fault.heal(cluster.hosts, strike)
+                    owed = cluster.administrator.owed(f"{strike.detail('key')}/{node}/vote")
+                    voters = list(cluster.administrator.voters())
+                except AdminError:
+                    return False
+                return not owed and voters == list(NODES)
+
+            wait_for(healed, f"node {node} does not vote again")
+            cluster.await_whole()
+        cluster.target.kill(3)
+        cluster.send_to_all(b"without the third")
+        cluster.target.start(3)
+        cluster.await_whole()
+        cluster.end()
 
 
 @pytest.mark.slow

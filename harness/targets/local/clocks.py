@@ -22,6 +22,7 @@ from typing import Final
 
 from harness.journal import Journal
 from harness.targets.base import NotInForce, Unsupported
+from harness.targets.local import kernel
 from nemesis.hosts import Reading
 
 LIBRARIES: Final = (
@@ -40,6 +41,9 @@ _OURS: Final = ("LD_PRELOAD", "FAKETIME", "NO_FAKE_STAT")
 _DATE: Final = ("date", "+%s%N")
 _DATE_TIMEOUT_S: Final = 5.0
 _NEVER_READ_NS: Final = 0
+_REAPED_S: Final = 1.0
+_SHARED_MEMORY: Final = Path("/dev/shm")
+_SHARED: Final = ("sem.faketime_sem_{pid}", "faketime_shm_{pid}")
 
 
 def library() -> Path | None:
@@ -77,6 +81,14 @@ def is_skewed(file: Path) -> bool:
         return float(file.read_text()) != 0
     except (OSError, ValueError):
         return False
+
+
+def forget(pid: int) -> None:
+    """Remove what the library made by the number of a process that was killed; none has it now."""
+    gone = kernel.wait_until(lambda: not Path(f"/proc/{pid}").exists(), _REAPED_S)
+    if gone:
+        for name in _SHARED:
+            (_SHARED_MEMORY / name.format(pid=pid)).unlink(missing_ok=True)
 
 
 def measure(env: Mapping[str, str]) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from harness.targets.base import (
     TargetError,
     UnknownNode,
 )
+from harness.targets.local import clocks as own_clocks
 from harness.targets.local import firewall, kernel, namespaces, network, processes, volumes
 from harness.targets.local.clients import LocalClients
 from harness.targets.local.clocks import LocalClocks
@@ -368,4 +369,5 @@ class LocalTarget:
             group = process.pid
             kernel.wait_until(lambda: not processes.group_states(group), processes.END_TIMEOUT_S)
             self._exit_codes[node] = process.wait(processes.END_TIMEOUT_S)
+        own_clocks.forget(process.pid)
         del self._processes[node]

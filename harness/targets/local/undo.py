@@ -30,9 +30,13 @@ def _link(fields: Fields) -> str | None:
 
 def _process(fields: Fields) -> str | None:
     process = process_of(fields)
-    if not processes.is_alive(process):
+    alive = processes.is_alive(process)
+    if alive:
+        _end([process])
+    if process.world == processes.world():
+        clocks.forget(process.pid)
+    if not alive:
         return None
-    _end([process])
     return f"process {process.pid}"
 
 

@@ -9,6 +9,7 @@ import errno
 import os
 import shutil
 import subprocess
+import tempfile
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -101,22 +102,16 @@ def restart(volume: Volume, mountpoint: Path, image: Path) -> None:
     try:
         if not kernel.wait_until(lambda: _unmounted(mountpoint), _GONE_TIMEOUT_S):
             raise TargetError(f"{mountpoint} cannot be unmounted: who uses files on it?")
-        kernel.mount(str(device), mountpoint, volume.fs_type, kernel.MS_NOATIME)
+        _let_copies_go(mountpoint)
+        mountpoint.mkdir()
+        if not kernel.wait_until(lambda: _is_back(volume, mountpoint, device), _GONE_TIMEOUT_S):
+            raise TargetError(f"{mountpoint} is not back: another mount of it is kept")
     finally:
         os.close(descriptor)
-    try:
-        next(mountpoint.iterdir(), None)
-    except OSError as error:
-        # The kernel mounts the dead one again as long as any mount namespace has a copy of it.
-        raise TargetError(f"{mountpoint} is not back: another mount of it is kept") from error
 
 
 def remove(mountpoint: Path, image: Path) -> bool:
-    """Unmount and detach what is there; the image stays. False when there was nothing.
-
-    The emptied mount point is removed: that also ends the copies of the mount which other mount
-    namespaces (containers, sandboxes) took while it existed, and which would keep the device.
-    """
+    """Unmount and detach what is there; the image stays. False when there was nothing."""
     found = False
     for _ in range(8):  # a bound on how often anybody can have mounted it
         if not kernel.is_mounted(mountpoint):
@@ -126,7 +121,7 @@ def remove(mountpoint: Path, image: Path) -> bool:
         if not kernel.wait_until(lambda: _unmounted(mountpoint), _GONE_TIMEOUT_S, 0.05):
             kernel.umount(mountpoint, kernel.MNT_DETACH)
     with suppress(OSError):
-        mountpoint.rmdir()
+        _let_copies_go(mountpoint)
     for device in kernel.loops_over(image):
         found = True
         kernel.detach_loop(device)
@@ -154,6 +149,28 @@ def _mount(volume: Volume, mountpoint: Path, image: Path) -> None:
         kernel.mount(str(device), mountpoint, volume.fs_type, kernel.MS_NOATIME)
     finally:
         os.close(descriptor)
+
+
+def _is_back(volume: Volume, mountpoint: Path, device: Path) -> bool:
+    """Mount it. False when that is the dead file system again, as it is for as long as anybody
+    keeps another mount of it; then it is unmounted."""
+    assert volume.fs_type is not None
+    kernel.mount(str(device), mountpoint, volume.fs_type, kernel.MS_NOATIME)
+    try:
+        # A dead one goes on listing and reading what is in memory, but it takes no new file.
+        with tempfile.TemporaryFile(dir=mountpoint):
+            return True
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            return True
+        kernel.umount(mountpoint)
+        return False
+
+
+def _let_copies_go(mountpoint: Path) -> None:
+    """Remove the emptied mount point: that also ends the copies of the mount which other mount
+    namespaces (containers, sandboxes) took while it existed, and which would keep the device."""
+    mountpoint.rmdir()
 
 
 def _unmounted(mountpoint: Path) -> bool:

@@ -122,3 +122,27 @@ def test_a_copy_of_the_mount_elsewhere_does_not_keep_the_disk(tmp_path: Path) ->
                 assert kernel.loops_over(tmp_path / "run/nodes/1/data.img") == []
             finally:
                 sandbox.kill()
+
+
+@pytest.mark.parametrize("volume", IMAGES)
+def test_a_copy_of_the_mount_elsewhere_does_not_keep_the_power_on(
+    tmp_path: Path, volume: Volume
+) -> None:
+    """Nor may it bring the dead file system back in place of what the disk has kept."""
+    skip_without(volume)
+    with local_target(tmp_path, volume=volume) as target:
+        file = target.data_dir(1) / "unsynced"
+        file.write_bytes(b"lost")
+        copy = ["unshare", "--mount", "--propagation", "private"]
+        with subprocess.Popen(
+            [*copy, "sh", "-c", "echo; exec sleep 1000"], stdout=subprocess.PIPE
+        ) as sandbox:
+            try:
+                assert sandbox.stdout is not None
+                sandbox.stdout.readline()
+                target.disks.cut_power([1])
+                assert not file.exists()
+                file.write_bytes(b"kept")
+                sync_in_thread(file).join()
+            finally:
+                sandbox.kill()

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nemesis.base import Futile
-from nemesis.fault import Effect, FaultBase, Params, Strike, node_list
+from nemesis.fault import Effect, FaultBase, Params, Strike
 from nemesis.hosts import Hosts
+from nemesis.process.base import present, start
 
 KEY = "key"
 
@@ -52,25 +53,22 @@ def as_noted(hosts: Hosts, strike: Strike, otherwise: str) -> Effect:
     return Effect(took=all(found.values()), evidence=text)
 
 
-def end_node(hosts: Hosts, node: int) -> None:
-    """SIGKILL the node, if it runs."""
+def end_node(hosts: Hosts, strike: Strike, node: int) -> None:
+    """Keep the node down until `start_nodes`: SIGKILL it, if it runs."""
+    hosts.ledger.hold(key_of(strike), node)
     if hosts.processes.is_running(node):
         hosts.processes.kill(node)
 
 
-def start_nodes(hosts: Hosts, nodes: Sequence[int]) -> None:
-    """Start those that do not run."""
-    for node in nodes:
-        if not hosts.processes.is_running(node):
-            hosts.processes.start(node)
+def start_nodes(hosts: Hosts, strike: Strike, *, but: Sequence[int] = ()) -> None:
+    """The strike keeps nobody down any more: start its nodes that do not run.
 
-
-def running(hosts: Hosts, strike: Strike) -> Effect:
-    """Every node runs, as far as that can be told right after its start."""
-    down = [node for node in strike.nodes if not hosts.processes.is_running(node)]
-    if down:
-        return Effect(took=False, evidence=f"{node_list(down)} does not run")
-    return Effect(took=True, evidence=f"{node_list(strike.nodes)} started again")
+    Not those that another fault keeps down: they start with its heal.
+    """
+    hosts.ledger.let_go(key_of(strike))
+    for node in present(hosts, strike):
+        if node not in but:
+            start(hosts, node)
 
 
 def in_bytes(by_directory: Mapping[str, int], *, most: int = 4) -> str:

@@ -21,11 +21,11 @@ from nemesis.disk.base import (
     note,
     noted,
     require_well,
-    running,
     start_nodes,
 )
 from nemesis.fault import Ability, Effect, Fault, Option, Strike, node_list
 from nemesis.hosts import Hosts
+from nemesis.process.base import running
 
 MAX_CUT_BYTES = 4096
 SHOWN_BYTES = 16
@@ -60,7 +60,7 @@ class _Damage(DiskFault):
         """Start the nodes; what is damaged stays so."""
         for node in strike.nodes:
             hosts.disks.forget_copy(node, key_of(strike))
-        start_nodes(hosts, strike.nodes)
+        start_nodes(hosts, strike)
 
     def healing(self, hosts: Hosts, strike: Strike) -> Effect:
         """The nodes were started; one that refuses its files by now has given its answer."""
@@ -79,7 +79,7 @@ class OneFile(_Damage):
         """Kill every target, then change one of its files. Raises Futile when none has any."""
         _require(hosts, strike)
         for node in strike.nodes:
-            end_node(hosts, node)
+            end_node(hosts, strike, node)
             found = _of_kind(hosts, strike, node)
             if not found:
                 continue
@@ -113,7 +113,7 @@ class StaleCopy(_Damage):
             return
         for node in strike.nodes:
             if noted(hosts, strike, node) is None:
-                end_node(hosts, node)
+                end_node(hosts, strike, node)
                 changed = hosts.disks.restore_copy(node, key_of(strike))
                 hosts.disks.forget_copy(node, key_of(strike))
                 note(hosts, strike, node, _restored(changed, elapsed_ms))

@@ -18,11 +18,11 @@ from nemesis.disk.base import (
     key_of,
     note,
     require_well,
-    running,
     start_nodes,
 )
 from nemesis.fault import Ability, Effect, Fault, Strike
 from nemesis.hosts import Hosts
+from nemesis.process.base import running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class PowerLoss(DiskFault):
         """
         require_well(hosts, strike)
         with ThreadPoolExecutor(max_workers=max(1, len(strike.nodes))) as pool:
-            list(pool.map(lambda node: end_node(hosts, node), strike.nodes))
+            list(pool.map(lambda node: end_node(hosts, strike, node), strike.nodes))
         cuts = hosts.disks.cut_power(strike.nodes)
         first_ns = min(cut.at_ns for cut in cuts)
         apart_ms = (max(cut.at_ns for cut in cuts) - first_ns) / 1e6
@@ -56,7 +56,7 @@ class PowerLoss(DiskFault):
         """Start the nodes; bring disks back that are not yet."""
         for node in strike.nodes:
             hosts.disks.repair(node)
-        start_nodes(hosts, strike.nodes)
+        start_nodes(hosts, strike)
 
     def healing(self, hosts: Hosts, strike: Strike) -> Effect:
         """The nodes run."""
@@ -81,7 +81,7 @@ class Lost(DiskFault):
         """Kill every target and remove its files. Raises Futile for disks that do not work."""
         require_well(hosts, strike)
         for node in strike.nodes:
-            end_node(hosts, node)
+            end_node(hosts, strike, node)
             gone: Mapping[str, int] = hosts.disks.wipe(node)
             note(hosts, strike, node, f"lost everything: {in_bytes(gone)}")
 
@@ -91,7 +91,7 @@ class Lost(DiskFault):
 
     def heal(self, hosts: Hosts, strike: Strike) -> None:
         """Start the nodes and renew their votes; their files stay lost."""
-        start_nodes(hosts, strike.nodes)
+        start_nodes(hosts, strike)
         for node in strike.nodes:
             layer = f"{key_of(strike)}/{node}/vote"
             if hosts.disks.noted(layer) is None:

@@ -9,9 +9,10 @@ import errno
 import os
 from dataclasses import dataclass
 
-from nemesis.disk.base import DiskFault, end_node, key_of, require_well, running, start_nodes
+from nemesis.disk.base import DiskFault, end_node, key_of, require_well, start_nodes
 from nemesis.fault import Ability, Effect, Fault, Strike
 from nemesis.hosts import Hosts
+from nemesis.process.base import running
 
 PROBE_BYTES = 65_536
 ROOM_BYTES = 1 << 20
@@ -47,9 +48,9 @@ class _Refusal(DiskFault):
         for node in strike.nodes:
             hosts.disks.end_probe(node, key_of(strike))
             if hosts.disks.ailment(node):
-                end_node(hosts, node)
+                end_node(hosts, strike, node)
                 hosts.disks.repair(node)
-        start_nodes(hosts, strike.nodes)
+        start_nodes(hosts, strike)
 
     def healing(self, hosts: Hosts, strike: Strike) -> Effect:
         """Nothing is wrong with the disks, and the nodes run."""
@@ -88,7 +89,7 @@ class Full(_Refusal):
         for node in strike.nodes:
             hosts.disks.drain(node)
             hosts.disks.end_probe(node, key_of(strike))
-        start_nodes(hosts, _well(hosts, strike))
+        start_nodes(hosts, strike, but=_unwell(hosts, strike))
 
     def healing(self, hosts: Hosts, strike: Strike) -> Effect:
         """There is room again, but for disks that will have it when they are repaired."""
@@ -139,6 +140,10 @@ class Failing(_Refusal):
 
 def _well(hosts: Hosts, strike: Strike) -> list[int]:
     return [node for node in strike.nodes if not hosts.disks.ailment(node)]
+
+
+def _unwell(hosts: Hosts, strike: Strike) -> list[int]:
+    return [node for node in strike.nodes if hosts.disks.ailment(node)]
 
 
 FAULTS: tuple[Fault, ...] = (Full(), ReadOnly(), Failing())

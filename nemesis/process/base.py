@@ -46,15 +46,7 @@ class ProcessFault(FaultBase):
 
     def healing(self, hosts: Hosts, strike: Strike) -> Effect:
         """The processes are there again, or another fault's to start."""
-        nodes = present(hosts, strike)
-        held = [node for node in nodes if hosts.ledger.held(node)]
-        rest = [node for node in nodes if node not in held]
-        dead = [node for node in rest if not hosts.processes.is_running(node)]
-        if dead:
-            return Effect(took=False, evidence=f"{node_list(dead)} did not start again")
-        said = [f"{node_list(rest)} runs"] if rest else []
-        said += [f"{node_list(held)} is kept down by another fault"] if held else []
-        return Effect(took=True, evidence="; ".join(said) or "no node is left to it alone")
+        return running(hosts, strike)
 
 
 def present(hosts: Hosts, strike: Strike) -> list[int]:
@@ -67,6 +59,21 @@ def require_running(hosts: Hosts, strike: Strike) -> None:
     """Raises Futile when none of the targets is running."""
     if not any(hosts.processes.is_running(node) for node in strike.nodes):
         raise Futile(f"{node_list(strike.nodes)} was not running")
+
+
+def running(hosts: Hosts, strike: Strike) -> Effect:
+    """Every target runs, as far as that can be told right after its start, or is another fault's
+    to start.
+    """
+    nodes = present(hosts, strike)
+    held = [node for node in nodes if hosts.ledger.held(node)]
+    rest = [node for node in nodes if node not in held]
+    dead = [node for node in rest if not hosts.processes.is_running(node)]
+    if dead:
+        return Effect(took=False, evidence=f"{node_list(dead)} did not start again")
+    said = [f"{node_list(rest)} runs"] if rest else []
+    said += [f"{node_list(held)} is kept down by another fault"] if held else []
+    return Effect(took=True, evidence="; ".join(said) or "no node is left to it alone")
 
 
 def start(hosts: Hosts, node: int) -> bool:

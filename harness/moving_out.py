@@ -88,12 +88,20 @@ class Leaving:
 
 
 def give_vote(node: int, ask: Ask, system: NodesSystem) -> bool:
-    """True when the node has a vote; else it is asked for. Raises AdminError."""
-    if node in ask(_voter_ids):
-        return True
+    """True when the node has a vote on the disk that it is on now (KIP-853); else the next thing
+    that leads there is asked for. Raises AdminError.
+    """
     directory = system.directory_id(node)
-    if directory is not None:
+    if directory is None:
+        return False  # it was not started on this disk yet
+    found = ask(inspection.quorum).voters
+    known = next((each for each in found if each.node_id == node), None)
+    if known is not None and known.directory_id in (None, directory):
+        return True
+    if known is None:
         ask(lambda admin: voters.add(admin, node, directory, system.controllers[node]))
+    else:
+        ask(lambda admin: voters.remove(admin, node))
     return False
 
 

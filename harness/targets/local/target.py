@@ -119,7 +119,7 @@ class LocalTarget:
     def abilities(self) -> frozenset[str]:
         """What can be broken here, by the names of `nemesis.fault.Ability`."""
         parts = (self.links, self.disks, self.clocks)
-        return frozenset({"signals"}).union(*(part.abilities for part in parts))
+        return frozenset({"signals", "administration"}).union(*(part.abilities for part in parts))
 
     # -- the machines
 

@@ -28,12 +28,10 @@ class Stall(DiskFault):
     pulse_ms: int | None = 250
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Freeze every target's disk, then begin a write to it. Raises Futile."""
+        """Freeze every target's disk. Raises Futile."""
         require_well(hosts, strike)
         for node in strike.nodes:
             hosts.disks.freeze(node)
-        for node in strike.nodes:
-            hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
 
     def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
         """Try again where a write got through: another fault made the disk go on for a moment."""
@@ -43,7 +41,10 @@ class Stall(DiskFault):
                 hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
 
     def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The writes are held up."""
+        """Writes, begun when this is asked first, are held up."""
+        for node in strike.nodes:
+            if hosts.disks.probed(node, key_of(strike)) is None:
+                hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
         seen = _probes(hosts, strike)
         stalled = [p is not None and not p.done and p.elapsed_ms >= STALLED_MS for p in seen]
         return Effect(took=bool(seen) and all(stalled), evidence=_told(strike, seen))

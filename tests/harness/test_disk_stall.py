@@ -28,6 +28,7 @@ def stall(cluster: DiskCluster, node: int) -> None:
     fault, strike = cluster.aim("disk.stall", [node])
     fault.inject(cluster.hosts, strike)
     try:
+        fault.effect(cluster.hosts, strike)  # which begins the write that is to be held up
         taken_s = cluster.send_to_all(b"during")
         effect = fault.effect(cluster.hosts, strike)
         assert effect.took, effect.evidence

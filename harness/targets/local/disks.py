@@ -131,8 +131,11 @@ class LocalDisks:
         if node in self._ailments:
             self._to_drain.add(node)
             return
-        with self._flowing(node):
-            (self._data_dir(node) / BALLAST).unlink(missing_ok=True)
+        ballast = self._data_dir(node) / BALLAST
+        with self._flowing(node), suppress(FileNotFoundError):
+            # XFS gives the room of a removed file back some time later, that of a cut one at once.
+            os.truncate(ballast, 0)
+            ballast.unlink()
 
     def free_bytes(self, node: int) -> int:
         """What an ordinary user may still write."""

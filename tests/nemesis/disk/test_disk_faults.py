@@ -133,6 +133,7 @@ def test_a_write_that_slipped_through_a_stall_is_tried_again(machines: FakeMachi
     fault, hosts = find("disk.stall"), machines.hosts()
     aimed = strike(fault)
     fault.inject(hosts, aimed)
+    assert fault.effect(hosts, aimed).took
     for wakes in (False, True):
         machines.disks.frozen = set() if wakes else {2}
         machines.trace.entries.clear()

@@ -316,6 +316,7 @@ def test_faults_that_overlap_on_one_disk_let_each_other_work(tmp_path: Path) -> 
         aimed = {fault.name: strike(fault, 1) for fault in (stall, full, error, loss)}
         stall.inject(hosts, aimed[stall.name])
         full.inject(hosts, aimed[full.name])
+        stall.effect(hosts, aimed[stall.name])
         time.sleep(0.2)
         stall.pulse(hosts, aimed[stall.name], 250)  # the first write may have got through
         proven(lambda: stall.effect(hosts, aimed[stall.name]))

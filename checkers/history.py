@@ -64,6 +64,8 @@ HISTORY = pa.schema(
 PRODUCER_EPOCH = "producer-epoch"
 SKIPPED_AHEAD = "skipped-ahead"
 """How such an error begins when the client itself had sent ahead of a batch that had failed."""
+TIMED_OUT = "timed-out"
+"""How it begins when the client itself had given writes up, whose sequences were then missing."""
 
 # What the cluster said of itself. kind: leader (a partition's leader or ISR changed), epoch (a row
 # of the final leader-epoch table), view (a node's own view of a partition's leader, polled),

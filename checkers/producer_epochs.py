@@ -7,8 +7,8 @@ duplicate only where
 
 - its own producer recorded that it left an epoch, the write being in flight: begun before, and not
   completed;
-- every recorded reason is the client's own: it had sent ahead of a batch that had failed, and the
-  broker refused what it sent ahead, as it must;
+- every recorded reason is the client's own: it had given writes up after its own time-out, or it
+  had sent ahead of a batch that had failed, and the broker refused what it sent ahead, as it must;
 - the write is none of those that the refusing broker lacked, which are the failed batch and all
   behind it in that partition: had the broker held them, refusing was its fault.
 
@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.engine import Engine, Frame
-from checkers.history import PRODUCER_EPOCH, SKIPPED_AHEAD
+from checkers.history import PRODUCER_EPOCH, SKIPPED_AHEAD, TIMED_OUT
 
 IN_FLIGHT = "client-epoch"
 """The aspect of a duplicate that its client's new epoch excuses."""
@@ -59,12 +59,19 @@ class Reason:
     lacked_value: int | None
 
     @property
+    def own(self) -> bool:
+        """The client left its epoch by itself."""
+        return self.error.startswith((SKIPPED_AHEAD, TIMED_OUT))
+
+    @property
     def text(self) -> str:
         """Where, and what happened."""
         where = "" if self.topic is None else f"{self.topic}-{self.partition}: "
         if self.error.startswith(SKIPPED_AHEAD):
             failed = self.error.removeprefix(SKIPPED_AHEAD).removeprefix(": ")
             return f"{where}it had itself sent ahead of a batch that had failed ({failed})"
+        if self.error.startswith(TIMED_OUT):
+            return f"it had itself given up {self.error.removeprefix(TIMED_OUT).removeprefix(': ')}"
         return f"{where}{self.error}"
 
 
@@ -84,7 +91,7 @@ class Bump:
     @property
     def own(self) -> bool:
         """The client alone was the reason."""
-        return all(reason.error.startswith(SKIPPED_AHEAD) for reason in self.reasons)
+        return all(reason.own for reason in self.reasons)
 
     @property
     def text(self) -> str:

@@ -9,6 +9,8 @@ a broker's fault is said in its debug log (`debug=eos`) and nowhere else, not in
 - "skipped sequence numbers": a batch was refused as out of order after an earlier batch of the
   partition had failed for another reason. The client sent on before it sent that one again; the
   broker, which lacks it, was right to refuse.
+- "N message(s) timed out": the client gave writes up after its own time-out, whose sequences then
+  are missing; no broker was asked.
 - anything else, such as a refused head of the line ("sequence desynchronization"), which a broker
   that keeps its sequences never does: no excuse.
 
@@ -20,7 +22,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.history import SKIPPED_AHEAD
+from checkers.history import SKIPPED_AHEAD, TIMED_OUT
 
 OUT_OF_ORDER: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 SKIPPED_REASON: Final = "skipped sequence numbers"
@@ -38,6 +40,7 @@ _DRAIN = re.compile(
     r"Beginning partition drain (?:in state \w+ )?for PID\{.*?\} (?:epoch bump|reset) "
     r"for \d+ partition\(s\) with in-flight requests: (?P<reason>.+)"
 )
+_GIVEN_UP = re.compile(r"\d+ message\(s\) timed out on \S+ \[\d+\]")
 _DRAINED = re.compile(r"All partitions drained")
 
 
@@ -120,7 +123,7 @@ class EpochWatch:
 
     def __init__(self) -> None:
         self._began_ns: int | None = None
-        self._causes: dict[tuple[str | None, int | None], Refused] = {}
+        self._causes: dict[tuple[str, int | None], Refused] = {}
         # Of a partition the first counts: what was in flight behind it is refused because of it.
 
     def read(self, facility: str, text: str, at_ns: int) -> Bump | None:
@@ -131,7 +134,9 @@ class EpochWatch:
             case DrainBegan(reason=reason):
                 if self._began_ns is None:
                     self._began_ns = at_ns
-                if reason != SKIPPED_REASON or not self._causes:
+                if _GIVEN_UP.fullmatch(reason):
+                    self._add(Refused(error=f"{TIMED_OUT}: {reason}"))
+                elif reason != SKIPPED_REASON or not self._causes:
                     self._add(Refused(error=reason))
             case Drained():
                 return self._end(at_ns)
@@ -144,8 +149,9 @@ class EpochWatch:
         return self._end(None)
 
     def _add(self, refused: Refused) -> None:
+        key = (refused.topic or refused.error, refused.partition)
         if len(self._causes) < MAX_CAUSES:
-            self._causes.setdefault((refused.topic, refused.partition), refused)
+            self._causes.setdefault(key, refused)
 
     def _end(self, begun_ns: int | None) -> Bump | None:
         if self._began_ns is None:

@@ -36,7 +36,7 @@ def _excused(send: Row, history: list[Row]) -> bool:
         send["invoke_ns"] < reasons[0]["invoke_ns"]
         and (send["complete_ns"] or 1 << 62)
         > (reasons[0]["complete_ns"] or reasons[0]["invoke_ns"])
-        and all(r["error"].startswith("skipped-ahead") for r in reasons)
+        and all(r["error"].startswith(("skipped-ahead", "timed-out")) for r in reasons)
         and not any(
             (r["topic"], r["partition"]) == here and (r.get("value") or 0) <= send["value"]
             for r in reasons

@@ -363,6 +363,14 @@ def client_wrote_twice_across_its_own_epochs(s: Story) -> None:
     _twice_around_a_new_epoch(s, OWN)
 
 
+@golden("VALID", {("duplicate", "client-epoch"): (P, 1)},
+        cause="it had itself given up 7 message(s) timed out on all [1]")  # fmt: skip
+def client_wrote_twice_after_it_had_given_others_up(s: Story) -> None:
+    """The client's own time-out took sequences away; it began again with what was in flight."""
+    given_up = "timed-out: 7 message(s) timed out on all [1]"
+    _twice_around_a_new_epoch(s, given_up, partition=None)
+
+
 @golden("VALID", {("duplicate", "client-epoch"): (P, 1)})
 def client_wrote_twice_and_never_heard(s: Story) -> None:
     """The write had no outcome when the client ended, and the end of its old epoch was not seen."""

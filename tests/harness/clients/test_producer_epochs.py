@@ -41,6 +41,8 @@ DRAIN = (
 DRAINED = "[thrd:198.19.110.4:9092/4]: All partitions drained, bumped epoch to PID{Id:0,Epoch:1}"
 OWN = "skipped-ahead: NOT_LEADER_FOR_PARTITION"
 REFUSED = Refused(error=OWN, topic="elastic", partition=8, failed_message=52)
+TIMED_OUT = "1 message(s) timed out on elastic [3]"
+GIVEN_UP = f"timed-out: {TIMED_OUT}"
 SKIPPING, GAP = "skipped sequence numbers", "message sequence gap"
 
 
@@ -127,11 +129,11 @@ def test_a_bump_from_its_first_reason_to_its_end() -> None:
         ("ERRSEQ", behind), ("DRAIN", DRAIN + SKIPPING),
         ("ERRSEQ", elsewhere), ("DRAIN", DRAIN + SKIPPING),
         ("DRAIN", DRAINED),
-        ("DRAIN", DRAIN + "1 message(s) timed out on elastic [3]"), ("DRAIN", DRAINED),
+        ("DRAIN", DRAIN + TIMED_OUT), ("DRAIN", DRAINED),
     ]  # fmt: skip
     assert watched(*lines) == [
         (2, 7, [OWN, OWN]),
-        (8, 9, ["1 message(s) timed out on elastic [3]"]),
+        (8, 9, [GIVEN_UP]),
     ]
 
 
@@ -146,6 +148,11 @@ def test_reasons_that_are_not_the_clients_stay_beside_its_own() -> None:
         (2, 4, [OWN, "refused, in words that are not known"])
     ]
     assert watched(("DRAIN", DRAIN + SKIPPING)) == [(1, None, [SKIPPING])]
+    given_up = ("DRAIN", DRAIN + TIMED_OUT)
+    assert watched(given_up, ("DRAIN", DRAIN + GAP)) == [(1, None, [GIVEN_UP, GAP])]
+    assert watched(("DRAIN", DRAIN + TIMED_OUT + " for good")) == [
+        (1, None, [TIMED_OUT + " for good"])
+    ]
 
 
 def test_causes_are_bounded() -> None:

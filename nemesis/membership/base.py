@@ -7,7 +7,7 @@ from typing import Final
 
 from nemesis.administration import At
 from nemesis.base import Futile
-from nemesis.fault import Ability, Effect, FaultBase, Option, Params, Strike
+from nemesis.fault import Ability, Effect, FaultBase, Option, Params, Strike, node_list
 from nemesis.hosts import Hosts
 
 ANY: Final = "any"
@@ -26,14 +26,20 @@ class Administered(FaultBase):
     def aim(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
     ) -> Strike:
-        """The parameters, and a layer of its own. The targets only where the fault has any."""
+        """The parameters, the targets where the fault has any, and a layer of its own.
+
+        The targets are details: nothing is done to these machines that could keep a node from
+        hearing what was decided, and so no loss is to be excused by it.
+        """
         details = {"layer": f"{self.name}/{rng.getrandbits(32):08x}", **params.values}
-        aimed = () if self.default_targets == "all" else tuple(targets)
-        return Strike(nodes=aimed, details=tuple(sorted(details.items())))
+        if self.default_targets != "all":
+            details["nodes"] = ",".join(map(str, sorted(targets)))
+        return Strike(details=tuple(sorted(details.items())))
 
     def label(self, strike: Strike) -> str:
         """Such as `config segment.bytes=65536`: the fault, and what was not left open."""
-        said = [FaultBase.label(self, strike)]
+        nodes = nodes_of(strike)
+        said = [f"{self.name} {node_list(nodes)}" if nodes else self.name]
         for option in self.options:
             value = strike.detail(option.name)
             if value not in (ANY, option.default):
@@ -54,6 +60,11 @@ class Administered(FaultBase):
 def layer(strike: Strike) -> str:
     """The name of what the strike does."""
     return strike.detail("layer")
+
+
+def nodes_of(strike: Strike) -> list[int]:
+    """The nodes that it is aimed at."""
+    return [int(node) for node in dict(strike.details).get("nodes", "").split(",") if node]
 
 
 def draw(strike: Strike) -> random.Random:

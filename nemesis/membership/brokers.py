@@ -8,7 +8,16 @@ from nemesis.administration import At, Placed
 from nemesis.base import Futile
 from nemesis.fault import Ability, Effect, Fault, Option, Params, Strike
 from nemesis.hosts import Hosts
-from nemesis.membership.base import LOOK_MS, Administered, count, draw, layer, one_of, told
+from nemesis.membership.base import (
+    LOOK_MS,
+    Administered,
+    count,
+    draw,
+    layer,
+    nodes_of,
+    one_of,
+    told,
+)
 
 _MEMBERS = frozenset({Ability.ADMINISTRATION, Ability.SIGNALS})
 
@@ -114,9 +123,9 @@ class Remove(Administered):
         """Let them leave. Raises Futile when what they hold has nowhere to go."""
         brokers = hosts.cluster.brokers()
         placed = list(hosts.cluster.placement(list(hosts.cluster.topics())).items())
-        leaving = [node for node in strike.nodes if node in brokers]
+        leaving = [node for node in nodes_of(strike) if node in brokers]
         if not leaving:
-            raise Futile(f"nodes {list(strike.nodes)} are no brokers in service")
+            raise Futile(f"nodes {nodes_of(strike)} are no brokers in service")
         if len(leaving) == len(brokers):
             raise Futile("no broker in service would be left")
         rest = [each for each in brokers if each not in leaving]
@@ -128,7 +137,7 @@ class Remove(Administered):
 
     def effect(self, hosts: Hosts, strike: Strike) -> Effect:
         """They are stopped, unregistered, and have nothing left; or how far that is."""
-        gone = [node for node in strike.nodes if hosts.cluster.has_left(node)]
+        gone = [node for node in nodes_of(strike) if hosts.cluster.has_left(node)]
         if gone:
             text = ", ".join(map(str, gone))
             return Effect(took=True, evidence=f"brokers that were drained and unregistered: {text}")
@@ -153,7 +162,7 @@ class RemoveVoter(Administered):
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
         """Take its vote. Raises Futile when it has none, or hardly anybody else has."""
-        (node,) = strike.nodes
+        (node,) = nodes_of(strike)
         voters = hosts.cluster.voters()
         if node not in voters or len(voters) < 3:
             raise Futile(f"node {node} cannot give up a vote: voters are {list(voters)}")
@@ -162,7 +171,7 @@ class RemoveVoter(Administered):
     def effect(self, hosts: Hosts, strike: Strike) -> Effect:
         """It is no voter."""
         voters = hosts.cluster.voters()
-        took = not set(strike.nodes) & set(voters)
+        took = not set(nodes_of(strike)) & set(voters)
         return Effect(took=took, evidence=f"voters are {list(voters)}")
 
 

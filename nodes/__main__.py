@@ -15,7 +15,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvloop
@@ -25,6 +25,7 @@ from nodes.log.checkpoints import CheckpointError
 from nodes.log.errors import LogError
 from nodes.raft.errors import RaftError
 from nodes.server.node import Node, StartError
+from nodes.storage.disk import Disk
 from nodes.storage.local import LocalDisk
 
 GC_THRESHOLDS = (5_000, 10, 500)
@@ -57,7 +58,14 @@ def main(argv: list[str] | None = None) -> int:
         directory = Path(config.log_dir)
         directory.mkdir(parents=True, exist_ok=True)
         with _locked(directory):
-            failure = uvloop.run(_serve(config, LocalDisk(directory)))
+            failure = uvloop.run(
+                serve(
+                    config,
+                    LocalDisk(directory),
+                    rng=random.Random(),
+                    wall_clock_ms=_wall_clock_ms,
+                )
+            )
     except (OSError, ConfigError, StartError, LogError, CheckpointError, RaftError) as error:
         print(f"node cannot run: {error}", file=sys.stderr)
         return 1
@@ -66,13 +74,15 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if failure else 0
 
 
-async def _serve(config: NodeConfig, disk: LocalDisk) -> str:
+async def serve(
+    config: NodeConfig, disk: Disk, *, rng: random.Random, wall_clock_ms: Callable[[], int]
+) -> str:
     """Run until told to stop or unable to go on; why, or nothing after a clean stop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = Node(config, disk, rng=random.Random(), wall_clock_ms=_wall_clock_ms)
+    node = Node(config, disk, rng=rng, wall_clock_ms=wall_clock_ms)
     await node.start()
     stopping = asyncio.ensure_future(stop.wait())
     failing = asyncio.ensure_future(node.failed())

@@ -10,6 +10,7 @@ disks, and dying in the middle of something.
 
 import asyncio
 import random
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from nodes.storage.disk import File, parent, replace_file
@@ -22,7 +23,29 @@ class _Inode:
 
     def __init__(self) -> None:
         self.cached = bytearray()
-        self.durable = b""
+        self.durable = bytearray()
+        self.same = 0
+        """How many bytes at the beginning are surely equal in both."""
+        self._begun = self._ended = 0
+
+    def set(self, content: bytes | bytearray) -> None:
+        """Both are that from now on."""
+        self.cached, self.durable = bytearray(content), bytearray(content)
+        self.same = len(content)
+
+    def begin_sync(self) -> Callable[[], None]:
+        size = len(self.cached)
+        self._begun += 1
+        number = self._begun
+
+        def end() -> None:
+            if number > self._ended:  # one that began later has brought newer content already
+                self._ended = number
+                start = min(self.same, size)
+                self.durable[start:] = self.cached[start:size]
+                self.same = min(size, len(self.cached))
+
+        return end
 
 
 class _Change(NamedTuple):
@@ -47,14 +70,24 @@ class _Directory:
         self.cached: dict[str, _Inode | _Directory] = {}
         self.durable: dict[str, _Inode | _Directory] = {}
         self.unsynced: list[_Change] = []
+        self._synced = 0
+        """How many changes came before those."""
 
     def change(self, change: _Change) -> None:
         change.apply(self.cached)
         self.unsynced.append(change)
 
-    def sync(self) -> None:
-        self.durable = dict(self.cached)
-        self.unsynced.clear()
+    def begin_sync(self) -> Callable[[], None]:
+        reached = self._synced + len(self.unsynced)
+
+        def end() -> None:
+            count = max(0, reached - self._synced)
+            for change in self.unsynced[:count]:
+                change.apply(self.durable)
+            del self.unsynced[:count]
+            self._synced += count
+
+        return end
 
 
 class MemoryFile:
@@ -74,9 +107,18 @@ class MemoryFile:
 
     def truncate(self, size: int) -> None:
         del self._inode.cached[size:]
+        self._inode.same = min(self._inode.same, size)
 
     def sync(self) -> None:
-        self._inode.durable = bytes(self._inode.cached)
+        self.begin_sync()()
+
+    def begin_sync(self) -> Callable[[], None]:
+        """See `MemoryDisk.begin_sync`."""
+        return self._inode.begin_sync()
+
+    def unsynced_bytes(self) -> int:
+        """How much a sync has to write, at most."""
+        return len(self._inode.cached) - self._inode.same
 
     def close(self) -> None:
         pass
@@ -101,8 +143,7 @@ class MemoryDisk:
                 if isinstance(node, _Directory):
                     directories.append(node)
                     continue
-                node.durable = node.durable if rng is None else _write_back(node, rng)
-                node.cached = bytearray(node.durable)
+                node.set(node.durable if rng is None else _write_back(node, rng))
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         directory, name = self._place(path)
@@ -153,7 +194,41 @@ class MemoryDisk:
         replace_file(self, path, data, durable=durable)
 
     def sync_dir(self, path: str) -> None:
-        self._directory(path).sync()
+        self._directory(path).begin_sync()()
+
+    def begin_sync(self, target: MemoryFile | str) -> Callable[[], None]:
+        """A sync that takes its time: what it returns is called when it ends, and makes durable
+        what was there when it began, unless a sync that began later has ended already.
+        """
+        if isinstance(target, str):
+            return self._directory(target).begin_sync()
+        return target.begin_sync()
+
+    def unsynced_bytes(self, target: MemoryFile | str) -> int:
+        """How much a sync has to write, at most; names count for nothing."""
+        return 0 if isinstance(target, str) else target.unsynced_bytes()
+
+    def files(self) -> Iterator[tuple[str, int]]:
+        """Path and size of every file, in the order of the paths."""
+        for path, node in self._walk("", self._root):
+            if isinstance(node, _Inode):
+                yield path, len(node.cached)
+
+    def sync_all(self) -> None:
+        """Make everything durable."""
+        for _, node in self._walk("", self._root):
+            node.begin_sync()()
+
+    def _walk(
+        self, path: str, directory: _Directory
+    ) -> "Iterator[tuple[str, _Inode | _Directory]]":
+        yield path, directory
+        for name, node in sorted(directory.cached.items()):
+            below = f"{path}/{name}" if path else name
+            if isinstance(node, _Directory):
+                yield from self._walk(below, node)
+            else:
+                yield below, node
 
     async def sync(self, target: File | str) -> None:
         await asyncio.sleep(0)  # others run before the sync takes effect, as with a real disk
@@ -169,7 +244,7 @@ class MemoryDisk:
         """Flip one bit of the byte at `position`, in the cache and on the disk."""
         inode = self._inode(path)
         inode.cached[position] ^= 1
-        inode.durable = bytes(inode.cached)
+        inode.set(inode.cached)
 
     def _find(self, path: str) -> _Inode | _Directory | None:
         node: _Inode | _Directory | None = self._root

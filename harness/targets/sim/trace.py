@@ -1,0 +1,58 @@
+"""A hash of everything that happened in a run, in order: equal hashes, equal runs.
+
+Of every event: when, on which host, what was called, which task. Labels are qualified names, never
+reprs: those hold addresses. Tasks are numbered by the world; without the numbers, two tasks of the
+same coroutine that swapped places would go unseen.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Callable
+from typing import Any, Final
+
+FLUSH_AT: Final = 1 << 15
+"""Numbers that are gathered before they are hashed."""
+
+
+class Trace:
+    """See the module. One for each world."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._numbers: list[int] = []
+        self._labels: dict[str, int] = {}
+
+    def called(self, now_ns: int, host: int, callback: Callable[..., Any]) -> None:
+        """An event's callback is about to be called."""
+        self.events += 1
+        label = getattr(callback, "__qualname__", None) or type(callback).__name__
+        number = self._labels.get(label)
+        if number is None:
+            number = self._label(label)
+        task = getattr(getattr(callback, "__self__", None), "world_number", 0)
+        self._numbers += (now_ns, host, number, task)
+        if len(self._numbers) > FLUSH_AT:
+            self._flush()
+
+    def noted(self, now_ns: int, host: int, label: str, value: int = 0) -> None:
+        """Something that is no event of its own: bytes that arrived, a kill."""
+        number = self._labels.get(label)
+        if number is None:
+            number = self._label(label)
+        self._numbers += (now_ns, host, number, value)
+
+    def digest(self) -> str:
+        """The hash of all so far."""
+        self._flush()
+        return self._hash.hexdigest()
+
+    def _label(self, label: str) -> int:
+        self._flush()  # so that the label stands where it was first met
+        self._hash.update(label.encode())
+        number = self._labels[label] = len(self._labels)
+        return number
+
+    def _flush(self) -> None:
+        self._hash.update(array("Q", self._numbers))
+        self._numbers.clear()

@@ -47,12 +47,13 @@ time.sleep(1000)
 
 
 def limits() -> list[str]:
-    """Every limit of a loop device that the kernel has."""
+    """Every limit that the kernel has of a loop device that nobody uses: it was left behind."""
     return [
         f"{entry}: {limit}"
         for entry in sorted(Path("/sys/block").glob("loop*"))
         for group in throttles.groups()
-        if (limit := group.limits((entry / "dev").read_text().strip()))
+        if not (entry / "loop/backing_file").exists()
+        and (limit := group.limits((entry / "dev").read_text().strip()))
     ]
 
 

@@ -247,6 +247,7 @@ class Administrator:
         self._roster.remove_broker(node)
         with self._mutex:
             self._system.remove_node(node)
+            del self._leaving[node]  # the next one may get its number
 
 
 async def _placement(admin: AdminClient) -> dict[At, Placed]:

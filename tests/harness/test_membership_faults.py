@@ -251,6 +251,9 @@ def test_a_broker_joins_and_leaves(cluster: Cluster) -> None:
     for each in cluster.admin.placement(list(TOPICS)).values():
         assert set(each.replicas) <= {1, 2, 3}
         assert len(each.replicas) == 2
+    again, evidence = cluster.play("broker.add", replicas="0")
+    assert evidence.startswith(f"broker {node} is in service"), "its number is free again"
+    cluster.heal("broker.add", again)
 
 
 def test_a_broker_leaves_and_comes_back(cluster: Cluster) -> None:

@@ -81,6 +81,14 @@ class Cause:
     chain: int = LAST_EPOCH
     strength: int = 3
 
+    def took_committed(self, settings: Settings) -> bool:
+        """Whether a partition of these settings may have lost committed records by it."""
+        if self.lost is not None:
+            return self.lost.toll(settings) is not None
+        return self.left_isr and (
+            settings.unclean_election or (settings.min_insync_replicas <= 1 and self.sole_isr)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Causes:

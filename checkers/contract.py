@@ -246,7 +246,8 @@ _LOST = (
 _ORDER = (
     _rule(
         "idempotence, and the client began a new producer epoch with the write in flight, because "
-        "it had itself sent ahead of a failed batch (not of this write)", "duplicate", PERMITTED,
+        "it had itself sent ahead of a failed batch (not of this write), or because another "
+        "partition had lost records that might be lost", "duplicate", PERMITTED,
         "sequences tell a repeated batch within one producer epoch only",
         "KIP-98; KIP-360; librdkafka issue 4953",
         lambda c: c.idempotence and c.aspect == IN_FLIGHT,

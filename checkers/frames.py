@@ -194,7 +194,16 @@ class Frames:
     @cached_property
     def bumps(self) -> tuple[Bump, ...]:
         """Every producer epoch that a client left."""
-        return learn_bumps(self.engine, self.history)
+        return learn_bumps(self.engine, self.history, self._bereft)
+
+    def _bereft(self, topic: str, partition: int, at_ns: int) -> bool:
+        return any(
+            cause.took_committed(self.settings(topic, 0, at_ns))
+            for cause in self.causes.causes
+            if (cause.topic, cause.partition) == (topic, partition)
+            and cause.elected_ns is not None
+            and cause.elected_ns <= at_ns
+        )
 
     def sent_again(self, evidence: Frame) -> Frame:
         """Fill `cause_id` and `aspect` of writes that were in flight when their client left its

@@ -9,6 +9,7 @@ duplicate only where
   completed;
 - every recorded reason is the client's own: it had given writes up after its own time-out, or it
   had sent ahead of a batch that had failed, and the broker refused what it sent ahead, as it must;
+  or the refusing partition had permittedly lost records, and what it knew of the producer;
 - the write is none of those that the refusing broker lacked, which are the failed batch and all
   behind it in that partition: had the broker held them, refusing was its fault.
 
@@ -16,7 +17,7 @@ Producers leave epochs seldom, so their rows are read here in plain Python; writ
 them inside the engine. Whether an excuse permits anything is the contract's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -41,7 +42,7 @@ _SCHEMA = pa.schema(
         ("client", pa.int32()),
         ("began_ns", pa.int64()),
         ("begun_ns", pa.int64()),
-        ("own", pa.bool_()),
+        ("excuses", pa.bool_()),
         ("refused_topic", pa.string()),
         ("refused_partition", pa.int32()),
         ("lacked_value", pa.int64()),
@@ -57,11 +58,13 @@ class Reason:
     topic: str | None
     partition: int | None
     lacked_value: int | None
+    bereft: bool = False
+    """The partition had permittedly lost records before."""
 
     @property
-    def own(self) -> bool:
-        """The client left its epoch by itself."""
-        return self.error.startswith((SKIPPED_AHEAD, TIMED_OUT))
+    def excuses(self) -> bool:
+        """The client left its epoch by itself, or for what nobody could know any more."""
+        return self.bereft or self.error.startswith((SKIPPED_AHEAD, TIMED_OUT))
 
     @property
     def text(self) -> str:
@@ -72,7 +75,8 @@ class Reason:
             return f"{where}it had itself sent ahead of a batch that had failed ({failed})"
         if self.error.startswith(TIMED_OUT):
             return f"it had itself given up {self.error.removeprefix(TIMED_OUT).removeprefix(': ')}"
-        return f"{where}{self.error}"
+        lost = ", where records had been lost that might be" if self.bereft else ""
+        return f"{where}{self.error}{lost}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +93,9 @@ class Bump:
     reasons: tuple[Reason, ...]
 
     @property
-    def own(self) -> bool:
-        """The client alone was the reason."""
-        return all(reason.own for reason in self.reasons)
+    def excuses(self) -> bool:
+        """No broker was the reason that should have known better."""
+        return all(reason.excuses for reason in self.reasons)
 
     @property
     def text(self) -> str:
@@ -109,7 +113,11 @@ def _seconds(at_ns: int) -> str:
     return f"{at_ns / 1e9:.3f} s"
 
 
-def learn_bumps(engine: Engine, history: Frame) -> tuple[Bump, ...]:
+Bereft = Callable[[str, int, int], bool]
+"""Whether a partition (topic, number) had permittedly lost records before a moment (ns)."""
+
+
+def learn_bumps(engine: Engine, history: Frame, bereft: Bereft) -> tuple[Bump, ...]:
     """Every bump in the history, in the order of time."""
     F = engine.functions
     columns = ["op", "client", "invoke_ns", "complete_ns", "topic", "partition", "value", "error"]
@@ -118,11 +126,12 @@ def learn_bumps(engine: Engine, history: Frame) -> tuple[Bump, ...]:
         .select(*columns)
         .orderBy("op", "topic", "partition", "error")
     )
-    bumps = [_bump(list(several)) for _, several in groupby(rows, key=lambda row: int(row["op"]))]
+    by_op = groupby(rows, key=lambda row: int(row["op"]))
+    bumps = [_bump(list(several), bereft) for _, several in by_op]
     return tuple(sorted(bumps, key=lambda bump: (bump.began_ns, bump.client)))
 
 
-def _bump(rows: Sequence[Mapping[str, Any]]) -> Bump:
+def _bump(rows: Sequence[Mapping[str, Any]], bereft: Bereft) -> Bump:
     first = rows[0]
     ended = first["complete_ns"]
     return Bump(
@@ -135,6 +144,9 @@ def _bump(rows: Sequence[Mapping[str, Any]]) -> Bump:
                 topic=row["topic"],
                 partition=row["partition"],
                 lacked_value=row["value"],
+                bereft=row["topic"] is not None
+                and row["partition"] is not None
+                and bereft(row["topic"], row["partition"], first["invoke_ns"]),
             )
             for row in rows
         ),
@@ -162,7 +174,7 @@ def attribute(engine: Engine, bumps: Sequence[Bump], writes: Frame) -> Frame:
         & (F.col("partition") == F.col("refused_partition"))
         & (F.col("value") >= F.coalesce(F.col("lacked_value"), F.lit(0)))
     )
-    excuses = F.when(F.col("own") & ~F.coalesce(lacked, F.lit(False)), F.lit(0))
+    excuses = F.when(F.col("excuses") & ~F.coalesce(lacked, F.lit(False)), F.lit(0))
     rank = F.col("number") + excuses.otherwise(F.lit(_INEXCUSABLE))
     of_each = pairs.where(in_flight).groupBy(*key, "number").agg(F.max(rank).alias("rank"))
     best = of_each.groupBy(*key).agg(F.min("rank").alias("rank"))
@@ -182,7 +194,7 @@ def _rows(bumps: Sequence[Bump]) -> Iterable[Mapping[str, Any]]:
                 "client": bump.client,
                 "began_ns": bump.began_ns,
                 "begun_ns": bump.begun_ns,
-                "own": bump.own,
+                "excuses": bump.excuses,
                 "refused_topic": reason.topic,
                 "refused_partition": reason.partition,
                 "lacked_value": reason.lacked_value,

@@ -240,3 +240,30 @@ def consumer_read_what_then_lost_power(s: Story) -> None:
     s.send(ALL, 99, 20, 9.4)
     s.poll(ALL, 9.5, {20: v(ALL, 99)})
     taken(s, 1, 2)
+
+
+def _twice_across_epochs(s: Story) -> None:
+    """A value of the acks=1 topic's partition 0 is there twice: its client began a new epoch since
+    partition 0 of the other topic did not know it."""
+    s.set_topic(ONE, acks="all", idempotence=True)
+    s.send(ONE, 98, 20, 21, client=3, value=v(ALL, 98), complete_ns=30 * S)
+    s.read_in_the_end(ONE, 20, v(ALL, 98))
+    s.read_in_the_end(ONE, 21, v(ALL, 98))
+    s.new_epoch(3, 22, 23, "unknown producer id", partition=0)
+
+
+@golden("VALID", {LOST: (P, 1), ("duplicate", "client-epoch"): (P, 1)},
+        cause="where records had been lost that might be")  # fmt: skip
+def client_began_again_since_a_partition_lost_power(s: Story) -> None:
+    """What the partition knew of the producer went with its records."""
+    wiped(s)
+    taken(s, 1, 2)
+    _twice_across_epochs(s)
+
+
+@golden("INVALID", {LOST: (F, 1), ("duplicate", None): (F, 1)})
+def client_began_again_though_the_partition_kept_its_records(s: Story) -> None:
+    """Near miss: one power loss is too few, so the broker should have known the producer."""
+    wiped(s)
+    taken(s, 1)
+    _twice_across_epochs(s)

@@ -1,148 +1,33 @@
 """Every fault of administration on a real cluster of three: what it does, and its undoing."""
 
-import random
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness import store
-from harness.admin.client import Address
+from harness import journal
 from harness.admin.errors import AdminError
-from harness.administrator import Administrator
-from harness.hosts import hosts_of
-from harness.plan import build
-from harness.systems.nodes import NodesSystem
-from harness.targets.local import LocalTarget
+from harness.clean import Outcome, clean, undo
 from nemesis.base import Futile
-from nemesis.fault import Effect, Params, Strike
+from nemesis.fault import Effect
 from nemesis.faults import find
-from nemesis.hosts import Hosts
-from tests.harness.targets.machine import local_target
-from tests.nemesis.fakes import FakeView
+from tests.harness.membership_cluster import PATIENCE_S, TOPICS, Cluster, running
+from tests.harness.targets.machine import leftovers
 from tests.require import require
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_S = 30.0
-TOPICS = {"one": 2, "two": 1}
-
-
-@dataclass
-class Roster:
-    """Nobody watches the brokers; who came and went is remembered."""
-
-    came: list[int] = field(default_factory=list)
-    went: list[int] = field(default_factory=list)
-
-    def add_broker(self, node: int, address: Address) -> None:
-        """A broker has come."""
-        self.came.append(node)
-
-    def remove_broker(self, node: int) -> None:
-        """A broker has gone."""
-        self.went.append(node)
-
-    def controller(self) -> int | None:
-        """Unknown."""
-
-    def answers(self, node: int) -> bool | None:
-        """Unknown."""
-
-
-@dataclass
-class Cluster:
-    """Three nodes, and what faults act on."""
-
-    target: LocalTarget
-    system: NodesSystem
-    admin: Administrator
-    hosts: Hosts
-    roster: Roster
-    strikes: int = 0
-
-    def aim(self, fault_name: str, /, *nodes: int, **params: str) -> Strike:
-        """A strike of its own."""
-        self.strikes += 1
-        fault = find(fault_name)
-        given = Params.of(fault.options, params)
-        return fault.aim(nodes, [1, 2, 3], random.Random(self.strikes), given)
-
-    def until(self, measure: Callable[[], Effect]) -> str:
-        """Measure until it took."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not (found := measure()).took:
-            assert time.monotonic() < deadline_s, found.evidence
-            time.sleep(0.1)
-        return found.evidence
-
-    def until_settled(self, strike: Strike) -> None:
-        """Wait until nothing of it is owed."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while owed := self.admin.owed(strike.detail("layer")):
-            assert time.monotonic() < deadline_s, owed
-            time.sleep(0.1)
-
-    def play(
-        self, fault_name: str, /, *nodes: int, pulses: int = 0, **params: str
-    ) -> tuple[Strike, str]:
-        """Strike, and wait for the proof of the effect."""
-        fault, strike = find(fault_name), self.aim(fault_name, *nodes, **params)
-        fault.inject(self.hosts, strike)
-        for pulse in range(pulses):
-            time.sleep(0.5)
-            fault.pulse(self.hosts, strike, 1000 * (pulse + 1))
-        return strike, self.until(lambda: fault.effect(self.hosts, strike))
-
-    def heal(self, name: str, strike: Strike) -> str:
-        """Heal it twice, wait until that is done, and measure."""
-        fault = find(name)
-        fault.heal(self.hosts, strike)
-        fault.heal(self.hosts, strike)
-        self.until_settled(strike)
-        found = fault.healing(self.hosts, strike)
-        assert found.took, found.evidence
-        return found.evidence
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster of three brokers and controllers, with two topics of two replicas."""
+    """One for all tests: each leaves it as it was, but for where replicas are."""
     require("netns")
-    place = tmp_path_factory.mktemp("membership")
-    plan = build(
-        {
-            "name": "membership",
-            "seed": 0,
-            "topics": [
-                {"name": name, "acks": "all", "partitions": count, "replication_factor": 2}
-                for name, count in TOPICS.items()
-            ],
-            "broker": {"auto.leader.rebalance.enable": False},
-        },
-        where="membership",
-    )
-    run = store.create(place / "store", plan.name, versions={}, commit=None)
-    with local_target(place, nodes=3) as target:
-        system = NodesSystem(plan, target, run)
-        system.configure()
-        roster, view = Roster(), FakeView()
-        admin = Administrator(system, target, roster)
-        view.leaders = {(name, n): 1 for name, count in TOPICS.items() for n in range(count)}
-        hosts = hosts_of(target, view, admin)
-        try:
-            system.start()
-            system.create_topics()
-            yield Cluster(target=target, system=system, admin=admin, hosts=hosts, roster=roster)
-        finally:
-            assert list(admin.finish(PATIENCE_S)) == []
-            system.stop()
-            for node in range(1, 5):
-                log = run.node_dir(node) / "node.log"
-                if log.exists():
-                    (Path(place) / f"node-{node}.log").write_bytes(log.read_bytes())
+    with running(tmp_path_factory.mktemp("membership")) as cluster:
+        yield cluster
 
 
 def test_reassign(cluster: Cluster) -> None:
@@ -151,12 +36,18 @@ def test_reassign(cluster: Cluster) -> None:
     strike, evidence = cluster.play("reassign", topic="one", scope="topic")
     assert "one/0" in evidence
     assert "one/1" in evidence
+    cluster.until(lambda: _at_rest(cluster))
     cluster.heal("reassign", strike)
     after = cluster.admin.placement(["one"])
     assert {at: each.target for at, each in before.items()} != {
         at: each.target for at, each in after.items()
     }
     assert not any(each.moving for each in after.values())
+
+
+def _at_rest(cluster: Cluster) -> Effect:
+    placed = cluster.admin.placement(["one"])
+    return Effect(took=not any(each.moving for each in placed.values()), evidence=f"{placed}")
 
 
 def test_reassign_is_cancelled(cluster: Cluster) -> None:
@@ -287,3 +178,39 @@ def test_a_node_joins_the_quorum(cluster: Cluster) -> None:
     cluster.heal("quorum.add-voter", strike)
     assert cluster.admin.voters() == [1, 2, 3]
     assert node not in cluster.target.node_ids()
+
+
+HARNESS = """
+import pathlib, sys, time
+from tests.harness.membership_cluster import running
+with running(pathlib.Path(sys.argv[1])) as cluster:
+    cluster.play("broker.add", replicas="0")
+    cluster.play("quorum.add-voter")
+    cluster.play("broker.remove", 2)
+    cluster.play("config", name="segment.bytes", value="65536")
+    print("ready", flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_a_harness_killed_meanwhile_is_undone(tmp_path: Path) -> None:
+    """Nothing is left, neither of the machines that were there first nor of those that came."""
+    require("netns")
+    run_dir, registry = tmp_path / "run", tmp_path / "registry"
+    command = [sys.executable, "-c", HARNESS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as harness:
+        try:
+            assert harness.stdout is not None
+            assert harness.stdout.readline() == b"ready\n"
+            harness.send_signal(signal.SIGKILL)
+            harness.wait()
+            [cleaned] = clean(registry=registry)
+        finally:
+            harness.kill()
+            again = undo(run_dir / "journal.jsonl", registry=registry)
+    assert cleaned.problems == ()
+    assert cleaned.outcome is Outcome.UNDONE
+    assert sum(what.startswith("namespace") for what in cleaned.removed) == 7
+    assert (again.outcome, again.removed) == (Outcome.UNDONE, ())
+    run_id = str(journal.read(run_dir / "journal.jsonl")[0]["run_id"])
+    assert leftovers(run_id, run_dir) == []

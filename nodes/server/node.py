@@ -59,6 +59,8 @@ class Node:
         self._rng = rng
         self._wall_clock_ms = wall_clock_ms
         self._servers: list[asyncio.Server] = []
+        self._closed: list[asyncio.Server] = []
+        """Of the brokers' listeners, until this broker knows the cluster."""
         self._connections = Connections(config.connection_limits)
         self._security = NodeSecurity(config)
         self._tasks: list[asyncio.Task[None]] = []
@@ -109,7 +111,19 @@ class Node:
             await self.broker.recover()
             for job in self.broker.jobs():
                 self._spawn(job)
-        log.info("node %d serves on %s", self.config.node_id, _names(self.config.listeners))
+            self._spawn(self._open_to_clients(self.broker))
+        log.info("node %d is at %s", self.config.node_id, _names(self.config.listeners))
+
+    async def _open_to_clients(self, broker: Broker) -> None:
+        """Serve on the brokers' listeners once this broker has caught up with the cluster.
+
+        Before, it would deny topics that there are, and a client that hears so may believe it for
+        half a minute. Kafka's brokers process no request before their initial catch-up either.
+        """
+        await broker.replicas.taken_up()
+        for server in self._closed:
+            await server.start_serving()
+        log.info("open to clients")
 
     def _follow(self, image: ClusterImage, delta: Delta) -> None:
         assert self.broker is not None
@@ -158,13 +172,19 @@ class Node:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                listener.connection, endpoint.host, endpoint.port, backlog=LISTEN_BACKLOG
+                listener.connection,
+                endpoint.host,
+                endpoint.port,
+                backlog=LISTEN_BACKLOG,
+                start_serving=name == self.config.controller_listener,
             )
         except OSError as error:
             raise StartError(
                 f"cannot listen on {endpoint.host}:{endpoint.port} ({endpoint.listener}): {error}"
             ) from error
         self._servers.append(server)
+        if name != self.config.controller_listener:
+            self._closed.append(server)
 
     def _apis(self, endpoint: Endpoint) -> dict[int, Api]:
         if endpoint.listener != self.config.controller_listener:

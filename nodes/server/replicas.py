@@ -10,6 +10,7 @@ A partition is told apart by its topic's id: a topic that was deleted and made a
 name begins with empty logs.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -66,7 +67,7 @@ class ReplicaManager:
         self.image = ClusterImage()
         self.applied_offset = NO_OFFSET
         """The metadata offset up to which the roles are taken up here; the image may be ahead."""
-        self.active = False
+        self._active = asyncio.Event()
         """Whether the roles of the image in which this broker found itself have been taken up."""
 
     # -- finding -------------------------------------------------------------------------------
@@ -116,6 +117,15 @@ class ReplicaManager:
         self._backlog.add(partial(self._applied, image.offset))
         self._backlog.run()
 
+    @property
+    def active(self) -> bool:
+        """Whether this broker has taken up the roles that its registration found it."""
+        return self._active.is_set()
+
+    async def taken_up(self) -> None:
+        """Wait until it has."""
+        await self._active.wait()
+
     def activate(self) -> None:
         """The image holds this broker's registration: take up the roles that it gives; once."""
         if self._following:
@@ -134,7 +144,7 @@ class ReplicaManager:
         self.applied_offset = offset
         if not self.active:
             log.info("%d replicas in their roles at metadata offset %d", len(self._news), offset)
-            self.active = True
+            self._active.set()
         elif len(self._news) <= SAID_ONE_BY_ONE:
             for replica in self._news:
                 _say(replica)

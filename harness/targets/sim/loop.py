@@ -207,7 +207,13 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         """Only TCP on this host's own address; `backlog` and the like make no difference."""
         self.check()
         _plain("create_server", options, {"backlog", "reuse_address", "start_serving"})
-        return self.host.network.listen(self, protocol_factory, str(host or ""), int(port or 0))
+        return self.host.network.listen(
+            self,
+            protocol_factory,
+            str(host or ""),
+            int(port or 0),
+            serving=bool(options.get("start_serving", True)),
+        )
 
     async def create_connection(
         self,

@@ -34,10 +34,13 @@ class Machine(Protocol):
 
 
 class Listener(asyncio.AbstractServer):
-    """A listening socket of one incarnation."""
+    """A socket of one incarnation: bound, and listening once it serves."""
 
-    def __init__(self, network: "Network", loop: HostLoop, factory: Factory, port: int) -> None:
+    def __init__(
+        self, network: "Network", loop: HostLoop, factory: Factory, port: int, *, serving: bool
+    ) -> None:
         self.port = port
+        self.listens = serving
         self.factory = factory
         self._network = network
         self._loop = loop
@@ -54,7 +57,7 @@ class Listener(asyncio.AbstractServer):
         return self._network.listener(self._loop.host.number, self.port) is self
 
     async def start_serving(self) -> None:
-        """It does from the beginning."""
+        self.listens = True
 
     async def serve_forever(self) -> None:
         try:
@@ -113,8 +116,10 @@ class Network:
 
     # -- listening
 
-    def listen(self, loop: HostLoop, factory: Factory, host: str, port: int) -> Listener:
-        """A listening socket of `loop`'s host. Raises OSError."""
+    def listen(
+        self, loop: HostLoop, factory: Factory, host: str, port: int, *, serving: bool = True
+    ) -> Listener:
+        """A socket of `loop`'s host, bound there, that listens if `serving`. Raises OSError."""
         machine = loop.host
         if host not in ("", "0.0.0.0", machine.address):
             raise OSError(errno.EADDRNOTAVAIL, f"{machine.name} has no address {host}")
@@ -122,17 +127,21 @@ class Network:
         place = machine.number, port
         if place in self._places.listeners:
             raise OSError(errno.EADDRINUSE, f"port {port} of {machine.name} is in use")
-        listener = self._places.listeners[place] = Listener(self, loop, factory, port)
+        listener = self._places.listeners[place] = Listener(
+            self, loop, factory, port, serving=serving
+        )
         return listener
 
     def listener(self, machine: int, port: int) -> Listener | None:
         """Who listens there."""
-        return self._places.listeners.get((machine, port))
+        bound = self._places.listeners.get((machine, port))
+        return bound if bound is not None and bound.listens else None
 
     def unlisten(self, listener: Listener) -> None:
-        """Close a listening socket."""
-        if listener.is_serving():
-            del self._places.listeners[listener.get_loop().host.number, listener.port]
+        """Close a socket that listens, or only might have."""
+        place = listener.get_loop().host.number, listener.port
+        if self._places.listeners.get(place) is listener:
+            del self._places.listeners[place]
 
     def _free_port(self) -> int:
         self._last_port += 1

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from nodes.ids import TopicPartition
 from nodes.log.batch import Record, decode_records, encode_batch, iter_batches
 from nodes.wire.client import Channel
+from nodes.wire.errors import ChannelError
 from tests.nodes.server.cluster import Cluster, eventually, running
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID = 0, 1, 2, 3, 10, 22
@@ -255,3 +256,23 @@ def test_a_clean_stop_leaves_its_mark_once() -> None:
         assert not disk.exists(".kafka_cleanshutdown")
 
     end_to_end(1, test)
+
+
+def test_a_broker_that_knows_no_cluster_yet_tells_clients_nothing() -> None:
+    """Alone after a restart it would deny topics that there are: it refuses connections."""
+
+    async def test(cluster: Cluster) -> None:
+        for node in cluster.ids:
+            await cluster.stop(node)
+        alone, *others = cluster.ids
+        await cluster.start(alone)
+        await asyncio.sleep(0.5)
+        with pytest.raises(ChannelError, match="refused"):
+            await cluster.metadata(alone, "t")
+        for node in others:
+            await cluster.start(node)
+        await cluster.in_service(3)
+        answer = await cluster.metadata(alone, "t")
+        assert answer.topics[0].error_code is ErrorCode.none
+
+    end_to_end(3, test)

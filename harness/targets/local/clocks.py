@@ -69,10 +69,16 @@ def environment(env: Mapping[str, str], preload: Path, file: Path) -> dict[str, 
 
 def write(file: Path, offset_ms: float) -> None:
     """Set the clock that `file` is: whoever reads it finds the old or the new offset, whole."""
-    new = file.with_suffix(".new")
+    new = _new(file)
     new.write_text(f"{offset_ms / 1000:+.6f}\n")
     os.utime(new, ns=(_NEVER_READ_NS, time.time_ns()))
     new.replace(file)
+
+
+def remove(file: Path) -> None:
+    """End the clock that `file` is, half made or not; nobody may go by it any more."""
+    file.unlink(missing_ok=True)
+    _new(file).unlink(missing_ok=True)
 
 
 def is_skewed(file: Path) -> bool:
@@ -143,9 +149,7 @@ class LocalClocks:
         if preload is None:
             raise Unsupported("wall clocks cannot be set apart here: apt install libfaketime")
         with self._mutex:
-            self._directory.mkdir(exist_ok=True)
-            if not self._file(node).exists():
-                write(self._file(node), 0)
+            self._make(node)
         return environment(env, preload, self._file(node))
 
     def skew(self, node: int, layer: str, offset_ms: float) -> None:
@@ -155,10 +159,9 @@ class LocalClocks:
             raise Unsupported(f"node {node} is run without a wall clock of its own")
         with self._mutex:
             layers = self._layers.setdefault(node, {})
-            if layer not in layers:
-                self._journal.record("local.clock", file=str(self._file(node)))
-            elif layers[layer] == offset_ms:
+            if layers.get(layer) == offset_ms:
                 return
+            self._make(node)
             layers[layer] = offset_ms
             write(self._file(node), sum(layers.values()))
 
@@ -196,8 +199,20 @@ class LocalClocks:
                 os.utime(file, ns=(_NEVER_READ_NS, file.stat().st_mtime_ns))
         return Reading(least_ms, most_ms, read_ns != _NEVER_READ_NS)
 
+    def _make(self, node: int) -> None:
+        """Give the node a clock, which is right, unless it has one."""
+        file = self._file(node)
+        if not file.exists():
+            self._journal.record("local.clock", file=str(file))
+            self._directory.mkdir(exist_ok=True)
+            write(file, 0)
+
     def _file(self, node: int) -> Path:
         return self._directory / str(node)
+
+
+def _new(file: Path) -> Path:
+    return file.with_suffix(".new")
 
 
 def _environment_of(pid: int) -> dict[str, str] | None:

@@ -77,10 +77,9 @@ def _ballast(fields: Fields) -> str | None:
 
 def _clock(fields: Fields) -> str | None:
     file = Path(str(fields["file"]))
-    if not clocks.is_skewed(file):
-        return None
-    clocks.write(file, 0)
-    return f"skew of the clock {file}"
+    skewed = clocks.is_skewed(file)
+    clocks.remove(file)
+    return f"skewed clock {file}" if skewed else None
 
 
 UNDO: Mapping[str, Callable[[Fields], str | None]] = {

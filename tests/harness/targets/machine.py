@@ -5,8 +5,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness import journal as journals
 from harness.journal import Journal
-from harness.targets.local import LocalTarget, Volume, kernel, namespaces, network, processes
+from harness.targets.local import (
+    LocalTarget,
+    Volume,
+    kernel,
+    namespaces,
+    network,
+    processes,
+    throttles,
+)
 
 
 def leftovers(run_id: str, run_dir: Path) -> list[str]:
@@ -23,7 +32,27 @@ def leftovers(run_id: str, run_dir: Path) -> list[str]:
         loop for image in sorted(run_dir.rglob("data.img")) for loop in kernel.loops_over(image)
     ]
     inside = [pid for path in spaces for pid in namespaces.processes_in(path)]
-    return [str(found) for found in (*spaces, *links, *mounts, *loops, *inside)]
+    wall_clocks = sorted((run_dir / "clocks").glob("*"))
+    ballast = sorted(run_dir.rglob(".highwater-ballast"))
+    shared = [
+        path
+        for record in journals.read(run_dir / "journal.jsonl")
+        if record["kind"] == "local.process"
+        for path in sorted(Path("/dev/shm").glob(f"*faketime_*_{record['pid']}"))
+    ]
+    found = (*spaces, *links, *mounts, *loops, *inside, *wall_clocks, *ballast, *shared)
+    return [str(each) for each in found]
+
+
+def limits() -> list[str]:
+    """Every limit that the kernel has of a loop device that nobody uses: it was left behind."""
+    return [
+        f"{entry}: {limit}"
+        for entry in sorted(Path("/sys/block").glob("loop*"))
+        for group in throttles.groups()
+        if not (entry / "loop/backing_file").exists()
+        and (limit := group.limits((entry / "dev").read_text().strip()))
+    ]
 
 
 def marked(mark: str) -> list[int]:

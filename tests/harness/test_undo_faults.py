@@ -1,0 +1,45 @@
+"""A harness that is killed while a fault is in force leaves nothing after the undo."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from nemesis.faults import FAULTS
+from tests.require import require
+
+
+@pytest.fixture(scope="module")
+def killer() -> Iterator["subprocess.Popen[str]"]:
+    """The process that lets harnesses die, and adopts what they leave."""
+    require("root")
+    require("netns")
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.harness.undoing", "--serve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_nothing_is_left_of_a_harness_that_is_killed_while_a_fault_is_in_force(
+    name: str, killer: "subprocess.Popen[str]"
+) -> None:
+    """No namespace, mount, loop device, limit, ballast, skewed clock, process, registry entry."""
+    assert killer.stdin is not None
+    assert killer.stdout is not None
+    killer.stdin.write(f"{name} in-force\n")
+    killer.stdin.flush()
+    death = json.loads(killer.stdout.readline())
+    if why := death.get("unavailable"):
+        pytest.skip(why)
+    assert death["left"] == []
+    assert any("namespace" in what for what in death["removed"])

@@ -1,0 +1,169 @@
+"""How long faults take to inject and to heal: `python -m tests.harness.fault_times [FAULT ...]`.
+
+On real brokers, idle but for their heartbeats, with disks of their own; each fault with its default
+parameters, aimed at one node or at whom it is for. The times are those of the calls, without the
+journal entry before and the proofs after, as in the record of a run. Prints Markdown.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from harness import store
+from harness.administrator import Administrator
+from harness.hosts import hosts_of
+from harness.plan import build
+from harness.systems.nodes import NodesSystem
+from harness.targets.base import TargetError
+from harness.targets.local import Volume, kernel
+from nemesis.base import NemesisError
+from nemesis.fault import Ability, Fault, Params, Strike
+from nemesis.faults import FAULTS
+from nemesis.hosts import Hosts
+from nemesis.targets import resolve
+from tests.harness.disk_cluster import Nobody
+from tests.harness.targets.machine import local_target
+from tests.nemesis.fakes import FakeView
+
+PLAN: Final = build(
+    {"name": "times", "seed": 0, "topics": [{"name": "a", "acks": "all", "partitions": 2}]},
+    where="times",
+)
+HELD_S: Final = 0.15
+"""How long a fault is in force, and the rest afterwards."""
+BACK_S: Final = 40.0
+"""How long a cluster may take to be whole again."""
+HEALS: Final = 30
+"""How often a heal is tried that the cluster does not take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """What was measured of one fault, in ms."""
+
+    fault: str
+    inject: list[float] = field(default_factory=list)
+    heal: list[float] = field(default_factory=list)
+    why: str = ""
+    """Why there is nothing, or not all."""
+
+    def row(self) -> str:
+        """A line of the table."""
+        cells = [
+            f"{turn(of):.1f}" for of in (self.inject, self.heal) if of for turn in (median, max)
+        ]
+        return f"| {self.fault} | {' | '.join(cells or ['', '', '', self.why])} |"
+
+
+@contextmanager
+def cluster(nodes: int, *, clocks: bool) -> Iterator[Hosts]:
+    """Brokers that run, and the topic `a` of two partitions."""
+    with tempfile.TemporaryDirectory(prefix="highwater-times-") as name:
+        place = Path(name)
+        run = store.create(place / "store", "times", versions={}, commit=None)
+        volume = Volume.IMAGE_EXT4
+        with local_target(place, nodes=nodes, volume=volume, clocks=clocks) as target:
+            system = NodesSystem(PLAN, target, run)
+            system.configure()
+            system.start()
+            system.create_topics()
+            target.spawn_client(["sleep", "100000"])
+            administrator = Administrator(system, target, Nobody())
+            try:
+                yield hosts_of(target, FakeView(), administrator)
+            finally:
+                administrator.finish(0)
+
+
+def measure(fault: Fault, hosts: Hosts, rounds: int) -> Times:
+    """Inject and heal so often."""
+    found = Times(fault=fault.name)
+    for number in range(rounds):
+        try:
+            strike = aimed(fault, hosts, number)
+            began_s = time.monotonic()
+            fault.inject(hosts, strike)
+        except (NemesisError, TargetError) as error:
+            return Times(fault=fault.name, inject=found.inject, heal=found.heal, why=str(error))
+        found.inject.append(1e3 * (time.monotonic() - began_s))
+        time.sleep(HELD_S)
+        if fault.pulse_ms is not None:
+            fault.pulse(hosts, strike, round(1e3 * HELD_S))
+        found.heal.append(heal(fault, hosts, strike))
+        await_whole(fault, hosts, strike)
+    return found
+
+
+def aimed(fault: Fault, hosts: Hosts, seed: int) -> Strike:
+    """A strike at whom the fault is aimed by default."""
+    nodes, rng = hosts.processes.node_ids(), random.Random(seed)
+    targets = resolve(fault.default_targets, nodes, hosts.view, rng).nodes
+    return fault.aim(targets, nodes, rng, Params.of(fault.options, {}))
+
+
+def heal(fault: Fault, hosts: Hosts, strike: Strike) -> float:
+    """The time of the heal that worked, in ms; its proof is asked for."""
+    for _ in range(HEALS):
+        began_s = time.monotonic()
+        try:
+            fault.heal(hosts, strike)
+        except Exception as error:  # a cluster that has just lost a node may answer nobody yet
+            last = error
+            time.sleep(1)
+        else:
+            taken_ms = 1e3 * (time.monotonic() - began_s)
+            fault.healing(hosts, strike)
+            return taken_ms
+    raise last
+
+
+def await_whole(fault: Fault, hosts: Hosts, strike: Strike) -> None:
+    """Until the cluster owes nothing, and all its brokers are in service."""
+    layers = [value for name, value in strike.details if name == "layer"]
+
+    def whole() -> bool:
+        if any(hosts.cluster.owed(layer) for layer in layers):
+            return False
+        nodes = list(hosts.processes.node_ids())
+        if not all(hosts.processes.is_running(node) for node in nodes):
+            return False
+        try:
+            return list(hosts.cluster.brokers()) == nodes == list(hosts.cluster.voters())
+        except Exception:  # nobody answers yet
+            return False
+
+    if not kernel.wait_until(whole, BACK_S, 0.1):
+        print(f"{fault.name}: the cluster is not whole again", file=sys.stderr)
+    time.sleep(HELD_S)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("faults", nargs="*", help="names, or how names begin; all unless given")
+    parser.add_argument("--rounds", type=int, default=20)
+    options = parser.parse_args(argv)
+    asked = tuple(options.faults)
+    faults = [fault for fault in FAULTS.values() if not asked or fault.name.startswith(asked)]
+
+    def place(fault: Fault) -> tuple[int, bool]:
+        return max(3, fault.min_nodes), Ability.CLOCKS in fault.needs
+
+    print("| fault | inject ms | at most | heal ms | at most |\n|---|---|---|---|---|")
+    for (nodes, clocks), group in groupby(sorted(faults, key=place), key=place):
+        with cluster(nodes, clocks=clocks) as hosts:
+            for fault in group:
+                print(measure(fault, hosts, options.rounds).row(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -159,11 +159,6 @@ class Administrator:
         self._note_way_back(layer, text, lambda: self._vote(node))
         self._ask(lambda admin: voters.remove(admin, node))
 
-    def renew_vote(self, layer: str, node: int) -> None:
-        """Have the vote of a controller be that of the disk that it is on."""
-        if node in self._system.layout.controllers:
-            self._do(layer, f"the vote of node {node} is to be renewed", lambda: self._vote(node))
-
     # -- the way back
 
     def keep(self, layer: str) -> None:

@@ -108,12 +108,6 @@ class Administration(Protocol):
         """Take a controller's vote. Undone, it gets it back."""
         ...
 
-    def renew_vote(self, layer: str, node: int) -> None:
-        """Let a controller that lost its disk, with which its vote went, get one again once it has
-        caught up; nothing happens where it still has one. In the background.
-        """
-        ...
-
     def has_left(self, node: int) -> bool:
         """Whether a broker that was let go is stopped, unregistered and empty."""
         ...

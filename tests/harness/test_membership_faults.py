@@ -170,6 +170,18 @@ def test_a_controller_loses_its_vote(cluster: Cluster) -> None:
     assert cluster.admin.voters() == [1, 2, 3]
 
 
+def test_a_vote_is_for_the_disk_that_there_is(cluster: Cluster) -> None:
+    """A leader that knew a node on a disk that is lost gives its vote to the one it is on now: a
+    quorum with a voter that nobody is would end with the next vote that is taken.
+    """
+    for node in (2, 1):
+        strike, _ = cluster.play("broker.remove", node)
+        cluster.heal("broker.remove", strike)
+        strike, _ = cluster.play("quorum.remove-voter", 3)
+        cluster.heal("quorum.remove-voter", strike)
+    assert cluster.admin.voters() == [1, 2, 3]
+
+
 def test_a_node_joins_the_quorum(cluster: Cluster) -> None:
     """It gets a vote, and leaves with nothing left of it."""
     strike, _ = cluster.play("quorum.add-voter")

@@ -329,10 +329,6 @@ class FakeAdministration:
         self._hear()
         self.votes.remove(node)
 
-    def renew_vote(self, layer: str, node: int) -> None:
-        """At once."""
-        self.votes = sorted({*self.votes, node})
-
     def has_left(self, node: int) -> bool:
         """Who was told to."""
         return node in self.left

@@ -13,6 +13,7 @@ from harness.plan import Plan, Topic
 from harness.quorum_times import QuorumTimes
 from harness.systems import nodes as nodes_system
 from harness.systems.base import DeployError
+from harness.systems.layout import COMBINED, Layout
 from harness.systems.nodes import NodesSystem, server_properties
 from nodes.config import load_config, parse_properties
 from nodes.ids import Epoch, Offset
@@ -40,6 +41,34 @@ def test_the_broker_accepts_its_properties(tmp_path: Path) -> None:
     assert config.replication.lag_time_max_ms == 1234
     assert not config.administration.auto_leader_rebalance
     assert config.voters == {node: (host, 9093) for node, host in ADDRESSES.items()}
+
+
+def test_a_controller_that_joins_is_no_first_voter(tmp_path: Path) -> None:
+    """It finds the quorum by those that it joins, and is added to it while it runs (KIP-853)."""
+    layout = Layout(roles={1: COMBINED, 2: COMBINED, 3: COMBINED})
+    properties = server_properties(
+        3, ADDRESSES, log_dir=tmp_path, cluster_id="c", overrides={}, layout=layout, joins=(1, 2)
+    )
+    config, unknown = load_config(properties)
+    assert unknown == []
+    assert config.is_controller
+    assert config.voters == {}
+    assert config.quorum.bootstrap_servers == ((ADDRESSES[1], 9093), (ADDRESSES[2], 9093))
+
+
+def test_a_wiped_node_has_another_directory(system: NodesSystem, target: FakeTarget) -> None:
+    """Nobody knows it by what it lost."""
+    system.configure()
+    log_dir = target.data_dir(2) / "log"
+    assert system.directory_id(2) is None
+    known = "f5s4wzBHQsqq8Cn4PPR3Tw"
+    (log_dir / "meta.properties").write_text(
+        f"version=1\ncluster.id=c\nnode.id=2\ndirectory.id={known}\n"
+    )
+    assert str(system.directory_id(2)) == "7f9b38c3-3047-42ca-aaf0-29f83cf4774f"
+    system.wipe(2)
+    assert system.directory_id(2) is None
+    assert list(log_dir.iterdir()) == []
 
 
 @pytest.fixture

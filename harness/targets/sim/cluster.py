@@ -90,6 +90,7 @@ class SimCluster:
         self.nodes[node].kill(mode)
 
     def close(self) -> None:
-        """End everything; nothing of the world is left to happen but what kernels still send."""
+        """End everything; only what kernels still send is left to happen."""
         for host in [self.clients, *self.nodes.values()]:
             host.kill("power")
+        self.world.end()

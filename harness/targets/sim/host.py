@@ -50,6 +50,7 @@ class Host:
         self.incarnations = 0
         self.exit_code: int | None = None
         """How the last program ended: 0, 1, or negative by a signal; None while one runs."""
+        self._main: SimTask | None = None  # kept here: a loop's own references to tasks are weak
         self._holds: dict[str, None] = {}
         self._waits = 0
         network.attach(self)
@@ -65,7 +66,7 @@ class Host:
         self.exit_code = None
         loop = self.loop = HostLoop(self.world, self)  # type: ignore[abstract]
         self._note("boot")
-        task = start(loop, main(), f"{self.name}-main")
+        task = self._main = start(loop, main(), f"{self.name}-main")
         task.add_done_callback(self._main_ended, context=loop._context)
         return task
 
@@ -104,7 +105,7 @@ class Host:
         if self.loop is not loop:
             return  # it has ended already
         self._note(f"end by {mode} with {exit_code}")
-        self.loop = None
+        self.loop = self._main = None
         loop.dead = True
         self.exit_code = exit_code
         if mode == "power":

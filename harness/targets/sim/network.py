@@ -244,12 +244,14 @@ class _Attempt:
         listener.get_loop().delivered_at_ns(accepted_ns, _accepted, listener, there)
 
     def _try_again(self) -> None:
+        pause_ns = SYN_RETRY_NS << self._tries
         self._tries += 1
         if self._tries > SYN_RETRIES:
             what = f"{self._there[0]}:{self._there[1]} did not answer"
-            self._fails(self._network.world.now_ns, TimeoutError(errno.ETIMEDOUT, what))
+            error = TimeoutError(errno.ETIMEDOUT, what)
+            self._fails(self._network.world.now_ns + pause_ns, error)
         else:
-            self._network.world.after(SYN_RETRY_NS << (self._tries - 1), self._syn_arrives)
+            self._network.world.after(pause_ns, self._syn_arrives)
 
     def _fails(self, when_ns: int, error: OSError) -> None:
         if not self._loop.dead:

@@ -10,7 +10,8 @@ new draw in one place shifts no other.
 Bounds: EVENTS_AT_ONCE events without the passing of time are a livelock and end the run. What fails
 a run wherever it is noticed, in a callback or an `except` of the code under test, is told to `fail`
 and raised by `run`. Garbage is collected only where `collect` is called (kills, boots, and now and
-then), since a finalizer is an event too; processor time is free.
+then), since a finalizer is an event too; so a process has one world at a time, until its `end`.
+Processor time is free.
 """
 
 import asyncio
@@ -144,6 +145,9 @@ class World:
         self._current: Owner | None = None
         self._last_collection_ns = NS
         self.ready = self._ready.append
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # what was there before need not be looked through at every kill
 
     # -- chance
 
@@ -194,7 +198,13 @@ class World:
         owner.held = None
 
     def _prune(self, keep: Callable[[Call], bool]) -> None:
-        self._timers[:] = [entry for entry in self._timers if keep(entry[2])]
+        kept = []
+        for entry in self._timers:
+            if keep(entry[2]):
+                kept.append(entry)
+            else:
+                entry[2]._when = 0  # it is not in the heap any more, and not to be counted
+        self._timers[:] = kept
         heapify(self._timers)
         self._cancelled_timers = 0
 
@@ -330,6 +340,10 @@ class World:
         else:
             context = {"message": "an exception in a callback", "exception": error}
             owner.running.call_exception_handler(context)
+
+    def end(self) -> None:
+        """Nothing more will happen here."""
+        gc.unfreeze()
 
     def collect(self) -> None:
         """Collect garbage now, as at every boot and kill: finalizers are events, too."""

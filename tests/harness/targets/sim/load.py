@@ -111,7 +111,9 @@ class Client:
         data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
         values = {"acks": acks, "timeout": timedelta(seconds=1), "topic_data": data}
         if acks == 0:
-            return await self._send_unanswered(node, fill(load_request_schema(PRODUCE, 9), **values))
+            return await self._send_unanswered(
+                node, fill(load_request_schema(PRODUCE, 9), **values)
+            )
         try:
             answer = await self.ask(node, PRODUCE, 9, **values)
             code = answer.responses[0].partition_responses[0].error_code
@@ -144,7 +146,7 @@ class Client:
         offset = 0
         while True:
             node = await self.leader(topic, partition)
-            part = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+            asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
             try:
                 answer = await self.ask(
                     node,
@@ -153,20 +155,20 @@ class Client:
                     replica_id=-1,
                     max_wait=timedelta(0),
                     min_bytes=1,
-                    topics=[{"topic": topic, "partitions": [part]}],
+                    topics=[{"topic": topic, "partitions": [asked]}],
                 )
             except ChannelError:
                 self.leaders.clear()
                 continue
-            found = answer.responses[0].partitions[0]
-            if found.error_code is not ErrorCode.none:
+            part = answer.responses[0].partitions[0]
+            if part.error_code is not ErrorCode.none:
                 self.leaders.clear()
                 await asyncio.sleep(0.1)
                 continue
-            records = bytes(found.records or b"")
+            records = bytes(part.records or b"")
             for position, header in iter_batches(records):
-                for record in decode_records(records, position):
-                    values.append(int.from_bytes((record.value or b"")[:8], "big"))
+                found = decode_records(records, position)
+                values += [int.from_bytes((record.value or b"")[:8], "big") for record in found]
                 offset = header.last_offset + 1
-            if offset >= found.high_watermark:
+            if offset >= part.high_watermark:
                 return values

@@ -1,8 +1,8 @@
-"""How fast the simulated world goes: simulated seconds in one of the processor, and where the time goes.
+"""How fast the simulated world goes: its seconds in one of the processor, and what takes them.
 
     python -m tests.harness.targets.sim.speed [--rate 50] [--seconds 60] [--profile]
 
-Three nodes; a topic of three partitions for each acks mode; so many sends a simulated second in all.
+Three nodes; a topic of three partitions for each acks mode; so many sends a second in all.
 """
 
 import argparse

@@ -267,6 +267,8 @@ def _run(
     ensure_privileges()
     ending.check_privileges()
     clean_up_after_the_dead()
+    for note in prepared.notes:
+        warn(note)
     with progress.for_terminal(prepared.plan) as shown:
         runner = Runner(prepared, root=root, progress=shown, with_report=report, ending=ending)
         on_signals(runner.stop)

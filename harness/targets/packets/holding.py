@@ -11,6 +11,7 @@ pass by themselves (the rule that hands them over says so). Nothing but light im
 while a fault is being made.
 """
 
+import contextlib
 import heapq
 import json
 import os
@@ -193,7 +194,9 @@ def main() -> None:
                     answer = holder.obey(json.loads(line))
                 except (OSError, KeyError, TypeError, ValueError) as error:
                     answer = {"error": f"{type(error).__name__}: {error}"}
-                os.write(1, json.dumps(answer).encode() + b"\n")
+                # Who does not wait for it is dead, and the input is about to end.
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(1, json.dumps(answer).encode() + b"\n")
     holder.let_go()
 
 

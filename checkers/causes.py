@@ -81,6 +81,11 @@ class Cause:
     chain: int = LAST_EPOCH
     strength: int = 3
 
+    @property
+    def of_state(self) -> bool:
+        """Replicas lost what they had, however long they had had it."""
+        return self.lost is not None
+
     def took_committed(self, settings: Settings) -> bool:
         """Whether a partition of these settings may have lost committed records by it."""
         if self.lost is not None:
@@ -115,6 +120,7 @@ class Causes:
             ("near_until_ns", pa.int64()),
             ("chain", pa.int32()),
             ("strength", pa.int32()),
+            ("of_state", pa.bool_()),
         ]
     )
 

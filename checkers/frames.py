@@ -158,7 +158,8 @@ class Frames:
         A row with an offset is explained by the first election whose leader starts at or below
         it and whose predecessor may still have answered when the operation began. Where several
         cannot be told apart by their start, since no record of their epochs is left, under acks=all
-        the strongest comes first. A row without an offset (acks=0) is explained by time alone.
+        the strongest comes first. A row without an offset is explained by time alone: by what was
+        near, and where it was acknowledged by a state loss however much later.
         """
         F = self.engine.functions
         key = ["op", *TP, "value"]
@@ -181,11 +182,19 @@ class Frames:
             & (F.col("from_ns") <= F.col("invoke_ns"))
             & (F.col("invoke_ns") <= F.col("near_until_ns"))
         )
+        # A batch that a leader knew already is acknowledged without its offset.
+        nearby = (F.col("acks") == F.lit(0)) | ~F.col("of_state")
+        by_reach = (
+            F.col("offset").isNull()
+            & F.col("of_state")
+            & (F.col("acks") != F.lit(0))
+            & (F.col("invoke_ns") <= F.col("until_ns"))
+        )
         strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
         chain = F.when(by_offset, F.col("chain")).otherwise(F.lit(0)).cast("bigint")
         rank = (chain * F.lit(STRENGTHS) + strength) * F.lit(RANK_LIMIT) + F.col("number")
         best = (
-            pairs.where(by_offset | by_time)
+            pairs.where(by_offset | (by_time & nearby) | by_reach)
             .groupBy(*key)
             .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
         )

@@ -79,14 +79,20 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     """Steps back in the log: of one producer's acknowledged sends to one partition, in the order
     they were invoked, one lies at a lower offset than the one before it (other_*).
 
-    A value's place is the first in the final log (where that lacks it, the first that was read):
-    acks=0 acknowledges no offset, a lost value has no place any more, and a value written again
-    later is a duplicate and not a reordering.
+    A value's place is the first in the final log (where that was not read to its end, else the
+    first that was read): acks=0 acknowledges no offset, a lost value has no place any more, since
+    what was written later may have been given it, and a value written again later is a duplicate
+    and not a reordering.
     """
     F = frames.engine.functions
-    places = frames.placements.select(
-        *TP, "value", F.coalesce(F.col("final_offset"), F.col("first_offset")).alias("place")
+    read_to_end = F.col("end_offset").isNotNull()
+    place = F.when(read_to_end, F.col("final_offset")).otherwise(
+        F.coalesce(F.col("final_offset"), F.col("first_offset"))
     )
+    places = left_join(frames.placements, frames.complete, on=TP).select(
+        *TP, "value", place.alias("place")
+    )
+    places = places.where(F.col("place").isNotNull())
     placed = frames.acked.drop("offset").join(places, on=[*TP, "value"], how="inner")
     order = frames.engine.window.partitionBy("client", *TP).orderBy("op")
     steps = placed.select(

@@ -52,7 +52,7 @@ def _of_partition(rows: list[Row], excused: set[int]) -> Iterable[tuple[str, str
     polls = [r for r in rows if r["f"] == "poll"]
     complete = any(r["f"] == "final-read-end" and r["type"] == "ok" for r in rows)
     yield from _lost(acked, final, complete)
-    yield from _order(acked, final, polls, excused)
+    yield from _order(acked, final, polls, excused, complete)
     yield from _offsets(acked, final, polls)
     yield from _reads(sends, final, polls, complete)
     for client in {r["client"] for r in rows}:
@@ -81,7 +81,7 @@ def _lost(acked: list[Row], final: list[Row], complete: bool) -> Iterable[tuple[
 
 
 def _order(
-    acked: list[Row], final: list[Row], polls: list[Row], excused: set[int]
+    acked: list[Row], final: list[Row], polls: list[Row], excused: set[int], complete: bool
 ) -> Iterable[tuple[str, str | None]]:
     in_the_end, anywhere = defaultdict(set), defaultdict(set)
     for row in final:
@@ -95,9 +95,9 @@ def _order(
     for client in {r["client"] for r in acked}:
         mine = sorted((r for r in acked if r["client"] == client), key=lambda r: r["op"])
         places = [
-            min(in_the_end[r["value"]] or anywhere[r["value"]])
+            min(found)
             for r in mine
-            if anywhere[r["value"]]
+            if (found := in_the_end[r["value"]] or (not complete and anywhere[r["value"]]))
         ]
         for before, after in itertools.pairwise(places):
             if after < before:

@@ -148,6 +148,7 @@ BEYOND = {
     "old_record_of_a_client_that_was_cut",
     "end_offset_goes_back_with_the_new_leader",
     "end_offset_of_a_deposed_leader",
+    "client_began_again_since_a_partition_lost_power",
 }
 
 

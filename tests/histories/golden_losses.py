@@ -267,3 +267,30 @@ def client_began_again_though_the_partition_kept_its_records(s: Story) -> None:
     wiped(s)
     taken(s, 1)
     _twice_across_epochs(s)
+
+
+@golden("VALID", {("lost-write", "tail"): (P, 1), ("truncated-read", None): (P, 1)})
+def offsets_are_used_again_after_a_power_loss(s: Story) -> None:
+    """What was sent later has an earlier offset than what was lost: nothing was reordered."""
+    wiped(s)
+    s.rows("send", ALL)[-1].update(offset=21)
+    s.send(ALL, 98, 20, 20)
+    s.read_in_the_end(ALL, 20, v(ALL, 98))
+    s.poll(ALL, 9.5, {20: v(ALL, 98), 21: v(ALL, 99)})
+    taken(s, 1, 2)
+
+
+@golden("VALID", {("lost-write", None): (P, 1)}, cause="lost power by 9.600 s")
+def power_takes_a_write_that_was_acknowledged_without_its_offset(s: Story) -> None:
+    """Its leader had known the batch already, long before."""
+    wiped(s)
+    s.rows("send", ALL)[-1].update(offset=None, invoke_ns=4 * S, complete_ns=5 * S)
+    taken(s, 1, 2)
+
+
+@golden("INVALID", {("lost-write", None): (F, 1)})
+def write_without_its_offset_came_after_the_power_loss(s: Story) -> None:
+    """Near miss: it was written when the power was back."""
+    wiped(s)
+    s.rows("send", ALL)[-1].update(offset=None, invoke_ns=11 * S, complete_ns=12 * S)
+    taken(s, 1, 2)

@@ -1,14 +1,17 @@
 """acks=all answered as soon as the leader has the record, as if it were acks=1.
 
 The promise of acks=all is that every in-sync replica has the record. A leader that answers before
-loses acknowledged writes as soon as another replica leads without them.
+it is committed loses acknowledged writes as soon as another replica leads without them; Redpanda
+once told clients offsets of what its group had not committed yet.
 """
 
-import sys
-
-from nodes.__main__ import main
 from nodes.ids import Epoch, Offset
 from nodes.replication.partition import Ack, PartitionState, Role
+from tests.mutants.patching import Undo, patch, run
+
+BUG = "answered before it is committed"
+SOURCES = ("Redpanda 3003",)
+SHOWS = ("lost-write", "inconsistent-offset")
 
 
 def acknowledge(
@@ -19,6 +22,10 @@ def acknowledge(
     return Ack.DONE if leads else Ack.NOT_LEADER
 
 
+def apply() -> Undo:
+    """Break the broker; returns what mends it."""
+    return patch(PartitionState, acknowledge=acknowledge)
+
+
 if __name__ == "__main__":
-    PartitionState.acknowledge = acknowledge  # type: ignore[method-assign]
-    sys.exit(main())
+    run(apply)

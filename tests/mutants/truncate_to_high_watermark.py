@@ -5,23 +5,28 @@ behind the leader's by one fetch, so it throws away records that it has acknowle
 elected before it has fetched them again, they are lost.
 """
 
-import sys
-
-from nodes.__main__ import main
 from nodes.replication.partition import Assignment, Role
 from nodes.server.replica import Replica
+from tests.mutants.patching import Undo, patch, run
 
-_apply = Replica.apply
+BUG = "truncation to the high watermark"
+SOURCES = ("KIP-101 (1)", "the original replication design")
+SHOWS = ("lost-write",)
 
 
-def apply(self: Replica, assignment: Assignment, min_isr: int, now_ms: float) -> bool:
-    """Follow the metadata log; on becoming a follower, trust nothing above the high watermark."""
-    changed = _apply(self, assignment, min_isr, now_ms)
-    if changed and self.state.role is Role.FOLLOWER:
-        self.log.truncate_to(self.state.high_watermark)
-    return changed
+def apply() -> Undo:
+    """Break the broker; returns what mends it."""
+    sound = Replica.apply
+
+    def follow(self: Replica, assignment: Assignment, min_isr: int, now_ms: float) -> bool:
+        """On becoming a follower, trust nothing above the high watermark."""
+        changed = sound(self, assignment, min_isr, now_ms)
+        if changed and self.state.role is Role.FOLLOWER:
+            self.log.truncate_to(self.state.high_watermark)
+        return changed
+
+    return patch(Replica, apply=follow)
 
 
 if __name__ == "__main__":
-    Replica.apply = apply  # type: ignore[method-assign]
-    sys.exit(main())
+    run(apply)

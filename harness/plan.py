@@ -56,6 +56,7 @@ class Topic(_Frozen):
 class Workload(_Frozen):
     """What the clients of each topic do."""
 
+    client: Literal["librdkafka", "own"] = "librdkafka"
     producers: int = Field(default=2, ge=1, le=100)
     """Per topic."""
     consumers: int = Field(default=1, ge=0, le=100)

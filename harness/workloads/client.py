@@ -126,7 +126,7 @@ class Workload:
         while not self.stop.is_set() and producer.fatal is None:
             sends = 0
             while sends < SENDS_PER_POLL and pace.wait_s(time.monotonic()) == 0:
-                target = _free_partition(producer.in_flight, position, partitions, share)
+                target = free_partition(producer.in_flight, position, partitions, share)
                 if target is None or producer.pending >= limit or producer.fatal is not None:
                     break
                 producer.send(target)
@@ -155,7 +155,7 @@ class Workload:
         consumer.close()
 
 
-def _free_partition(
+def free_partition(
     in_flight: dict[int, int], position: int, partitions: int, share: int
 ) -> int | None:
     """The next partition from `position` on, round-robin, with less than `share` in flight."""

@@ -22,6 +22,9 @@ from harness.workloads.config import ClientConfig
 CLIENTS_PER_PROCESS: Final = 1_000
 """Client numbers that one process owns; the harness's own clients are below the first."""
 
+MODULES: Final = {"librdkafka": "harness.workloads.client", "own": "harness.workloads.own"}
+"""What a process runs, by the plan's client."""
+
 STOP_TIMEOUT_S: Final = 25.0
 """More than a process's own bound for an orderly end."""
 
@@ -105,7 +108,7 @@ def launch(plan: Plan, target: Target, bootstrap: str, run: Run) -> Workload:
     for config in client_configs(plan, bootstrap, run):
         path = folder / f"{config.topic}.json"
         config.save(path)
-        clients.append(_spawn(config, target, path))
+        clients.append(_spawn(MODULES[plan.workload.client], config, target, path))
     return Workload(clients)
 
 
@@ -135,13 +138,13 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
     ]
 
 
-def _spawn(config: ClientConfig, target: Target, path: Path) -> ClientProcess:
+def _spawn(module: str, config: ClientConfig, target: Target, path: Path) -> ClientProcess:
     log_path = path.with_suffix(".log")
     # Its standard input is the lifeline: the kernel closes it when the harness dies, however it
     # dies, and the clients end in order. Hence not the target's own way of starting clients.
     with log_path.open("ab") as log, target.in_client_netns():
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.workloads.client", str(path)],
+            [sys.executable, "-m", module, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

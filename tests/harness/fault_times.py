@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from confluent_kafka import Producer
+
 from harness import store
 from harness.administrator import Administrator
 from harness.hosts import hosts_of
@@ -77,6 +79,12 @@ def cluster(nodes: int, *, clocks: bool) -> Iterator[Hosts]:
             system.start()
             system.create_topics()
             target.spawn_client(["sleep", "100000"])
+            with target.in_client_netns():  # where librdkafka's threads then stay
+                producer = Producer({"bootstrap.servers": system.bootstrap})
+            for partition in (0, 1):
+                producer.produce("a", bytes(1000), partition=partition)
+            producer.flush(BACK_S)
+            del producer
             administrator = Administrator(system, target, Nobody())
             try:
                 yield hosts_of(target, FakeView(), administrator)

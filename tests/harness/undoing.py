@@ -34,9 +34,8 @@ from harness import journal as journals
 from harness.clean import undo
 from harness.hosts import hosts_of
 from harness.journal import Journal
-from harness.targets.local import LocalTarget, Volume, kernel
+from harness.targets.local import LocalTarget, Volume, kernel, volumes
 from nemesis.administration import Placed
-from nemesis.base import Futile
 from nemesis.fault import Ability, Fault, Params, Strike
 from nemesis.faults import FAULTS
 from nemesis.hosts import CLIENTS, Hosts
@@ -61,11 +60,12 @@ _DISKS: Final = frozenset(
     }
 )
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_LOG: Final = "log/t-0/00000000000000000000.log"
 _NODE: Final = """
 mkdir -p $0/log/t-0 $0/log/__cluster_metadata-0
 echo vote > $0/log/__cluster_metadata-0/quorum-state
 while :; do
-  echo x >> $0/log/t-0/00000000000000000000.log
+  echo x >> $0/$2
   for peer in $1; do echo x > /dev/udp/$peer/9092; done
   sleep 0.02
 done 2> /dev/null
@@ -129,7 +129,7 @@ def start(target: LocalTarget, node: int, run_dir: Path) -> None:
     """Let a node write to its disk and to the others."""
     others = (*(each for each in target.node_ids() if each != node), CLIENTS)
     peers = " ".join(target.address(each) for each in others)
-    argv = ["bash", "-c", _NODE, str(target.data_dir(node)), peers]
+    argv = ["bash", "-c", _NODE, str(target.data_dir(node)), peers, _LOG]
     target.set_command(node, argv, {"PATH": os.environ["PATH"]}, run_dir / "log")
     target.start(node)
 
@@ -165,26 +165,37 @@ def die() -> None:
     signal.pause()
 
 
-def harness(fault: Fault, moment: str, deadly: int | None, run_dir: Path, run_id: str) -> None:
-    """Be a harness, until the moment has come. Raises Unavailable, Futile."""
-    registry = run_dir.with_name("registry")
-    journal = Journal.create(run_dir / "journal.jsonl", run_id=run_id, registry=registry)
+def machines(fault: Fault, journal: Journal, run_dir: Path, run_id: str) -> LocalTarget:
+    """The machines that a fault needs, up. Raises Unavailable."""
     nodes = range(1, max(3, fault.min_nodes) + 1)
-    on_images = fault.needs & _DISKS
-    volume = Volume.IMAGE_EXT4 if on_images else Volume.DIRECTORY
+    volume = volumes.best_volume() if fault.needs & _DISKS else Volume.DIRECTORY  # is quicker
     needs_clocks = Ability.CLOCKS in fault.needs
     target = LocalTarget(run_id, run_dir, nodes, journal, volume=volume, clocks=needs_clocks)
     if lacking := set(fault.needs) - target.abilities - {Ability.ADMINISTRATION}:
         raise Unavailable(f"this machine lacks {', '.join(sorted(lacking))}")
     target.up()
+    return target
+
+
+def life(target: LocalTarget, run_dir: Path) -> None:
+    """Start everything, and wait until every node has something to lose."""
+    nodes = target.node_ids()
     for node in nodes:
         start(target, node, run_dir)
-    target.spawn_client(["sleep", "1000"])
+    clients, peers = run_dir / "clients", " ".join(map(target.address, nodes))
+    target.spawn_client(["bash", "-c", _NODE, str(clients), peers, _LOG])
+    logs = [target.data_dir(node) / _LOG for node in nodes]
+    kernel.wait_until(lambda: all(log.exists() and log.stat().st_size for log in logs), GONE_S)
+
+
+def harness(fault: Fault, moment: str, deadly: int | None, run_dir: Path, run_id: str) -> None:
+    """Be a harness, until the moment has come. Raises Unavailable, and what a fault raises."""
+    registry = run_dir.with_name("registry")
+    journal = Journal.create(run_dir / "journal.jsonl", run_id=run_id, registry=registry)
+    target = machines(fault, journal, run_dir, run_id)
+    life(target, run_dir)
     hosts = hosts_of(target, FakeView(), Members(target, run_dir))
     strike = aimed(fault, hosts, run_id)
-    first = hosts.processes.node_ids()[0]
-    vote = target.data_dir(first) / "log/__cluster_metadata-0/quorum-state"
-    kernel.wait_until(lambda: vote.exists() and bool(vote.read_bytes()), GONE_S)
     journal.record("fault", **strike.as_json())
     steps = {}
     for phase, end in (("inject", "injecting"), ("heal", "healing")):
@@ -285,7 +296,7 @@ def kill_one(
 def _be_harness(fault: Fault, moment: str, deadly: int | None, run_dir: Path, run_id: str) -> None:
     try:
         harness(fault, moment, deadly, run_dir, run_id)
-    except (Unavailable, Futile) as error:
+    except Unavailable as error:
         (run_dir / "unavailable").write_text(str(error))
     except BaseException:
         traceback.print_exc()

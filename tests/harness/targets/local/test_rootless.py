@@ -1,5 +1,6 @@
 """A user who is not root gets the same machines, and they end with the run."""
 
+import json
 import os
 import shutil
 import signal
@@ -8,12 +9,14 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from harness.journal import ROOTLESS_UID
 from harness.targets.local import kernel, rootless
+from nemesis.faults import FAULTS
 from tests.harness.targets.machine import marked, new_run_id
 from tests.require import require
 
@@ -78,8 +81,7 @@ def unprivileged(script: str, *arguments: str, python: str) -> list[str]:
     return [*drop, "sh", "-c", 'exec "$@"', "sh", *argv]
 
 
-@pytest.fixture
-def python() -> str:
+def usable_python() -> str:
     """An interpreter that such a user may run, with this one's version and packages."""
     require("userns")
     for candidate in (sys.executable, shutil.which("python3", path="/usr/bin")):
@@ -94,12 +96,25 @@ def python() -> str:
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
+def python() -> str:
+    """That interpreter."""
+    return usable_python()
+
+
+@contextmanager
+def own_home() -> Iterator[Path]:
     """A directory of the user's own, where runs are kept and registered."""
     with tempfile.TemporaryDirectory(prefix="highwater-test-", dir="/tmp") as name:
         if os.geteuid() == 0:
             os.chown(name, NOBODY, NOBODY)
         yield Path(name)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Such a directory."""
+    with own_home() as path:
+        yield path
 
 
 def run(argv: Sequence[str], home: Path) -> subprocess.CompletedProcess[str]:
@@ -174,3 +189,23 @@ def test_who_may_make_namespaces_is_left_as_he_is(monkeypatch: pytest.MonkeyPatc
     assert rootless.enter_hint() is None
     monkeypatch.setenv(ROOTLESS_UID, "1000")
     assert "nsenter" in str(rootless.enter_hint())
+
+
+@pytest.fixture(scope="module")
+def attempts() -> Iterator[dict[str, list[str]]]:
+    """What went wrong with each fault, tried by a user who is not root."""
+    with own_home() as place:
+        program = "from tests.harness.targets.local import rootless_faults as f; f.main()"
+        done = run(unprivileged(program, python=usable_python()), place)
+        assert done.returncode == 0, done.stderr
+        yield json.loads(done.stdout)
+        assert [path.name for path in (place / "highwater").rglob("*")] == ["netns"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_without_root_a_fault_can_be_made_exactly_if_the_doctor_offers_it(
+    name: str, attempts: dict[str, list[str]]
+) -> None:
+    """Injected, proven and healed in a user namespace; or the target lacks what it needs."""
+    assert attempts[name] == []

@@ -5,8 +5,10 @@ the change, may never hear of it, or may elect whom the leader has just left out
 """
 
 from nodes.ids import NodeId
-from nodes.replication.partition import PartitionState
-from tests.mutants.patching import Undo, patch, run
+from nodes.replication.partition import IsrProposal, PartitionState
+from nodes.server.isr import IsrManager
+from nodes.server.replica import Replica
+from tests.mutants.patching import Undo, patch, run, together
 
 BUG = "the high watermark over an uncommitted ISR"
 SOURCES = ("KIP-497",)
@@ -22,7 +24,18 @@ def maximal_isr(self: PartitionState) -> frozenset[NodeId]:
 
 def apply() -> Undo:
     """Break the broker; returns what mends it."""
-    return patch(PartitionState, maximal_isr=property(maximal_isr))
+    sound = IsrManager._enqueue
+
+    def enqueue(self: IsrManager, replica: Replica, proposal: IsrProposal | None) -> None:
+        """Propose, and go on at once."""
+        sound(self, replica, proposal)
+        if proposal is not None:
+            replica.advance()
+
+    return together(
+        patch(PartitionState, maximal_isr=property(maximal_isr)),
+        patch(IsrManager, _enqueue=enqueue),
+    )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ force. What the machine and this process have is counted before and after.
 import argparse
 import gc
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -23,6 +24,8 @@ from tests.harness.targets.machine import leftovers, limits, new_run_id
 
 SETTLED: Final = 5
 """Cycles before the first count: what is imported or cached once is no leak."""
+TOLD: Final = 20
+"""How often the counts are told on the way."""
 MEMORY_KB: Final = 40
 """What a cycle may cost of memory on average: the allocator's noise, over twenty."""
 
@@ -86,11 +89,16 @@ def run(cycles: int) -> tuple[Mapping[str, int], Mapping[str, int], Sequence[str
     """The counts before and after, and what the cycles left."""
     left: list[str] = []
     before: Mapping[str, int] = {}
+    home = Path("/proc/thread-self/ns/net").readlink()
     for number in range(SETTLED + cycles):
         if number == SETTLED:
             before = counted()
         with tempfile.TemporaryDirectory(prefix="highwater-cycles-") as place:
             left += cycle(Path(place))
+        if number % TOLD == 0:
+            print(f"cycle {number - SETTLED}: {counted()}", file=sys.stderr, flush=True)
+    if Path("/proc/thread-self/ns/net").readlink() != home:
+        left.append("this thread is in another network namespace than before")
     return before, counted(), left
 
 
@@ -109,6 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cycles", type=int, default=200)
     options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to take everything down then too
     before, after, left = run(options.cycles)
     print(f"{options.cycles} cycles with {volumes.best_volume()}")
     for name in before:

@@ -7,6 +7,7 @@ journal entry before and the proofs after, as in the record of a run. Prints Mar
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -160,6 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("faults", nargs="*", help="names, or how names begin; all unless given")
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to take everything down then too
     asked = tuple(options.faults)
     faults = [fault for fault in FAULTS.values() if not asked or fault.name.startswith(asked)]
 

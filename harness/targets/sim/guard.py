@@ -18,11 +18,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from harness.targets.sim.clocks import EPOCH_MS
 from harness.targets.sim.world import MS, SimulationError, World
 
+_LIBRARY: Final = str(Path(random.__file__).parent) + os.sep
 _MODULE_CHANCE: Final = (
     "random",
     "uniform",
@@ -114,6 +116,8 @@ def _seeded_only(world: World) -> type[random.Random]:
 
 def _touched(world: World, what: str) -> RealWorldTouched:
     frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARY):
+        frame = frame.f_back  # who asked the library
     where = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_qualname})"
     owner = "between events" if world.current is None else f"on {world.current.name}"
     error = RealWorldTouched(f"{what} was asked for in {where}, {owner}, at {world.now_ns} ns")

@@ -123,8 +123,9 @@ class HostLoop(asyncio.AbstractEventLoop, Owner):
         *args: Any,
         context: Context | None = None,
     ) -> Call:
-        # Rounded up: a timer must not fire before its time by the clock that set it.
-        return self.call_at_ns(int(when * NS) + 1, callback, args, context)
+        # A timer must not fire before its time, however its setter rounds: it would be set again
+        # for the same instant, for ever.
+        return self.call_at_ns(int(when * NS) + 2, callback, args, context)
 
     def call_at_ns(
         self,

@@ -279,9 +279,11 @@ class World:
         at_once = 0
         while not self._stopping:
             if not ready:
+                before_ns = self.now_ns
                 if not self._advance(until_ns):
                     return
-                at_once = 0
+                if self.now_ns != before_ns:
+                    at_once = 0
                 continue
             call = ready.popleft()
             if call._cancelled:

@@ -1,6 +1,7 @@
 """Clients for simulated clusters: topics made, records sent at a steady rate, read back."""
 
 import asyncio
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -125,6 +126,14 @@ class Client:
             return False
         self.acked.setdefault((topic, partition), []).append(value)
         return True
+
+    async def send_until_acked(self, topic: str, partition: int) -> None:
+        """Records with acks=all, until one is acknowledged. Raises TimeoutError after a minute."""
+        async with asyncio.timeout(60):
+            for _ in itertools.count():
+                if await self.send(topic, partition, -1):
+                    return
+                await asyncio.sleep(0.1)
 
     async def _send_unanswered(self, node: int, request: Any) -> bool:
         writer = self.writers.get(node)

@@ -52,8 +52,7 @@ def run(seed: int, *, sends: int = SENDS) -> Outcome:
                 down = [node for node, host in cluster.nodes.items() if not host.running]
                 cluster.start(*down)
             partition = number % PARTITIONS
-            while not await client.send("t", partition, -1):
-                await asyncio.sleep(0.1)
+            await client.send_until_acked("t", partition)
             await asyncio.sleep(0.01)
         await asyncio.sleep(10)
         return [

@@ -59,6 +59,43 @@ def test_no_passing_of_time_is_a_livelock(make: MakeBare) -> None:
         world.run(0, main)
 
 
+def test_timers_set_for_the_same_instant_are_a_livelock_too(make: MakeBare) -> None:
+    """Time must pass, not only timers fire."""
+    world = make()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        instant = loop.time()
+
+        def again() -> None:
+            loop.call_at(instant, again)
+
+        again()
+        await asyncio.sleep(1)
+
+    with pytest.raises(Livelock):
+        world.run(0, main)
+
+
+def test_timers_do_not_fire_before_their_time_in_milliseconds(make: MakeBare) -> None:
+    """However often a time is turned from one unit into another on its way."""
+    world = make()
+    early: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(20_000):
+            deadline_ms = loop.time() * 1000 + 0.123457
+            fired = loop.create_future()
+            loop.call_at(deadline_ms / 1000, fired.set_result, None)
+            await fired
+            if loop.time() * 1000 < deadline_ms:
+                early.append(deadline_ms)
+
+    world.run(0, main)
+    assert not early
+
+
 def test_waiting_for_what_cannot_happen_ends(make: MakeBare) -> None:
     """Nothing left to do, or not in time: both end the run, in words."""
     world = make()

@@ -26,8 +26,10 @@ SETTLED: Final = 5
 """Cycles before the first count: what is imported or cached once is no leak."""
 TOLD: Final = 20
 """How often the counts are told on the way."""
-MEMORY_KB: Final = 40
-"""What a cycle may cost of memory on average: the allocator's noise, over twenty."""
+MEMORY_KB: Final = 4096
+"""How much memory may grow at first: the arenas of the threads, caches of the libraries."""
+MEMORY_KB_EACH: Final = 20
+"""And by every cycle."""
 
 
 def cycle(place: Path) -> list[str]:
@@ -104,7 +106,7 @@ def run(cycles: int) -> tuple[Mapping[str, int], Mapping[str, int], Sequence[str
 
 def grown(before: Mapping[str, int], after: Mapping[str, int], cycles: int) -> list[str]:
     """What there is more of than before, memory apart from a little."""
-    allowed = {"memory_kb": MEMORY_KB * cycles}
+    allowed = {"memory_kb": MEMORY_KB + MEMORY_KB_EACH * cycles}
     return [
         f"{name}: {before[name]} before, {after[name]} after"
         for name in before

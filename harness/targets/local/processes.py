@@ -109,6 +109,15 @@ def state_of(process: Process) -> str:
     return "" if seen is None else seen.state
 
 
+def is_gone(group: int) -> bool:
+    """Whether nothing is left of a process group but zombies; quick where not even those are."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return not group_states(group)
+
+
 def group_states(group: int) -> dict[int, str]:
     """pid -> state letter of every process of the process group, zombies left out."""
     return states_of([group])

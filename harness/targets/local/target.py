@@ -367,7 +367,7 @@ class LocalTarget:
         processes.signal_process(process, signal.SIGKILL)
         with self.disks.let_go(node):
             group = process.pid
-            kernel.wait_until(lambda: not processes.group_states(group), processes.END_TIMEOUT_S)
             self._exit_codes[node] = process.wait(processes.END_TIMEOUT_S)
+            kernel.wait_until(lambda: processes.is_gone(group), processes.END_TIMEOUT_S)
         own_clocks.forget(process.pid)
         del self._processes[node]

@@ -33,6 +33,7 @@ SOUND: Final = "nodes"
 
 SCENARIO_OF: Final[Mapping[str, str]] = {
     "truncate_to_high_watermark": "kip-101-truncation-to-high-watermark",
+    "never_compares_epochs": "zoo/shorter-log-leads",
     "skips_unknown_epochs": "zoo/fast-failover",
     "same_leader_skips_truncation": "zoo/missed-epoch",
     "serves_zombies": "zoo/missed-epoch",
@@ -44,11 +45,9 @@ SCENARIO_OF: Final[Mapping[str, str]] = {
     "isr_of_one": "zoo/isr-of-one",
     "commits_below_min_isr": "zoo/high-watermark-below-min-isr",
     "forgets_sequences": "zoo/answers-lost",
-    "accepts_gaps": "zoo/retry-overtaken",
     "votes_by_node_id": "zoo/voter-returns-empty",
     "sessions_by_wall_clock": "zoo/clock-set-back",
     "metadata_in_page_cache": "zoo/page-cache-trusted",
-    "refuses_repeats": "zoo/answers-lost",
     "ack_before_replication": "zoo/leader-on-its-own",
 }
 """Mutant -> the scenario that catches it with real processes. What needs the control of single

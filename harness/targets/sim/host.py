@@ -105,6 +105,7 @@ class Host:
         if self.loop is not loop:
             return  # it has ended already
         self._note(f"end by {mode} with {exit_code}")
+        tasks = loop.live_tasks()  # kept here: some are held by nothing but their next event
         self.loop = self._main = None
         loop.dead = True
         self.exit_code = exit_code
@@ -119,7 +120,8 @@ class Host:
             self.disk.forget(loop)
             if mode == "power":
                 self.disk.lose_power()
-        bury(loop)
+        bury(loop, tasks)
+        del tasks
         self.world.collect()
         self.world.look()
 

@@ -287,15 +287,15 @@ def start(loop: HostLoop, main: Coroutine[Any, Any, Any], name: str) -> SimTask:
         return loop.create_task(main, name=name, context=Context())
 
 
-def bury(loop: HostLoop) -> None:
-    """Unwind what is left of a dead incarnation: no frame of it stays, none has an effect.
+def bury(loop: HostLoop, tasks: list[SimTask]) -> None:
+    """Unwind the tasks of a dead incarnation: no frame of it stays, none has an effect.
 
     Youngest first: a task must not find that the one it waits for has ended before itself. A
     coroutine that awaits in a `finally` is closed again, until it gives up.
     """
     assert loop.dead
     with running(loop):
-        for task in reversed(loop.live_tasks()):
+        for task in reversed(tasks):
             task._log_destroy_pending = False
             coroutine = task.get_coro()
             for _ in range(50):

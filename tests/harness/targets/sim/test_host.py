@@ -74,6 +74,15 @@ def test_nothing_of_the_dead_has_an_effect(make: MakeBare, mode: Any) -> None:
     assert not world.world.troubles
 
 
+def test_a_program_may_be_killed_before_its_first_step(make: MakeBare) -> None:
+    """It never ran, and nothing complains."""
+    world = make()
+    world.hosts[NODE].boot(echo_server)
+    world.hosts[NODE].kill()
+    world.world.run_for(1)
+    assert not world.world.troubles
+
+
 def test_how_programs_end(make: MakeBare) -> None:
     """By themselves with 0, with 1 when they failed; by SIGTERM, in order when they handle it."""
     world = make()

@@ -27,6 +27,7 @@ NAMES = {
     "id": "an address differs from run to run",
     "hash": "the hash of a string differs from process to process",
 }
+CLOCKS = (["datetime", "now"], ["datetime", "utcnow"], ["datetime", "today"], ["date", "today"])
 MODULES = {"threading", "multiprocessing", "secrets", "concurrent"}
 EXCUSED = {"harness/targets/sim/guard.py"}
 """It names what it refuses."""
@@ -39,7 +40,7 @@ def trapped(tree: ast.AST) -> Iterator[str]:
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
             if name in NAMES and not isinstance(getattr(node.func, "value", None), ast.Call):
                 yield f"line {node.lineno}: {NAMES[name]}"
-            if name in {"now", "utcnow", "today"} and isinstance(node.func, ast.Attribute):
+            if ast.unparse(node.func).split(".")[-2:] in CLOCKS:
                 yield f"line {node.lineno}: {ast.unparse(node.func)} is the real clock"
             if name == "Random" and not node.args:
                 yield f"line {node.lineno}: a Random without a seed"

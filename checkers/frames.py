@@ -44,9 +44,6 @@ EVIDENCE: Mapping[str, str] = {
 RANK_LIMIT = 1 << 20
 """More causes, and more leader epochs, than any run has."""
 
-STRENGTHS = 4
-"""How many strengths of causes there are."""
-
 
 class Frames:
     """One run's frames on one engine, and the plan it followed.
@@ -156,9 +153,9 @@ class Frames:
 
         evidence: columns op, topic, partition, value, offset, acks, invoke_ns, leader_epoch, node.
         A row with an offset is explained by the first election whose leader starts at or below
-        it and whose predecessor may still have answered when the operation began. Where several
-        cannot be told apart by their start, since no record of their epochs is left, under acks=all
-        the strongest comes first. A row without an offset is explained by time alone: by what was
+        it and whose predecessor may still have answered when the operation began. What acks=all
+        acknowledged, and what was read, is explained by the strongest such cause: a deposed leader
+        can have answered neither. A row without an offset is explained by time alone: by what was
         near, and where it was acknowledged by a state loss however much later.
         """
         F = self.engine.functions
@@ -192,7 +189,7 @@ class Frames:
         )
         strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
         chain = F.when(by_offset, F.col("chain")).otherwise(F.lit(0)).cast("bigint")
-        rank = (chain * F.lit(STRENGTHS) + strength) * F.lit(RANK_LIMIT) + F.col("number")
+        rank = (strength * F.lit(RANK_LIMIT) + chain) * F.lit(RANK_LIMIT) + F.col("number")
         best = (
             pairs.where(by_offset | (by_time & nearby) | by_reach)
             .groupBy(*key)

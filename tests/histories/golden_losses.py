@@ -206,6 +206,31 @@ def all_indexes_are_damaged(s: Story) -> None:
     taken(s, 1, 2, fault="disk.cut-tail", details={"file": "index"})
 
 
+def _after_a_clean_election(s: Story) -> None:
+    """Node 1 has led since 5 s, from offset 8 on; node 3, which led before, never heard of it."""
+    wiped(s)
+    led(s, ALL, (0, 3, 0, (1, 2, 3)), (5, 1, 1, (1, 2)), (10, 2, 2, (2,)), (16, 2, 2, (2, 3, 1)))
+    [first, second] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
+    first["end_offset"] = 8
+    s.cluster.append(second | {"leader_epoch": 2})
+    second.update(start_offset=8, end_offset=10)
+    s.cluster = [r for r in s.cluster if r["kind"] != "view" or r["topic"] != ALL]
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="lost power by 9.600 s")
+def power_takes_what_an_earlier_leader_might_have_answered(s: Story) -> None:
+    """A deposed leader acknowledges nothing under acks=all: its deposition explains no loss."""
+    _after_a_clean_election(s)
+    taken(s, 1, 2)
+
+
+@golden("INVALID", {LOST: (F, 1)}, cause="in sync kept its records")
+def too_few_lose_power_after_a_clean_election(s: Story) -> None:
+    """Near miss: the one that leads next kept its memory."""
+    _after_a_clean_election(s)
+    taken(s, 1)
+
+
 @golden("VALID", {LOST: (P, 1)}, cause="in epoch 1 from offset 10")
 def acks_1_leader_loses_power_and_leads_again(s: Story) -> None:
     """The leader alone had it for sure, and no other was elected."""

@@ -76,7 +76,7 @@ def test_a_log_that_lost_what_was_never_committed() -> None:
 
 @pytest.mark.parametrize("skew_s", [-3600, -2, 0, 2, 3600])
 def test_no_clock_moves_a_record_further_than_the_watch_was_blind(skew_s: int) -> None:
-    """Within half a second of the truth in a random log, and at the truth where clocks are right."""
+    """Within half a second of the truth in a random log, and at the truth with right clocks."""
     rng = random.Random(7)
     true_ns = sorted(rng.randrange(100 * S) for _ in range(300))
     answers = []

@@ -25,6 +25,7 @@ import uvloop
 
 from harness.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS, Tally
 from harness.clients.own.cluster import Cluster, Timing
+from harness.clients.own.consumer import ConsumerSettings
 from harness.clients.own.line import Limits
 from harness.clients.own.producer import ProducerSettings
 from harness.clients.own.recording import (
@@ -50,11 +51,13 @@ class ClientBroken(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """What clients take from outside."""
+    """What clients take from outside: chance, the time of day, and how patient and how eager they
+    are, which decides how many requests there are."""
 
     rng: random.Random
     wall_clock_ms: Callable[[], int]
     timing: Timing = field(default_factory=Timing)
+    consumer: ConsumerSettings = WORKLOAD_CONSUMER
 
 
 async def run_workload(
@@ -159,7 +162,7 @@ class _Clients:
         """A consumer of all partitions. Raises ClientBroken."""
         consumer = RecordingConsumer(
             self._connect(client),
-            WORKLOAD_CONSUMER,
+            self._world.consumer,
             dict.fromkeys(range(self._config.partitions), 0),
             client=client,
             writer=self._writer,

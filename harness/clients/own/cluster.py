@@ -129,6 +129,12 @@ class Cluster:
             peer.opening = self._loop.create_task(self._open(address, peer))
         return None
 
+    @property
+    def buffered_bytes(self) -> int:
+        """What was sent to any broker and the kernel has not taken yet."""
+        links = (peer.link for peer in self._peers.values())
+        return sum(link.buffered_bytes for link in links if link is not None)
+
     async def _open(self, address: Address, peer: _Peer) -> None:
         timing = self.timing
         if peer.link is not None:

@@ -31,10 +31,12 @@ TRUNCATED: Final = "LOG_TRUNCATION"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """How much a fetch may bring, how long a leader may wait for something to say, and how many
-    records a consumer goes back when the log below its position was cut."""
+    """How much a fetch may bring, how long a leader may wait for something to say, how long a
+    partition is left alone after it had something, and how many records a consumer goes back when
+    the log below its position was cut."""
 
     max_wait_s: float = 0.1
+    pause_s: float = 0.0
     partition_bytes: int = 1 << 20
     fetch_bytes: int = 8 << 20
     rewind_records: int = 1_000
@@ -272,6 +274,8 @@ class Consumer:
             self._failed(wanted, "CORRUPT_MESSAGE")
             return None
         position.failures = 0
+        if fetched.records:
+            position.not_before_s = self._loop.time() + self._settings.pause_s
         position.offset, position.epoch = fetched.next_offset, fetched.last_epoch
         position.checked_epoch = max(position.checked_epoch, wanted.leader.epoch)
         return fetched

@@ -1,18 +1,21 @@
-"""A follower whose leader is the one before does not compare logs, whatever came in between.
+"""A follower does not compare logs with the leader that it fetched from last.
 
-It may have missed an epoch of another leader, in which that leader's log was cut (KAFKA-7164). Its
-own records at those offsets stay, and the next ones are put behind them.
+In between it may have missed an epoch of another leader, in which that leader's log was cut
+(KAFKA-7164). Its own records at those offsets stay, and the next ones are put behind them.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchRequest
 from kio.static.primitive import i32
 
 from nodes.ids import NodeId, TopicPartition
 from nodes.server.fetcher import Fetcher, FetcherPool
-from nodes.server.following import Plan
+from nodes.server.following import Followed, Plan
+from nodes.server.replica import Replica
 from tests.mutants.patching import Undo, patch, run, together
 
 BUG = "the same leader again, no truncation"
@@ -23,15 +26,24 @@ SHOWS = ("divergent-replicas", "truncated-read", "inconsistent-offset", "lost-wr
 def apply() -> Undo:
     """Break the broker; returns what mends it."""
     sound_follow, sound_request = FetcherPool.follow, Fetcher._request
+    sound_take = Fetcher._take_part
 
     def follow(self: FetcherPool, changes: Mapping[TopicPartition, NodeId | None]) -> None:
-        """Remember of each partition whether its leader is another one."""
+        """Note of each partition whether it was fetched from that leader last."""
         for partition, leader in changes.items():
             replica = self._replicas.find(partition)
             if replica is not None:
-                same = leader is not None and self._leader_of.get(partition) == leader
-                vars(replica.state)["same_leader"] = same
+                notes = vars(replica.state)
+                if leader is None:  # led here
+                    notes.pop("fetched_from", None)
+                notes["same_leader"] = leader is not None and notes.get("fetched_from") == leader
         sound_follow(self, changes)
+
+    def take_part(self: Fetcher, replica: Replica, followed: Followed, answer: Any) -> bool:
+        """Note who answered."""
+        if answer.error_code is ErrorCode.none:
+            vars(replica.state)["fetched_from"] = self._leader
+        return sound_take(self, replica, followed, answer)
 
     def request(self: Fetcher, plan: Plan) -> FetchRequest:
         """Without the last epoch of partitions whose leader is the same, nobody compares."""
@@ -56,7 +68,9 @@ def apply() -> Undo:
         )
         return replace(asked, topics=topics)
 
-    return together(patch(FetcherPool, follow=follow), patch(Fetcher, _request=request))
+    return together(
+        patch(FetcherPool, follow=follow), patch(Fetcher, _request=request, _take_part=take_part)
+    )
 
 
 if __name__ == "__main__":

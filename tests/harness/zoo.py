@@ -32,7 +32,7 @@ RUN_TIMEOUT_S: Final = 280
 SOUND: Final = "nodes"
 
 SCENARIO_OF: Final[Mapping[str, str]] = {
-    "truncate_to_high_watermark": "kip-101-truncation-to-high-watermark",
+    "truncate_to_high_watermark": "zoo/truncation-to-high-watermark",
     "never_compares_epochs": "zoo/shorter-log-leads",
     "skips_unknown_epochs": "zoo/fast-failover",
     "same_leader_skips_truncation": "zoo/missed-epoch",

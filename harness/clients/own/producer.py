@@ -101,7 +101,7 @@ class Producer:
         deadline_s = self._loop.time() + timeout_s
         while self.pending and (left_s := deadline_s - self._loop.time()) > 0:
             await self._idle.wait(left_s)
-        while self._cluster.buffered_bytes and self._loop.time() < deadline_s:  # noqa: ASYNC110
+        while self._cluster.buffered_bytes and self._loop.time() < deadline_s:  # noqa: ASYNC110 - transports tell nobody
             await asyncio.sleep(BUFFER_PAUSE_S)
         self._closed = True
         if self._timer is not None:

@@ -38,7 +38,7 @@ SCENARIO_OF: Final[Mapping[str, str]] = {
     "same_leader_skips_truncation": "zoo/missed-epoch",
     "serves_zombies": "zoo/missed-epoch",
     "commits_by_proposed_isr": "zoo/leader-on-its-own",
-    "keeps_the_leaving": "zoo/member-leaves",
+    "readds_the_fenced": "zoo/fenced-member",
     "last_replica_standing": "zoo/last-replica-standing",
     "acknowledges_before_flush": "zoo/correlated-power-loss",
     "elects_who_lags": "zoo/unclean-election",

@@ -1,8 +1,8 @@
-"""A follower that is about to stop is taken back into the ISR as long as it fetches.
+"""A follower that is fenced, or about to stop, is taken back into the ISR as long as it fetches.
 
 The controller has just taken it out, so that nobody waits for it when it is gone; leader and
-controller both forget to ask whether it may be in (KIP-841). Then it stops, and every acks=all
-write waits for it until it lags.
+controller both forget to ask whether it may be in (KIP-841). Then it goes, and every acks=all write
+waits for it until it lags.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from nodes.server.fetch_parts import Part
 from nodes.server.fetch_read import PartReader, Reader
 from tests.mutants.patching import Undo, patch, run, together
 
-BUG = "a stopping member is added again"
+BUG = "a fenced member is added again"
 SOURCES = ("KIP-841", "KAFKA-13916")
 SHOWS = ("unavailable",)
 

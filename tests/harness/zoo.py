@@ -30,6 +30,8 @@ from tests.scenarios import path_of
 RUN_TIMEOUT_S: Final = 280
 """Five times what a run takes on a quiet machine."""
 SOUND: Final = "nodes"
+TABLE_WIDTH: Final = 190
+"""At least: a file has no width, and rows that are broken cannot be searched."""
 
 SCENARIO_OF: Final[Mapping[str, str]] = {
     "truncate_to_high_watermark": "zoo/truncation-to-high-watermark",
@@ -172,7 +174,7 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := [name for name in given.mutants if name not in SCENARIO_OF]:
         parser.error(f"no scenario for {', '.join(unknown)}; there are {', '.join(SCENARIO_OF)}")
-    console = Console()
+    console = Console(width=max(Console().width, TABLE_WIDTH))
     store = given.store or Path(tempfile.mkdtemp(prefix="zoo-"))
     found = rows(given.mutants or tuple(SCENARIO_OF), store, console)
     console.print(table(found))

@@ -412,6 +412,12 @@ _REPLICAS = (
         lambda c: c.aspect == "short" and not c.settled,
     ),
     _rule(
+        "a fault flipped a bit in the log of one of the two", "divergent-replicas", PERMITTED,
+        "the damage is found by its checksum when the batch is read, and not before",
+        "Kafka: record batches have checksums; recovery reads what is beyond the recovery point",
+        lambda c: c.aspect == "damaged",
+    ),
+    _rule(
         "any", "divergent-replicas", FORBIDDEN,
         "below the high watermark all replicas are the same, byte for byte",
         "the original replication design; KIP-101; KIP-279",

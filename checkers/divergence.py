@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from checkers.engine import Column, Frame
 from checkers.frames import TP, Frames, evidence, left_join
+from checkers.recorded_faults import with_flipped_bits
 
 PAIRS = pa.schema(
     [
@@ -32,7 +33,8 @@ PAIRS = pa.schema(
 def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     """kind divergent-replicas, one row per batch or replica, offset: where, node: who.
 
-    aspect bytes: another batch than the reference's at the same base offset; extra: a batch that
+    aspect bytes: another batch than the reference's at the same base offset; damaged: likewise, and
+    a fault had flipped a bit in the log of one of the two; extra: a batch that
     the reference has not; missing: a batch of the reference is not there; short: the log ends
     below the reference's HW. kind unequal-ends: the logs end apart, at or above the HW.
     """
@@ -54,6 +56,10 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     unlike = frames.suspects(_unlike(frames, pairs))
     if unlike is not None:
         aspect = F.when(F.col("their_digest").isNull(), F.lit("extra")).otherwise(F.lit("bytes"))
+        if flipped := with_flipped_bits(frames.engine.rows(frames.faults)):
+            either = F.col("node").isin(*flipped) | F.col("reference").isin(*flipped)
+            known = ~F.col("their_digest").isNull()
+            aspect = F.when(known & either, F.lit("damaged")).otherwise(aspect)
         yield evidence(frames.engine, unlike, kind=kind, aspect=aspect, detail=_against(frames))
     missing = frames.suspects(_missing(frames, pairs))
     if missing is not None:

@@ -81,6 +81,14 @@ def _taken(fault: str, targets: Any) -> Taken | None:
     return Taken.DISK if fault in _DISK_FAULTS and file == _LOGS else None
 
 
+def with_flipped_bits(rows: Iterable[Mapping[str, Any]]) -> list[int]:
+    """The nodes in whose logs a recorded fault flipped bits, where nobody may have looked since."""
+    flips = [read_fault(row) for row in rows if row["fault"] == "disk.bit-flip"]
+    return sorted(
+        {node for f in flips if f is not None and f.takes is not None for node in f.aimed}
+    )
+
+
 def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:
     """The nodes in a fault's resolved targets, aimed at and cut off: a JSON list of nodes, or an
     object with `nodes` and `cuts` ([from, to, port], packets dropped; `drops` in earlier runs)."""

@@ -5,6 +5,7 @@ Each is the healthy run of `story`, bent. `expect` lists everything that must be
 left out. Nothing else may be found.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -691,6 +692,33 @@ def old_record_of_a_client_that_was_cut(s: Story) -> None:
 def replica_has_other_bytes(s: Story) -> None:
     """Same offset, other batch, below the HW."""
     s.replicas[5]["digest"] = "something else"
+
+
+def _flipped(s: Story, node: int, file: str = "log") -> None:
+    s.replicas[-1]["digest"] = "other"
+    s.faults.append(
+        s.faults[0]
+        | {
+            "fault_id": 77,
+            "fault": "disk.bit-flip",
+            "label": f"disk.bit-flip node {node}",
+            "targets": json.dumps({"nodes": [node], "details": {"file": file}}),
+            "took_effect": True,
+            "error": None,
+        }
+    )
+
+
+@golden("VALID", {("divergent-replicas", "damaged"): (P, 1)})
+def replicas_differ_by_a_flipped_bit(s: Story) -> None:
+    """Nobody has read the batch since: the broker could not know."""
+    _flipped(s, s.replicas[-1]["node"])
+
+
+@golden("INVALID", {("divergent-replicas", "bytes"): (F, 1)})
+def replicas_differ_and_bits_flipped_elsewhere(s: Story) -> None:
+    """Near miss: the damage was in another kind of file."""
+    _flipped(s, s.replicas[-1]["node"], file="checkpoint")
 
 
 @golden("INVALID", {("divergent-replicas", "missing"): (F, 1)})

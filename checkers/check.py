@@ -228,7 +228,8 @@ def _judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ..
     counts = frames.engine.rows(found.groupBy(*GROUP).agg(F.count(F.lit(1)).alias("count")))
     if not counts:
         return ()
-    order = frames.engine.window.partitionBy(*GROUP).orderBy("invoke_ns", "op", "offset", "value")
+    keys = ("invoke_ns", "op", "offset", "value", "other_op", "other_offset", "node")
+    order = frames.engine.window.partitionBy(*GROUP).orderBy(*keys)
     # Both engines turn a rank filter into a bounded top-n, whatever the size of the group.
     ranked = found.withColumn("rank", F.row_number().over(order))
     examples: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

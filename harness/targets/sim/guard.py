@@ -2,7 +2,8 @@
 
 Whatever reaches for one of them fails the run with RealWorldTouched, which names what was asked for
 and where in the code, even if that code swallows the exception. The standard library's logging may
-ask for the time, and gets the world's.
+ask for the time, and gets the world's. Other threads (of a library that the same process uses) are
+no part of the world, and are left alone.
 
 Not seen: `datetime.now` and `random.Random()` imported by name, which C code answers; a lint of the
 broker's sources forbids both.
@@ -72,13 +73,14 @@ class RealWorldTouched(SimulationError):
 
 @contextmanager
 def guard(world: World) -> Iterator[None]:
-    """Refuse the real world to all code of this process meanwhile."""
+    """Refuse the real world to all code that this thread runs meanwhile."""
+    inside = threading.get_ident()
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in _REFUSED]
     saved += [(time, "time", time.time), (random, "Random", random.Random)]
     for owner, name, what in _REFUSED:
-        setattr(owner, name, _refusal(world, what))
-    time.time = _time_for_logging(world)
-    random.Random = _seeded_only(world)  # type: ignore[misc]
+        setattr(owner, name, _refusal(world, what, inside, getattr(owner, name)))
+    time.time = _time_for_logging(world, inside)
+    random.Random = _seeded_only(world, inside)  # type: ignore[misc]
     try:
         yield
     finally:
@@ -86,15 +88,23 @@ def guard(world: World) -> Iterator[None]:
             setattr(owner, name, original)
 
 
-def _refusal(world: World, what: str) -> Callable[..., Any]:
+def _refusal(
+    world: World, what: str, inside: int, original: Callable[..., Any]
+) -> Callable[..., Any]:
     def refuse(*args: object, **options: object) -> Any:
+        if threading.get_ident() != inside:
+            return original(*args, **options)
         raise _touched(world, what)
 
     return refuse
 
 
-def _time_for_logging(world: World) -> Callable[[], float]:
+def _time_for_logging(world: World, inside: int) -> Callable[[], float]:
+    original = time.time
+
     def now() -> float:
+        if threading.get_ident() != inside:
+            return original()
         if sys._getframe(1).f_globals.get("__name__") != "logging":
             raise _touched(world, "the real clock: time.time")
         return (EPOCH_MS + world.now_ns / MS) / 1000
@@ -102,12 +112,12 @@ def _time_for_logging(world: World) -> Callable[[], float]:
     return now
 
 
-def _seeded_only(world: World) -> type[random.Random]:
+def _seeded_only(world: World, inside: int) -> type[random.Random]:
     original = random.Random
 
     class Seeded(original):  # type: ignore[misc, valid-type]
         def __new__(cls, *seed: Any) -> Any:
-            if not seed or seed[0] is None:
+            if threading.get_ident() == inside and (not seed or seed[0] is None):
                 raise _touched(world, "real chance: random.Random without a seed")
             return original(*seed)
 

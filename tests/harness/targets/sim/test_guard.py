@@ -17,6 +17,7 @@ import pytest
 
 from harness.targets.sim.clocks import EPOCH_MS
 from harness.targets.sim.guard import RealWorldTouched, guard
+from harness.targets.sim.world import World
 from tests.harness.targets.sim.worlds import MakeBare
 
 
@@ -89,3 +90,24 @@ def test_seeded_chance_and_log_lines_are_fine(make: MakeBare) -> None:
         drawn = world.run(1, main)
     assert drawn == random.Random(3).random()
     assert records[0].created == pytest.approx(EPOCH_MS / 1000 + 3, abs=0.01)
+
+
+def test_other_threads_are_left_alone() -> None:
+    """A thread of some library, started before, may sleep: it is no part of the world."""
+    world = World(1)
+    go, slept = threading.Event(), threading.Event()
+
+    def sleeper() -> None:
+        go.wait(10)
+        time.sleep(0.001)
+        slept.set()
+
+    thread = threading.Thread(target=sleeper)
+    thread.start()
+    try:
+        with guard(world):
+            go.set()
+            assert slept.wait(10)
+    finally:
+        thread.join()
+        world.end()

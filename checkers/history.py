@@ -56,7 +56,8 @@ HISTORY = pa.schema(
     ]
 )
 
-# A row of `f` producer-epoch: an idempotent producer left its epoch, all partitions at once.
+# A row of `f` producer-epoch: an idempotent producer left its epoch, librdkafka in all partitions
+# at once, our own client in the one that the row names.
 # invoke_ns: from when on it sent nothing more under the old one; complete_ns: when it could send
 # under the new one (null: not seen). error: why; partition: whose batch was refused, where that is
 # why; value: the first that the refusing broker lacked. A reason is a row; those of one bump have

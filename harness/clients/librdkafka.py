@@ -15,9 +15,7 @@ import contextlib
 import logging
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -25,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from checkers.history import PRODUCER_EPOCH
 from harness.clients.base import Outcome, delivery_outcome
 from harness.clients.producer_epochs import Bump, EpochWatch, Refused
+from harness.clients.tally import REWIND_RECORDS, Tally
 from harness.history import HistoryWriter
 from harness.payload import MAX_SEQUENCE, PayloadCodec, peek_value, value_of
 
@@ -37,11 +36,6 @@ BATCH_MESSAGES: Final = 1_000
 (-1001): beyond 1,001 messages the reported offsets would turn non-negative, and false."""
 
 POLL_RECORDS: Final = 1_000
-REWIND_RECORDS: Final = 1_000
-"""How far a consumer goes back after it was told that the log below its position was cut."""
-
-RECENT_LATENCIES: Final = 4_096
-
 COMMON: Final[Mapping[str, Any]] = {
     "socket.timeout.ms": SOCKET_TIMEOUT_MS,
     "socket.connection.setup.timeout.ms": 1_000,
@@ -54,19 +48,6 @@ COMMON: Final[Mapping[str, Any]] = {
     "log.connection.close": False,
     "log_level": 2,  # a cluster under faults has nothing but errors to log
 }
-
-
-@dataclass(slots=True)
-class Tally:
-    """What one client did so far; read by other threads, written by its own."""
-
-    sent: int = 0
-    acked: int = 0
-    failed: int = 0
-    info: int = 0
-    read: int = 0
-    latencies_ns: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LATENCIES))
-    last_error: str | None = None
 
 
 def producer_config(

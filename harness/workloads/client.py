@@ -26,10 +26,10 @@ from pathlib import Path
 from harness.clients.librdkafka import (
     RecordingConsumer,
     RecordingProducer,
-    Tally,
     consumer_config,
     producer_config,
 )
+from harness.clients.tally import Tally
 from harness.history import FLUSH_INTERVAL_S, HistoryWriter
 from harness.payload import PayloadCodec
 from harness.workloads.config import ClientConfig

@@ -23,7 +23,7 @@ from typing import Final
 
 import uvloop
 
-from harness.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS, Tally
+from harness.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS
 from harness.clients.own.cluster import Cluster, Timing
 from harness.clients.own.consumer import ConsumerSettings
 from harness.clients.own.line import Limits
@@ -35,6 +35,7 @@ from harness.clients.own.recording import (
     RecordingProducer,
     connect,
 )
+from harness.clients.tally import Tally
 from harness.history import FLUSH_INTERVAL_S, HistoryWriter
 from harness.payload import PayloadCodec
 from harness.workloads.client import SENDS_PER_POLL, STAT_INTERVAL_S, free_partition, stat_line

@@ -18,10 +18,10 @@ from checkers.history import read_arrow_stream
 from harness.clients.librdkafka import (
     RecordingConsumer,
     RecordingProducer,
-    Tally,
     consumer_config,
     producer_config,
 )
+from harness.clients.tally import Tally
 from harness.history import HistoryWriter
 from harness.payload import PayloadCodec
 from harness.workloads.client import Workload, run, stat_line

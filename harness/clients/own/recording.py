@@ -13,13 +13,13 @@ from typing import Final, Protocol
 from checkers.history import PRODUCER_EPOCH
 from harness.admin.client import parse_bootstrap
 from harness.clients.base import Outcome
-from harness.clients.librdkafka import REWIND_RECORDS, Tally
 from harness.clients.own.cluster import Cluster, Timing
 from harness.clients.own.consumer import Consumer, ConsumerSettings
 from harness.clients.own.line import Bump, End, Ended
 from harness.clients.own.producer import Producer, ProducerSettings
 from harness.clients.own.records import Fetched
 from harness.clients.own.waiting import Signal
+from harness.clients.tally import REWIND_RECORDS, Tally
 from harness.payload import MAX_SEQUENCE, PayloadCodec, value_of
 
 LEFT: Final = "left its epoch"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkers.history import read_arrow_stream
-from harness.clients.librdkafka import RecordingProducer, Tally, producer_config
+from harness.clients.librdkafka import RecordingProducer, producer_config
 from harness.clients.producer_epochs import (
     MAX_CAUSES,
     DrainBegan,
@@ -18,6 +18,7 @@ from harness.clients.producer_epochs import (
     Refused,
     parse,
 )
+from harness.clients.tally import Tally
 from harness.history import HistoryWriter
 from harness.payload import PayloadCodec, value_of
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.history import HISTORY
-from harness.clients.librdkafka import Tally
+from harness.clients.tally import Tally
 from harness.final_reads import FinalReadConfig
 from harness.systems.layout import Layout
 from harness.targets.sim.cluster import SimCluster

@@ -124,6 +124,7 @@ def test_layers_add_up_and_go_alone(target: LocalTarget) -> None:
 def test_a_node_that_starts_again_has_the_clock_that_it_had(target: LocalTarget) -> None:
     """As a machine whose clock is wrong; while the node is down its clock shows nobody anything."""
     target.clocks.skew(1, "a", HOUR_MS)
+    assert about(said(target, 1)["ahead_ms"], HOUR_MS), "it has started, and loaded the library"
     pid = target.pid(1)
     assert Path(f"/dev/shm/faketime_shm_{pid}").exists()
     target.kill(1)

@@ -12,7 +12,8 @@ from checkers.check import check
 from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
 from checkers.verdict import Status
 from tests.checkers.reference import Counts, find
-from tests.histories.golden import ALL_GOLDEN, OWN
+from tests.histories.golden import ALL_GOLDEN
+from tests.histories.golden.client_epochs import OWN
 from tests.histories.multiplex import multiplex
 from tests.histories.story import CONSUMER, PRODUCER, READER, TOPICS, S, Story, healthy, v
 from tests.require import require

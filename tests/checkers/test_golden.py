@@ -12,8 +12,7 @@ import pytest
 from checkers.check import check
 from checkers.engine import SparkEngine, local_spark_session
 from checkers.verdict import Anomaly, Status, Verdict
-from tests.histories.golden import Golden
-from tests.histories.golden_losses import ALL_GOLDEN
+from tests.histories.golden import ALL_GOLDEN, Golden
 from tests.histories.multiplex import alike, multiplex, prefix
 from tests.require import require
 

@@ -7,10 +7,8 @@ starts at offset 10. The write that is gone was acknowledged at 9.4 s, at offset
 import json
 from collections.abc import Sequence
 
-from tests.histories.golden import ALL_GOLDEN, F, P, U, golden
+from tests.histories.golden.base import F, P, U, golden
 from tests.histories.story import ALL, ONE, S, Story, v
-
-__all__ = ["ALL_GOLDEN"]
 
 LOST = ("lost-write", "middle")
 

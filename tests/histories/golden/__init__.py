@@ -1,0 +1,26 @@
+"""The golden histories, by family: one module for each, all of them in ALL_GOLDEN."""
+
+from tests.histories.golden import (
+    assumptions,
+    client_epochs,
+    consumers,
+    losses,
+    order,
+    reads,
+    replicas,
+    state_losses,
+)
+from tests.histories.golden.base import ALL_GOLDEN, Golden
+
+FAMILIES = (
+    assumptions,
+    client_epochs,
+    consumers,
+    losses,
+    order,
+    reads,
+    replicas,
+    state_losses,
+)
+
+__all__ = ["ALL_GOLDEN", "FAMILIES", "Golden"]

@@ -1,0 +1,217 @@
+"""Lost writes: permitted only where the record has their cause."""
+
+from tests.histories.golden.base import F, P, U, golden
+from tests.histories.story import ALL, NONE, ONE, S, Story, v
+
+
+@golden("VALID")
+def nothing_wrong(s: Story) -> None:
+    """The healthy run itself."""
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="1 lost-write in all-0")
+def acks_all_loses_from_the_middle(s: Story) -> None:
+    """A hole in the log: the acknowledged record is nowhere, and nobody ever read it."""
+    s.forget(topic=ALL, values={v(ALL, 12)})
+
+
+@golden("INVALID", {("lost-write", "tail"): (F, 2)})
+def acks_all_loses_its_tail(s: Story) -> None:
+    """The last two acknowledged records are gone."""
+    s.forget(topic=ALL, values={v(ALL, 19), v(ALL, 20)})
+
+
+@golden("INVALID", {("lost-write", "prefix"): (F, 1)})
+def acks_all_loses_its_prefix(s: Story) -> None:
+    """The first acknowledged record is gone."""
+    s.forget(topic=ALL, values={v(ALL, 1)})
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_all_loses_with_an_election(s: Story) -> None:
+    """A clean election explains the loss of an acks=1 write, and never of an acks=all write."""
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="deposed at 10.000 s by node 2")
+def acks_1_loses_what_the_deposed_leader_had(s: Story) -> None:
+    """Acknowledged by node 1 just before it was killed; node 2 used the offset again."""
+    s.send(ONE, 99, 10, 9.4)
+
+
+@golden("VALID", {("lost-write", "tail"): (P, 1)}, cause="fault 0 (kill node 1")
+def acks_1_loses_a_long_tail(s: Story) -> None:
+    """The deposed leader had more than the log ever reached again."""
+    s.send(ONE, 99, 25, 9.4)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="it knew by 15.000 s")
+def acks_1_loses_to_a_zombie(s: Story) -> None:
+    """Node 1 did not know until 15 s that it was deposed, and acknowledged at 14.9 s."""
+    s.send(ONE, 99, 12, 14.9)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="no change of leadership")
+def acks_1_loses_after_the_deposed_leader_knew(s: Story) -> None:
+    """Near miss of a cause: at 15.5 s node 1 had known for half a second."""
+    s.send(ONE, 99, 12, 15.5)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_1_loses_below_the_new_epoch(s: Story) -> None:
+    """Near miss of a cause: epoch 1 starts at 10, so the election cut nothing at offset 5."""
+    s.send(ONE, 99, 5, 9.4)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_1_loses_in_the_reign_of_the_new_leader(s: Story) -> None:
+    """Near miss of a cause: the record says that the write was acknowledged in epoch 1 itself."""
+    s.send(ONE, 99, 12, 14.9, leader_epoch=1)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_1_loses_though_the_same_node_leads_on(s: Story) -> None:
+    """Near miss of a cause: a new epoch of the old leader is no change of leadership."""
+    for row in s.cluster:
+        if row["kind"] == "leader" and row["topic"] == ONE:
+            row.update(leader=1, isr=[1, 2, 3])
+    s.send(ONE, 99, 12, 9.4)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="nobody saw it learn")
+def acks_1_loses_and_nobody_saw_the_zombie_learn(s: Story) -> None:
+    """Without a view of node 1, its fault's end and the stated slack bound its reach."""
+    s.cluster = [r for r in s.cluster if r["kind"] != "view"]
+    s.send(ONE, 99, 12, 15.9)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_1_loses_beyond_the_slack(s: Story) -> None:
+    """Near miss of a cause: later than the end of the fault and the slack."""
+    s.cluster = [r for r in s.cluster if r["kind"] != "view"]
+    s.send(ONE, 99, 12, 16.1)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="in epoch 2 from offset 10")
+def acks_1_loses_to_an_epoch_without_records(s: Story) -> None:
+    """Nothing was written in epoch 2, so it starts where epoch 4 does; node 3 led only then."""
+    s.cluster = [r for r in s.cluster if r["topic"] != ONE]
+    s.leader(ONE, 0, 1, 0, [1, 2, 3])
+    s.leader(ONE, 10, 3, 2, [2, 3])
+    s.leader(ONE, 10.5, -1, 3, [3])
+    s.leader(ONE, 16, 1, 4, [1, 2, 3])
+    for epoch, start_offset in ((0, 0), (4, 10)):
+        s.cluster.append(
+            {
+                "at_ns": 59 * S,
+                "kind": "epoch",
+                "topic": ONE,
+                "partition": 0,
+                "leader_epoch": epoch,
+                "start_offset": start_offset,
+            }
+        )
+    s.send(ONE, 99, 10, 9.4)
+
+
+@golden("UNKNOWN", {("lost-write", "middle"): (U, 1)}, because="not in the record")
+def acks_1_loses_without_a_record_of_epochs(s: Story) -> None:
+    """Whether there was a cause cannot be told."""
+    s.cluster = [r for r in s.cluster if r["kind"] != "epoch"]
+    s.send(ONE, 99, 10, 9.4)
+
+
+@golden("VALID", {("lost-write", None): (P, 2)}, cause="deposed at 10.000 s by node 2")
+def acks_0_loses_around_a_kill(s: Story) -> None:
+    """Counted, with the nearest explanation."""
+    s.send(NONE, 98, None, 9.7)
+    s.send(NONE, 99, None, 9.8)
+
+
+@golden("VALID", {("lost-write", None): (P, 1)}, cause="no acknowledgement was asked for")
+def acks_0_loses_out_of_the_blue(s: Story) -> None:
+    """Nothing happened near it; acks=0 promises nothing."""
+    s.send(NONE, 99, None, 40)
+
+
+@golden("VALID", {("lost-write", None): (P, 1)}, cause="(pause node 2")
+def acks_0_loses_to_a_pause(s: Story) -> None:
+    """A pause of the leader deposes nobody, but explains the loss."""
+    s.faults.append(
+        {
+            "fault_id": 1,
+            "fault": "pause",
+            "label": "pause node 2",
+            "targets": "[2]",
+            "started_ns": 30 * S,
+            "healed_ns": 31 * S,
+            "took_effect": True,
+        }
+    )
+    s.send(NONE, 99, None, 30.5)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="min ISR 1")
+def min_isr_1_loses_by_a_clean_election(s: Story) -> None:
+    """Near miss of a permission: the ISR was not the leader alone."""
+    s.set_topic(ALL, min_insync_replicas=1)
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden(
+    "VALID",
+    {("lost-write", "middle"): (P, 1)},
+    cause="the old one was the only in-sync replica",
+)
+def min_isr_1_loses_its_only_replica(s: Story) -> None:
+    """The ISR was node 1 alone, and node 2 was elected all the same."""
+    s.set_topic(ALL, min_insync_replicas=1)
+    s.leader(ALL, 8, 1, 0, [1])
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def min_isr_2_loses_its_only_replica(s: Story) -> None:
+    """Near miss of a permission: with min ISR 2 nothing may be acknowledged by one alone."""
+    s.leader(ALL, 8, 1, 0, [1])
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="the new leader was not in sync")
+def unclean_election_loses(s: Story) -> None:
+    """Configured, and it took place."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.leader(ALL, 8, 1, 0, [1])
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def unclean_election_was_on_but_clean(s: Story) -> None:
+    """Near miss of a permission: node 2 was in sync when it was elected."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("UNKNOWN", {("unseen", None): (U, 1)}, because="final reads are complete: no")
+def final_read_did_not_get_there(s: Story) -> None:
+    """The read ended early: the value may be beyond it."""
+    s.forget(topic=ALL, values={v(ALL, 20)})
+    (end,) = s.rows("final-read-end", ALL)
+    end.update(type="info", offset=19, error="_TIMED_OUT")
+
+
+@golden("VALID")
+def sends_without_an_answer(s: Story) -> None:
+    """Near miss of a loss: nobody acknowledged them; one of them is in the log."""
+    s.send(ALL, 98, None, 9.4, type="info", complete_ns=None)
+    s.send(ALL, 97, None, 20, type="info")
+    s.read_in_the_end(ALL, 20, v(ALL, 97))
+
+
+@golden("INVALID", {("lost-write", "tail"): (F, 1)})
+def acks_1_loses_its_tail_before_a_shutdown(s: Story) -> None:
+    """Near miss of a cause: the election at the shutdown came after the loss had been read."""
+    s.forget(topic=ONE, values={v(ONE, 20)})
+    (end,) = s.rows("final-read-end", ONE)
+    end["offset"] = 19
+    s.leader(ONE, 62, 3, 2, [3])

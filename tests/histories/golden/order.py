@@ -1,0 +1,106 @@
+"""Values twice, at other offsets than promised, in another order than they were sent."""
+
+from tests.histories.golden.base import F, P, golden
+from tests.histories.story import ALL, NONE, ONE, Story, v, value
+
+
+@golden("VALID", {("duplicate", None): (P, 1)})
+def retry_without_idempotence_writes_twice(s: Story) -> None:
+    """The answer was lost, the retry landed behind."""
+    s.read_in_the_end(ONE, 20, v(ONE, 20))
+
+
+@golden("INVALID", {("duplicate", None): (F, 1)}, because="1 duplicate in all-0")
+def idempotent_producer_writes_twice(s: Story) -> None:
+    """The broker must know the batch by its sequence."""
+    s.read_in_the_end(ALL, 20, v(ALL, 20))
+
+
+@golden("VALID")
+def two_consumers_read_the_same(s: Story) -> None:
+    """Near miss of a duplicate: one record, read by two."""
+    s.row("start", 99, 0)
+    s.poll(ALL, 20, {o: v(ALL, o + 1) for o in range(20)}, client=99)
+    s.row("end", 99, 61)
+
+
+@golden("INVALID", {("inconsistent-offset", "read"): (F, 1), ("truncated-read", None): (F, 1),
+                    ("duplicate", None): (P, 1)})  # fmt: skip
+def two_reads_of_one_offset_differ(s: Story) -> None:
+    """One consumer was given another value at offset 10 than the log holds in the end."""
+    s.row("start", 99, 0)
+    s.poll(ONE, 11, {10: v(ONE, 20)}, client=99)
+    s.row("end", 99, 61)
+
+
+@golden("INVALID", {("inconsistent-offset", "acknowledged"): (F, 1)})
+def acknowledged_offset_holds_another_value(s: Story) -> None:
+    """Acknowledged at 15, found at 20."""
+    s.send(ALL, 99, 15, 21)
+    s.read_in_the_end(ALL, 20, v(ALL, 99))
+
+
+@golden("VALID", {("inconsistent-offset", "acknowledged"): (P, 1)})
+def acknowledged_copy_was_cut_and_another_lives(s: Story) -> None:
+    """acks=1: the acknowledged copy went with the deposed leader's tail; the retry's lives."""
+    s.send(ONE, 99, 12, 9.4)
+    s.read_in_the_end(ONE, 20, v(ONE, 99))
+
+
+@golden("VALID", {("duplicate", None): (P, 1)})
+def acknowledged_offset_is_one_of_two(s: Story) -> None:
+    """Near miss of an inconsistent offset: the value is where it was acknowledged, and again."""
+    s.read_in_the_end(ONE, 20, v(ONE, 3))
+
+
+@golden("VALID", {("reordered-send", None): (P, 1)})
+def later_batch_overtakes(s: Story) -> None:
+    """Without idempotence and with more than one in flight, a retry lands behind."""
+    s.send(ONE, 97, 21, 20.0)
+    s.send(ONE, 98, 20, 20.1)
+    s.read_in_the_end(ONE, 20, v(ONE, 98))
+    s.read_in_the_end(ONE, 21, v(ONE, 97))
+
+
+@golden("INVALID", {("reordered-send", None): (F, 1)})
+def later_batch_overtakes_though_idempotent(s: Story) -> None:
+    """The broker must refuse a batch whose predecessor it lacks."""
+    s.send(ALL, 97, 21, 20.0)
+    s.send(ALL, 98, 20, 20.1)
+    s.read_in_the_end(ALL, 20, v(ALL, 98))
+    s.read_in_the_end(ALL, 21, v(ALL, 97))
+
+
+@golden("INVALID", {("reordered-send", None): (F, 1)})
+def one_in_flight_and_still_reordered(s: Story) -> None:
+    """Where the next batch leaves only after the answer, nothing can overtake."""
+    s.plan["workload"]["max_in_flight"] = 1
+    later_batch_overtakes(s)
+
+
+@golden("VALID", {("reordered-send", None): (P, 1)})
+def unacknowledged_sends_reordered(s: Story) -> None:
+    """acks=0 acknowledges no offsets; the log's order tells."""
+    s.send(NONE, 97, None, 20.0)
+    s.send(NONE, 98, None, 20.1)
+    s.read_in_the_end(NONE, 20, v(NONE, 98))
+    s.read_in_the_end(NONE, 21, v(NONE, 97))
+
+
+@golden("VALID")
+def two_producers_interleave(s: Story) -> None:
+    """Near miss of a reordering: order holds per producer only."""
+    s.row("start", 99, 0)
+    s.send(ALL, 0, 21, 20.0, client=99, value=value(99, 1))
+    s.send(ALL, 97, 20, 20.1)
+    s.read_in_the_end(ALL, 20, v(ALL, 97))
+    s.read_in_the_end(ALL, 21, value(99, 1))
+    s.row("end", 99, 61)
+
+
+@golden("VALID", {("lost-write", "tail"): (P, 1)})
+def lost_send_had_a_higher_offset(s: Story) -> None:
+    """Near miss of a reordering: the earlier send has no place in the log any more."""
+    s.send(ONE, 98, 24, 14.5)
+    s.send(ONE, 99, 20, 20.0)
+    s.read_in_the_end(ONE, 20, v(ONE, 99))

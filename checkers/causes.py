@@ -58,8 +58,11 @@ class Cause:
     from_ns .. near_until_ns: when clients may have felt it. start_offset: everything at or above
     it that the deposed leader held was cut; until_ns: the last moment at which the deposed leader
     may have accepted a write. left_isr: the new leader was not in the in-sync replicas;
-    sole_isr: they were the deposed leader alone. lost: of a state loss. chain: the epoch in the
-    final log that start_offset was taken from; causes that share it cannot be told apart by offset.
+    sole_isr: they were the deposed leader alone. vanished_ns: since when a deposed leader led of
+    whose epochs the final log has no record: whatever it accepted is gone, even below the next
+    epoch's start, where an older tail took its place (KIP-279). lost: of a state loss. chain: the
+    epoch in the final log that start_offset was taken from; causes that share it cannot be told
+    apart by offset.
     strength: of those, the least of it explains the loss of an acks=all write best.
     """
 
@@ -77,6 +80,7 @@ class Cause:
     until_ns: int | None = None
     left_isr: bool = False
     sole_isr: bool = False
+    vanished_ns: int | None = None
     lost: StateLoss | None = None
     chain: int = LAST_EPOCH
     strength: int = 3
@@ -118,6 +122,7 @@ class Causes:
             ("until_ns", pa.int64()),
             ("from_ns", pa.int64()),
             ("near_until_ns", pa.int64()),
+            ("vanished_ns", pa.int64()),
             ("chain", pa.int32()),
             ("strength", pa.int32()),
             ("of_state", pa.bool_()),
@@ -262,9 +267,23 @@ def _election(
         until_ns=until_ns,
         left_isr=outside,
         sole_isr=sole and outside,
+        vanished_ns=_vanished_ns(record, old, epoch),
         chain=chain,
         strength=1 if outside else 3,
     )
+
+
+def _vanished_ns(record: _Record, old: int, epoch: int) -> int | None:
+    """Since when `old` led before `epoch`, as far as the final log has no record of its epochs."""
+    since_ns: int | None = None
+    for row in reversed(_first_of_each_epoch(record.leaders)):
+        if row["leader_epoch"] >= epoch:
+            continue
+        if row["leader_epoch"] in record.starts or row["leader"] not in (old, None, -1):
+            break
+        if row["leader"] == old:
+            since_ns = row["at_ns"]
+    return since_ns
 
 
 def _too_late(record: _Record, at_ns: int) -> bool:

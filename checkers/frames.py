@@ -151,9 +151,10 @@ class Frames:
     def explained(self, evidence: Frame) -> Frame:
         """Fill `cause_id` of `evidence`, whose rows are writes or reads known by their value.
 
-        evidence: columns op, topic, partition, value, offset, acks, invoke_ns, leader_epoch, node.
-        A row with an offset is explained by the first election whose leader starts at or below
-        it and whose predecessor may still have answered when the operation began. What acks=all
+        evidence: columns op, topic, partition, value, offset, acks, invoke_ns, complete_ns,
+        leader_epoch, node. A row with an offset is explained by the first election whose leader
+        starts at or below it, or after which nothing is left of its predecessor's reign, and whose
+        predecessor may still have answered when the operation began. What acks=all
         acknowledged, and what was read, is explained by the strongest such cause: a deposed leader
         can have answered neither. A row without an offset is explained by time alone: by what was
         near, and where it was acknowledged by a state loss however much later.
@@ -161,11 +162,13 @@ class Frames:
         F = self.engine.functions
         key = ["op", *TP, "value"]
         causes = self._causes_frame
-        pairs = evidence.select(*key, "offset", "acks", "invoke_ns", "leader_epoch", "node").join(
-            causes, on=TP, how="inner"
-        )
+        columns = ["offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
+        pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
+        beyond = F.col("start_offset") <= F.col("offset")
+        vanished = F.col("vanished_ns") <= F.col("complete_ns")
         by_offset = (
-            (F.col("start_offset") <= F.col("offset"))
+            F.col("offset").isNotNull()
+            & (beyond | F.coalesce(vanished, F.lit(False)))
             & (F.col("invoke_ns") <= F.col("until_ns"))
             & (F.col("leader_epoch").isNull() | (F.col("leader_epoch") < F.col("epoch")))
             & (

@@ -114,6 +114,52 @@ def acks_1_loses_to_an_epoch_without_records(s: Story) -> None:
     s.send(ONE, 99, 10, 9.4)
 
 
+def _reign_between(s: Story, *, kept: bool) -> None:
+    """Node 3 leads in epoch 1, from its end at offset 8 on, for half a second; node 2, which has
+    an older tail up to offset 10, leads next in epoch 2. kept: node 2 had a record of epoch 1."""
+    s.cluster = [r for r in s.cluster if r["topic"] != ONE]
+    s.leader(ONE, 0, 1, 0, [1, 2, 3])
+    s.leader(ONE, 9.6, 3, 1, [2, 3])
+    s.leader(ONE, 10.1, 2, 2, [2])
+    s.leader(ONE, 16, 2, 2, [1, 2, 3])
+    common = {"at_ns": 59 * S, "kind": "epoch", "topic": ONE, "partition": 0}
+    starts = {0: 0, 1: 9, 2: 10} if kept else {0: 0, 2: 10}
+    for epoch, start_offset in starts.items():
+        s.cluster.append(common | {"leader_epoch": epoch, "start_offset": start_offset})
+    for at_s, node, leader, epoch in ((9.7, 3, 3, 1), (10.4, 3, 2, 2), (15, 1, 2, 2)):
+        s.cluster.append({"at_ns": round(at_s * S), "kind": "view", "topic": ONE, "partition": 0,
+                          "node": node, "leader": leader, "leader_epoch": epoch})  # fmt: skip
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="by node 2 in epoch 2 from offset 10")
+def acks_1_loses_a_reign_of_which_nothing_is_left(s: Story) -> None:
+    """Node 3 was cut to where node 2 and it agreed, below where the next epoch starts."""
+    _reign_between(s, kept=False)
+    s.send(ONE, 99, 8, 9.9)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_1_loses_a_part_of_a_reign(s: Story) -> None:
+    """Near miss: of node 3's reign something is left, and the write lies below what was cut."""
+    _reign_between(s, kept=True)
+    s.send(ONE, 99, 8, 9.9)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_1_loses_what_was_written_before_the_vanished_reign(s: Story) -> None:
+    """Near miss: acknowledged before node 3 led, at an offset that the next leader had."""
+    _reign_between(s, kept=False)
+    s.send(ONE, 99, 8, 9.4)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_all_loses_in_a_vanished_reign(s: Story) -> None:
+    """Near miss: no reign excuses the loss of what acks=all acknowledged."""
+    _reign_between(s, kept=False)
+    s.set_topic(ONE, acks="all")
+    s.send(ONE, 99, 8, 9.9, acks=-1)
+
+
 @golden("UNKNOWN", {("lost-write", "middle"): (U, 1)}, because="not in the record")
 def acks_1_loses_without_a_record_of_epochs(s: Story) -> None:
     """Whether there was a cause cannot be told."""

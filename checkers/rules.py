@@ -1,0 +1,117 @@
+"""What a row of the contract is made of: judgements, what they look at, and the row itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from checkers.causes import Cause, CauseKind
+from checkers.settings import Settings
+from checkers.state_loss import Toll
+
+
+class Judgement(StrEnum):
+    """What the contract says of an anomaly."""
+
+    FORBIDDEN = "forbidden"
+    PERMITTED = "permitted"
+    INFORMATIONAL = "informational"
+    UNKNOWN = "unknown"
+    """It would be one or the other, but what decides is not in the record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context(Settings):
+    """What the contract looks at besides the anomaly's kind: the topic's settings, and these.
+
+    cause: the recorded cause, if any. cause_recorded: the record could have shown a cause.
+    state_taken: some fault of the run took something from a node for good. settled: all replicas
+    were in sync again. exceeds_bound: an unavailability longer than the plan's bound; None without
+    a bound.
+    """
+
+    aspect: str | None = None
+    cause: Cause | None = None
+    cause_recorded: bool = True
+    state_taken: bool = False
+    settled: bool = True
+    exceeds_bound: bool | None = None
+
+    @property
+    def deposed(self) -> bool:
+        """Leadership went to another replica within the write's reach."""
+        return self.cause is not None and self.cause.kind is CauseKind.ELECTION
+
+    @property
+    def unclean(self) -> bool:
+        """The new leader was not in the in-sync replicas, and that was configured."""
+        return self.cause is not None and self.cause.left_isr and self.unclean_election
+
+    @property
+    def sole_isr_lost(self) -> bool:
+        """The in-sync replicas were the leader alone, and another replica was elected."""
+        return self.cause is not None and self.cause.sole_isr
+
+    @property
+    def leader_lost_state(self) -> bool:
+        """The leader that took the write lost what it had, and then led again."""
+        if self.cause is None or self.cause.lost is None:
+            return False
+        return self.cause.deposed in self.cause.lost.gone(self)
+
+    @property
+    def toll(self) -> Toll | None:
+        """Why what replicas lost together may have been all that there was of the write."""
+        if self.cause is None or self.cause.lost is None:
+            return None
+        return self.cause.lost.toll(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the contract; `configuration` and `reason` are for people, `applies` decides."""
+
+    configuration: str
+    anomaly: str
+    judgement: Judgement
+    reason: str
+    source: str
+    applies: Callable[[Context], bool]
+
+    def as_json(self) -> dict[str, str]:
+        """The row as the report prints it."""
+        return {
+            "configuration": self.configuration,
+            "anomaly": self.anomaly,
+            "judgement": self.judgement.value,
+            "reason": self.reason,
+            "source": self.source,
+        }
+
+    @property
+    def text(self) -> str:
+        """One line that names the row in a verdict."""
+        return f"{self.configuration}: {self.anomaly} {self.judgement.value}: {self.reason}"
+
+
+def in_force(settings: Settings) -> Context:
+    """A context of these settings, to be filled in."""
+    return Context(**{each.name: getattr(settings, each.name) for each in fields(Settings)})
+
+
+def rule(
+    configuration: str,
+    anomaly: str,
+    judgement: Judgement,
+    reason: str,
+    source: str,
+    applies: Callable[[Context], bool] = lambda _: True,
+) -> Rule:
+    """A row in the order in which people read it."""
+    return Rule(
+        configuration=configuration,
+        anomaly=anomaly,
+        judgement=judgement,
+        reason=reason,
+        source=source,
+        applies=applies,
+    )

@@ -125,9 +125,10 @@ def is_back(hosts: Hosts, strike: Strike, node: int, at_ms: int) -> bool:
     found = [deed.what for deed in deeds(hosts, strike, node)]
     if not found:
         return True  # nothing was done to it yet
-    # Who was told to end may be out of service before that.
+    # Who was told to end may be out of service before that. Who was down when the strike came, and
+    # was only started by it, was not in service before.
     begun = TOLD if TOLD in found else ENDED
-    since = found[max(n for n, what in enumerate(found) if what == begun) :]
+    since = found[max((n for n, what in enumerate(found) if what == begun), default=0) :]
     serves = hosts.view.answers(node) is True and hosts.view.fenced(node) is not True
     if not serves and OUT not in since:
         note(hosts, strike, OUT, node, at_ms)

@@ -14,7 +14,6 @@ from nemesis.process.base import (
     deeds,
     is_back,
     kill,
-    last,
     require_running,
     start_again,
 )
@@ -92,14 +91,12 @@ class KillDuringRecovery(ProcessFault):
         lives_ms = [int(each) for each in strike.detail("lives_ms").split()]
         for node in strike.nodes:
             is_back(hosts, strike, node, elapsed_ms)
-            found = deeds(hosts, strike, node)
-            again = sum(deed.what == ENDED for deed in found) - 1
-            started = last(found, STARTED)
             if not hosts.processes.is_running(node):
                 start_again(hosts, strike, node, elapsed_ms)
                 continue
-            enough = again >= len(lives_ms)
-            if started and not enough and elapsed_ms - started.at_ms >= lives_ms[again]:
+            starts = [deed for deed in deeds(hosts, strike, node) if deed.what == STARTED]
+            lived = len(starts) - 1
+            if 0 <= lived < len(lives_ms) and elapsed_ms - starts[-1].at_ms >= lives_ms[lived]:
                 kill(hosts, strike, node, elapsed_ms)
 
     def effect(self, hosts: Hosts, strike: Strike) -> Effect:

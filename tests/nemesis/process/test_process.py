@@ -248,3 +248,25 @@ def test_what_the_cluster_said_of_an_earlier_life_does_not_count() -> None:
     for elapsed_ms in range(20, 200, 20):
         struck.fault.pulse(struck.hosts, struck.strike, elapsed_ms)
     assert struck.evidence() == "node 1 killed 2 times, 1 before it was in service"
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "kills"),
+    [
+        ("crash-loop", {"down_ms": "100", "up_ms": "200"}, 6),
+        ("kill-during-recovery", {"times": "3", "least_ms": "100", "most_ms": "100"}, 3),
+    ],
+)
+def test_a_target_that_was_down_already_is_started_and_killed_like_the_others(
+    name: str, params: dict[str, str], kills: int
+) -> None:
+    """Who had ended by itself before the strike: the strike did not end it, and starts it."""
+    before = strike("pause", 3)  # only for its machines
+    before.machines.processes.states[2] = ""
+    struck = strike(name, 1, 2, on=before, params=params)
+    for elapsed_ms in range(50, 2_050, 50):
+        struck.at(elapsed_ms)
+    did = [what for what, node in struck.done() if node == 2]
+    assert did == ["start", "kill"] * kills + ["start"] * (len(did) % 2)
+    struck.heal()
+    assert before.machines.processes.states == {1: "S", 2: "S", 3: "T"}

@@ -120,11 +120,14 @@ class LocalDisks:
     # -- full, read-only, failing
 
     def fill(self, node: int) -> int:
-        """Take everything that is free; returns the bytes that all of it are by now."""
+        """Take everything that is free; returns the bytes that all of it are by now.
+
+        Only of the node's own file system. Raises NodeState while that is not there.
+        """
         place = self._volume_of(node, "filled")
         self._journal.record("local.ballast", path=str(place / BALLAST))
-        with self._flowing(node):
-            return files.fill(place, place / BALLAST)
+        with self._flowing(node), volumes.opened(place, self._image(node)) as directory:
+            return files.fill(directory, BALLAST)
 
     def drain(self, node: int) -> None:
         """Undo `fill`; on a disk that refuses, only when it is repaired."""

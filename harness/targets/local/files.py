@@ -95,12 +95,15 @@ def wipe(root: Path) -> dict[str, int]:
     return lost(before, {})
 
 
-def fill(root: Path, ballast: Path) -> int:
-    """Take what is free below `root` by a file; returns the size of that file by now."""
-    descriptor = os.open(ballast, os.O_WRONLY | os.O_CREAT, 0o600)
+def fill(directory: int, name: str) -> int:
+    """Take what is free by a file in an open directory; returns the size of that file by now.
+
+    By the directory's descriptor, for a path may come to lead to another file system meanwhile.
+    """
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=directory)
     try:
-        size = os.fstat(descriptor).st_size
-        chunk = 1 << max(12, (os.statvfs(root).f_bfree * os.statvfs(root).f_frsize).bit_length())
+        size, room = os.fstat(descriptor).st_size, os.fstatvfs(directory)
+        chunk = 1 << max(12, (room.f_bfree * room.f_frsize).bit_length())
         while chunk >= _BLOCK_BYTES:
             try:
                 os.posix_fallocate(descriptor, size, chunk)

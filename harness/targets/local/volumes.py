@@ -10,12 +10,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
 from harness.journal import ROOTLESS_UID
-from harness.targets.base import TargetError, Unsupported
+from harness.targets.base import NodeState, TargetError, Unsupported
 from harness.targets.local import kernel
 from harness.targets.local.network import Recorder
 
@@ -86,6 +87,23 @@ def thaw(mountpoint: Path) -> bool:
         if error.errno != errno.EIO:
             raise
         return False
+
+
+@contextmanager
+def opened(mountpoint: Path, image: Path) -> Iterator[int]:
+    """A descriptor of the root of the image's file system, which stays mounted for the block.
+
+    Raises NodeState when something else is there, such as the machine's own file system while the
+    image is not mounted.
+    """
+    descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        devices = [device.stat().st_rdev for device in kernel.loops_over(image)]
+        if os.fstat(descriptor).st_dev not in devices:
+            raise NodeState(f"{image} is not mounted at {mountpoint} at the moment")
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def restart(volume: Volume, mountpoint: Path, image: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from harness.hosts import hosts_of
 from harness.targets.base import NodeState, Unsupported
-from harness.targets.local import LocalTarget, Volume, kernel, throttles
+from harness.targets.local import LocalTarget, Volume, files, kernel, throttles
+from harness.targets.local.disks import BALLAST
 from nemesis.base import Futile
 from nemesis.fault import Effect, Fault, Params, Strike
 from nemesis.faults import find
@@ -209,6 +210,42 @@ def test_a_full_disk_takes_no_more(tmp_path: Path, volume: Volume) -> None:
             fault.heal(hosts, aimed)
             assert fault.healing(hosts, aimed).took
         assert hosts.disks.free_bytes(1) >= room - (1 << 16)
+
+
+@pytest.mark.parametrize("volume", IMAGES)
+def test_filling_a_disk_takes_nothing_of_the_machines_own(tmp_path: Path, volume: Volume) -> None:
+    """The image stays as sparse as it is: room is reserved in it, and nothing is written."""
+    with nodes_on(volume, tmp_path) as (target, hosts):
+        image = target.data_dir(1).with_name("data.img")
+        before = image.stat().st_blocks * 512
+        assert hosts.disks.fill(1) > 7 << 30
+        kernel.sync(target.data_dir(1))
+        taken = image.stat().st_blocks * 512 - before
+        print(f"{volume}: {taken:,} bytes")
+        assert taken < 16 << 20
+        hosts.disks.drain(1)
+
+
+def test_a_disk_that_is_not_there_is_not_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a power loss has it unmounted, its place is on the machine's own file system."""
+    asked: list[str] = []
+
+    def fill(_directory: int, name: str) -> int:
+        """Nothing is filled, whatever is wrong with the guard."""
+        asked.append(name)
+        return 0
+
+    monkeypatch.setattr(files, "fill", fill)
+    with nodes_on(Volume.IMAGE_EXT4, tmp_path) as (target, hosts):
+        hosts.disks.fill(1)
+        assert asked == [BALLAST]
+        target.kill(1)
+        kernel.umount(target.data_dir(1))
+        with pytest.raises(NodeState, match="not mounted"):
+            hosts.disks.fill(1)
+        assert asked == [BALLAST]
 
 
 def test_a_disk_turns_read_only_under_open_files(tmp_path: Path) -> None:

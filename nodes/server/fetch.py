@@ -95,7 +95,7 @@ class FetchHandler:
         self._look(fetch, fetch.parts.due)
         if fetch.enough or request.max_wait.total_seconds() <= 0 or not fetch.parts.parts:
             return self._response(fetch)
-        return self._wait(fetch)
+        return _Waiting(fetch, self._look, self._response).answer
 
     # -- sessions ------------------------------------------------------------------------------
 
@@ -189,29 +189,6 @@ class FetchHandler:
                 for part, answer in fetch.answers.items()
             )
 
-    async def _wait(self, fetch: _Fetch) -> Any:
-        loop = asyncio.get_running_loop()
-        parts = fetch.parts
-        deadline = loop.time() + fetch.request.max_wait.total_seconds()
-        # Only now: what happened since the look, before this task first ran say, woke nobody.
-        looked: Iterable[Part] = parts.due if parts.watch() else parts.take_fresh()
-        try:
-            while not fetch.overtaken:
-                self._look(fetch, looked)
-                if fetch.enough or loop.time() >= deadline:
-                    break
-                wakeup = parts.wakeup()
-                timer = loop.call_at(deadline, parts.wake)
-                try:
-                    await wakeup
-                finally:
-                    timer.cancel()
-                looked = parts.take_fresh()
-            return self._response(fetch)
-        finally:
-            if fetch.session is None:
-                parts.release()
-
     # -- answering -----------------------------------------------------------------------------
 
     def _response(self, fetch: _Fetch) -> Any:
@@ -293,6 +270,58 @@ class FetchHandler:
         if leaders:
             fields["node_endpoints"] = node_endpoints(image, leaders, fetch.reader.listener)
         return fields
+
+
+class _Waiting:
+    """A fetch that found too little: `answer` is done when there is more, when a later request has
+    overtaken it, or when its time is up. It has no task: there is one for every follower, always.
+    """
+
+    def __init__(
+        self,
+        fetch: _Fetch,
+        look: Callable[[_Fetch, Iterable[Part]], None],
+        respond: Callable[[_Fetch], Any],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Any] = loop.create_future()
+        self._fetch = fetch
+        self._look = look
+        self._respond = respond
+        self._timer = loop.call_later(fetch.request.max_wait.total_seconds(), self._time_is_up)
+        self.answer.add_done_callback(self._leave)  # the connection is lost
+        fetch.parts.watch()
+        fetch.parts.wait(self._woken)
+
+    def _woken(self) -> None:
+        self._go_on(last=False)
+
+    def _time_is_up(self) -> None:
+        self._go_on(last=True)
+
+    def _go_on(self, *, last: bool) -> None:
+        answer, fetch = self.answer, self._fetch
+        if answer.done():
+            return
+        try:
+            if not fetch.overtaken:
+                self._look(fetch, fetch.parts.take_fresh())
+                if not fetch.enough and not last:
+                    fetch.parts.wait(self._woken)
+                    return
+            response = self._respond(fetch)
+        except Exception as error:  # a bug of ours, which the connection reports
+            answer.set_exception(error)
+            return
+        answer.remove_done_callback(self._leave)
+        self._leave(answer)
+        answer.set_result(response)
+
+    def _leave(self, _: "asyncio.Future[Any]") -> None:
+        self._timer.cancel()
+        self._fetch.parts.leave(self._woken)
+        if self._fetch.session is None:
+            self._fetch.parts.release()
 
 
 def _ask(parts: PartSet, request: Any) -> None:

@@ -7,7 +7,7 @@ record to read, no error, the same high watermark and log start; a follower's is
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -127,7 +127,7 @@ class PartSet:
         self.due: dict[Part, None] = {}
         self.fresh: dict[Part, None] = {}
         self._watching = False
-        self._wakeup: asyncio.Future[None] | None = None
+        self._woken: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -160,14 +160,12 @@ class PartSet:
             self.follower, self._broker_epoch = follower, broker_epoch
             self.due.update(dict.fromkeys(self.parts.values()))
 
-    def watch(self) -> bool:
-        """Be told of news from now on; false when that is so already."""
-        if self._watching:
-            return False
-        self._watching = True
-        for part in self.parts.values():
-            part.watch(self)
-        return True
+    def watch(self) -> None:
+        """Be told of news from now on."""
+        if not self._watching:
+            self._watching = True
+            for part in self.parts.values():
+                part.watch(self)
 
     def release(self) -> None:
         """Be told of nothing any more. Whoever waits is woken."""
@@ -188,16 +186,19 @@ class PartSet:
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def wakeup(self) -> "asyncio.Future[None]":
-        """What to await for news; one waiter at a time, a newer one wakes the older."""
+    def wait(self, woken: Callable[[], None]) -> None:
+        """Call `woken` soon after the next news; a newer one takes the place of an older, which is
+        called too."""
         self.wake()
-        self._wakeup = asyncio.get_running_loop().create_future()
-        return self._wakeup
+        self._woken = woken
+
+    def leave(self, woken: Callable[[], None]) -> None:
+        """Do not call `woken` any more."""
+        if self._woken == woken:
+            self._woken = None
 
     def wake(self) -> None:
         """Wake whoever waits."""
-        wakeup = self._wakeup
-        if wakeup is not None:
-            self._wakeup = None
-            if not wakeup.done():
-                wakeup.set_result(None)
+        woken, self._woken = self._woken, None
+        if woken is not None:
+            asyncio.get_running_loop().call_soon(woken)

@@ -29,7 +29,7 @@ from nodes.server.replicas import ReplicaManager
 from nodes.server.throttling import AS_FOLLOWER, Throttle
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError, ConnectFailed
-from nodes.wire.versions import fill
+from nodes.wire.versions import Draft
 
 log = logging.getLogger("nodes.fetcher")
 
@@ -102,7 +102,7 @@ class FetcherPool:
 
 class _InFlight(NamedTuple):
     plan: Plan
-    answer: "asyncio.Task[Any]"
+    answer: "asyncio.Future[Any]"
 
 
 class Fetcher:
@@ -185,12 +185,11 @@ class Fetcher:
             channel = self._channel
             if channel is None:
                 channel = self._channel = self._connect(*self._address())
-            asked = channel.request(self._request(plan), timeout_s=self._timeout_s)
-            answer = asyncio.get_running_loop().create_task(asked)
+            answer = channel.begin(self._request(plan), timeout_s=self._timeout_s)
             answer.add_done_callback(self._answered)
             self._in_flight.append(_InFlight(plan, answer))
 
-    def _answered(self, _: "asyncio.Task[Any]") -> None:
+    def _answered(self, _: "asyncio.Future[Any]") -> None:
         self._event.set()
 
     async def _wait(self) -> None:
@@ -235,7 +234,7 @@ class Fetcher:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def _request(self, plan: Plan) -> FetchRequest:
+    def _request(self, plan: Plan) -> Draft:
         config = self._config
         topics: dict[Any, list[dict[str, Any]]] = {}
         for followed in plan.named:
@@ -255,23 +254,23 @@ class Fetcher:
         for topic_id, number in plan.forgotten:
             forgotten.setdefault(topic_id, []).append(number)
         wait_ms = config.replication.fetch_wait_max_ms if plan.may_wait else 0
-        return fill(
-            FetchRequest,
-            cluster_id=config.cluster_id,
-            replica_state={
+        values = {
+            "cluster_id": config.cluster_id,
+            "replica_state": {
                 "replica_id": config.node_id,
                 "replica_epoch": self._registration.broker_epoch,
             },
-            max_wait=timedelta(milliseconds=wait_ms),
-            min_bytes=1,
-            max_bytes=config.replication.fetch_response_max_bytes,
-            session_id=plan.session_id,
-            session_epoch=plan.session_epoch,
-            topics=[{"topic_id": key, "partitions": rows} for key, rows in topics.items()],
-            forgotten_topics_data=[
+            "max_wait": timedelta(milliseconds=wait_ms),
+            "min_bytes": 1,
+            "max_bytes": config.replication.fetch_response_max_bytes,
+            "session_id": plan.session_id,
+            "session_epoch": plan.session_epoch,
+            "topics": [{"topic_id": key, "partitions": rows} for key, rows in topics.items()],
+            "forgotten_topics_data": [
                 {"topic_id": key, "partitions": numbers} for key, numbers in forgotten.items()
             ],
-        )
+        }
+        return Draft(FetchRequest, values)
 
     # -- answers -------------------------------------------------------------------------------
 

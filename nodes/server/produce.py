@@ -10,8 +10,9 @@ Who asks a broker that does not lead is told who does (KIP-951). Transactions ar
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -100,7 +101,8 @@ class ProduceHandler:
                 raise Unanswerable(f"acks=0 produce to {where}: {failed.error.name}")
             return None
         if any(outcome.pending for outcome in outcomes):
-            return self._wait(request, outcomes, context.listener)
+            respond_to = partial(self._response, request, listener=context.listener)
+            return _Waiting(outcomes, request.timeout.total_seconds(), respond_to).answer
         return self._response(request, outcomes, context.listener)
 
     def _parts(self, request: Any) -> list[_Part]:
@@ -164,13 +166,7 @@ class ProduceHandler:
             return outcome._replace(error=_ACK_ERRORS[ack])
         return outcome._replace(pending=ack)
 
-    async def _wait(self, request: Any, outcomes: list[_Outcome], listener: str) -> Any:
-        """Answer when every partition's fate is known, or the request's own timeout has passed."""
-        pending = [outcome.pending for outcome in outcomes if outcome.pending is not None]
-        await asyncio.wait(pending, timeout=request.timeout.total_seconds())
-        return self._response(request, [_settled(outcome) for outcome in outcomes], listener)
-
-    def _response(self, request: Any, outcomes: list[_Outcome], listener: str) -> Any:
+    def _response(self, request: Any, outcomes: Sequence[_Outcome], listener: str) -> Any:
         by_topic: dict[Any, list[dict[str, Any]]] = {}
         leaders: list[NodeId] = []
         for outcome in outcomes:
@@ -206,6 +202,54 @@ class ProduceHandler:
         if asks_wrong_broker and partition and request.__version__ >= CURRENT_LEADER_SINCE:
             row["current_leader"] = current_leader(self._replicas.image, partition)
             leaders.append(NodeId(row["current_leader"]["leader_id"]))
+
+
+class _Waiting:
+    """A produce that waits: `answer` is done when every partition's fate is known, or the
+    request's own timeout has passed. It has no task: there are many, and short-lived.
+    """
+
+    def __init__(
+        self,
+        outcomes: Sequence[_Outcome],
+        timeout_s: float,
+        respond: Callable[[Sequence[_Outcome]], Any],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Any] = loop.create_future()
+        self._outcomes = outcomes
+        self._respond = respond
+        self._timer = loop.call_later(timeout_s, self._conclude)
+        self._left = 0
+        for outcome in outcomes:
+            if outcome.pending is not None:
+                self._left += 1
+                outcome.pending.add_done_callback(self._one_is_known)
+        self.answer.add_done_callback(self._leave)  # the connection is lost
+
+    def _one_is_known(self, _: "asyncio.Future[Ack]") -> None:
+        self._left -= 1
+        if not self._left:
+            self._conclude()
+
+    def _conclude(self) -> None:
+        answer = self.answer
+        if answer.done():
+            return
+        answer.remove_done_callback(self._leave)
+        self._leave(answer)
+        try:
+            response = self._respond([_settled(outcome) for outcome in self._outcomes])
+        except Exception as error:  # a bug of ours, which the connection reports
+            answer.set_exception(error)
+        else:
+            answer.set_result(response)
+
+    def _leave(self, _: "asyncio.Future[Any]") -> None:
+        self._timer.cancel()
+        for outcome in self._outcomes:
+            if outcome.pending is not None:
+                outcome.pending.remove_done_callback(self._one_is_known)
 
 
 def _unfit(records: bytes, version: int) -> tuple[ErrorCode, str] | None:

@@ -7,7 +7,8 @@ whether asking twice is safe.
 """
 
 import asyncio
-from typing import Any, cast
+from math import inf
+from typing import Any, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
@@ -33,30 +34,27 @@ MAX_RESPONSE_BYTES = 256 << 20
 MAX_IN_FLIGHT = 1000
 
 
-class _Waiting:
-    __slots__ = ("api_key", "future", "timer", "version")
-
-    def __init__(
-        self,
-        future: "asyncio.Future[Any]",
-        timer: asyncio.TimerHandle,
-        api_key: int,
-        version: int,
-    ) -> None:
-        self.future = future
-        self.timer = timer
-        self.api_key = api_key
-        self.version = version
+class _Waiting(NamedTuple):
+    future: "asyncio.Future[Any]"
+    deadline_s: float
+    limit_s: float
+    api_key: int
+    version: int
 
 
 class _Connection(asyncio.Protocol):
-    """The transport's side: splits frames and hands answers to those who wait for them."""
+    """The transport's side: splits frames and hands answers to those who wait for them.
+
+    One timer serves all requests: most are answered long before their deadlines.
+    """
 
     def __init__(self, peer: str, tls: Tls | None) -> None:
         self.peer = peer
         self._tls = tls
         self.transport: asyncio.Transport | None = None
         self.waiting: dict[int, _Waiting] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = inf
         self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -71,6 +69,30 @@ class _Connection(asyncio.Protocol):
             self.transport.writelines(pieces)
         else:
             self.transport.write(self._tls.send(pieces))
+
+    def expect(self, number: int, waiting: _Waiting) -> None:
+        """An answer to a request of that number."""
+        self.waiting[number] = waiting
+        if waiting.deadline_s < self._timer_s:
+            self._look_at(waiting.deadline_s)
+
+    def _look_at(self, when_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = when_s
+        self._timer = asyncio.get_running_loop().call_at(when_s, self._look)
+
+    def _look(self) -> None:
+        """Fail if an answer is overdue; else look again when the next one will be."""
+        self._timer, self._timer_s = None, inf
+        if not self.waiting:
+            return
+        first = min(self.waiting.values(), key=_deadline_s)
+        if first.deadline_s <= asyncio.get_running_loop().time():
+            what = f"did not answer api key {first.api_key} within {first.limit_s:g} s"
+            self.fail(RequestTimedOut(f"{self.peer} {what}"))
+        else:
+            self._look_at(first.deadline_s)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -96,7 +118,6 @@ class _Connection(asyncio.Protocol):
         waiting = self.waiting.pop(correlation_id_of(frame), None)
         if waiting is None:
             raise MalformedFrame("an answer to no request")
-        waiting.timer.cancel()
         if not waiting.future.done():
             waiting.future.set_result(decode_response(frame, waiting.api_key, waiting.version))
 
@@ -108,11 +129,17 @@ class _Connection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
             self.transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._timer_s = None, inf
         for waiting in self.waiting.values():
-            waiting.timer.cancel()
             if not waiting.future.done():
                 waiting.future.set_exception(error)
         self.waiting.clear()
+
+
+def _deadline_s(waiting: _Waiting) -> float:
+    return waiting.deadline_s
 
 
 class Channel:
@@ -155,6 +182,18 @@ class Channel:
             connection = await self._connect(limit)
         return await self._send(connection, entity, limit)
 
+    def begin(self, entity: Any, *, timeout_s: float | None = None) -> "asyncio.Future[Any]":
+        """The same as a future, without a task where there is a connection: it is sent at once.
+
+        Raises ConnectFailed and Disconnected, as the future may.
+        """
+        connection = self._connection
+        if connection is None or connection.transport is None:
+            asked = self.request(entity, timeout_s=timeout_s)
+            return asyncio.get_running_loop().create_task(asked)
+        limit = self.request_timeout_s if timeout_s is None else timeout_s
+        return self._send(connection, entity, limit)
+
     def _send(self, connection: _Connection, entity: Any, limit: float) -> "asyncio.Future[Any]":
         if len(connection.waiting) >= MAX_IN_FLIGHT:
             raise ConnectFailed(f"{self.peer}: {MAX_IN_FLIGHT} requests are in flight already")
@@ -166,9 +205,8 @@ class Channel:
         future: asyncio.Future[Any] = loop.create_future()
         cls = schema_of(entity)
         api_key, version = int(cls.__api_key__), int(cls.__version__)
-        what = f"{self.peer} did not answer api key {api_key} within {limit:g} s"
-        timer = loop.call_later(limit, connection.fail, RequestTimedOut(what))
-        connection.waiting[self._next_id] = _Waiting(future, timer, api_key, version)
+        deadline_s = loop.time() + limit
+        connection.expect(self._next_id, _Waiting(future, deadline_s, limit, api_key, version))
         connection.send(frame)
         return future
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v17.request import FetchRequest
 from kio.static.primitive import i32
 
 from nodes.ids import NodeId, TopicPartition
@@ -45,9 +44,9 @@ def apply() -> Undo:
             vars(replica.state)["fetched_from"] = self._leader
         return sound_take(self, replica, followed, answer)
 
-    def request(self: Fetcher, plan: Plan) -> FetchRequest:
+    def request(self: Fetcher, plan: Plan) -> Any:
         """Without the last epoch of partitions whose leader is the same, nobody compares."""
-        asked = sound_request(self, plan)
+        asked = sound_request(self, plan).entity
         blind = {
             (each.topic_id, each.partition.partition)
             for each in plan.named

@@ -3,7 +3,7 @@
 The broker is node 1. Topics are named t0, t1, ...; all have partition 0 with the replicas 1, 2, 3.
 """
 
-import asyncio
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -207,7 +207,7 @@ class FetchBroker:
     async def fetch(self, wanted: dict[int, int], **values: Any) -> Any:
         """The response."""
         answer = self.start(wanted, **values)
-        return await answer if asyncio.iscoroutine(answer) else answer
+        return await answer if inspect.isawaitable(answer) else answer
 
 
 def numbers(response: Any) -> list[int]:

@@ -42,12 +42,15 @@ class Wire:
     def __init__(self, pair: "Pair") -> None:
         self._pair = pair
 
-    async def request(self, entity: Any, *, timeout_s: float) -> Any:
+    def begin(self, entity: Any, *, timeout_s: float) -> "asyncio.Future[Any]":
+        return asyncio.get_running_loop().create_task(self._ask(entity))
+
+    async def _ask(self, entity: Any) -> Any:
         pair = self._pair
         pair.requests.append(entity)
         await self._travel()
         answer = pair.leader.handler.handle(entity, SOMEBODY)
-        if inspect.iscoroutine(answer):
+        if inspect.isawaitable(answer):
             answer = await answer
         await self._travel()
         return answer

@@ -1,8 +1,11 @@
 """How fast the simulated world goes: its seconds in one of the processor, and what takes them.
 
-    python -m tests.harness.targets.sim.speed [--rate 50] [--seconds 60] [--profile]
+    python -m tests.harness.targets.sim.speed [--clients own] [--rate 50] [--seconds 60] [--profile]
 
-Three nodes; a topic of three partitions for each acks mode; so many sends a second in all.
+Three nodes; a topic of three partitions for each acks mode; so many sends a second in all. The
+clients are one task for every send and nobody who reads, or (own) those of a plan: two producers
+and a consumer for every topic, which record what they do. `--profile` prints which events there
+were, and where the time went.
 """
 
 import argparse
@@ -10,59 +13,183 @@ import asyncio
 import cProfile
 import pstats
 import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from harness.clients.tally import Tally
 from harness.systems.layout import Layout
 from harness.targets.sim.cluster import SimCluster
 from harness.targets.sim.guard import guard
+from harness.targets.sim.trace import Trace
 from harness.targets.sim.world import World
+from harness.workloads.own import World as Outside
+from harness.workloads.own import run_workload
+from tests.harness.clients.own.worlds import Rows, config
 from tests.harness.targets.sim.load import Client, make_topics
 
 TOPICS = {"acks-0": 0, "acks-1": 1, "acks-all": -1}
 PARTITIONS = 3
+PRODUCERS = 2
+VALUE_BYTES = 1000
+WARM_UP_S = 5
 
 
-async def load(client: Client, rate_per_s: float) -> None:
-    """Send for ever at the given rate, whatever becomes of the sends."""
-    await make_topics(client.cluster, dict.fromkeys(TOPICS, PARTITIONS))
-    turn = 0
-    running: dict[asyncio.Task[bool], None] = {}
-    while True:
-        topic = list(TOPICS)[turn % 3]
-        send = client.send(topic, turn // 3 % PARTITIONS, TOPICS[topic], 1000)
-        task = asyncio.get_running_loop().create_task(send)
-        running[task] = None
-        task.add_done_callback(running.pop)
-        turn += 1
-        await asyncio.sleep(1 / rate_per_s)
+class Load(Protocol):
+    """Clients at work on a cluster."""
+
+    @property
+    def sent(self) -> int:
+        """Sends so far."""
+        ...
+
+    @property
+    def failed(self) -> int:
+        """Sends that surely or perhaps failed."""
+        ...
+
+    async def run(self, rate_per_s: float) -> None:
+        """Make the topics, and send for ever at the given rate."""
+        ...
 
 
-def measure(rate_per_s: float, seconds: float, *, profile: bool = False) -> None:
+class Bare:
+    """One task for every send."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._client = Client(cluster)
+
+    @property
+    def sent(self) -> int:
+        return self._client.sent
+
+    @property
+    def failed(self) -> int:
+        return self._client.failed
+
+    async def run(self, rate_per_s: float) -> None:
+        client = self._client
+        await make_topics(client.cluster, dict.fromkeys(TOPICS, PARTITIONS))
+        turn = 0
+        running: dict[asyncio.Task[bool], None] = {}
+        while True:
+            topic = list(TOPICS)[turn % 3]
+            send = client.send(topic, turn // 3 % PARTITIONS, TOPICS[topic], VALUE_BYTES)
+            task = asyncio.get_running_loop().create_task(send)
+            running[task] = None
+            task.add_done_callback(running.pop)
+            turn += 1
+            await asyncio.sleep(1 / rate_per_s)
+
+
+class Own:
+    """Our own producers and consumers."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._tallies: list[Tally] = []
+
+    @property
+    def sent(self) -> int:
+        return sum(tally.sent for tally in self._tallies)
+
+    @property
+    def failed(self) -> int:
+        return sum(tally.failed + tally.info for tally in self._tallies)
+
+    async def run(self, rate_per_s: float) -> None:
+        cluster = self._cluster
+        await make_topics(cluster, dict.fromkeys(TOPICS, PARTITIONS))
+        stream = cluster.world.stream("clients")
+        outside = Outside(rng=stream, wall_clock_ms=cluster.clients.clock.ms)
+        async with asyncio.TaskGroup() as group:
+            for number, (topic, acks) in enumerate(TOPICS.items()):
+                wanted = config(
+                    cluster,
+                    topic=topic,
+                    acks=acks,
+                    idempotence=acks == -1,
+                    producers=PRODUCERS,
+                    first_client=1000 * (number + 1),
+                    rate_per_s=rate_per_s / len(TOPICS) / PRODUCERS,
+                    value_bytes=VALUE_BYTES,
+                )
+                work = run_workload(wanted, Recorded(), outside, asyncio.Event(), self._tallies)
+                group.create_task(work)
+
+
+class Recorded(Rows):
+    """Rows as cheap as they can be kept."""
+
+    def record(self, *row: Any, **named: Any) -> None:
+        self.rows.append({"row": row})
+
+
+LOADS: dict[str, Callable[[SimCluster], Load]] = {"bare": Bare, "own": Own}
+
+
+class Counting(Trace):
+    """A trace that counts events by what they call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def called(self, now_ns: int, host: int, callback: Callable[..., Any]) -> None:
+        task = getattr(callback, "__self__", None)
+        name = getattr(callback, "__qualname__", None) or type(callback).__name__
+        if isinstance(task, asyncio.Task):
+            name = f"{name} {getattr(task.get_coro(), '__qualname__', '')}"
+        self.counts[name] += 1
+        super().called(now_ns, host, callback)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is measured."""
+
+    clients: str
+    rate_per_s: float
+    seconds: float
+    profile: bool
+
+
+def measure(setting: Setting) -> None:
     """Print what one rate costs."""
     world = World(1)
+    counting = Counting()
+    if setting.profile:
+        world.trace = counting
     cluster = SimCluster(world, Layout.combined([1, 2, 3]))
-    client = Client(cluster)
+    load = LOADS[setting.clients](cluster)
     with guard(world):
         cluster.start()
-        cluster.run_client(lambda: load(client, rate_per_s))
-        world.run_for(5)
-    events, sent, frames = world.trace.events, client.sent, _packets(cluster)
+        cluster.run_client(lambda: load.run(setting.rate_per_s))
+        world.run_for(WARM_UP_S)
+    counting.counts.clear()
+    events, sent, frames = world.trace.events, load.sent, _packets(cluster)
     profiler = cProfile.Profile()
     began = time.process_time()
     with guard(world):
-        if profile:
+        if setting.profile:
             profiler.enable()
-        world.run_for(seconds)
+        world.run_for(setting.seconds)
         profiler.disable()
-    took = time.process_time() - began
+    took, seconds = time.process_time() - began, setting.seconds
     print(
-        f"{rate_per_s:g} sends/s: {seconds / took:.1f} simulated s a processor s; per simulated s: "
-        f"{(client.sent - sent) / seconds:.0f} sends, {(world.trace.events - events) / seconds:.0f}"
-        f" events, {(_packets(cluster) - frames) / seconds:.0f} packets; {client.failed} failed; "
+        f"{setting.clients} clients, {setting.rate_per_s:g} sends/s: {seconds / took:.1f} simulated"
+        f" s a processor s; per simulated s: {(load.sent - sent) / seconds:.0f} sends, "
+        f"{(world.trace.events - events) / seconds:.0f} events, "
+        f"{(_packets(cluster) - frames) / seconds:.0f} packets; {load.failed} failed; "
         f"trace {world.trace.digest()}; troubles {world.troubles[:3]}",
         flush=True,
     )
-    if profile:
-        pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(45)
+    if setting.profile:
+        for name, count in counting.counts.most_common(40):
+            print(f"{count / seconds:10.1f} a simulated s: {name}")
+        pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(60)
+    cluster.close()
 
 
 def _packets(cluster: SimCluster) -> int:
@@ -73,12 +200,20 @@ def _packets(cluster: SimCluster) -> int:
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", choices=LOADS, default="bare")
     parser.add_argument("--rate", type=float, action="append")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     for rate in arguments.rate or (0.01, 5, 50):
-        measure(rate, arguments.seconds, profile=arguments.profile)
+        measure(
+            Setting(
+                clients=arguments.clients,
+                rate_per_s=rate,
+                seconds=arguments.seconds,
+                profile=arguments.profile,
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ Times are monotonic milliseconds. Broker sessions live in memory only.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -27,7 +27,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.control import elections
 from nodes.control.errors import ControlError
-from nodes.control.image import BrokerImage, ClusterImage
+from nodes.control.image import BrokerImage, ClusterImage, Delta, PartitionKey
 from nodes.control.isr import IsrAnswer, IsrRequest, alter_isr
 from nodes.control.records import (
     BROKER_RESOURCE,
@@ -51,7 +51,7 @@ from nodes.control.sessions import BrokerSessions
 from nodes.control.settings import ControlSettings
 from nodes.control.situation import ControllerResult, Situation
 from nodes.control.topic_configs import MIN_INSYNC_REPLICAS, effective
-from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
+from nodes.ids import NO_NODE, BrokerEpoch, Epoch, NodeId, Offset
 
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 PRODUCER_ID_BLOCK: Final = 1000
@@ -82,6 +82,7 @@ class Controller:
         self._image = ClusterImage()
         self._sessions = BrokerSessions(settings.session_timeout_ms)
         self._shutdown_offsets: dict[NodeId, Offset] = {}
+        self._leaderless: dict[PartitionKey, None] = {}
         self._last_tick_ms = 0.0
         self._next_election_ms = 0.0
         self._next_rebalance_ms = 0.0
@@ -102,6 +103,11 @@ class Controller:
     def situation(self) -> Situation:
         """What administrative operations decide on."""
         return Situation(image=self._image, settings=self._settings, rng=self._rng)
+
+    @property
+    def leaderless(self) -> Collection[PartitionKey]:
+        """The partitions without a leader."""
+        return self._leaderless.keys()
 
     # --- taking over and stepping down
 
@@ -128,6 +134,7 @@ class Controller:
         self._next_rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
         self._idle_since = (now_ms, image.offset)
         self._minimum_offset = image.offset
+        self._leaderless = {key: None for key, p in image.partitions() if p.leader == NO_NODE}
         for broker in image.brokers.values():
             if not broker.fenced:
                 heard_ms = last_contact_ms.get(broker.node_id, now_ms)
@@ -139,14 +146,23 @@ class Controller:
         self._image = ClusterImage()
         self._sessions = BrokerSessions(self._settings.session_timeout_ms)
         self._shutdown_offsets = {}
+        self._leaderless = {}
 
     def appended(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
         """One batch of a result's records is in the log, the last at `last_offset`."""
         self._image, delta = self._image.apply(records, last_offset, self._epoch)
+        self._note_leaderless(delta)
         if delta.configs:  # an unclean election may be allowed now
             self._next_election_ms = self._last_tick_ms
         if any(isinstance(r, ConfigRecord) and r.name == MIN_INSYNC_REPLICAS for r in records):
             self._minimum_offset = last_offset
+
+    def _note_leaderless(self, delta: Delta) -> None:
+        for key, (_, partition) in delta.partitions.items():
+            if partition is not None and partition.leader == NO_NODE:
+                self._leaderless[key] = None
+            else:
+                self._leaderless.pop(key, None)
 
     # --- brokers
 

@@ -5,14 +5,22 @@ A pass costs O(partitions), a few microseconds for each that changes and a tenth
 that does not: tables of the partitions by broker would cost more to keep than they save.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
 from nodes.control.errors import ControlError
 from nodes.control.image import ClusterImage, PartitionImage, PartitionKey
-from nodes.control.partition_changes import Election, IsLive, Rules, Target, change
+from nodes.control.partition_changes import (
+    NO_LOGS,
+    Election,
+    IsLive,
+    Logs,
+    Rules,
+    Target,
+    change,
+)
 from nodes.control.records import PartitionChangeRecord
 from nodes.ids import NO_NODE, NodeId
 
@@ -33,6 +41,9 @@ class TopicPolicy:
 
 PolicyOf = Callable[[str], TopicPolicy]
 """The policy of the topic of this name."""
+
+LogsOf = Mapping[PartitionKey, Logs]
+"""The logs of leaderless partitions' replicas, as far as they are known."""
 
 
 def without(
@@ -102,8 +113,10 @@ def elect(
     policy: PolicyOf,
     *,
     unclean: bool,
+    logs: LogsOf | None = None,
 ) -> Iterator[PartitionChangeRecord | ControlError]:
-    """ElectLeaders: the preferred leader of each partition, or any for those that have none.
+    """ElectLeaders: the preferred leader of each partition, or any for those that have none: of
+    several, who has the longest of the `logs`.
 
     A refusal is ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE
     or UNKNOWN_TOPIC_OR_PARTITION.
@@ -122,8 +135,10 @@ def elect(
                 ErrorCode.election_not_needed, "Leader election not needed for topic partition."
             )
             continue
+        key = PartitionKey(topic.topic_id, name, number)
         rules = policy(name).rules(image.active, election)
-        record = change(PartitionKey(topic.topic_id, name, number), partition, rules)
+        known = (logs or {}).get(key, NO_LOGS)
+        record = change(key, partition, rules._replace(logs=known))
         if record is not None:
             yield record
         elif unclean:
@@ -151,9 +166,10 @@ def elect_leaders(
     policy: PolicyOf,
     *,
     unclean: bool,
+    logs: LogsOf | None = None,
 ) -> Elections:
     """ElectLeaders for the partitions `wanted`, or for all. Of all, those that need no election are
-    not answered.
+    not answered. For `logs` see `elect`.
     """
     asked = wanted
     if asked is None:
@@ -162,7 +178,7 @@ def elect_leaders(
     answers: list[tuple[str, int, ControlError | None]] = []
     partitions = dict.fromkeys(asked)
     for (topic, number), found in zip(
-        partitions, elect(image, partitions, policy, unclean=unclean), strict=True
+        partitions, elect(image, partitions, policy, unclean=unclean, logs=logs), strict=True
     ):
         if isinstance(found, PartitionChangeRecord):
             records.append(found)
@@ -208,19 +224,22 @@ def rebalance(
 
 
 def ineligible(image: ClusterImage, topics: Iterable[str]) -> list[PartitionChangeRecord]:
-    """End the eligibility of every replica outside the ISRs of `topics`.
+    """End the eligibility, past or present, of every replica outside the ISRs of `topics`.
 
     Needed when min.insync.replicas changes: who left the ISR under another minimum may lack what
     is committed under this one. Leaderless partitions keep theirs: nothing is committed in them.
     """
     return [
         PartitionChangeRecord(
-            topic_id=topic.topic_id, partition_id=number, eligible_leader_replicas=()
+            topic_id=topic.topic_id,
+            partition_id=number,
+            eligible_leader_replicas=() if partition.elr else None,
+            last_known_elr=() if partition.last_known_elr else None,
         )
         for name in topics
         if (topic := image.topic(name)) is not None
         for number, partition in topic.partitions.items()
-        if partition.elr and partition.isr
+        if partition.isr and (partition.elr or partition.last_known_elr)
     ]
 
 

@@ -10,11 +10,15 @@ leader replicas (KIP-966):
   restarted uncleanly is neither in sync nor eligible any more: its disk may have lost what it
   acknowledged.
 - The leader stays if it is in the ISR and live; else the first live ISR member in assignment order
-  leads; else, with an empty ISR, the first live eligible one, which is then the ISR; else, with no
-  eligible one left either, the last known leader; else, where the topic allows it, the first live
-  replica. The last two elections are unclean: the leader is alone in the ISR and RECOVERING.
-- The last leader of a partition whose ISR becomes empty is kept as last known ELR until somebody
-  leads again, so that a partition never forgets who may have its records.
+  leads; else, with an empty ISR, the first live eligible one, which is then the ISR.
+- Who restarted uncleanly while the ISR was below its minimum is remembered as last known ELR until
+  the ISR has its minimum again: a partition never forgets who may have its committed records.
+- Once nobody is in sync or eligible, and all of the last known ELR are live, the replica with the
+  longest log of them leads: with the last record of the highest leader epoch, and of those the
+  highest log end offset. As long as one of them has every committed record, the longest has (the
+  argument is Raft's, for logs are cut by epoch). Where the topic allows an unclean election, the
+  longest log of all the live replicas is as good at once. Either way the leader is alone in the ISR
+  and RECOVERING. How logs are asked for is `nodes.control.recovery`.
 - A reassignment (KIP-455) is complete once all replicas that are to stay are in the ISR; the others
   go with the same record.
 
@@ -24,12 +28,17 @@ stays in the ISR whatever becomes of it: it alone may lead again, with what its 
 The leader epoch rises with a new leader, and when replicas go (they must notice); an ISR change
 alone raises only the partition epoch (KAFKA-15021).
 
-Stricter than KRaft's builder: only replicas of the partition are eligible, an election from the ELR
-that brings the ISR to its minimum ends the ELR, and the last known leader must be live.
+This is KIP-966's strategy Balanced, and Aggressive with unclean.leader.election.enable. Kafka 4.x
+has only the KIP's first part: it remembers the last leader alone, and elects it, whatever it has
+lost. As in the KIP, a partition of which a last known member never comes back waits for an unclean
+election to be asked for. Whoever lost its disk comes back with an empty log, and wins nothing.
+
+Stricter than KRaft's builder: only replicas of the partition are eligible, and an election from the
+ELR that brings the ISR to its minimum ends the ELR.
 """
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -41,7 +50,7 @@ from nodes.control.records import (
     RECOVERY_STATE_UNCHANGED,
     PartitionChangeRecord,
 )
-from nodes.ids import NO_NODE, NodeId
+from nodes.ids import NO_NODE, Epoch, NodeId, Offset
 
 T = TypeVar("T")
 
@@ -59,6 +68,18 @@ class Election(enum.Enum):
     """As CLEAN, but any live replica is better than none."""
 
 
+class LogEnd(NamedTuple):
+    """Where a replica's log ends; the longer of two logs is the greater."""
+
+    last_epoch: Epoch
+    """The leader epoch of the last record; -1 of an empty log."""
+    end_offset: Offset
+
+
+Logs = Mapping[NodeId, LogEnd]
+NO_LOGS: Final[Logs] = {}
+
+
 class Rules(NamedTuple):
     """What holds around a partition when it is changed."""
 
@@ -69,6 +90,12 @@ class Rules(NamedTuple):
     election: Election = Election.CLEAN
     eligible_leaders: bool = True
     """Whether the cluster has eligible leader replicas."""
+    logs: Logs = NO_LOGS
+    """The logs of leaderless replicas, as far as they are known."""
+
+    def enough(self, isr: Nodes, replicas: Nodes) -> bool:
+        """Whether an ISR has the minimum."""
+        return len(isr) >= min(self.min_isr, len(replicas))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +135,8 @@ def change(
         isr = tuple(node for node in isr if node not in removing)
         adding = removing = ()
     elr = _eligible(partition, isr, replicas, target.lost, rules)
-    leader, isr, elr, unclean = _elect(partition, replicas, isr, elr, rules)
+    known = _last_known(partition, isr, elr, replicas, rules)
+    leader, isr, elr, unclean = _elect(partition.leader, replicas, isr, elr, known, rules)
     if not isr and not rules.eligible_leaders:
         isr = tuple(node for node in partition.isr if node in replicas)
     shrunk = any(node not in replicas for node in partition.replicas)
@@ -125,7 +153,9 @@ def change(
             RECOVERY_STATE_UNCHANGED if recovery == partition.leader_recovery_state else recovery
         ),
         eligible_leader_replicas=_unless_same(elr, partition.elr),
-        last_known_elr=_last_known(partition, leader, isr),
+        last_known_elr=_unless_same(
+            _last_known(partition, isr, elr, replicas, rules), partition.last_known_elr
+        ),
         directories=_directories(partition, replicas),
     )
     return None if _is_nothing(record) else record
@@ -153,7 +183,7 @@ def _complete(replicas: Nodes, removing: Nodes, isr: Nodes) -> bool:
 def _eligible(
     partition: PartitionImage, isr: Nodes, replicas: Nodes, lost: Sequence[NodeId], rules: Rules
 ) -> Nodes:
-    if not rules.eligible_leaders or len(isr) >= min(rules.min_isr, len(replicas)):
+    if not rules.eligible_leaders or rules.enough(isr, replicas):
         return ()
     return tuple(
         node
@@ -162,37 +192,59 @@ def _eligible(
     )
 
 
+def _last_known(
+    partition: PartitionImage, isr: Nodes, elr: Nodes, replicas: Nodes, rules: Rules
+) -> Nodes:
+    if not rules.eligible_leaders or rules.enough(isr, replicas):
+        return ()
+    known = (*partition.isr, *partition.elr, *partition.last_known_elr)
+    return tuple(n for n in replicas if n in known and n not in isr and n not in elr)
+
+
+def candidates(partition: PartitionImage, rules: Rules) -> Nodes:
+    """Of a leaderless partition the replicas whose logs say who leads; none: nobody can yet."""
+    if partition.leader != NO_NODE:
+        return ()
+    able = partition.isr or partition.elr
+    return _candidates(partition.replicas, able, partition.last_known_elr, rules)
+
+
+def _candidates(replicas: Nodes, able: Nodes, known: Nodes, rules: Rules) -> Nodes:
+    if rules.election is Election.UNCLEAN:
+        return tuple(filter(rules.live, replicas))
+    return known if not able and all(map(rules.live, known)) else ()
+
+
+def _longest(among: Nodes, rules: Rules) -> NodeId:
+    """Who of `among` has the longest log, the first of equals; no comparison is needed of one.
+
+    NO_NODE while somebody's log is unknown, unless some are better than none.
+    """
+    if len(among) == 1:
+        return among[0]
+    heard = tuple(node for node in among if node in rules.logs)
+    if not heard or (heard != among and rules.election is not Election.UNCLEAN):
+        return NO_NODE
+    return max(heard, key=rules.logs.__getitem__)
+
+
 def _elect(
-    partition: PartitionImage, replicas: Nodes, isr: Nodes, elr: Nodes, rules: Rules
+    before: NodeId, replicas: Nodes, isr: Nodes, elr: Nodes, known: Nodes, rules: Rules
 ) -> _Elected:
     able = isr or elr
-    order = (partition.leader, *replicas)
+    order = (before, *replicas)
     if rules.election is Election.PREFERRED:
         order = (replicas[0], *order)
     leader = next((n for n in order if n in able and n in replicas and rules.live(n)), NO_NODE)
     if leader in isr:
         return _Elected(leader, isr, elr)
     if leader != NO_NODE:
-        enough = min(rules.min_isr, len(replicas)) <= 1
-        others = () if enough else tuple(node for node in elr if node != leader)
-        return _Elected(leader, (leader,), others)
-    able = partition.last_known_elr if not able and len(partition.last_known_elr) == 1 else ()
-    if rules.election is Election.UNCLEAN:
-        able += replicas
-    leader = next((n for n in able if n in replicas and rules.live(n)), NO_NODE)
+        others = tuple(node for node in elr if node != leader)
+        return _Elected(leader, (leader,), () if rules.enough((leader,), replicas) else others)
+    leader = _longest(_candidates(replicas, able, known, rules), rules)
     if leader != NO_NODE:
         return _Elected(leader, (leader,), (), unclean=True)
     return _Elected(NO_NODE, isr, elr)
-
-
-def _last_known(partition: PartitionImage, leader: NodeId, isr: Nodes) -> Nodes | None:
-    known = partition.last_known_elr
-    if leader != NO_NODE:
-        return _unless_same((), known)
-    if isr or not partition.isr:
-        return None
-    last = partition.leader if partition.leader != NO_NODE else partition.isr[0]
-    return _unless_same((last,), known)
 
 
 def _directories(partition: PartitionImage, replicas: Nodes) -> tuple[UUID | None, ...] | None:

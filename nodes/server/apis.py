@@ -14,6 +14,8 @@ from nodes.server.forwarding import Forwarding
 from nodes.server.log_admin import LogAdmin
 from nodes.server.produce import ProduceHandler
 from nodes.server.queries import Queries
+from nodes.server.replica_log_info import ReplicaLogInfo
+from nodes.wire.replica_log_info import GET_REPLICA_LOG_INFO
 from nodes.wire.server import Api
 
 PRODUCE = 0
@@ -54,6 +56,7 @@ class Parts:
     configs: DescribeConfigs
     forwarding: Forwarding
     log_admin: LogAdmin
+    log_info: ReplicaLogInfo
 
 
 def broker_apis(parts: Parts) -> dict[int, Api]:
@@ -85,4 +88,5 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
         DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, cluster.describe_topic_partitions),
         ADD_RAFT_VOTER: Api(0, 1, forwarding.forward),
         REMOVE_RAFT_VOTER: Api(0, 0, forwarding.forward),
+        GET_REPLICA_LOG_INFO: Api(0, 0, parts.log_info.handle),
     }

@@ -28,6 +28,7 @@ from nodes.server.log_admin import LogAdmin
 from nodes.server.produce import ProduceHandler
 from nodes.server.queries import Queries
 from nodes.server.raft_io import RaftNode
+from nodes.server.replica_log_info import ReplicaLogInfo
 from nodes.server.replica_selector import ReplicaSelector
 from nodes.server.replicas import ReplicaManager
 from nodes.storage.disk import Disk
@@ -82,6 +83,7 @@ class Broker:
             configs=DescribeConfigs(config, self.replicas),
             forwarding=Forwarding(config.node_id, self._controller, self.lifecycle),
             log_admin=LogAdmin(config, self.replicas),
+            log_info=ReplicaLogInfo(self.replicas, self.lifecycle),
         )
 
     def _fetch_handler(self, now_ms: Callable[[], float], incarnation_id: UUID) -> FetchHandler:

@@ -5,7 +5,7 @@ A request that its client's timeout overtakes is answered REQUEST_TIMED_OUT: it 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -16,12 +16,14 @@ from nodes.control.deletions import TopicRef, delete_topics
 from nodes.control.elections import elect_leaders
 from nodes.control.errors import ControlError
 from nodes.control.image import ConfigResource
+from nodes.control.partition_changes import Election
 from nodes.control.reassignments import (
     Ongoing,
     Reassignment,
     alter_reassignments,
     list_reassignments,
 )
+from nodes.control.recovery import Inquiry, Report, credible
 from nodes.control.situation import ControllerResult, Situation
 from nodes.control.topics import (
     MorePartitions,
@@ -33,6 +35,7 @@ from nodes.control.topics import (
 from nodes.ids import NodeId
 from nodes.server import refusals
 from nodes.server.controller_io import ControllerShell
+from nodes.server.recovery_io import Recovery
 from nodes.wire.server import Api, RequestContext
 from nodes.wire.versions import respond
 
@@ -45,8 +48,9 @@ Row = dict[str, Any]
 class AdminRequests:
     """Serves clients' administrative requests, at the controller."""
 
-    def __init__(self, shell: ControllerShell) -> None:
+    def __init__(self, shell: ControllerShell, recovery: Recovery) -> None:
         self._shell = shell
+        self._recovery = recovery
 
     def apis(self) -> dict[int, Api]:
         """The requests served here, by api key."""
@@ -55,7 +59,7 @@ class AdminRequests:
             refusals.DELETE_TOPICS: Api(1, 6, self._serve(_delete_topics)),
             refusals.ALTER_CONFIGS: Api(0, 2, self._serve(_alter_configs)),
             refusals.CREATE_PARTITIONS: Api(0, 3, self._serve(_create_partitions)),
-            refusals.ELECT_LEADERS: Api(0, 2, self._serve(_elect_leaders)),
+            refusals.ELECT_LEADERS: Api(0, 2, self._elect_leaders),
             refusals.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, self._serve(_alter_configs)),
             refusals.ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, self._serve(_reassign)),
             refusals.LIST_PARTITION_REASSIGNMENTS: Api(0, 0, self._serve(_list_reassignments)),
@@ -79,6 +83,28 @@ class AdminRequests:
         def decide() -> ControllerResult[Any]:
             result = self._shell.controller.unregister_broker(NodeId(request.broker_id))
             return ControllerResult(records=result.records, response={}, atomic=result.atomic)
+
+        return await self._answer(request, decide)
+
+    async def _elect_leaders(self, request: Any, context: RequestContext) -> Any:
+        """An unclean election asks the live replicas first, who of them has the longest log."""
+        wanted = None
+        if request.topic_partitions is not None:
+            wanted = [(t.topic, n) for t in request.topic_partitions for n in t.partitions]
+        unclean = getattr(request, "election_type", PREFERRED_ELECTION) == UNCLEAN_ELECTION
+        asked: list[Inquiry] = []
+        if unclean:
+            leaderless = self._shell.controller.leaderless
+            named = None if wanted is None else frozenset(wanted)
+            asked = self._recovery.inquiries(
+                [k for k in leaderless if named is None or (k.topic, k.partition) in named],
+                Election.UNCLEAN,
+            )
+        reports = await self._recovery.ask(asked)
+
+        def decide() -> ControllerResult[Row]:
+            situation = self._shell.controller.situation
+            return _elect_leaders(request, wanted, situation, asked, reports)
 
         return await self._answer(request, decide)
 
@@ -204,15 +230,23 @@ def _alter_configs(request: Any, situation: Situation) -> ControllerResult[Row]:
     return _result(result, {"responses": rows})
 
 
-def _elect_leaders(request: Any, situation: Situation) -> ControllerResult[Row]:
+def _elect_leaders(
+    request: Any,
+    wanted: Sequence[tuple[str, int]] | None,
+    situation: Situation,
+    asked: Sequence[Inquiry],
+    reports: Sequence[Report],
+) -> ControllerResult[Row]:
     kind = getattr(request, "election_type", PREFERRED_ELECTION)
     if kind not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
         raise ControlError(ErrorCode.invalid_request, f"Unknown election type {kind}")
-    wanted = None
-    if request.topic_partitions is not None:
-        wanted = [(t.topic, number) for t in request.topic_partitions for number in t.partitions]
+    image = situation.image
     result = elect_leaders(
-        situation.image, wanted, situation.policy, unclean=kind == UNCLEAN_ELECTION
+        image,
+        wanted,
+        situation.policy,
+        unclean=kind == UNCLEAN_ELECTION,
+        logs=credible(image, asked, reports),
     )
     rows = [
         {

@@ -3,9 +3,10 @@
 from nodes.server.controller_admin import AdminRequests
 from nodes.server.controller_brokers import BrokerRequests
 from nodes.server.controller_io import ControllerShell
+from nodes.server.recovery_io import Recovery
 from nodes.wire.server import Api
 
 
-def controller_apis(shell: ControllerShell) -> dict[int, Api]:
+def controller_apis(shell: ControllerShell, recovery: Recovery) -> dict[int, Api]:
     """The requests of brokers and the administrative ones, by api key."""
-    return {**BrokerRequests(shell).apis(), **AdminRequests(shell).apis()}
+    return {**BrokerRequests(shell).apis(), **AdminRequests(shell, recovery).apis()}

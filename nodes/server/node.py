@@ -27,6 +27,7 @@ from nodes.server.controller_io import ControllerShell
 from nodes.server.metadata_publisher import MetadataPublisher
 from nodes.server.raft_io import RaftNode
 from nodes.server.raft_start import open_quorum
+from nodes.server.recovery_io import Recovery
 from nodes.server.security import NodeSecurity
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
@@ -67,6 +68,7 @@ class Node:
         self._failed_job = ""
         self.raft: RaftNode | None = None
         self.controller: ControllerShell | None = None
+        self._recovery: Recovery | None = None
         self.broker: Broker | None = None
 
     async def start(self) -> None:
@@ -77,6 +79,7 @@ class Node:
         directory_id = _claim_directory(self._disk, self.config, self._rng)
         marked = CleanShutdown(self._disk).take()
         publisher = MetadataPublisher()
+        connect_broker = partial(self._connect, listener=self.config.inter_broker_listener)
         self.raft = raft = open_quorum(
             self.config,
             self._disk,
@@ -89,6 +92,9 @@ class Node:
         )
         if self.config.is_controller:
             self.controller = self._make_controller(raft, publisher)
+            self._recovery = Recovery(
+                self.controller, connect_broker, self.config.inter_broker_listener
+            )
         if self.config.is_broker:
             self.broker = Broker(
                 self.config,
@@ -98,7 +104,7 @@ class Node:
                 wall_clock_ms=self._wall_clock_ms,
                 incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
                 connect=self._connect,
-                connect_broker=partial(self._connect, listener=self.config.inter_broker_listener),
+                connect_broker=connect_broker,
                 previous_epoch=None if marked is None else BrokerEpoch(marked),
             )
             publisher.subscribe(self._follow)
@@ -107,6 +113,8 @@ class Node:
         await raft.start()
         if self.controller is not None:
             self.controller.start()
+        if self._recovery is not None:
+            self._spawn(self._recovery.run())
         if self.broker is not None:
             await self.broker.recover()
             for job in self.broker.jobs():
@@ -192,7 +200,9 @@ class Node:
             return self.broker.apis()
         assert self.raft is not None
         apis = self.raft.apis()
-        return {**apis, **controller_apis(self.controller)} if self.controller is not None else apis
+        if self.controller is None or self._recovery is None:
+            return apis
+        return {**apis, **controller_apis(self.controller, self._recovery)}
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(job)
@@ -217,6 +227,8 @@ class Node:
             task.cancel()
         if self.controller is not None:
             await self.controller.stop()
+        if self._recovery is not None:
+            self._recovery.close()
         if self.raft is not None:
             await self.raft.stop()
         self._connections.close()

@@ -4,13 +4,13 @@ import struct
 from functools import cache
 from typing import Any, NamedTuple
 
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.response_header.v1.header import ResponseHeader as FlexibleResponseHeader
 from kio.serial import entity_reader
 
 from nodes.wire.encoders import pieces
 from nodes.wire.errors import MalformedFrame, UnsupportedVersion
 from nodes.wire.frames import Piece, RequestHead, framed, read_request_head
+from nodes.wire.schemas import request_schema, response_schema
 from nodes.wire.screening import checked, uvarint
 from nodes.wire.versions import schema_of
 
@@ -29,7 +29,7 @@ class Request(NamedTuple):
 @cache
 def _request_codec(api_key: int, version: int) -> tuple[Any, Any, bool]:
     try:
-        schema = load_request_schema(api_key, version)
+        schema = request_schema(api_key, version)
     except Exception as error:
         raise UnsupportedVersion(f"api key {api_key} has no version {version}") from error
     flexible_header = schema.__header_schema__.__version__ >= 2
@@ -38,7 +38,7 @@ def _request_codec(api_key: int, version: int) -> tuple[Any, Any, bool]:
 
 @cache
 def _response_codec(api_key: int, version: int) -> tuple[Any, bool]:
-    schema = load_response_schema(api_key, version)
+    schema = response_schema(api_key, version)
     return entity_reader(schema), schema.__header_schema__ is FlexibleResponseHeader
 
 

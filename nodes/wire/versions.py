@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar, assert_never, cast
 from uuid import UUID
 
-from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial._introspect import (
     EntityField,
@@ -23,6 +22,8 @@ from kio.serial._introspect import (
     classify_field,
     is_optional,
 )
+
+from nodes.wire.schemas import response_schema
 
 E = TypeVar("E")
 
@@ -139,7 +140,7 @@ def schema_of(message: Any) -> Any:
 @cache
 def response_class(api_key: int, version: int) -> type[Any]:
     """The class of the response to a request of this api key and version."""
-    return load_response_schema(api_key, version)
+    return cast(type[Any], response_schema(api_key, version))
 
 
 def respond(request: Any, **values: Any) -> Any:

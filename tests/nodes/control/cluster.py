@@ -12,7 +12,9 @@ from nodes.control.controller import NO_BROKER_EPOCH, Controller, HeartbeatAnswe
 from nodes.control.errors import ControlError
 from nodes.control.image import ClusterImage, PartitionImage
 from nodes.control.isr import IsrAnswer, IsrRequest
+from nodes.control.partition_changes import LogEnd
 from nodes.control.records import BrokerEndpoint, MetadataRecord, decode, encode
+from nodes.control.recovery import Inquiry, Report, inquiries, recover
 from nodes.control.settings import ControlSettings
 from nodes.control.situation import ControllerResult
 from nodes.control.topics import NewTopic, TopicAnswer, create_topics
@@ -137,6 +139,32 @@ class Cluster:
     def tick(self) -> None:
         """The controller looks at its clock."""
         self.take(self.controller.tick(self.now_ms))
+
+    def recover(self, ends: Mapping[int, tuple[int, int]] | None = None) -> list[Inquiry]:
+        """Leaderless partitions are asked for; brokers answer as `ends` says by their numbers
+        (last epoch, end offset), all alike when it says nothing. What was asked.
+        """
+        situation = self.controller.situation
+        asked = inquiries(situation.image, situation.policy, self.controller.leaderless)
+        reports = [
+            self.report(inquiry, number, (ends or {}).get(number, (0, 0)))
+            for inquiry in asked
+            for number in inquiry.candidates
+            if ends is None or number in ends
+        ]
+        self.take(recover(situation, asked, reports))
+        return asked
+
+    def report(self, inquiry: Inquiry, number: int, end: tuple[int, int]) -> Report:
+        """What broker `number` says, having heard of everything."""
+        return Report(
+            node=node(number),
+            broker_epoch=self.image.brokers[node(number)].epoch,
+            topic_id=inquiry.key.topic_id,
+            partition=inquiry.key.partition,
+            leader_epoch=self.partition(inquiry.key.topic, inquiry.key.partition).leader_epoch,
+            end=LogEnd(Epoch(end[0]), Offset(end[1])),
+        )
 
     def wait(self, ms: float, *alive: int) -> None:
         """Time passes, in ticks of 50 ms; the brokers `alive` send heartbeats."""

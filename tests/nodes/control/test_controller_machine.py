@@ -263,18 +263,21 @@ class ClusterMachine(RuleBasedStateMachine):
         assert set(partition.adding_replicas) | set(partition.removing_replicas) <= set(replicas)
         assert not set(partition.adding_replicas) & set(partition.removing_replicas)
         assert all(image.active(member) for member in isr)
-        if elr:
+        known = partition.last_known_elr
+        assert not set(known) & (set(isr) | set(elr))
+        assert set(known) <= set(replicas)
+        if elr or known:
             assert len(isr) < min(min_isr, len(replicas))
         if partition.leader_recovery_state == RECOVERING and leader != NO_NODE:
             assert isr == (leader,)
         if leader != NO_NODE:
             assert leader in isr
-            assert partition.last_known_elr == ()
             return
         assert isr == ()
-        assert elr or len(partition.last_known_elr) == 1
-        able = replicas if self.unclean else elr or partition.last_known_elr
-        assert not any(image.active(replica) for replica in able if replica in replicas)
+        assert elr or known
+        if not self.unclean:
+            assert not any(image.active(replica) for replica in elr)
+            assert elr or len(known) > 1 or not image.active(known[0])
 
     def _check_change(
         self, key: PartitionKey, before: PartitionImage, after: PartitionImage

@@ -1,15 +1,15 @@
 """One partition's changes: the rules of ISR, eligible leaders, elections, one example for each."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from nodes.control.image import PartitionImage, PartitionKey
-from nodes.control.partition_changes import UNCHANGED, Election, Rules, Target, change
+from nodes.control.partition_changes import UNCHANGED, Election, LogEnd, Rules, Target, change
 from nodes.control.records import RECOVERED, RECOVERING
-from nodes.ids import NO_NODE, Epoch, NodeId
+from nodes.ids import NO_NODE, Epoch, NodeId, Offset
 from tests.nodes.control.cluster import node, nodes
 
 KEY = PartitionKey(UUID(int=1), "t", 0)
@@ -39,6 +39,12 @@ class Case:
     min_isr: int = 2
     election: Election = Election.CLEAN
     eligible_leaders: bool = True
+    logs: dict[NodeId, LogEnd] = field(default_factory=dict)
+
+
+def logs(*ends: tuple[int, int, int]) -> dict[NodeId, LogEnd]:
+    """Who ends in which epoch at which offset."""
+    return {node(n): LogEnd(Epoch(epoch), Offset(end)) for n, epoch, end in ends}
 
 
 LEADERLESS = {"leader": NO_NODE, "isr": ()}
@@ -56,11 +62,11 @@ CASES = {
     "who left at the minimum before is not": Case(
         partition(isr=nodes(1)), Target(isr=nodes(1)), nodes(1, 2, 3), {}
     ),
-    "the last member becomes eligible, and last known": Case(
+    "the last member becomes eligible": Case(
         partition(isr=nodes(1), elr=nodes(2)),
         Target(isr=()),
         nodes(3),
-        {**LEADERLESS, "elr": nodes(1, 2), "last_known_elr": nodes(1)},
+        {**LEADERLESS, "elr": nodes(1, 2)},
     ),
     "an eligible replica is elected, cleanly, the others stay eligible": Case(
         partition(isr=nodes(1), elr=nodes(2, 3)),
@@ -95,13 +101,55 @@ CASES = {
         {"isr": nodes(1, 2), "elr": ()},
         min_isr=3,
     ),
-    "an unclean restart is neither in sync nor eligible": Case(
+    "an unclean restart is neither in sync nor eligible, but last known": Case(
         partition(isr=nodes(1), elr=nodes(2, 3)),
         Target(isr=(), lost=nodes(1)),
         (),
         {**LEADERLESS, "elr": nodes(2, 3), "last_known_elr": nodes(1)},
     ),
-    "without an eligible one the last known leader leads, recovering": Case(
+    "so is one of an eligible replica": Case(
+        partition(isr=nodes(1), elr=nodes(2, 3)),
+        Target(lost=nodes(3)),
+        nodes(1, 2),
+        {"elr": nodes(2), "last_known_elr": nodes(3)},
+    ),
+    "enough in sync have what it had": Case(
+        partition(),
+        Target(isr=nodes(2, 3), lost=nodes(1)),
+        nodes(2, 3),
+        {"leader": node(2), "isr": nodes(2, 3)},
+    ),
+    "the last of them joins those that were last known before": Case(
+        partition(isr=nodes(2), leader=node(2), last_known_elr=nodes(1)),
+        Target(isr=(), lost=nodes(2)),
+        nodes(1),
+        {**LEADERLESS, "last_known_elr": nodes(1, 2)},
+    ),
+    "who is in sync again is last known no more, the others are": Case(
+        partition(isr=nodes(2), leader=node(2), last_known_elr=nodes(1, 3)),
+        Target(isr=nodes(2, 3)),
+        nodes(1, 2, 3),
+        {"isr": nodes(2, 3), "last_known_elr": nodes(1)},
+        min_isr=3,
+    ),
+    "nobody is once the ISR has its minimum": Case(
+        partition(isr=nodes(2), leader=node(2), last_known_elr=nodes(1, 3)),
+        Target(isr=nodes(2, 3)),
+        nodes(1, 2, 3),
+        {"isr": nodes(2, 3), "last_known_elr": ()},
+    ),
+    "a reassignment takes who goes out of the last known": Case(
+        partition(isr=nodes(2), leader=node(2), last_known_elr=nodes(1, 3)),
+        Target(replicas=nodes(2, 3)),
+        nodes(2, 3),
+        {
+            "replicas": nodes(2, 3),
+            "last_known_elr": nodes(3),
+            "directories": (None, None),
+            "leader_epoch": Epoch(6),
+        },
+    ),
+    "without an eligible one the last known one leads, recovering": Case(
         partition(last_known_elr=nodes(2), **LEADERLESS),
         UNCHANGED,
         nodes(1, 2, 3),
@@ -112,31 +160,105 @@ CASES = {
             "leader_recovery_state": RECOVERING,
         },
     ),
+    "of several the one whose last record has the highest epoch, however long the other": Case(
+        partition(last_known_elr=nodes(1, 2), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {
+            "leader": node(2),
+            "isr": nodes(2),
+            "last_known_elr": nodes(1),
+            "leader_recovery_state": RECOVERING,
+        },
+        logs=logs((1, 4, 900), (2, 5, 7), (3, 6, 9)),
+    ),
+    "of one epoch the longest": Case(
+        partition(last_known_elr=nodes(1, 3), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 3),
+        {
+            "leader": node(3),
+            "isr": nodes(3),
+            "last_known_elr": nodes(1),
+            "leader_recovery_state": RECOVERING,
+        },
+        logs=logs((1, 5, 80), (3, 5, 81)),
+    ),
+    "of equals the first in assignment order, and an empty log wins nothing": Case(
+        partition(last_known_elr=nodes(1, 2, 3), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {
+            "leader": node(2),
+            "isr": nodes(2),
+            "last_known_elr": nodes(1, 3),
+            "leader_recovery_state": RECOVERING,
+        },
+        logs=logs((1, -1, 0), (3, 5, 80), (2, 5, 80)),
+    ),
+    "nobody while one of them has not told": Case(
+        partition(last_known_elr=nodes(1, 2), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {},
+        logs=logs((1, 5, 80)),
+    ),
+    "nor while one of them is not live": Case(
+        partition(last_known_elr=nodes(1, 2), **LEADERLESS),
+        UNCHANGED,
+        nodes(2, 3),
+        {},
+        logs=logs((1, 5, 80), (2, 5, 90)),
+    ),
     "a last known leader that is not live does not": Case(
         partition(last_known_elr=nodes(2), **LEADERLESS), UNCHANGED, nodes(1, 3), {}
     ),
     "nor while somebody is eligible": Case(
-        partition(elr=nodes(3), last_known_elr=nodes(2), **LEADERLESS), UNCHANGED, nodes(1, 2), {}
-    ),
-    "an unclean election takes any live replica, and forgets the eligible": Case(
-        partition(elr=nodes(3), last_known_elr=nodes(3), **LEADERLESS),
+        partition(elr=nodes(3), last_known_elr=nodes(2), **LEADERLESS),
         UNCHANGED,
         nodes(1, 2),
+        {},
+        logs=logs((2, 5, 80)),
+    ),
+    "an unclean election takes the only live replica, and remembers the eligible": Case(
+        partition(elr=nodes(3), **LEADERLESS),
+        UNCHANGED,
+        nodes(1),
         {
             "leader": node(1),
             "isr": nodes(1),
             "elr": (),
-            "last_known_elr": (),
+            "last_known_elr": nodes(3),
             "leader_recovery_state": RECOVERING,
         },
         election=Election.UNCLEAN,
     ),
-    "but an eligible one before": Case(
-        partition(elr=nodes(3), last_known_elr=nodes(3), **LEADERLESS),
+    "of several live ones the longest that has told": Case(
+        partition(last_known_elr=nodes(1, 3), **LEADERLESS),
         UNCHANGED,
         nodes(1, 2, 3),
-        {"leader": node(3), "isr": nodes(3), "elr": (), "last_known_elr": ()},
+        {
+            "leader": node(2),
+            "isr": nodes(2),
+            "leader_recovery_state": RECOVERING,
+        },
         election=Election.UNCLEAN,
+        logs=logs((1, 4, 80), (2, 5, 70)),
+    ),
+    "none of them when none has": Case(
+        partition(last_known_elr=nodes(1, 3), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {},
+        election=Election.UNCLEAN,
+    ),
+    "but an eligible one before": Case(
+        partition(elr=nodes(3), last_known_elr=nodes(2), **LEADERLESS),
+        UNCHANGED,
+        nodes(1, 2, 3),
+        {"leader": node(3), "isr": nodes(3), "elr": (), "last_known_elr": nodes(2)},
+        election=Election.UNCLEAN,
+        logs=logs((1, 9, 999)),
     ),
     "a live leader stays": Case(
         partition(leader=node(2)), Target(isr=nodes(2, 1)), nodes(1, 2), {"isr": nodes(2, 1)}
@@ -221,9 +343,10 @@ CASES = {
         partition(isr=nodes(1)),
         Target(isr=()),
         nodes(2, 3),
-        {"leader": node(2), "isr": nodes(2), "leader_recovery_state": RECOVERING},
+        {"leader": node(3), "isr": nodes(3), "leader_recovery_state": RECOVERING},
         election=Election.UNCLEAN,
         eligible_leaders=False,
+        logs=logs((2, 3, 50), (3, 5, 7)),
     ),
 }
 
@@ -231,7 +354,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_rules(case: Case) -> None:
     """The record brings the partition exactly there; no record where nothing changes."""
-    rules = Rules(case.live.__contains__, case.min_isr, case.election, case.eligible_leaders)
+    rules = Rules(
+        case.live.__contains__, case.min_isr, case.election, case.eligible_leaders, case.logs
+    )
     record = change(KEY, case.before, rules, case.target)
     if not case.after:
         assert record is None

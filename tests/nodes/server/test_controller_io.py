@@ -19,6 +19,8 @@ from nodes.raft.errors import NotLeader
 from nodes.server.controller_apis import controller_apis
 from nodes.server.controller_io import TICK_MS, ControllerShell
 from nodes.server.metadata_publisher import MetadataPublisher
+from nodes.server.recovery_io import Recovery
+from nodes.wire.client import Channel
 from nodes.wire.codec import decode_response, encode_response
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import fill
@@ -99,6 +101,10 @@ class FakeQuorum:
             waiter.set_exception(NotLeader(leader, self.epoch))
 
 
+def _no_channel(host: str, port: int) -> Channel:
+    raise AssertionError(f"nobody is to be asked, not {host}:{port}")
+
+
 class Node:
     """A controller node with a fake quorum, spoken to in kio's entities through their bytes."""
 
@@ -113,11 +119,12 @@ class Node:
         self.shell = ControllerShell(
             self.controller, self.quorum, self.publisher, max_batch_records=max_batch_records
         )
+        self.recovery = Recovery(self.shell, _no_channel, "PLAINTEXT")
         self.quorum.listeners += [self.publisher, self.shell]
 
     async def ask(self, api_key: int, version: int, **values: Any) -> Any:
         request = fill(load_request_schema(api_key, version), **values)
-        handler = controller_apis(self.shell)[api_key].handler
+        handler = controller_apis(self.shell, self.recovery)[api_key].handler
         response = await asyncio.wait_for(_awaited(handler(request, CONTEXT)), 20)
         return decode_response(encode_response(response, 1)[4:], api_key, version)
 

@@ -5,7 +5,6 @@ to know best first. Before an order is given, it is noted how it is taken back: 
 answer was lost is taken back too. What cannot be done at once is an errand.
 """
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -16,10 +15,11 @@ from harness.admin.client import Address, AdminClient
 from harness.asking import Asker, Knows
 from harness.errands import Errand, Errands, Step
 from harness.moving_out import Leaving, give_vote
-from harness.systems.nodes import NodesSystem
-from harness.targets.base import Target
+from harness.systems.base import Members
 from harness.topic_settings import Settings
 from nemesis.administration import At, Placed
+from nemesis.hosts import Processes
+from nemesis.strands import Strands, Threads
 from nodes.ids import TopicPartition
 
 _ELECTED: Final = (ErrorCode.none, ErrorCode.election_not_needed)
@@ -38,18 +38,25 @@ class Roster(Knows, Protocol):
 
 
 class Administrator:
-    """See `nemesis.administration.Administration`. Any thread may call."""
+    """See `nemesis.administration.Administration`. Any strand may call."""
 
-    def __init__(self, system: NodesSystem, target: Target, roster: Roster) -> None:
-        self._system, self._target, self._roster = system, target, roster
-        self._ask = Asker(target, lambda: system.brokers, roster)
-        self._errands = Errands()
-        self._mutex = threading.Lock()
+    def __init__(
+        self,
+        system: Members,
+        processes: Processes,
+        roster: Roster,
+        strands: Strands | None = None,
+    ) -> None:
+        self._system, self._processes, self._roster = system, processes, roster
+        self._strands = strands or Threads()
+        self._ask = Asker(system, roster)
+        self._errands = Errands(self._strands)
+        self._mutex = self._strands.mutex()
         self._ways_back: dict[str, list[Errand]] = {}
         self._ordered: dict[str, dict[At, tuple[int, ...]]] = {}
         self._joined: dict[str, int] = {}
         self._leaving: dict[int, Leaving] = {}
-        self._settings = Settings(self._ask)
+        self._settings = Settings(self._ask, self._strands)
 
     # -- questions
 
@@ -223,7 +230,14 @@ class Administrator:
         return give_vote(node, self._ask, self._system)
 
     def _leave(self, node: int, retire: Callable[[int], None] | None = None) -> Leaving:
-        return Leaving(node, ask=self._ask, system=self._system, target=self._target, retire=retire)
+        return Leaving(
+            node,
+            ask=self._ask,
+            system=self._system,
+            processes=self._processes,
+            now_s=self._strands.now_s,
+            retire=retire,
+        )
 
     def _begin(self, leaving: Leaving) -> Step:
         def step() -> bool:

@@ -5,13 +5,12 @@ knows whether an order was taken.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import Unreachable
-from harness.systems.base import call_in_client_network
-from harness.targets.base import Target
+from harness.systems.base import Members
 
 T = TypeVar("T")
 
@@ -42,12 +41,10 @@ class Ask(Protocol):
 
 
 class Asker:
-    """Asks from the clients' machine of `target`. Any thread may call."""
+    """Asks from the clients' machine. Any strand may call."""
 
-    def __init__(
-        self, target: Target, brokers: Callable[[], Mapping[int, Address]], knows: Knows
-    ) -> None:
-        self._target, self._brokers, self._knows = target, brokers, knows
+    def __init__(self, members: Members, knows: Knows) -> None:
+        self._members, self._knows = members, knows
 
     def __call__(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
         """See `Ask`. Raises Unreachable at the bound."""
@@ -59,7 +56,7 @@ class Asker:
                 return await work(admin)
 
         try:
-            return call_in_client_network(self._target, asking)
+            return self._members.call(asking)
         except TimeoutError as error:
             text = f"the cluster did not answer within {GIVE_UP_S:g} s"
             raise Unreachable(text) from error
@@ -71,5 +68,5 @@ class Asker:
         def rank(node: int) -> tuple[bool, bool, int]:
             return self._knows.answers(node) is False, node != active, node
 
-        known = self._brokers()
+        known = self._members.brokers
         return [known[node] for node in sorted(known, key=rank)]

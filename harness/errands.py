@@ -1,14 +1,14 @@
 """Work that a cluster under faults lets nobody do at once: done in the background, step by step.
 
-An errand is tried again, whatever goes wrong, until it is done or dropped; one thread does them in
+An errand is tried again, whatever goes wrong, until it is done or dropped; one strand does them in
 turn, so that no two are at work at the same moment. What is not done when time is up is named.
 """
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from nemesis.strands import Strand, Strands, Threads
 
 POLL_S: Final = 0.2
 """How often each errand is tried."""
@@ -39,22 +39,22 @@ class Errand:
 
 
 class Errands:
-    """All errands of a run, and the thread that does them. Any thread may call."""
+    """All errands of a run, and the strand that does them. Any strand may call."""
 
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._at_work = threading.RLock()
+    def __init__(self, strands: Strands | None = None) -> None:
+        self._strands = strands or Threads()
+        self._mutex = self._strands.mutex()
+        self._at_work = self._strands.mutex()
         self._open: list[Errand] = []
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._ended = False
+        self._strand: Strand | None = None
 
     def add(self, errand: Errand) -> None:
         """Do it from now on."""
         with self._mutex:
             self._open.append(errand)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="errands", daemon=True)
-                self._thread.start()
+            if self._strand is None:
+                self._strand = self._strands.spawn(self._run, "errands")
 
     def drop(self, layer: str) -> None:
         """Let a layer's errands be; none of them is at work any more when this returns."""
@@ -68,25 +68,26 @@ class Errands:
 
     def finish(self, timeout_s: float) -> Sequence[str]:
         """Wait until everything is done; returns what is not within the bound."""
-        deadline_s = time.monotonic() + timeout_s
-        while (left := self.owed()) and time.monotonic() < deadline_s:
-            time.sleep(POLL_S)
+        deadline_s = self._strands.now_s() + timeout_s
+        while (left := self.owed()) and self._strands.now_s() < deadline_s:
+            self._strands.sleep(POLL_S)
         return left
 
     def close(self) -> None:
         """Begin nothing more, and wait for what is at work."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._ended = True
+        if self._strand is not None:
+            self._strand.wait()
 
     def _run(self) -> None:
-        while not self._ended.wait(POLL_S):
+        while not self._ended:
+            self._strands.sleep(POLL_S)
             with self._mutex:
                 waiting = list(self._open)
             for errand in waiting:
                 with self._at_work:
                     with self._mutex:
                         dropped = errand not in self._open
-                    if not dropped and not self._ended.is_set() and errand.try_it():
+                    if not dropped and not self._ended and errand.try_it():
                         with self._mutex:
                             self._open.remove(errand)

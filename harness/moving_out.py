@@ -5,7 +5,6 @@ again and again gets there, whatever breaks and restarts the broker meanwhile. N
 before its successor is in sync: that is the cluster's word on a reassignment.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -15,8 +14,8 @@ from harness.admin.client import AdminClient
 from harness.admin.errors import AdminError
 from harness.admin.model import Reassignment, Topic
 from harness.asking import Ask
-from harness.systems.nodes import NodesSystem
-from harness.targets.base import Target
+from harness.systems.base import Members
+from nemesis.hosts import Processes
 from nodes.ids import TopicPartition
 
 STOP_S: Final = 10.0
@@ -31,25 +30,27 @@ class Leaving:
         node: int,
         *,
         ask: Ask,
-        system: NodesSystem,
-        target: Target,
+        system: Members,
+        processes: Processes,
+        now_s: Callable[[], float],
         retire: Callable[[int], None] | None = None,
     ) -> None:
         self.node = node
         self.gave_up_vote = False
         self.gone = False
-        self._ask, self._system, self._target, self._retire = ask, system, target, retire
+        self._ask, self._system, self._retire = ask, system, retire
+        self._processes, self._now_s = processes, now_s
         self._told_s: float | None = None
 
     def step(self) -> bool:
         """Do the next thing; true when the broker is gone. Raises AdminError, TargetError."""
-        node, running = self.node, self._target.is_running(self.node)
+        node, running = self.node, self._processes.is_running(self.node)
         if not self._ask(lambda admin: _drained(admin, node, running=running)):
             return False
         if running and not self._ended():
             return False
         self._ask(lambda admin: _forget(admin, node))
-        if self._target.is_running(node):
+        if self._processes.is_running(node):
             return False  # somebody started it again
         if self._retire is None:
             self._system.wipe(node)
@@ -65,29 +66,29 @@ class Leaving:
                 self.gave_up_vote = True
                 self._ask(lambda admin: voters.remove(admin, self.node))
                 return False
-            self._target.terminate(self.node)
-            self._told_s = time.monotonic()
-        elif time.monotonic() - self._told_s > STOP_S:
-            self._target.kill(self.node)
-        return not self._target.is_running(self.node)
+            self._processes.terminate(self.node)
+            self._told_s = self._now_s()
+        elif self._now_s() - self._told_s > STOP_S:
+            self._processes.kill(self.node)
+        return not self._processes.is_running(self.node)
 
     def step_back(self) -> bool:
         """The way back: true when the broker is in service, with its vote if it had one."""
-        if self._told_s is not None and self._target.is_running(self.node):
-            if time.monotonic() - self._told_s > STOP_S:
-                self._target.kill(self.node)
+        if self._told_s is not None and self._processes.is_running(self.node):
+            if self._now_s() - self._told_s > STOP_S:
+                self._processes.kill(self.node)
             return False
-        if self._told_s is not None or not self._target.is_running(self.node):
+        if self._told_s is not None or not self._processes.is_running(self.node):
             self._told_s, self.gone = None, False
-            if not self._target.is_running(self.node):
-                self._target.start(self.node)
+            if not self._processes.is_running(self.node):
+                self._processes.start(self.node)
             return False
         if self.node not in self._ask(_in_service):
             return False
         return not self.gave_up_vote or give_vote(self.node, self._ask, self._system)
 
 
-def give_vote(node: int, ask: Ask, system: NodesSystem) -> bool:
+def give_vote(node: int, ask: Ask, system: Members) -> bool:
     """True when the node has a vote on the disk that it is on now (KIP-853); else the next thing
     that leads there is asked for. Raises AdminError.
     """

@@ -7,7 +7,6 @@ from any thread, answered in the monitor's.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -57,29 +56,31 @@ class Questions:
     """The open questions and their answers.
 
     `channels` are the connections to the brokers; `leader` names a partition's leader and its
-    epoch, None when nobody knows.
+    epoch, None when nobody knows; `now_s` is a monotonic clock.
     """
 
     def __init__(
         self,
         channels: Mapping[int, Channel],
         leader: Callable[[TopicPartition], tuple[int, int] | None],
+        now_s: Callable[[], float],
     ) -> None:
         self._channels = channels
         self._leader = leader
+        self._now_s = now_s
         self._wanted: dict[Question, float] = {}
         self._answers: dict[Question, tuple[float, Any]] = {}
 
     def answer(self, question: Question) -> Any:
         """The answer if there is a fresh one, else None; and let it be asked."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         self._wanted[question] = now_s
         at_s, found = self._answers.get(question, (0.0, None))
         return found if now_s - at_s <= FRESH_S else None
 
     async def ask(self) -> None:
         """Ask what is wanted, once; who does not answer is asked again in the next round."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         stale = [each for each, at_s in list(self._wanted.items()) if now_s - at_s > FRESH_S]
         for question in stale:
             del self._wanted[question]

@@ -101,17 +101,29 @@ class Run:
         _write_parquet(self.path / f"{name}.parquet", table(SCHEMAS[name], rows).to_batches(), name)
 
 
-def create(root: Path, plan_name: str, *, versions: Mapping[str, str], commit: str | None) -> Run:
+def create(
+    root: Path,
+    plan_name: str,
+    *,
+    versions: Mapping[str, str],
+    commit: str | None,
+    run_id: str | None = None,
+) -> Run:
     """Make the directory of a new run under `root` and point `root`/latest at it.
 
-    Raises StoreError when the store cannot be written.
+    Its id is a new one unless given. Raises StoreError when the store cannot be written.
     """
     wall_ns = time.time_ns()
     base_ns = time.monotonic_ns()
     stamp = datetime.fromtimestamp(wall_ns // 1_000_000 / 1000, tz=UTC)
     name = f"{stamp:%Y%m%dT%H%M%S}.{stamp.microsecond // 1000:03d}Z"
     path = root.absolute() / plan_name / name
-    run = Run(path=path, run_id=uuid.uuid4().hex[:16], started_wall_ns=wall_ns, base_ns=base_ns)
+    run = Run(
+        path=path,
+        run_id=uuid.uuid4().hex[:16] if run_id is None else run_id,
+        started_wall_ns=wall_ns,
+        base_ns=base_ns,
+    )
     try:
         path.mkdir(parents=True)
         run.history_dir.mkdir()

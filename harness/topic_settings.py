@@ -4,7 +4,6 @@ A topic's own value before anybody changed it is remembered, and comes back when
 taken away.
 """
 
-import threading
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -14,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from harness.admin import configs
 from harness.admin.errors import Refused
 from harness.asking import Ask
+from nemesis.strands import Strands
 
 _OWN: Final = "DYNAMIC_TOPIC_CONFIG"
 
@@ -21,9 +21,9 @@ _OWN: Final = "DYNAMIC_TOPIC_CONFIG"
 class Settings:
     """Topics' configurations in layers: each goes alone, whatever came on top of it."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, strands: Strands) -> None:
         self._ask = ask
-        self._mutex = threading.RLock()
+        self._mutex = strands.mutex()
         self._own: dict[tuple[str, str], str | None] = {}
         self._layers: dict[tuple[str, str], dict[str, str]] = {}
 

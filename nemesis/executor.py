@@ -6,7 +6,7 @@ in force is healed at the end, on `stop`, and after any error; and that no error
 reaches another or the caller: it is recorded with the fault. No globals; time comes from the clock
 handed in.
 
-One thread decides. What is done to one fault is done in a thread of its own, which the deciding one
+One strand decides. What is done to one fault is done in a strand of its own, which the deciding one
 waits for, but no longer than BLOCK_S: a fault that hangs delays nobody else's heal by more. New
 faults wait for heals that are under way, so that none is undone by the heal of another.
 
@@ -17,7 +17,6 @@ import contextlib
 import random
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from nemesis import conditions
@@ -27,6 +26,7 @@ from nemesis.faults import find
 from nemesis.hosts import Hosts
 from nemesis.record import FaultRecord, Struck
 from nemesis.schedule import Event, Schedule
+from nemesis.strands import Strand
 from nemesis.targets import Resolved, resolve
 
 TICK_S = 0.1
@@ -39,8 +39,6 @@ BLOCK_S = 0.5
 """How long one fault may hold up the others."""
 FINISH_S = 45.0
 """How long the last heals may take together before they are given up as hanging."""
-MAX_AT_WORK = 64
-"""Faults that may hang at once; any more would wait for them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +52,7 @@ class _InForce:
     pulse_at_ns: int | None = None
     healing: bool = False
     over: bool = False
-    work: Future[None] | None = None
+    work: Strand | None = None
 
     @property
     def idle(self) -> bool:
@@ -65,7 +63,7 @@ class _InForce:
 class Nemesis:
     """Runs one schedule, once.
 
-    `on_done` is called in the nemesis's thread with each record that is final (healed, failed, left
+    `on_done` is called in the nemesis's strand with each record that is final (healed, failed, left
     out); what it raises is swallowed, since a full disk must not keep a partition in place. With
     `leave`, what is in force at the end or at a stop stays, for a look at a broken cluster.
     """
@@ -94,7 +92,6 @@ class Nemesis:
         self._in_force: list[_InForce] = []
         self._struck = Struck()
         self._labels: tuple[str, ...] = ()
-        self._threads = ThreadPoolExecutor(MAX_AT_WORK, thread_name_prefix="fault")
 
     def in_force(self) -> tuple[str, ...]:
         """The labels of the faults in force now; safe to call from any thread.
@@ -322,14 +319,14 @@ class Nemesis:
         for event in self._pending[:]:
             record = FaultRecord(event=event, label=event.fault)
             self._give_up(record, "the chaos phase ended first")
-        self._threads.shutdown(wait=False)
 
     # -- small things
 
     def _work(self, active: _InForce, work: Callable[[_InForce], None]) -> None:
         """Do something to one fault, and wait for it as long as the others can bear."""
-        active.work = self._threads.submit(work, active)
-        wait([active.work], BLOCK_S)
+        name = f"fault {active.record.event.id}"
+        active.work = self._hosts.strands.spawn(lambda: work(active), name)
+        active.work.wait(BLOCK_S)
 
     def _sweep(self) -> None:
         """Let go of the faults that are over."""

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from nemesis.administration import Administration as Administration
 from nemesis.base import ClusterView
 from nemesis.ledger import Ledger
+from nemesis.strands import Strands, Threads
 
 CLIENTS: Final = 0
 """The number that stands for the clients' machine where a node's number is asked for."""
@@ -144,6 +145,10 @@ class Links(Protocol):
         """
         ...
 
+    def prepare(self, links: Sequence[tuple[int, int]], quality: Quality) -> None:
+        """Make ready to treat the packets of the links so, that `degrade` may be quick."""
+        ...
+
     def degrade(self, links: Sequence[tuple[int, int]], quality: Quality, layer: str) -> None:
         """Treat the packets of the links (src, dst), one way, on top of what other layers do."""
         ...
@@ -191,6 +196,10 @@ class PowerCut(NamedTuple):
 
 class Disks(Protocol):
     """The nodes' disks. Paths are relative to a node's own directory."""
+
+    def flush(self, node: int) -> None:
+        """Bring to the disk what waits for it, so that `freeze` has little to wait for."""
+        ...
 
     def freeze(self, node: int) -> None:
         """Stall the node's disk: writes and fsyncs block until `thaw`."""
@@ -351,3 +360,5 @@ class Hosts:
     """What the cluster says of itself."""
     ledger: Ledger = field(default_factory=Ledger)
     """What the faults in force remember."""
+    strands: Strands = field(default_factory=Threads)
+    """How something is done beside something else."""

@@ -8,14 +8,17 @@ and files; it knows nothing of faults, workloads or verdicts.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 from harness.history import RowStream
 from harness.quorum_times import QuorumTimes
 from harness.targets.base import Target
 
 T = TypeVar("T")
+
+Address = tuple[str, int]
 
 
 class DeployError(Exception):
@@ -50,6 +53,40 @@ class System(Protocol):
         """Read the stopped nodes' files: replicas, their ends, and the controller's decisions, when
         they were made by what was seen of the metadata log.
         """
+        ...
+
+
+class Members(Protocol):
+    """The nodes of a running cluster, as far as an administrator has a hand in them."""
+
+    @property
+    def brokers(self) -> Mapping[int, Address]:
+        """Where each broker serves clients."""
+        ...
+
+    @property
+    def controllers(self) -> Mapping[int, Address]:
+        """Where each controller serves the metadata quorum."""
+        ...
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine to its end on the clients' machine."""
+        ...
+
+    def start_broker(self, *, controller: bool = False) -> int:
+        """Start one more broker on a new machine, which joins by itself; its number."""
+        ...
+
+    def remove_node(self, node: int) -> bool:
+        """Stop a node in order and remove its machine; true when it ended by itself."""
+        ...
+
+    def directory_id(self, node: int) -> UUID | None:
+        """What the node's directory is known by; None until it was started on it."""
+        ...
+
+    def wipe(self, node: int) -> None:
+        """Remove everything that a stopped node has kept."""
         ...
 
 

@@ -9,35 +9,32 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
-
-from harness.admin import topics
 from harness.admin.client import AdminClient
-from harness.admin.errors import AdminError, Passing, Refused
-from harness.history import FLUSH_ROWS, RowStream
-from harness.plan import Plan, Topic
+from harness.admin.errors import AdminError
+from harness.history import RowStream
+from harness.plan import Plan
 from harness.quorum_times import QuorumTimes
 from harness.store import Run
-from harness.systems import replica_files
+from harness.systems import forming, replica_files
 from harness.systems.base import DeployError, call_in_client_network
+from harness.systems.collecting import FOREVER_NS, collect_decisions, collect_replicas
+from harness.systems.forming import READY_TIMEOUT_S
 from harness.systems.layout import BROKER, COMBINED, CONTROLLER, Layout
 from harness.targets.base import Target
 from nodes.config import ConfigError, parse_properties
-from nodes.ids import TopicPartition
+
+T = TypeVar("T")
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 
-READY_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 15.0
-RETRY_S: Final = 0.1
-FOREVER_NS: Final = 1 << 62
 
 QUICK_FAILOVER: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "2000",
@@ -252,44 +249,21 @@ class NodesSystem:
         return self._target.stop(node, STOP_TIMEOUT_S)
 
     def _await_brokers(self) -> None:
-        everyone = set(self.layout.brokers)
-
-        async def look(admin: AdminClient) -> None:
-            for node, address in self.brokers.items():
-                answer = await admin.request("metadata", to=address, topics=())
-                known = {int(broker.node_id) for broker in answer.brokers}
-                if known != everyone:
-                    text = f"node {node} knows brokers {sorted(known)} of {sorted(everyone)}"
-                    raise Passing(ErrorCode.broker_not_available, text)
-
-        async def wait(admin: AdminClient) -> None:
-            await admin.repeat(lambda: look(admin), longest_pause_s=RETRY_S)
-
-        self._administer("the cluster is not complete", wait)
+        self._administer(
+            "the cluster is not complete",
+            lambda admin: forming.await_brokers(admin, self.brokers),
+        )
 
     def create_topics(self) -> None:
         """Create the topics, and wait until all nodes see them with every replica in sync."""
-        everywhere = list(self.brokers.values())
-
-        async def create(admin: AdminClient) -> None:
-            for topic in self._plan.topics:
-                await admin.repeat(lambda topic=topic: _create(admin, topic))  # type: ignore[misc]
-
-        async def look(admin: AdminClient) -> None:
-            for topic in self._plan.topics:
-                await topics.see_in_sync(
-                    admin,
-                    topic.name,
-                    partitions=topic.partitions,
-                    replicas=topic.replication_factor,
-                    by=everywhere,
-                )
-
-        async def wait(admin: AdminClient) -> None:
-            await admin.repeat(lambda: look(admin), longest_pause_s=RETRY_S)
-
-        self._administer("the topics cannot be created", create)
-        self._administer("the topics' replicas are not in sync", wait)
+        wanted = self._plan.topics
+        self._administer(
+            "the topics cannot be created", lambda admin: forming.create_topics(admin, wanted)
+        )
+        self._administer(
+            "the topics' replicas are not in sync",
+            lambda admin: forming.await_in_sync(admin, wanted, self.brokers),
+        )
 
     def stop(self) -> list[int]:
         """SIGTERM to all nodes at once; returns those that had to be killed at the bound."""
@@ -305,48 +279,23 @@ class NodesSystem:
 
         What was decided because the nodes were told to stop is left out: the run was over.
         """
-        partitions = [
-            TopicPartition(topic.name, partition)
-            for topic in self._plan.topics
-            for partition in range(topic.partitions)
-        ]
-        ends = []
-        replicas = self._run.replicas_stream()
-        for node in self.layout.nodes:
-            log_dir = self._log_dir(node)
-            committed = replica_files.high_watermarks(log_dir)
-            for partition in partitions:
-                if not (log_dir / str(partition)).is_dir():
-                    continue
-                end = start = replica_files.first_offset(log_dir, partition)
-                for row in replica_files.replica_rows(node, log_dir, partition):
-                    replicas.append(row)
-                    end = row[4] + 1
-                    if len(replicas) >= FLUSH_ROWS:
-                        replicas.flush()
-                ends.append(
-                    {
-                        "node": node,
-                        "topic": partition.topic,
-                        "partition": partition.partition,
-                        "start_offset": start,
-                        "end_offset": end,
-                        "high_watermark": committed.get(partition, 0),
-                    }
-                )
-        replicas.close()
-        self._run.write_table("replica_ends", ends)
-        log_dirs = [self._log_dir(node) for node in self.layout.nodes]
-        for change in replica_files.metadata_rows(
-            log_dirs, self._run.started_wall_ns, quorum_times
-        ):
-            if change["at_ns"] <= self._stopping_ns:
-                cluster.append_named(**change)
-        cluster.flush()
+        log_dirs = {node: self._log_dir(node) for node in self.layout.nodes}
+        collect_replicas(self._run, self._plan.topics, log_dirs)
+        collect_decisions(
+            cluster,
+            log_dirs,
+            quorum_times,
+            started_wall_ns=self._run.started_wall_ns,
+            until_ns=self._stopping_ns,
+        )
 
     def _log_dir(self, node: int) -> Path:
         # Below the volume's root, which may hold the file system's own directories.
         return self._target.data_dir(node) / "log"
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine to its end on the clients' machine."""
+        return call_in_client_network(self._target, work)
 
     def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
         """Do `work` within READY_TIMEOUT_S. Raises DeployError that begins with `failure`."""
@@ -357,25 +306,7 @@ class NodesSystem:
                 await work(admin)
 
         try:
-            call_in_client_network(self._target, working)
+            self.call(working)
         except AdminError as error:
             logs = self._run.path / "nodes"
             raise DeployError(f"{failure}: {error}; see {logs}/*/node.log") from error
-
-
-async def _create(admin: AdminClient, topic: Topic) -> None:
-    """Create a topic of the plan. Raises Passing, Refused, Unreachable."""
-    try:
-        await topics.create(
-            admin,
-            topic.name,
-            partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            configs={"min.insync.replicas": str(topic.min_insync_replicas), **topic.configs},
-            exist_ok=True,
-        )
-    except Refused as error:
-        # On a busy machine a broker may be late with its heartbeat, and fenced for a moment.
-        if error.code is ErrorCode.invalid_replication_factor:
-            raise Passing(error.code, str(error)) from error
-        raise

@@ -7,8 +7,8 @@ takes it along; the evidence says what was really lost.
 """
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from nemesis.disk.base import (
     DiskFault,
@@ -39,8 +39,14 @@ class PowerLoss(DiskFault):
         Raises Futile for disks that do not work anyway.
         """
         require_well(hosts, strike)
-        with ThreadPoolExecutor(max_workers=max(1, len(strike.nodes))) as pool:
-            list(pool.map(lambda node: end_node(hosts, strike, node), strike.nodes))
+        ending = [
+            hosts.strands.spawn(partial(end_node, hosts, strike, node), f"end of node {node}")
+            for node in strike.nodes
+        ]
+        for each in ending:
+            each.wait()
+        for each in ending:
+            each.result()
         cuts = hosts.disks.cut_power(strike.nodes)
         first_ns = min(cut.at_ns for cut in cuts)
         apart_ms = (max(cut.at_ns for cut in cuts) - first_ns) / 1e6

@@ -9,6 +9,7 @@ from harness.admin import configs
 from harness.admin.client import AdminClient
 from harness.admin.errors import Unreachable
 from harness.topic_settings import Settings
+from nemesis.strands import Threads
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 @pytest.fixture
 def settings(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Of that cluster."""
-    made = Settings(fake.ask)
+    made = Settings(fake.ask, Threads())
     monkeypatch.setattr(made, "now", lambda topic, name: (fake.own[topic], fake.own[topic]))
     return made
 

@@ -1,0 +1,65 @@
+"""What stopped brokers left in their directories, read into a run's tables."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.history import FLUSH_ROWS
+from harness.plan import Topic
+from harness.quorum_times import QuorumTimes
+from harness.store import Run
+from harness.systems import replica_files
+from harness.watcher import Rows
+from nodes.ids import TopicPartition
+
+FOREVER_NS: Final = 1 << 62
+
+
+def collect_replicas(run: Run, topics: Sequence[Topic], log_dirs: Mapping[int, Path]) -> None:
+    """Every replica's batches and ends into the run. `log_dirs` by node."""
+    partitions = [
+        TopicPartition(topic.name, partition)
+        for topic in topics
+        for partition in range(topic.partitions)
+    ]
+    ends = []
+    replicas = run.replicas_stream()
+    for node, log_dir in log_dirs.items():
+        committed = replica_files.high_watermarks(log_dir)
+        for partition in partitions:
+            if not (log_dir / str(partition)).is_dir():
+                continue
+            end = start = replica_files.first_offset(log_dir, partition)
+            for row in replica_files.replica_rows(node, log_dir, partition):
+                replicas.append(row)
+                end = row[4] + 1
+                if len(replicas) >= FLUSH_ROWS:
+                    replicas.flush()
+            ends.append(
+                {
+                    "node": node,
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "start_offset": start,
+                    "end_offset": end,
+                    "high_watermark": committed.get(partition, 0),
+                }
+            )
+    replicas.close()
+    run.write_table("replica_ends", ends)
+
+
+def collect_decisions(
+    cluster: Rows,
+    log_dirs: Mapping[int, Path],
+    quorum_times: QuorumTimes,
+    *,
+    started_wall_ns: int,
+    until_ns: int = FOREVER_NS,
+) -> None:
+    """The controllers' decisions up to then into `cluster`; the run began at `started_wall_ns`."""
+    dirs = list(log_dirs.values())
+    for change in replica_files.metadata_rows(dirs, started_wall_ns, quorum_times):
+        if change["at_ns"] <= until_ns:
+            cluster.append_named(**change)
+    cluster.flush()

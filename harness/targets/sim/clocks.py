@@ -17,12 +17,15 @@ class WallClock:
     def __init__(self, world: World) -> None:
         self._world = world
         self._layers: dict[str, float] = {}
+        self.looked = False
+        """Whether it was looked at since it was set last."""
         self._drift = 0.0
         self._drifts_since_ns = 0
         self._drifted_ms = 0.0
 
     def ms(self) -> int:
         """What it shows, in milliseconds since 1970."""
+        self.looked = True
         return EPOCH_MS + int(self._world.now_ns / MS + self.ahead_ms)
 
     @property
@@ -34,10 +37,16 @@ class WallClock:
     def skew(self, layer: str, offset_ms: float) -> None:
         """Set it apart by so much more than without the layer; once more changes it."""
         self._layers[layer] = offset_ms
+        self.looked = False
 
     def unskew(self, layer: str) -> None:
         """Take a layer away, if there is one."""
         self._layers.pop(layer, None)
+        self.looked = False
+
+    def asked_ms(self, layer: str = "") -> float:
+        """What the layer adds, or all layers together do; 0 without any."""
+        return self._layers.get(layer, 0.0) if layer else sum(self._layers.values())
 
     def drift(self, ppm: float) -> None:
         """From now on gain so many microseconds a second; 0 stops it, where it is by then."""

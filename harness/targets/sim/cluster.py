@@ -5,12 +5,12 @@ plan means the same here as with real processes. A node that ends, by itself or 
 until it is started again, on what its disk kept.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from harness.systems.layout import Layout
-from harness.systems.nodes import BROKER_PORT, server_properties
+from harness.systems.nodes import BROKER_PORT, CONTROLLER_PORT, server_properties
 from harness.targets.sim.disk import DiskSettings, SimDisk
 from harness.targets.sim.host import Host, Main, Mode
 from harness.targets.sim.link import NetworkSettings
@@ -40,29 +40,63 @@ class SimCluster:
         self.world = world
         self.layout = layout
         self.network = Network(world, network)
+        # Both on the clients' machine: who stops the clients does not stop the harness.
+        self.harness = Host(world, self.network, CLIENTS, name="harness")
         self.clients = Host(world, self.network, CLIENTS)
-        self.nodes: dict[int, Host] = {
-            node: Host(world, self.network, node, SimDisk(world, f"node-{node}", disk))
-            for node in layout.nodes
-        }
-        self._configs = {node: self._config(node, overrides or {}) for node in layout.nodes}
+        self.nodes: dict[int, Host] = {}
+        self.properties: dict[int, dict[str, str]] = {}
+        """What each node was configured with."""
+        self._overrides = overrides or {}
+        self._disk = disk
+        self._configs: dict[int, NodeConfig] = {}
+        for node in layout.nodes:
+            self._make(node)
+        for node in layout.nodes:
+            self._configure(node)
 
-    def _config(self, node: int, overrides: Mapping[str, str | int | float | bool]) -> NodeConfig:
-        properties = server_properties(
+    def _make(self, node: int) -> None:
+        disk = SimDisk(self.world, f"node-{node}", self._disk)
+        self.nodes[node] = Host(self.world, self.network, node, disk)
+
+    def _configure(self, node: int, joins: Sequence[int] = ()) -> None:
+        self.properties[node] = server_properties(
             node,
             {each: host.address for each, host in self.nodes.items()},
             log_dir=LOG_DIR,
             cluster_id=CLUSTER_ID,
-            overrides=overrides,
+            overrides=self._overrides,
             layout=self.layout,
+            joins=joins,
         )
-        config, _ = load_config(properties)
-        return config
+        self._configs[node], _ = load_config(self.properties[node])
+
+    def add_node(self, node: int, role: str, *, joins: Sequence[int] = ()) -> None:
+        """One more machine, with nothing on its disk; nothing runs on it yet. A controller `joins`
+        those that vote.
+        """
+        self.layout = self.layout.with_node(node, role)
+        self._make(node)
+        self._configure(node, joins)
+
+    def remove_node(self, node: int) -> None:
+        """End the node and remove its machine, its disk too."""
+        host = self.nodes.pop(node)
+        host.kill("power")
+        self.network.detach(host)
+        self.layout = self.layout.without(node)
+        del self._configs[node], self.properties[node]
 
     @property
     def brokers(self) -> dict[int, tuple[str, int]]:
         """Where each broker serves clients."""
         return {node: (self.nodes[node].address, BROKER_PORT) for node in self.layout.brokers}
+
+    @property
+    def controllers(self) -> dict[int, tuple[str, int]]:
+        """Where each controller serves the metadata quorum."""
+        return {
+            node: (self.nodes[node].address, CONTROLLER_PORT) for node in self.layout.controllers
+        }
 
     def start(self, *nodes: int) -> None:
         """Start these nodes, all without any."""
@@ -70,14 +104,14 @@ class SimCluster:
             self._start(node)
 
     def _start(self, node: int) -> None:
-        host = self.nodes[node]
+        host, config = self.nodes[node], self._configs[node]
 
         async def main() -> str:
             assert host.loop is not None
             assert host.disk is not None
             rng = self.world.stream("node", node, host.incarnations)
             disk = host.disk.mount(host.loop)
-            return await serve(self._configs[node], disk, rng=rng, wall_clock_ms=host.clock.ms)
+            return await serve(config, disk, rng=rng, wall_clock_ms=host.clock.ms)
 
         host.boot(main)
 
@@ -91,6 +125,6 @@ class SimCluster:
 
     def close(self) -> None:
         """End everything; only what kernels still send is left to happen."""
-        for host in [self.clients, *self.nodes.values()]:
+        for host in [self.clients, self.harness, *self.nodes.values()]:
             host.kill("power")
         self.world.end()

@@ -143,6 +143,21 @@ class SimDisk:
         """Undo `set_read_only` and `fail`."""
         self._errno, self.ailment = 0, ""
 
+    @property
+    def frozen(self) -> bool:
+        """Whether writes wait."""
+        return self._frozen
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more may be written."""
+        return self._full
+
+    @property
+    def errno(self) -> int:
+        """How it refuses; 0 when it does not."""
+        return self._errno
+
     # -- what mounts ask for
 
     def reading(self) -> None:

@@ -36,12 +36,18 @@ class Host:
     """See the module. `number` is nemesis' number of the machine."""
 
     def __init__(
-        self, world: World, network: "Network", number: int, disk: "SimDisk | None" = None
+        self,
+        world: World,
+        network: "Network",
+        number: int,
+        disk: "SimDisk | None" = None,
+        *,
+        name: str = "",
     ) -> None:
         self.world = world
         self.network = network
         self.number = number
-        self.name = f"node-{number}" if number else "clients"
+        self.name = name or (f"node-{number}" if number else "clients")
         self.address = f"198.18.0.{number + 1}"
         self.disk = disk
         self.clock = WallClock(world)

@@ -63,12 +63,20 @@ class SimLinks:
         watch = self._cuts.get(cut)
         return None if watch is None else watch.count
 
+    def dropped_in_turns(self, cut: Cut) -> int:
+        """Packets dropped since the first `block` of a cut with a layer, in force now or not."""
+        watch = self._cuts.get(cut)
+        return self._dropped.get(cut, 0) if watch is None else watch.count
+
     def asked(self, cut: Cut) -> int | None:
         """Requests since `block` of a cut of answers; None where nothing is blocked."""
         watch = self._asked.get(cut)
         return None if watch is None else watch.count
 
     # -- quality
+
+    def prepare(self, links: Sequence[tuple[int, int]], quality: Quality) -> None:
+        """Nothing: a layer takes no time to put on."""
 
     def degrade(self, links: Sequence[tuple[int, int]], quality: Quality, layer: str) -> None:
         """Put a layer on links. Raises UnknownNode."""

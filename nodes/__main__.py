@@ -75,14 +75,24 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def serve(
-    config: NodeConfig, disk: Disk, *, rng: random.Random, wall_clock_ms: Callable[[], int]
+    config: NodeConfig,
+    disk: Disk,
+    *,
+    rng: random.Random,
+    wall_clock_ms: Callable[[], int],
+    made: Callable[[Node], None] | None = None,
 ) -> str:
-    """Run until told to stop or unable to go on; why, or nothing after a clean stop."""
+    """Run until told to stop or unable to go on; why, or nothing after a clean stop.
+
+    `made` is shown the node before it starts.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     node = Node(config, disk, rng=rng, wall_clock_ms=wall_clock_ms)
+    if made is not None:
+        made(node)
     await node.start()
     stopping = asyncio.ensure_future(stop.wait())
     failing = asyncio.ensure_future(node.failed())

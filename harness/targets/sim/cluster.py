@@ -5,7 +5,7 @@ plan means the same here as with real processes. A node that ends, by itself or 
 until it is started again, on what its disk kept.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from harness.targets.sim.world import World
 from nemesis.hosts import CLIENTS
 from nodes.__main__ import serve
 from nodes.config import NodeConfig, load_config
+from nodes.server.node import Node
 
 CLUSTER_ID: Final = "c2ltdWxhdGVkLXdvcmxkLg"
 LOG_DIR: Final = Path("/log")
@@ -43,6 +44,8 @@ class SimCluster:
         # Both on the clients' machine: who stops the clients does not stop the harness.
         self.harness = Host(world, self.network, CLIENTS, name="harness")
         self.clients = Host(world, self.network, CLIENTS)
+        self.on_node: Callable[[int, Node], None] = lambda node, made: None
+        """Is shown every node before it starts, at each of its starts."""
         self.nodes: dict[int, Host] = {}
         self.properties: dict[int, dict[str, str]] = {}
         """What each node was configured with."""
@@ -109,9 +112,13 @@ class SimCluster:
         async def main() -> str:
             assert host.loop is not None
             assert host.disk is not None
+
+            def made(each: Node) -> None:
+                self.on_node(node, each)
+
             rng = self.world.stream("node", node, host.incarnations)
             disk = host.disk.mount(host.loop)
-            return await serve(config, disk, rng=rng, wall_clock_ms=host.clock.ms)
+            return await serve(config, disk, rng=rng, wall_clock_ms=host.clock.ms, made=made)
 
         host.boot(main)
 

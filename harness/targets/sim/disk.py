@@ -45,6 +45,19 @@ class _Sync:
     timer: Call | None = None
 
 
+class DiskWatcher:
+    """Is told what happens to a disk. Does nothing."""
+
+    def written(self, path: str) -> None:
+        """The file was appended to or cut by a program."""
+
+    def ended(self) -> None:
+        """The program that had the disk mounted is gone."""
+
+    def power_lost(self) -> None:
+        """What was not synced may be gone."""
+
+
 class SimDisk:
     """See the module. Survives the incarnations of its host."""
 
@@ -53,6 +66,7 @@ class SimDisk:
         self.ailment = ""
         """What is wrong with it until `repair`; empty when nothing is."""
         self.syncs = 0
+        self.watcher = DiskWatcher()
         self._world = world
         self._settings = settings or DiskSettings()
         self._rng = world.stream("disk", name)
@@ -75,6 +89,7 @@ class SimDisk:
         for sync in self._in_flight.values():
             if sync.waiter is not None and sync.waiter[0] is loop:
                 sync.waiter = None
+        self.watcher.ended()
 
     def lose_power(self) -> None:
         """Forget what was not synced, but for a part that chance chooses."""
@@ -83,6 +98,7 @@ class SimDisk:
                 sync.timer.cancel()
         self._in_flight.clear()
         self.content.crash(self._rng)
+        self.watcher.power_lost()
 
     # -- faults
 
@@ -238,8 +254,9 @@ def _tell(done: "asyncio.Future[None]", error: OSError | None) -> None:
 class SimFile:
     """An open file of one incarnation's."""
 
-    def __init__(self, mount: "Mount", file: MemoryFile) -> None:
+    def __init__(self, mount: "Mount", path: str, file: MemoryFile) -> None:
         self._mount = mount
+        self._path = path
         self.file = file
 
     def size(self) -> int:
@@ -252,11 +269,13 @@ class SimFile:
     def append(self, data: bytes | bytearray | memoryview) -> None:
         self._mount.writing(len(data))
         self.file.append(data)
+        self._mount.written(self._path)
 
     def truncate(self, size: int) -> None:
         if size < self.file.size():
             self._mount.writing()
             self.file.truncate(size)
+            self._mount.written(self._path)
 
     def sync(self) -> None:
         self._mount.sync_blocking(self.file)
@@ -283,6 +302,10 @@ class Mount:
         self.loop.check()
         self._disk.writing(self.loop, size)
 
+    def written(self, path: str) -> None:
+        """A file was appended to or cut."""
+        self._disk.watcher.written(path)
+
     def sync_blocking(self, target: MemoryFile | str) -> None:
         """See SimDisk; and the program must be alive."""
         self.loop.check()
@@ -292,7 +315,7 @@ class Mount:
         self.reading()
         if create and not self._content.exists(path):
             self.writing(1)
-        return SimFile(self, self._content.open(path, create=create))
+        return SimFile(self, path, self._content.open(path, create=create))
 
     def exists(self, path: str) -> bool:
         self.reading()

@@ -1,0 +1,46 @@
+"""What simulated nodes say: kept by node, or not at all; never on the terminal."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from harness.targets.sim.world import NS, World
+
+SPEAKERS: Final = ("nodes", "asyncio")
+MOST_LINES: Final = 200_000
+"""Of one node; what it says after that is left out."""
+
+
+class _Keeper(logging.Handler):
+    def __init__(self, world: World, logs: dict[int, list[str]]) -> None:
+        super().__init__()
+        self._world = world
+        self._logs = logs
+
+    def emit(self, record: logging.LogRecord) -> None:
+        owner = self._world.current
+        lines = self._logs.setdefault(0 if owner is None else owner.number - 1, [])
+        if len(lines) < MOST_LINES:
+            at_s = self._world.now_ns / NS
+            lines.append(f"{at_s:.6f} {record.levelname} {record.name}: {record.getMessage()}")
+
+
+@contextmanager
+def kept(world: World, logs: dict[int, list[str]] | None) -> Iterator[None]:
+    """Keep what is said meanwhile in `logs`, by node; without, let nobody say anything."""
+    handler = logging.NullHandler() if logs is None else _Keeper(world, logs)
+    level = logging.CRITICAL if logs is None else logging.INFO
+    speakers = [logging.getLogger(name) for name in SPEAKERS]
+    before = [(each.level, each.propagate) for each in speakers]
+    for each in speakers:
+        each.addHandler(handler)
+        each.setLevel(level)
+        each.propagate = False
+    try:
+        yield
+    finally:
+        for each, (level, propagate) in zip(speakers, before, strict=True):
+            each.removeHandler(handler)
+            each.setLevel(level)
+            each.propagate = propagate

@@ -1,0 +1,193 @@
+"""What a simulated run saw: rows in memory, and the same run directory as any other run's.
+
+Times are ns of the world's since the run began. Nothing here takes time from anywhere else, so that
+equal seeds give equal rows.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from checkers.history import CLUSTER, FAULTS, HISTORY
+from harness import store
+from harness.history import OP_BITS, RowStream
+from harness.planning import Prepared
+from harness.quorum_times import QuorumTimes
+from harness.store import Run
+from harness.systems.collecting import collect_decisions, collect_replicas
+from nodes.storage.memory import MemoryDisk
+
+Row = tuple[Any, ...]
+
+SILENT: Final = -1
+"""How clients say that they do not know an offset or an epoch: anything below 0."""
+
+
+class Rows:
+    """Rows of named columns, in memory."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.rows: list[Row] = []
+        self._names = names
+
+    def append_named(self, **columns: Any) -> None:
+        """See `RowStream.append_named`."""
+        unknown = columns.keys() - set(self._names)
+        assert not unknown, f"no such columns: {sorted(unknown)}"
+        self.rows.append(tuple(columns.get(name) for name in self._names))
+
+    def flush(self) -> None:
+        """Memory is all there is."""
+
+    def named(self) -> list[dict[str, Any]]:
+        """The rows with their columns' names."""
+        return [dict(zip(self._names, row, strict=True)) for row in self.rows]
+
+
+class History(Rows):
+    """The operations of what would be one process. See `harness.history.HistoryWriter`."""
+
+    def __init__(self, name: str, writer_id: int, now_ns: Callable[[], int]) -> None:
+        super().__init__(HISTORY.names)
+        self.name = name
+        self.now_ns = now_ns
+        self.next_op = itertools.count(writer_id << OP_BITS).__next__
+
+    def record(
+        self,
+        op: int,
+        client: int,
+        f: str,
+        type_: str,
+        invoke_ns: int,
+        complete_ns: int | None,
+        topic: str | None = None,
+        partition: int | None = None,
+        value: int | None = None,
+        offset: int | None = None,
+        leader_epoch: int | None = None,
+        acks: int | None = None,
+        node: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        """See `HistoryWriter.record`."""
+        if offset is not None and offset <= SILENT:
+            offset = None
+        if leader_epoch is not None and leader_epoch <= SILENT:
+            leader_epoch = None
+        self.rows.append(
+            (
+                op, client, f, type_, invoke_ns, complete_ns, topic, partition, value, offset,
+                leader_epoch, acks, node, None, None, error,
+            )
+        )  # fmt: skip
+
+    def start(self, client: int) -> None:
+        """The client's first row."""
+        now_ns = self.now_ns()
+        self.record(self.next_op(), client, "start", "ok", now_ns, now_ns)
+
+    def end(self, client: int) -> None:
+        """The client's last row."""
+        now_ns = self.now_ns()
+        self.record(self.next_op(), client, "end", "ok", now_ns, now_ns)
+
+
+@dataclass(slots=True, kw_only=True)
+class Recording:
+    """Everything that a run leaves."""
+
+    prepared: Prepared
+    run_id: str
+    histories: list[History] = field(default_factory=list)
+    cluster: Rows = field(default_factory=lambda: Rows(CLUSTER.names))
+    faults: Rows = field(default_factory=lambda: Rows(FAULTS.names))
+    journal: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What else is to be in run.json."""
+    disks: dict[int, MemoryDisk] = field(default_factory=dict)
+    """The nodes' files after their stop."""
+    properties: dict[int, Mapping[str, str]] = field(default_factory=dict)
+    logs: dict[int, list[str]] = field(default_factory=dict)
+    """What the nodes said, where that was asked for."""
+    quorum_times: QuorumTimes = field(default_factory=QuorumTimes)
+    started_wall_ns: int = 0
+    """The world's own, which stamped the metadata log."""
+    stopping_ns: int = 1 << 62
+    """When the nodes were told to stop."""
+    failure: BaseException | None = None
+    """What ended the run before its end."""
+    digest: str = ""
+    events: int = 0
+    simulated_s: float = 0.0
+
+    def record(self, kind: str, /, **fields: object) -> None:
+        """Append to the journal. See `nemesis.base.Journal`."""
+        self.journal.append({"kind": kind, **fields})
+
+    def store(self, root: Path, *, versions: Mapping[str, str], commit: str | None) -> Run:
+        """Write it as a run directory below `root`. Raises StoreError."""
+        plan = self.prepared.plan
+        run = store.create(root, plan.name, versions=versions, commit=commit, run_id=self.run_id)
+        run.write_json("plan.json", plan.to_json())
+        (run.path / "schedule.json").write_bytes(self.prepared.schedule.to_json())
+        lines = "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in self.journal)
+        (run.path / "simulation.jsonl").write_text(lines)
+        for history in self.histories:
+            _write(RowStream(run.history_dir / f"{history.name}.arrows", HISTORY), history)
+        _write(run.faults_stream(), self.faults)
+        cluster = run.cluster_stream()
+        for row in self.cluster.rows:
+            cluster.append(row)
+        if self.disks:
+            self._collect(run, cluster)
+        cluster.close()
+        run.update(
+            finished=self.finished,
+            notes=[*self.prepared.notes, *self.notes],
+            simulation={
+                "digest": self.digest,
+                "events": self.events,
+                "seconds": round(self.simulated_s, 3),
+            },
+            **self.facts,
+        )
+        return run
+
+    def _collect(self, run: Run, cluster: RowStream) -> None:
+        log_dirs = {node: _files(run, node, disk) for node, disk in self.disks.items()}
+        for node, properties in self.properties.items():
+            text = "".join(f"{name}={value}\n" for name, value in properties.items())
+            (run.node_dir(node) / "server.properties").write_text(text)
+        for node, said in self.logs.items():
+            (run.node_dir(node) / "node.log").write_text("".join(f"{line}\n" for line in said))
+        collect_replicas(run, self.prepared.plan.topics, log_dirs)
+        collect_decisions(
+            cluster,
+            log_dirs,
+            self.quorum_times,
+            started_wall_ns=self.started_wall_ns,
+            until_ns=self.stopping_ns,
+        )
+
+
+def _write(stream: RowStream, rows: Rows) -> None:
+    for row in rows.rows:
+        stream.append(row)
+    stream.close()
+
+
+def _files(run: Run, node: int, disk: MemoryDisk) -> Path:
+    """A disk's files as files; where they are."""
+    root = run.node_dir(node) / "data" / "log"
+    root.mkdir(parents=True)
+    for path, _ in disk.files():
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(disk.read(path))
+    return root

@@ -1,0 +1,327 @@
+"""One plan in one simulated world: the phases of `harness.runner`, in the world's time.
+
+The same schedule, faults, clients, watcher, administrator and files as with real processes; only
+what carries them is another. A run is a function of its plan, its schedule and the code. Whatever
+happens, it returns what it recorded; a phase that failed is named in it.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from harness.administrator import Administrator
+from harness.clients.tally import Tally
+from harness.final_reads import CLIENT as FINAL_READS_CLIENT
+from harness.final_reads import FinalReadConfig
+from harness.planning import Prepared
+from harness.runner import (
+    ERRANDS_S,
+    FINAL_READS_TIMEOUT_S,
+    FIRST_ACK_TIMEOUT_S,
+    MONITOR_CLIENT,
+    POLL_S,
+    RunFailed,
+)
+from harness.simulation import logs
+from harness.simulation.recording import History, Recording
+from harness.simulation.system import SimSystem
+from harness.store import Run
+from harness.systems.layout import Layout
+from harness.targets.sim.clocks import EPOCH_MS
+from harness.targets.sim.cluster import SimCluster
+from harness.targets.sim.guard import guard
+from harness.targets.sim.loop import SimTask, start
+from harness.targets.sim.pilot import Pilots
+from harness.targets.sim.target import SimTarget
+from harness.targets.sim.world import MS, NS, World
+from harness.watcher import Watcher
+from harness.workloads.config import ClientConfig
+from harness.workloads.launch import STOP_TIMEOUT_S, client_configs
+from harness.workloads.own import World as Outside
+from harness.workloads.own import run_workload
+from harness.workloads.own_reads import read_everything
+from nemesis.executor import Nemesis
+from nemesis.hosts import Hosts
+from nemesis.record import FaultRecord
+
+WATCH_S: Final = 0.25
+"""How often every node is asked for its view: each question costs what many sends do."""
+PATIENCE_S: Final = 900.0
+"""How much longer than its chaos a run may take, in its own time."""
+
+Observe = Callable[[SimCluster], None]
+"""Told of the cluster before it starts."""
+
+
+class _Clock:
+    """The nemesis's clock: the world's time since the run began."""
+
+    def __init__(self, pilots: Pilots, now_ns: Callable[[], int]) -> None:
+        self._pilots = pilots
+        self.now_ns = now_ns
+
+    def wait(self, stop: Any, seconds: float) -> bool:
+        """See `nemesis.base.Clock`; nobody stops a simulated run."""
+        self._pilots.sleep(seconds)
+        return bool(stop.is_set())
+
+
+async def _idle() -> None:
+    """The harness's own program: it is there for what is called."""
+    await asyncio.get_running_loop().create_future()
+
+
+class Simulation:
+    """One run; `run` may be called once."""
+
+    def __init__(
+        self, prepared: Prepared, *, keep_logs: bool = False, observe: Observe | None = None
+    ) -> None:
+        plan = self._plan = prepared.plan
+        self._prepared = prepared
+        self._keep_logs = keep_logs
+        self.world = World(plan.seed)
+        layout = Layout.combined(range(1, plan.nodes + 1))
+        self.cluster = SimCluster(self.world, layout, overrides=plan.broker)
+        self._base_ns = self.world.now_ns
+        self.recording = Recording(
+            prepared=prepared,
+            run_id=_run_id(prepared),
+            started_wall_ns=EPOCH_MS * MS + self._base_ns,
+        )
+        self._pilots = Pilots(self.world, self.cluster.harness)
+        self._target = SimTarget(self.cluster, self._pilots, self.recording.record)
+        self._system = SimSystem(self.cluster, self._target, self._pilots)
+        self._watcher = Watcher(
+            brokers=self.cluster.brokers,
+            controllers=self.cluster.controllers,
+            partitions={topic.name: topic.partitions for topic in plan.topics},
+            writer=self._history("monitor", MONITOR_CLIENT),
+            client=MONITOR_CLIENT,
+            cluster=self.recording.cluster,
+            poll_s=WATCH_S,
+        )
+        self._watching: SimTask | None = None
+        self._tallies: dict[str, list[Tally]] = {topic.name: [] for topic in plan.topics}
+        self._stop_clients = asyncio.Event()
+        self._clients: SimTask | None = None
+        self._phase_name = "set up"
+        if observe is not None:
+            observe(self.cluster)
+
+    def run(self) -> Recording:
+        """Run the plan; never raises but for what is no part of the world (KeyboardInterrupt)."""
+        recording, world = self.recording, self.world
+        kept = recording.logs if self._keep_logs else None
+        with guard(world), logs.kept(world, kept):
+            try:
+                self.cluster.harness.boot(_idle)
+                self._pilots.fly(self._phases, self._plan.duration_s + PATIENCE_S)
+            except Exception as error:
+                recording.failure = error
+                recording.facts |= {
+                    "failed_phase": self._phase_name,
+                    "error": f"{type(error).__name__}: {error}",
+                }
+            finally:
+                recording.digest = world.trace.digest()
+                recording.events = world.trace.events
+                recording.simulated_s = self._now_ns() / NS
+                self._pilots.close()
+                self.cluster.close()
+        return recording
+
+    # -- the phases
+
+    def _phases(self) -> None:
+        with self._phase("deploy"):
+            self._system.start()
+        with self._phase("create topics"):
+            self._system.create_topics(self._plan.topics)
+        self._watching = self._on_harness(self._watcher.watch())
+        self._clients = self.cluster.run_client(self._client_program)
+        with self._phase("warm up"):
+            self._await_acks()
+            self._pilots.sleep(self._plan.warmup_s)
+        self._chaos()
+        with self._phase("recover"):
+            self._note("not recovered under load", self._whole(quiet=False))
+        with self._phase("stop workload"):
+            self._end_clients()
+        self._settle()
+        with self._phase("final reads"):
+            self.recording.facts["final_reads_complete"] = self._final_reads()
+            self.recording.facts["epoch_problems"] = self._pilots.call(
+                self._watcher.record_final_epochs
+            )
+        self._watcher.stop()
+        self._wait_for(self._watching, STOP_TIMEOUT_S)
+        with self._phase("collect"):
+            self._collect()
+
+    def _chaos(self) -> None:
+        recording = self.recording
+        administrator = Administrator(self._system, self._target, self._watcher, self._pilots)
+        target = self._target
+
+        def record(done: FaultRecord) -> None:
+            recording.faults.append_named(**done.row())
+
+        nemesis = Nemesis(
+            schedule=self._prepared.schedule,
+            hosts=Hosts(
+                processes=target,
+                clients=target.clients,
+                links=target.links,
+                disks=target.disks,
+                clocks=target.clocks,
+                cluster=administrator,
+                view=self._watcher,
+                strands=self._pilots,
+            ),
+            view=self._watcher,
+            journal=recording,
+            clock=_Clock(self._pilots, self._now_ns),
+            on_done=record,
+        )
+        with self._phase("chaos"):
+            nemesis.run()
+        with self._phase("heal"):
+            if nemesis.in_force():
+                raise RunFailed(f"faults {nemesis.in_force()} could not be healed")
+            self._note("not taken back", administrator.finish(ERRANDS_S))
+
+    def _settle(self) -> None:
+        """Wait until the idle cluster is whole; note what is not."""
+        self._phase_name = "settle"
+        reasons = self._whole(quiet=True)
+        for node in self._target.node_ids():
+            if not self._target.is_running(node):
+                code = self._target.exit_code(node)
+                reasons.append(f"node {node} ended by itself, exit code {code}")
+        self.recording.facts |= {"settled": not reasons, "unsettled": reasons}
+        self._note("not settled", reasons)
+        if not reasons:
+            self.recording.finished.append("settle")
+
+    def _whole(self, *, quiet: bool) -> list[str]:
+        timeout_s = self._plan.settle_timeout_s
+        return self._pilots.call(lambda: self._watcher.settled(timeout_s, quiet=quiet))
+
+    def _final_reads(self) -> bool:
+        config = FinalReadConfig(
+            run_id=self.recording.run_id,
+            base_ns=self._base_ns,
+            history_dir="",
+            bootstrap=self._system.bootstrap,
+            topics={topic.name: topic.partitions for topic in self._plan.topics},
+            value_bytes=self._plan.workload.value_bytes,
+            timeout_s=FINAL_READS_TIMEOUT_S,
+        )
+        history = self._history("final-reads", FINAL_READS_CLIENT)
+        outside = self._outside("final reads")
+        return self._pilots.call(lambda: read_everything(config, history, outside))
+
+    def _collect(self) -> None:
+        recording = self.recording
+        recording.stopping_ns = self._now_ns()
+        if killed := self._system.stop():
+            recording.notes.append(f"nodes {killed} did not stop in order and were killed")
+        recording.quorum_times = self._watcher.quorum_times
+        for node, host in self.cluster.nodes.items():
+            assert host.disk is not None
+            recording.disks[node] = host.disk.content
+            recording.properties[node] = self.cluster.properties[node]
+
+    # -- the clients
+
+    async def _client_program(self) -> None:
+        """All topics' clients, in one process."""
+        async with asyncio.TaskGroup() as group:
+            for config in self._client_configs():
+                history = self._history(
+                    f"{config.topic}.{config.first_client}", config.first_client
+                )
+                tallies = self._tallies[config.topic]
+                outside = self._outside(config.topic)
+                group.create_task(
+                    run_workload(config, history, outside, self._stop_clients, tallies)
+                )
+
+    def _client_configs(self) -> list[ClientConfig]:
+        unstored = Run(
+            path=Path("simulated"),
+            run_id=self.recording.run_id,
+            started_wall_ns=self.recording.started_wall_ns,
+            base_ns=self._base_ns,
+        )
+        return client_configs(self._plan, self._system.bootstrap, unstored)
+
+    def _outside(self, purpose: str) -> Outside:
+        rng = self.world.stream("clients", purpose)
+        return Outside(rng=rng, wall_clock_ms=self.cluster.clients.clock.ms)
+
+    def _await_acks(self) -> None:
+        deadline_s = self._pilots.now_s() + FIRST_ACK_TIMEOUT_S
+        while waiting := [
+            topic
+            for topic, tallies in self._tallies.items()
+            if not any(tally.acked for tally in tallies)
+        ]:
+            if self._pilots.now_s() > deadline_s:
+                self._note("no send was acknowledged in time", waiting)
+                return
+            self._pilots.sleep(POLL_S)
+
+    def _end_clients(self) -> None:
+        assert self._clients is not None
+        self._stop_clients.set()
+        if not self._wait_for(self._clients, STOP_TIMEOUT_S):
+            self.cluster.clients.kill()
+            self.recording.notes.append("the clients did not end and were killed")
+        elif (error := self._clients.exception()) is not None:
+            raise RunFailed(f"the clients ended with {error!r}") from error
+
+    # -- small things
+
+    def _history(self, name: str, writer_id: int) -> History:
+        made = History(name, writer_id, self._now_ns)
+        self.recording.histories.append(made)
+        return made
+
+    def _now_ns(self) -> int:
+        return self.world.now_ns - self._base_ns
+
+    def _on_harness(self, work: Any) -> SimTask:
+        loop = self.cluster.harness.loop
+        assert loop is not None
+        return start(loop, work, "watcher")
+
+    def _wait_for(self, task: SimTask, within_s: float) -> bool:
+        deadline_s = self._pilots.now_s() + within_s
+        while not task.done() and self._pilots.now_s() < deadline_s:
+            self._pilots.sleep(POLL_S)
+        return task.done()
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        self._phase_name = name
+        self.recording.record("phase", phase=name, at_ns=self._now_ns())
+        yield
+        self.recording.finished.append(name)
+        if self._watching is not None and self._watching.done() and name != "collect":
+            raise RunFailed(f"the watcher ended: {self._watching.exception()!r}")
+
+    def _note(self, what: str, reasons: Any) -> None:
+        self.recording.notes += [f"{what}: {reason}" for reason in reasons]
+
+
+def _run_id(prepared: Prepared) -> str:
+    """A name for payloads: of the plan and its schedule, so that equal runs write equal bytes."""
+    text = json.dumps(prepared.plan.to_json(), sort_keys=True).encode()
+    both = text + prepared.schedule.to_json()
+    return hashlib.blake2b(both, digest_size=8).hexdigest()

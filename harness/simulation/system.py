@@ -1,0 +1,123 @@
+"""The built-in brokers of a simulated cluster, as administrators and phases of a run see them."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from harness.admin.client import Address, AdminClient
+from harness.admin.errors import AdminError
+from harness.plan import Topic
+from harness.systems import forming
+from harness.systems.base import DeployError
+from harness.systems.layout import BROKER, COMBINED
+from harness.systems.nodes import STOP_TIMEOUT_S
+from harness.targets.sim.cluster import SimCluster
+from harness.targets.sim.pilot import Pilots
+from harness.targets.sim.target import SimTarget
+from nodes.log.checkpoints import META_PROPERTIES, MetaProperties, decode_uuid
+
+T = TypeVar("T")
+
+POLL_S: Final = 0.05
+
+
+class SimSystem:
+    """See `harness.systems.base.Members`. Every call but the properties is a strand's."""
+
+    def __init__(self, cluster: SimCluster, target: SimTarget, pilots: Pilots) -> None:
+        self._cluster = cluster
+        self._target = target
+        self._pilots = pilots
+
+    @property
+    def brokers(self) -> dict[int, Address]:
+        """Where each broker serves clients."""
+        return self._cluster.brokers
+
+    @property
+    def controllers(self) -> dict[int, Address]:
+        """Where each controller serves the metadata quorum."""
+        return self._cluster.controllers
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers' addresses as clients take them."""
+        return ",".join(f"{host}:{port}" for host, port in self.brokers.values())
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine to its end on the harness's host."""
+        return self._pilots.call(work)
+
+    def start(self) -> None:
+        """Start all nodes and wait until each broker knows all of them. Raises DeployError."""
+        self._cluster.start()
+        self._administer(
+            "the cluster is not complete", lambda admin: forming.await_brokers(admin, self.brokers)
+        )
+
+    def create_topics(self, wanted: tuple[Topic, ...]) -> None:
+        """Create the topics; every replica is in sync then. Raises DeployError."""
+        self._administer(
+            "the topics cannot be created", lambda admin: forming.create_topics(admin, wanted)
+        )
+        self._administer(
+            "the topics' replicas are not in sync",
+            lambda admin: forming.await_in_sync(admin, wanted, self.brokers),
+        )
+
+    def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
+        async def working() -> None:
+            brokers = list(self.brokers.values())
+            async with AdminClient(brokers, timeout_s=forming.READY_TIMEOUT_S) as admin:
+                await work(admin)
+
+        try:
+            self.call(working)
+        except AdminError as error:
+            raise DeployError(f"{failure}: {error}") from error
+
+    # -- members
+
+    def start_broker(self, *, controller: bool = False) -> int:
+        """Start one more broker on a new machine, which joins by itself; its number."""
+        layout = self._cluster.layout
+        node = max(layout.nodes) + 1
+        role, joins = (COMBINED, layout.controllers) if controller else (BROKER, ())
+        self._cluster.add_node(node, role, joins=joins)
+        self._cluster.start(node)
+        return node
+
+    def remove_node(self, node: int) -> bool:
+        """Stop a node in order and remove its machine; true when it ended by itself."""
+        ended = self._target.stop(node, STOP_TIMEOUT_S)
+        self._cluster.remove_node(node)
+        return ended
+
+    def directory_id(self, node: int) -> UUID | None:
+        """What the node's directory is known by; None until it was started on it."""
+        disk = self._target.host(node).disk
+        assert disk is not None
+        found = MetaProperties.read(disk.content)
+        if found is None or found.directory_id is None:
+            return None
+        return decode_uuid(META_PROPERTIES, found.directory_id)
+
+    def wipe(self, node: int) -> None:
+        """Remove everything that a stopped node has kept."""
+        self._target.disks.wipe(node)
+
+    # -- the end
+
+    def stop(self) -> list[int]:
+        """SIGTERM to all nodes at once; returns those that had to be killed at the bound."""
+        hosts = self._cluster.nodes
+        for host in hosts.values():
+            host.terminate()
+            host.resume()
+        deadline_s = self._pilots.now_s() + STOP_TIMEOUT_S
+        while self._pilots.now_s() < deadline_s and any(each.running for each in hosts.values()):
+            self._pilots.sleep(POLL_S)
+        late = [node for node, host in hosts.items() if host.running]
+        for node in late:
+            self._target.kill(node)
+        return late

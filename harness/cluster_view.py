@@ -33,6 +33,20 @@ def views_of(answer: Any) -> dict[TopicPartition, PartitionView]:
     }
 
 
+def votes_of(partition: Any) -> tuple[int, ...]:
+    """The voters that have all that is committed, ascending, by a partition of a DescribeQuorum
+    answer: each on the disk that has its vote (KIP-853).
+    """
+    committed = int(partition.high_watermark)
+    return tuple(
+        sorted(
+            int(voter.replica_id)
+            for voter in partition.current_voters
+            if 0 <= committed <= voter.log_end_offset
+        )
+    )
+
+
 class ClusterTracker:
     """The views of all nodes of one run's partitions, and the newest of each partition.
 

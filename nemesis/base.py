@@ -80,6 +80,12 @@ class ClusterView(Protocol):
         """The voters of the metadata quorum, running or not, ascending."""
         ...
 
+    def voters(self) -> Sequence[int] | None:
+        """The nodes that have a vote in the metadata quorum on the disk that they are on (KIP-853),
+        and all that it has committed, by what its leader said lately.
+        """
+        ...
+
     def answers(self, node: int) -> bool | None:
         """Whether the node answered when it was last asked."""
         ...

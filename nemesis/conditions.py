@@ -90,6 +90,12 @@ def _uncommitted(term: Term, view: ClusterView) -> int | None:
     return None if ends is None else ends[1] - ends[0]
 
 
+def _whole(view: ClusterView) -> bool:
+    controllers = set(view.controllers())
+    votes = _in(view.voters(), controllers.issubset)
+    return votes and all(view.answers(node) is True for node in controllers)
+
+
 def _compared(one: int | None, other: int | None, *, equal: bool) -> bool:
     return one is not None and other is not None and (one == other) == equal
 
@@ -145,6 +151,10 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "controller is-not leader:<topic>/<partition>": _Form(
         about="another node leads the partition",
         holds=lambda t, v, _: _compared(v.controller(), v.leader(*t.at), equal=False),
+    ),
+    "quorum whole": _Form(
+        about="every controller answers, has its vote, and all that the quorum has committed",
+        holds=lambda _t, v, _: _whole(v),
     ),
     "high-watermark:<topic>/<partition> >= N": _Form(
         about="its leader names that high watermark or a later one",

@@ -3,7 +3,8 @@
 Faults come one after the other, or up to `overlap` at once, with quiet time between them. Two that
 are in force together never take a majority of the nodes between them, unless the mix asks for it:
 a random schedule tests recovery, and not only a cluster that is down. What one fault takes alone is
-the mix's own choice of faults and targets.
+the mix's own choice of faults and targets. A fault that takes a vote for longer than it is in force
+waits until all have theirs: a quorum that loses two disks at once loses what it knew for good.
 """
 
 import fnmatch
@@ -15,7 +16,7 @@ from typing import Final
 from nemesis.base import UnknownFault
 from nemesis.fault import Ability, Fault
 from nemesis.faults import FAULTS, find
-from nemesis.schedule import MAX_EVENTS, Event, Schedule, checked
+from nemesis.schedule import MAX_EVENTS, UNTIL_TIMEOUT_MS, Event, Schedule, checked
 
 Range = tuple[int, int]
 """Least and greatest."""
@@ -31,6 +32,14 @@ SERVING: Final = frozenset(
     }
 )
 """Whose targets go on serving, well or badly; every other fault may take its targets away."""
+VOTES: Final = frozenset({"disk.lost", "broker.remove", "quorum.remove-voter"})
+"""Which take a controller's vote; it gets it back some time after the heal, when its log has caught
+up (KIP-853)."""
+VOTE_MS: Final = 5_000
+"""From the heal of one of these to the next one, at least: about what a vote takes to come back."""
+WHOLE: Final = "quorum whole"
+"""What each of these waits for, too: the next after one whose vote takes longer."""
+WHOLE_TIMEOUT_MS: Final = 20_000
 _ONE: Final = (
     *("one", "node", "broker", "controller", "quorum-leader", "quorum-follower"),
     *("leader", "isr-one", "last-isr"),
@@ -125,6 +134,8 @@ class _Generator:
         self._end_ms = end_ms
         self._bag: list[str] = []
         self._held: list[_Held] = []
+        self._votes_ms = 0
+        """When all votes that faults have taken so far should be back."""
 
     def fill(self) -> None:
         """Draw until the time is full."""
@@ -166,7 +177,8 @@ class _Generator:
         if tuning.duration_ms is not None:
             duration_ms, least_ms = rng.randint(*tuning.duration_ms), tuning.duration_ms[0]
         aim = self._aim(fault, tuning)
-        takes = taken(fault, aim, mix.nodes)
+        takes, votes = taken(fault, aim, mix.nodes), fault.name in VOTES
+        from_ms = max(from_ms, self._votes_ms) if votes else from_ms
         at_ms = self._first_fit_ms(from_ms, least_ms, takes)
         if at_ms is None:
             return None
@@ -174,6 +186,7 @@ class _Generator:
         end_ms = min(at_ms + duration_ms, self._healed_by_ms(at_ms))
         self._held = [held for held in self._held if held.end_ms > at_ms]
         self._held.append(_Held(end_ms=end_ms, takes=takes))
+        self._votes_ms = end_ms + VOTE_MS if votes else self._votes_ms
         self.events.append(
             Event(
                 id=len(self.events),
@@ -182,6 +195,8 @@ class _Generator:
                 targets=aim,
                 duration_ms=end_ms - at_ms,
                 params={name: _drawn(tuning.params[name], rng) for name in sorted(tuning.params)},
+                until=WHOLE if votes else None,
+                until_timeout_ms=WHOLE_TIMEOUT_MS if votes else UNTIL_TIMEOUT_MS,
             )
         )
         return at_ms

@@ -1,9 +1,11 @@
 """Whose word counts when nodes see a partition differently, and when a cluster is whole again."""
 
+from types import SimpleNamespace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cluster_view import ClusterTracker, PartitionView, Standing, epoch_starts
+from harness.cluster_view import ClusterTracker, PartitionView, Standing, epoch_starts, votes_of
 from nodes.ids import TopicPartition
 
 P = TopicPartition("t", 0)
@@ -41,6 +43,15 @@ def test_rows_are_changes_only() -> None:
     assert [row["kind"] for row in seen.observe(1, {P: view(1, 4)}, 1)] == ["view", "leader"]
     assert seen.observe(1, {P: view(1, 4)}, 2) == []
     assert [row["kind"] for row in seen.observe(2, {P: view(1, 4)}, 3)] == ["view"]
+
+
+def test_only_voters_that_have_what_is_committed_count() -> None:
+    """Not who lags, nor who was never heard; nor anybody of a leader that knows of no commit."""
+    ends = {3: 12, 1: 10, 2: 9, 4: -1}
+    voters = [SimpleNamespace(replica_id=n, log_end_offset=end) for n, end in ends.items()]
+    for committed, kept in ((10, (1, 3)), (9, (1, 2, 3)), (-1, ())):
+        seen = SimpleNamespace(high_watermark=committed, current_voters=voters)
+        assert votes_of(seen) == kept
 
 
 def test_settled_needs_every_node_every_replica_and_one_opinion() -> None:

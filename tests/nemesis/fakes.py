@@ -148,6 +148,10 @@ class FakeLinks:
         """As many as were dropped."""
         return self.blocked.get(cut)
 
+    def prepare(self, links: Sequence[tuple[int, int]], quality: Quality) -> None:
+        """Noted."""
+        self._did("prepare", *links)
+
     def degrade(self, links: Sequence[tuple[int, int]], quality: Quality, layer: str) -> None:
         """Every link gets the layer."""
         for link in links:
@@ -396,6 +400,7 @@ class FakeView:
         self.answering: dict[int, bool] = {}
         self.out_of_service: dict[int, bool] = {}
         self.moving: bool | None = None
+        self.voting: Sequence[int] | None = (1, 2, 3)
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The leader as set."""
@@ -432,6 +437,10 @@ class FakeView:
     def controllers(self) -> Sequence[int]:
         """The controllers as set."""
         return self.roles[1]
+
+    def voters(self) -> Sequence[int] | None:
+        """As set."""
+        return self.voting
 
     def answers(self, node: int) -> bool | None:
         """As set."""

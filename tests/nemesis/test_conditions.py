@@ -104,6 +104,23 @@ def test_conditions_against_the_view(text: str, holds: bool) -> None:
     assert conditions.parse(text).holds(view(), past) is holds
 
 
+@pytest.mark.parametrize(
+    ("voting", "silent", "whole"),
+    [
+        *(((1, 2, 3), None, True), ((1, 2, 3, 4), None, True), ((1, 3), None, False)),
+        *(((1, 2, 3), 2, False), ((), None, False), (None, None, False)),
+    ],
+)
+def test_a_quorum_is_whole_when_every_controller_votes_and_answers(
+    voting: tuple[int, ...] | None, silent: int | None, whole: bool
+) -> None:
+    """Who has just come may vote too; who lost its disk answers no more, or has no vote yet."""
+    seen = FakeView()
+    seen.voting = voting
+    seen.answering = {node: node != silent for node in (1, 2, 3)}
+    assert conditions.parse("quorum whole").holds(seen, FakePast()) is whole
+
+
 @pytest.mark.parametrize("text", ["reassigning", "not reassigning"])
 def test_what_is_not_known_does_not_hold(text: str) -> None:
     """Neither does its contrary."""

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nemesis.base import UnknownFault
 from nemesis.faults import FAULTS, find
-from nemesis.generator import Mix, Tuning, expand, generate, taken
+from nemesis.generator import VOTE_MS, VOTES, Mix, Tuning, expand, generate, taken
 from nemesis.schedule import Event
 
 END_MS = 120_000
@@ -70,6 +70,24 @@ def test_overlapping_faults_leave_a_majority(mix: Mix, seed: int) -> None:
         ]
         takers = [count for count in together if count]
         assert mix.majority or len(takers) < 2 or sum(takers) < mix.nodes / 2
+
+
+@given(mixes(), seeds)
+def test_a_vote_is_taken_only_while_all_are_there(mix: Mix, seed: int) -> None:
+    """Each fault that costs one leaves it time to come back, and waits for it before it strikes."""
+    back_ms = 0
+    for event in generate(mix, seed=seed, end_ms=END_MS).events:
+        takes = event.fault in VOTES
+        assert event.until == ("quorum whole" if takes else None)
+        if takes:
+            assert event.at_ms >= back_ms
+            back_ms = event.at_ms + event.duration_ms + VOTE_MS
+
+
+def test_two_disks_in_a_row_are_lost_apart() -> None:
+    """Drawn one right after the other, the second comes when the first node has its vote again."""
+    events = generate(mix(faults=("disk.lost",)), seed=1, end_ms=20_000).events
+    assert [event.at_ms for event in events] == [1_000, 6_500, 12_000, 17_500]
 
 
 @given(mixes(), seeds)

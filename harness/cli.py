@@ -36,6 +36,7 @@ from harness.commands.base import (
 )
 from harness.commands.bench import bench
 from harness.commands.cluster import cluster_app
+from harness.commands.interchange import import_app
 
 if TYPE_CHECKING:
     from harness.ending import Ending
@@ -49,6 +50,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(import_app, name="import")
 app.command()(bench)
 
 

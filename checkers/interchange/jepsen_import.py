@@ -1,0 +1,297 @@
+"""Jepsen's operations as the rows of a history.
+
+- A key is a partition of one topic, numbered in the order of the keys; the plan remembers which is
+  which. A process is a client.
+- A value is unique for its key only; where two keys share one, all values become
+  `partition << 32 | value`, which the way back undoes.
+- A micro-operation is an operation of the history: a send, or a poll and its records. Those of a
+  transaction share a `txn`. Rows of one poll are in the order of their offsets by definition, so a
+  poll that goes back by itself is written as several.
+- Assignments: a key that a process keeps stays where it was read to, a new one is somewhere, and
+  with `seek-to-beginning?` all are at the beginning. What a group assigns (`:subscribe`) it may
+  move at any time, so between polls of a subscriber nothing is expected, and inside one nothing of
+  what its rebalance log names (the workload's checker allows the same).
+- A transaction that failed, or may have: its polls are kept as what they are, and consumers go on
+  from where they were before. What they returned was in the log all the same.
+
+Raises InterchangeError where invocations and completions do not pair.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from checkers.interchange import edn
+from checkers.interchange.as_read import LogAsRead, Partition
+from checkers.interchange.errors import InterchangeError
+from checkers.interchange.imported import Imported, Origin, Promises, Row, assemble
+from checkers.interchange.jepsen_ops import (
+    ASSIGNMENTS,
+    TRANSACTIONS,
+    Key,
+    Op,
+    Poll,
+    Record,
+    Send,
+    Step,
+)
+
+SUBSCRIBED = "subscribed"
+"""The `group` of what happens under a group's assignment; its name is not in the history."""
+
+SOMEWHERE, BEGINNING = -1, -2
+"""Offsets of an assignment that are places and not numbers."""
+
+VALUE_BITS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """An operation: how it was invoked, and how it completed, if it did."""
+
+    invoked: Op
+    completed: Op | None
+
+    @property
+    def type(self) -> str:
+        """ok, fail or info."""
+        return "info" if self.completed is None else self.completed.type
+
+    @property
+    def last(self) -> Op:
+        """What says most of the operation."""
+        return self.completed or self.invoked
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Where one process is. positions: the next offset by key; None: not known."""
+
+    positions: dict[Key, int | None] = field(default_factory=dict)
+    subscribed: bool = False
+    finally_: bool = False
+
+
+def to_history(
+    ops: Sequence[Op], *, topic: str, promises: Promises, files: Sequence[str]
+) -> Imported:
+    """The operations as an import, judged by what was promised. Raises InterchangeError."""
+    paired = list(pairs(ops))
+    keys = _keys(paired)
+    writer = _Writer(topic, keys, promises.acks, packed=_shared_values(paired))
+    rows = [row for pair in paired for row in writer.rows(pair)]
+    log = _log(writer, rows, paired)
+    written = [edn.write(key) for key in keys]
+    origin = Origin(
+        tool="jepsen",
+        files=tuple(files),
+        real_time=True,
+        further={"keys": written, "packed": writer.packed},
+    )
+    clients = sorted({pair.invoked.process for pair in paired})
+    return assemble(rows, log, {topic: len(keys)}, promises, origin, ended=clients)
+
+
+def pairs(ops: Sequence[Op]) -> Iterator[Pair]:
+    """Invocations with their completions, in the order of the invocations."""
+    open_: dict[int, int] = {}
+    completed: dict[int, Op] = {}
+    for place, op in enumerate(ops):
+        where = f"operation {op.number}: process {op.process}"
+        if op.type == "invoke":
+            if op.process in open_:
+                first = ops[open_[op.process]].number
+                raise InterchangeError(
+                    f"{where} invokes while its operation {first} is not completed; a process does "
+                    "one thing at a time, and after an :info a new process takes over"
+                )
+            open_[op.process] = place
+            continue
+        began = open_.pop(op.process, None)
+        if began is None:
+            raise InterchangeError(f"{where} completes what it never invoked; is the start cut?")
+        if ops[began].f != op.f:
+            invoked = f"the :{ops[began].f} of operation {ops[began].number}"
+            raise InterchangeError(f"{where} completes {invoked} as :{op.f}")
+        completed[began] = op
+    for place, op in enumerate(ops):
+        if op.type == "invoke":
+            yield Pair(invoked=op, completed=completed.get(place))
+
+
+def _keys(paired: Iterable[Pair]) -> list[Key]:
+    found: dict[Key, None] = {}
+    for pair in paired:
+        for op in (pair.invoked, pair.last):
+            found.update(dict.fromkeys(op.keys))
+            found.update(dict.fromkeys(each.key for each in _records(op)))
+    return sorted(found, key=lambda key: (isinstance(key, str), key))
+
+
+def _records(op: Op) -> Iterator[Send | Record]:
+    """Everything that an operation sent or read."""
+    for step in op.steps:
+        match step:
+            case Send():
+                yield step
+            case Poll():
+                yield from step.records
+
+
+def _shared_values(paired: Iterable[Pair]) -> bool:
+    """Whether two keys have one value. Raises InterchangeError where they could not be told
+    apart."""
+    home: dict[int, Key] = {}
+    shared, greatest = False, 0
+    for pair in paired:
+        for each in _records(pair.last):
+            shared |= home.setdefault(each.value, each.key) != each.key
+            greatest = max(greatest, each.value)
+    if shared and greatest >= 1 << VALUE_BITS:
+        raise InterchangeError(
+            f"two keys share a value, and there is the value {greatest}; values must be below "
+            "2^32, or each be sent to one key only"
+        )
+    return shared
+
+
+class _Writer:
+    """Turns operations into rows, and follows where every process is. One import's state."""
+
+    def __init__(self, topic: str, keys: Sequence[Key], acks: int, *, packed: bool) -> None:
+        self._topic = topic
+        self._partitions: Mapping[Key, int] = {key: n for n, key in enumerate(keys)}
+        self._acks = acks
+        self.packed = packed
+        self._readers: dict[int, _Reader] = {}
+        self._op = 0
+        self.finally_: set[int] = set()
+        """The operations that read on a process's last way from the beginning."""
+
+    def partition(self, key: Key) -> Partition:
+        """A key's topic and partition."""
+        return self._topic, self._partitions[key]
+
+    @property
+    def all_partitions(self) -> tuple[Partition, ...]:
+        """Every partition, in order."""
+        return tuple((self._topic, number) for number in self._partitions.values())
+
+    def rows(self, pair: Pair) -> Iterator[Row]:
+        """The rows of one operation."""
+        reader = self._readers.setdefault(pair.invoked.process, _Reader())
+        if pair.invoked.f in ASSIGNMENTS:
+            yield from self._assigned(pair, reader)
+        else:
+            assert pair.invoked.f in TRANSACTIONS
+            yield from self._transaction(pair, reader)
+
+    def _row(self, pair: Pair, f: str, **columns: object) -> Row:
+        completed = pair.completed
+        return {
+            "op": self._op,
+            "client": pair.invoked.process,
+            "f": f,
+            "type": pair.type,
+            "invoke_ns": pair.invoked.time_ns,
+            "complete_ns": None if completed is None else completed.time_ns,
+            "error": None if completed is None else completed.error,
+            **columns,
+        }
+
+    def _place(self, key: Key) -> Row:
+        topic, partition = self.partition(key)
+        return {"topic": topic, "partition": partition}
+
+    def _value(self, key: Key, value: int) -> int:
+        return self._partitions[key] << VALUE_BITS | value if self.packed else value
+
+    def _assigned(self, pair: Pair, reader: _Reader) -> Iterator[Row]:
+        op = pair.last
+        self._op += 1
+        group = SUBSCRIBED if op.f == "subscribe" else None
+        kept = {} if group or op.from_beginning else reader.positions
+        for key in op.keys:
+            offset = BEGINNING if op.from_beginning else kept.get(key)
+            offset = SOMEWHERE if offset is None else offset
+            yield self._row(pair, "assign", **self._place(key), offset=offset, group=group)
+        if pair.type == "ok":
+            reader.positions = {key: kept.get(key) for key in op.keys}
+            reader.subscribed = group is not None
+            reader.finally_ = op.from_beginning
+
+    def _transaction(self, pair: Pair, reader: _Reader) -> Iterator[Row]:
+        op = pair.last
+        steps = op.steps or pair.invoked.steps
+        rows = [row for step in steps for row in self._step(pair, step, reader)]
+        if len({row["op"] for row in rows}) > 1 or op.f == "txn":
+            for row in rows:
+                row["txn"] = rows[0]["op"]
+        yield from rows
+
+    def _step(self, pair: Pair, step: Step, reader: _Reader) -> Iterator[Row]:
+        self._op += 1
+        match step:
+            case Send():
+                yield self._row(
+                    pair,
+                    "send",
+                    **self._place(step.key),
+                    value=self._value(step.key, step.value),
+                    offset=step.offset,
+                    acks=self._acks,
+                )
+            case Poll(records=()):
+                yield self._row(pair, "poll")
+            case Poll():
+                yield from self._polled(pair, step, reader)
+
+    def _polled(self, pair: Pair, poll: Poll, reader: _Reader) -> Iterator[Row]:
+        moved = set(pair.last.rebalanced)
+        last: dict[Key, int] = {}
+        known: set[Key] = set()
+        for record in poll.records:
+            key, offset = record.key, record.offset
+            if offset <= last.get(key, -1):
+                self._op += 1  # it goes back by itself: another operation
+            if key in moved or (reader.subscribed and key not in known):
+                self._op += 1
+                yield self._row(
+                    pair, "assign", **self._place(key), offset=SOMEWHERE,
+                    group=SUBSCRIBED, error="the group may have moved it",
+                )  # fmt: skip
+                self._op += 1
+            known.add(key)
+            last[key] = offset
+            if pair.type == "ok":
+                reader.positions[key] = offset + 1
+            if reader.finally_:
+                self.finally_.add(self._op)
+            value = self._value(key, record.value)
+            place = self._place(key)
+            yield self._row(pair, "poll", **place, value=value, offset=offset)
+
+
+def _log(writer: _Writer, rows: Iterable[Row], paired: Iterable[Pair]) -> LogAsRead:
+    log = LogAsRead(writer.all_partitions)
+    _forget_all_but_last_ways(writer, rows)
+    for row in rows:
+        if row.get("value") is None:
+            continue
+        partition = row["topic"], row["partition"]
+        if row["f"] == "poll":
+            log.read(partition, row["offset"], row["value"], finally_=row["op"] in writer.finally_)
+        elif row["f"] == "send" and row["type"] == "ok":
+            log.acknowledged(partition, row["value"], row["offset"])
+    return log
+
+
+def _forget_all_but_last_ways(writer: _Writer, rows: Iterable[Row]) -> None:
+    """Of the ways from the beginning, only a process's last one tells how the log was in the
+    end."""
+    began: dict[int, int] = {}
+    for row in rows:
+        if row["f"] == "assign" and row["type"] == "ok" and row.get("group") is None:
+            began[row["client"]] = row["op"]
+    for row in rows:
+        if row["op"] < began.get(row["client"], 0):
+            writer.finally_.discard(row["op"])

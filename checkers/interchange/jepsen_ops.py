@@ -1,0 +1,279 @@
+"""The operations of Jepsen's Kafka workload (jepsen.tests.kafka), read and written.
+
+An operation is a map, twice in a history: when it is invoked and when it completes.
+
+    {:index 3, :time 120, :process 0, :type :ok, :f :txn,
+     :value [[:send 5 [17 1]] [:poll {5 [[15 7] [16 8]]}]]}
+
+`:send` and `:poll` have sends or polls alone, `:txn` both. A send is invoked as `[:send key value]`
+and completes as `[:send key [offset value]]`, the offset nil where it is unknown; a poll is invoked
+as `[:poll]` and completes with pairs of offset and value by key. `:assign` and `:subscribe` have
+keys. A key stands for a partition.
+
+As EDN the maps stand one after the other or in one vector, plain or tagged. As JSON (what
+elle-cli and other tools exchange) they are an array, or a line each, keywords are strings, and so
+are the keys of a poll; a key that is a whole number is read as that.
+
+Only the operations of clients are read; the nemesis's and those without effect on what clients know
+(`:crash`, `:debug-topic-partitions`) are left out. What does not fit raises InterchangeError with
+the number of the operation in the file, from 1.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from checkers.interchange import edn
+from checkers.interchange.edn import Keyword
+from checkers.interchange.errors import InterchangeError
+
+Key: TypeAlias = int | str
+"""A partition, by the name that Jepsen's client gave it; mostly a number."""
+
+TYPES: Final = ("invoke", "ok", "fail", "info")
+TRANSACTIONS: Final = ("send", "poll", "txn")
+ASSIGNMENTS: Final = ("assign", "subscribe")
+_WITHOUT_EFFECT: Final = ("crash", "debug-topic-partitions")
+MAX_NUMBER: Final = (1 << 63) - 1
+MAX_PROCESS: Final = (1 << 31) - 2
+"""The last process number; one more stands for all processes together."""
+
+
+class Notation(StrEnum):
+    """How the operations are written down."""
+
+    EDN = "edn"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """A record to one partition; offset None: unknown."""
+
+    key: Key
+    value: int
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One of the records that a poll returned."""
+
+    key: Key
+    offset: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """Records in the order in which the poll returned them, partition by partition."""
+
+    records: tuple[Record, ...] = ()
+
+
+Step: TypeAlias = Send | Poll
+"""A micro-operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """An operation's invocation or completion.
+
+    number: its place in the file, from 1. steps: of a transaction. keys: of an assignment;
+    from_beginning: it went to the beginning of each. rebalanced: keys that a consumer group moved
+    while the operation went on.
+    """
+
+    number: int
+    process: int
+    type: str
+    f: str
+    time_ns: int
+    steps: tuple[Step, ...] = ()
+    keys: tuple[Key, ...] = ()
+    from_beginning: bool = False
+    rebalanced: tuple[Key, ...] = ()
+    error: str | None = None
+
+
+def read(text: str, notation: Notation) -> list[Op]:
+    """The clients' operations in their order. Raises InterchangeError."""
+    raw = _edn_maps(text) if notation is Notation.EDN else _json_maps(text)
+    return [op for number, each in enumerate(raw, 1) if (op := _op(number, each)) is not None]
+
+
+def _edn_maps(text: str) -> Iterable[Any]:
+    values = list(edn.read_all(text))
+    if len(values) == 1 and isinstance(values[0], tuple):
+        return values[0]
+    return values
+
+
+def _json_maps(text: str) -> Iterable[Any]:
+    try:
+        if text.lstrip().startswith("["):
+            found: list[Any] = json.loads(text)
+            return found
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError as error:
+        raise InterchangeError(f"this is no JSON, or cut short: {error}") from error
+
+
+def _op(number: int, raw: Any) -> Op | None:
+    """An operation of a client; None for what has no effect on what clients know."""
+    try:
+        return _parsed(number, raw)
+    except InterchangeError as error:
+        raise InterchangeError(f"operation {number}: {error}") from None
+
+
+def _parsed(number: int, raw: Any) -> Op | None:
+    if not isinstance(raw, Mapping):
+        raise InterchangeError(f"expected a map such as {{:type :ok, :f :send, …}}, not {raw!r}")
+    process, f, type_ = raw.get("process"), raw.get("f"), raw.get("type")
+    if isinstance(process, str) and process == "nemesis":
+        return None
+    _expect(isinstance(f, str), "its :f", "a keyword", f)
+    if f in _WITHOUT_EFFECT:
+        return None
+    if type_ not in TYPES:
+        raise InterchangeError(f"its :type is {type_!r}; expected one of {', '.join(TYPES)}")
+    value = raw.get("value")
+    steps: tuple[Step, ...] = ()
+    keys: tuple[Key, ...] = ()
+    if f in TRANSACTIONS:
+        steps = tuple(_steps(value))
+    elif f in ASSIGNMENTS:
+        keys = tuple(map(_key, _items(value, f"the keys of its :{f}")))
+    else:
+        known = ", ".join((*TRANSACTIONS, *ASSIGNMENTS, *_WITHOUT_EFFECT))
+        raise InterchangeError(f"its :f is {f!r}; Jepsen's Kafka workload knows {known}")
+    error = raw.get("error")
+    return Op(
+        number=number,
+        process=_natural(process, "its :process", MAX_PROCESS),
+        type=str(type_),
+        f=str(f),
+        time_ns=_natural(raw.get("time"), "its :time, in nanoseconds,"),
+        steps=steps,
+        keys=keys,
+        from_beginning=raw.get("seek-to-beginning?") is True,
+        rebalanced=tuple(_rebalanced(raw.get("rebalance-log"))),
+        error=None if error is None else str(error)[:200],
+    )
+
+
+def _steps(value: Any) -> Iterator[Step]:
+    for step in _items(value, "its :value"):
+        parts = _items(step, "a micro-operation")
+        match list(parts):
+            case ["send", key, [offset, sent]]:
+                known = None if offset is None else _natural(offset, "a send's offset")
+                yield Send(key=_key(key), value=_natural(sent, "a sent value"), offset=known)
+            case ["send", key, sent]:
+                yield Send(key=_key(key), value=_natural(sent, "a sent value"))
+            case ["poll"]:
+                yield Poll()
+            case ["poll", Mapping() as polled]:
+                yield Poll(records=tuple(_records(polled)))
+            case _:
+                raise InterchangeError(
+                    f"{step!r} is no micro-operation; expected [:send key value], "
+                    "[:send key [offset value]], [:poll] or [:poll {key [[offset value] …]}]"
+                )
+
+
+def _records(polled: Mapping[Any, Any]) -> Iterator[Record]:
+    for key, pairs in polled.items():
+        for pair in _items(pairs, f"what was polled of key {key!r}"):
+            match list(_items(pair, "a polled record")):
+                case [offset, value]:
+                    yield Record(
+                        key=_key(key),
+                        offset=_natural(offset, "a polled offset"),
+                        value=_natural(value, "a polled value"),
+                    )
+                case _:
+                    raise InterchangeError(f"a polled record is {pair!r}; expected [offset value]")
+
+
+def _rebalanced(log: Any) -> Iterator[Key]:
+    for event in _items(log or (), "its :rebalance-log"):
+        if isinstance(event, Mapping):
+            yield from map(_key, _items(event.get("keys") or (), "a rebalance's :keys"))
+
+
+def _items(value: Any, what: str) -> Sequence[Any]:
+    if isinstance(value, tuple | list):
+        return value
+    raise InterchangeError(f"{what} is {value!r}; expected a vector")
+
+
+def _key(key: Any) -> Key:
+    match key:
+        case bool():
+            pass
+        case int():
+            return key
+        case str():
+            # JSON has no other keys than strings.
+            return int(key) if not isinstance(key, Keyword) and key.isdecimal() else key
+    raise InterchangeError(f"a key is {key!r}; expected a number or a name")
+
+
+def _natural(value: Any, what: str, greatest: int = MAX_NUMBER) -> int:
+    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= greatest
+    _expect(fits, what, f"a whole number from 0 to {greatest}", value)
+    return int(value)
+
+
+def _expect(fits: bool, what: str, expected: str, found: Any) -> None:
+    if not fits:
+        missing = "missing" if found is None else repr(found)
+        raise InterchangeError(f"{what} is {missing}; expected {expected}")
+
+
+def write(ops: Iterable[Op], notation: Notation) -> str:
+    """The operations as a text that `read` understands: EDN, or JSON as one array."""
+    if notation is Notation.EDN:
+        return "".join(f"{edn.write(_raw(op, Keyword))}\n" for op in ops)
+    lines = (json.dumps(_raw(op, str), ensure_ascii=False) for op in ops)
+    return "[" + ",\n".join(lines) + "]\n"
+
+
+def _raw(op: Op, word: type[str]) -> dict[Any, Any]:
+    """The map of an operation; `word` makes what EDN calls a keyword."""
+    value: tuple[Any, ...] = op.keys
+    if op.f in TRANSACTIONS:
+        value = tuple(_raw_step(step, op.type, word) for step in op.steps)
+    made = {
+        "index": op.number - 1,
+        "time": op.time_ns,
+        "process": op.process,
+        "type": word(op.type),
+        "f": word(op.f),
+        "value": value,
+    }
+    optional = {
+        "seek-to-beginning?": op.from_beginning or None,
+        "rebalance-log": ({word("keys"): op.rebalanced},) if op.rebalanced else None,
+        "error": op.error,
+    }
+    made |= {name: each for name, each in optional.items() if each is not None}
+    return {word(name): each for name, each in made.items()}
+
+
+def _raw_step(step: Step, type_: str, word: type[str]) -> tuple[Any, ...]:
+    match step:
+        case Send():
+            sent = type_ == "ok" or step.offset is not None
+            return (word("send"), step.key, (step.offset, step.value) if sent else step.value)
+        case Poll():
+            polled: dict[Key, tuple[tuple[int, int], ...]] = {}
+            for record in step.records:
+                pair = (record.offset, record.value)
+                polled[record.key] = (*polled.get(record.key, ()), pair)
+            empty = not polled and type_ != "ok"
+            return (word("poll"),) if empty else (word("poll"), polled)

@@ -84,34 +84,36 @@ class ControllerShell:
         self._max_batch_records = max_batch_records
         self.controller = controller
         """Its decisions are functions to hand to `decide`."""
+        self.news = asyncio.Event()
+        """Set when the active controller begins, and with everything that it sees committed."""
         self._epoch = Epoch(-1)
         self._end = NO_OFFSET
         self._led_before: NodeId | None = None
-        self._ticking: asyncio.Task[None] | None = None
+        self._ticking: asyncio.TimerHandle | None = None
         self._refusals = LineLimit(LOG_BURST, LOG_PER_S)
 
     # --- life
 
     def start(self) -> None:
         """Begin to tick on the running loop."""
-        self._ticking = asyncio.get_running_loop().create_task(self._tick_forever())
+        self._tick_again(0.0)
 
     async def stop(self) -> None:
         """Stop ticking. Requests that wait for a commit end with the quorum node."""
         if self._ticking is not None:
             self._ticking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._ticking
             self._ticking = None
 
-    async def _tick_forever(self) -> None:
-        while True:
-            try:
-                self.tick()
-            except Exception:
-                # A controller that stops fencing makes partitions unavailable for ever.
-                log.exception("a tick of the controller failed")
-            await asyncio.sleep(TICK_MS / 1000)
+    def _tick_again(self, delay_s: float) -> None:
+        self._ticking = asyncio.get_running_loop().call_later(delay_s, self._tick_on)
+
+    def _tick_on(self) -> None:
+        self._tick_again(TICK_MS / 1000)
+        try:
+            self.tick()
+        except Exception:
+            # A controller that stops fencing makes partitions unavailable for ever.
+            log.exception("a tick of the controller failed")
 
     def tick(self) -> None:
         """Let the controller act on the time that has passed."""
@@ -131,8 +133,10 @@ class ControllerShell:
         self._observe_leader()
 
     def on_commit(self, batches: Sequence[Committed]) -> None:
-        """The publisher keeps the image; only the leader is looked at here."""
+        """The publisher keeps the image; the leader is looked at here."""
         self._observe_leader()
+        if self.controller.active:
+            self.news.set()
 
     def on_active(self, epoch: Epoch) -> None:
         """This node leads and has applied everything in the log: decide from now on."""
@@ -144,6 +148,7 @@ class ControllerShell:
         self._epoch = epoch
         self._end = self._publisher.image.offset
         self.controller.on_active(epoch, self._publisher.image, now, silent_since)
+        self.news.set()
         log.info("active controller of epoch %d from offset %d", epoch, self._end)
 
     def on_inactive(self, epoch: Epoch) -> None:

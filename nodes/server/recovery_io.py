@@ -51,11 +51,14 @@ class Recovery:
 
     async def run(self) -> None:
         """Look after the leaderless partitions for ever."""
-        pause_ms = FIRST_PAUSE_MS
         while True:
-            await asyncio.sleep(pause_ms / 1000)
-            settled = await self._round()
-            pause_ms = FIRST_PAUSE_MS if settled else min(2 * pause_ms, LAST_PAUSE_MS)
+            await self._shell.news.wait()
+            pause_ms, settled = FIRST_PAUSE_MS, False
+            while not settled:
+                self._shell.news.clear()
+                await asyncio.sleep(pause_ms / 1000)
+                settled = await self._round()
+                pause_ms = min(2 * pause_ms, LAST_PAUSE_MS)
 
     def close(self) -> None:
         """Close every channel."""

@@ -36,7 +36,7 @@ from harness.commands.base import (
 )
 from harness.commands.bench import bench
 from harness.commands.cluster import cluster_app
-from harness.commands.interchange import import_app
+from harness.commands.interchange import export_app, import_app
 
 if TYPE_CHECKING:
     from harness.ending import Ending
@@ -51,6 +51,7 @@ app = typer.Typer(
 )
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(import_app, name="import")
+app.add_typer(export_app, name="export")
 app.command()(bench)
 
 

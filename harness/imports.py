@@ -1,7 +1,7 @@
-"""A run directory for a history that another tool recorded.
+"""Run directories for histories that other tools recorded, and the rows of any for the way out.
 
-It has what any run directory has, so that `highwater check`, `report` and `elle` take it; but no
-run can be made of its plan.
+An imported run has what any run directory has, so that `highwater check`, `report` and `elle` take
+it; but no run can be made of its plan.
 """
 
 import json
@@ -11,11 +11,13 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet
 
-from checkers.history import HISTORY, SCHEMAS, table
+from checkers.history import HISTORY, SCHEMAS, HistoryError, load_run, table
 from checkers.interchange.errors import InterchangeError
-from checkers.interchange.imported import Imported
+from checkers.interchange.imported import Imported, Row
+from harness import store
 from harness.store import RUN_FILE, Run, StoreError
 
 
@@ -63,3 +65,25 @@ def write(out: Path, convert: Callable[[], Imported], where: str) -> Run:
     except OSError as error:
         raise StoreError(f"cannot make a run directory at {out}: {error}") from error
     return run
+
+
+def rows_of(run_dir: Path) -> tuple[Run, list[Row]]:
+    """A stored run and all rows of its history. Raises StoreError."""
+    run = store.open_run(run_dir)
+    try:
+        sources = load_run(run.path).history
+    except HistoryError as error:
+        raise StoreError(str(error)) from error
+    tables = [
+        pyarrow.parquet.read_table(each, schema=HISTORY) if isinstance(each, Path) else each
+        for each in sources
+    ]
+    return run, pa.concat_tables([HISTORY.empty_table(), *tables]).to_pylist()
+
+
+def save(file: Path, text: str) -> None:
+    """Write a file whole. Raises StoreError."""
+    try:
+        store.write_atomic(file, text)
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be written: {error}") from error

@@ -38,6 +38,10 @@ from checkers.interchange.jepsen_ops import (
 SUBSCRIBED = "subscribed"
 """The `group` of what happens under a group's assignment; its name is not in the history."""
 
+REBALANCED, UNSURE = "rebalanced", "a group may move it"
+"""The `error` of an assignment that stands for what a group did, or may have done, unseen: as a
+rebalance log says, and as it must be feared between any two polls."""
+
 SOMEWHERE, BEGINNING = -1, -2
 """Offsets of an assignment that are places and not numbers."""
 
@@ -77,7 +81,9 @@ def to_history(
     """The operations as an import, judged by what was promised. Raises InterchangeError."""
     paired = list(pairs(ops))
     keys = _keys(paired)
-    writer = _Writer(topic, keys, promises.acks, packed=_shared_values(paired))
+    writer = _Writer(
+        topic, keys, promises.acks, packed=_shared_values(paired), sent_ns=_last_sent_ns(paired)
+    )
     rows = [row for pair in paired for row in writer.rows(pair)]
     log = _log(writer, rows, paired)
     written = [edn.write(key) for key in keys]
@@ -154,13 +160,22 @@ def _shared_values(paired: Iterable[Pair]) -> bool:
     return shared
 
 
+def _last_sent_ns(paired: Iterable[Pair]) -> int:
+    """When the last send was acknowledged: final polls begin later."""
+    sent = (p.last.time_ns for p in paired if p.type == "ok" and p.last.f in ("send", "txn"))
+    return max(sent, default=0)
+
+
 class _Writer:
     """Turns operations into rows, and follows where every process is. One import's state."""
 
-    def __init__(self, topic: str, keys: Sequence[Key], acks: int, *, packed: bool) -> None:
+    def __init__(
+        self, topic: str, keys: Sequence[Key], acks: int, *, packed: bool, sent_ns: int
+    ) -> None:
         self._topic = topic
         self._partitions: Mapping[Key, int] = {key: n for n, key in enumerate(keys)}
         self._acks = acks
+        self._sent_ns = sent_ns
         self.packed = packed
         self._readers: dict[int, _Reader] = {}
         self._op = 0
@@ -195,8 +210,7 @@ class _Writer:
             "invoke_ns": pair.invoked.time_ns,
             "complete_ns": None if completed is None else completed.time_ns,
             "error": None if completed is None else completed.error,
-            **columns,
-        }
+        } | columns
 
     def _place(self, key: Key) -> Row:
         topic, partition = self.partition(key)
@@ -217,7 +231,7 @@ class _Writer:
         if pair.type == "ok":
             reader.positions = {key: kept.get(key) for key in op.keys}
             reader.subscribed = group is not None
-            reader.finally_ = op.from_beginning
+            reader.finally_ = op.from_beginning and pair.invoked.time_ns >= self._sent_ns
 
     def _transaction(self, pair: Pair, reader: _Reader) -> Iterator[Row]:
         op = pair.last
@@ -254,11 +268,9 @@ class _Writer:
             if offset <= last.get(key, -1):
                 self._op += 1  # it goes back by itself: another operation
             if key in moved or (reader.subscribed and key not in known):
+                why = REBALANCED if key in moved else UNSURE
                 self._op += 1
-                yield self._row(
-                    pair, "assign", **self._place(key), offset=SOMEWHERE,
-                    group=SUBSCRIBED, error="the group may have moved it",
-                )  # fmt: skip
+                yield self._row(pair, "assign", **self._place(key), offset=SOMEWHERE, error=why)
                 self._op += 1
             known.add(key)
             last[key] = offset
@@ -290,7 +302,7 @@ def _forget_all_but_last_ways(writer: _Writer, rows: Iterable[Row]) -> None:
     end."""
     began: dict[int, int] = {}
     for row in rows:
-        if row["f"] == "assign" and row["type"] == "ok" and row.get("group") is None:
+        if row["f"] == "assign" and row["type"] == "ok" and row["error"] is None:
             began[row["client"]] = row["op"]
     for row in rows:
         if row["op"] < began.get(row["client"], 0):

@@ -5,18 +5,22 @@ from typing import Annotated
 
 import typer
 
-from checkers.interchange import jepsen_import, jepsen_ops
+from checkers.history import load_plan
+from checkers.interchange import jepsen_export, jepsen_import, jepsen_ops
 from checkers.interchange.imported import Promises
 from checkers.interchange.jepsen_ops import Notation
 from checkers.settings import acks_number
 from harness import imports
-from harness.commands.base import Debug
+from harness.commands.base import Debug, warn
 
 import_app = typer.Typer(
     help="Take over what another tool recorded, to be judged by `highwater check`.",
     no_args_is_help=True,
 )
 
+export_app = typer.Typer(help="Write a stored run as another tool reads it.", no_args_is_help=True)
+
+StoredRun = Annotated[Path, typer.Argument(help="A stored run; store/latest is the last one.")]
 Out = Annotated[Path, typer.Option(help="The run directory to make.")]
 AcksMode = Annotated[str, typer.Option("--acks", help="0, 1 or all: what its producers asked for.")]
 MinIsr = Annotated[int, typer.Option("--min-isr", min=1, help="min.insync.replicas of its topics.")]
@@ -61,6 +65,23 @@ def import_jepsen(
         str(file),
     )
     print(run.path)
+
+
+@export_app.command("jepsen")
+def export_jepsen(
+    run_dir: StoredRun,
+    file: Annotated[Path, typer.Argument(help="The file to write: EDN, or JSON by its name.")],
+    notation: Format = None,
+    debug: Debug = False,
+) -> None:
+    """Write what clients did as a history of Jepsen's Kafka workload."""
+    run, rows = imports.rows_of(run_dir)
+    exported = jepsen_export.to_ops(rows, load_plan(run.path))
+    imports.save(file, jepsen_ops.write(exported.ops, notation_of(file, notation)))
+    for (name, partition), key in exported.keys.items():
+        print(f"key {key}: partition {partition} of {name}")
+    if exported.left_out:
+        warn(f"{exported.left_out} records without a value of this run are left out")
 
 
 def promised(

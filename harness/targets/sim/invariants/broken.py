@@ -1,0 +1,12 @@
+"""What is raised when an invariant does not hold."""
+
+from harness.targets.sim.world import SimulationError
+
+
+class InvariantBroken(SimulationError):
+    """An invariant does not hold: `name` says which, `sentence` where, between whom, and how."""
+
+    def __init__(self, name: str, sentence: str) -> None:
+        super().__init__(f"{name}: {sentence}")
+        self.name = name
+        self.sentence = sentence

@@ -1,0 +1,286 @@
+"""Joins the invariants with a cluster: who is to be looked at, and when. See the package."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from harness.targets.sim.disk import DiskWatcher, SimDisk
+from harness.targets.sim.invariants.broken import InvariantBroken
+from harness.targets.sim.invariants.copies import Copy
+from harness.targets.sim.invariants.durable import is_durable
+from harness.targets.sim.invariants.images import Images, broker_epoch
+from harness.targets.sim.invariants.quorum import NAME, Member, Voting
+from harness.targets.sim.invariants.replicas import Watched
+from harness.targets.sim.invariants.watching import watch
+from harness.targets.sim.world import NS
+from nodes.control.image import ClusterImage
+from nodes.ids import TopicPartition
+from nodes.log.log import Log
+from nodes.server.metadata_publisher import MetadataPublisher
+from nodes.server.node import Node
+from nodes.server.raft_io import RaftNode
+from nodes.server.replica import Replica
+from nodes.server.replicas import ReplicaManager
+
+if TYPE_CHECKING:
+    from harness.targets.sim.cluster import SimCluster
+
+
+class Invariants:
+    """See the package. To be made before the cluster's nodes are started."""
+
+    def __init__(self, cluster: "SimCluster") -> None:
+        self.voting = Voting()
+        self.images: Images | None = None
+        self.excused: list[str] = []
+        """What was lost and might be, in sentences."""
+        self.eyes: dict[int, Eye] = {}
+        """The running incarnations, by node."""
+        self._cluster = cluster
+        self._world = cluster.world
+        self._touched: dict[Eye, None] = {}
+        cluster.on_node = self._made
+
+    def damaged(self, node: int, *, wiped: bool = False) -> None:
+        """Somebody has changed what is on the disk of a node that is down, or has `wiped` it: it
+        may have lost anything. A quorum whose voter was wiped is watched no more: what it promises
+        depends on whether the voters' directories were known by then (KIP-853).
+        """
+        self._loses(node, everything=True)
+        if wiped and self.voting.persisted.pop(node, None) is not None:
+            self.voting.excused = f"the disk of node {node}, a voter, was wiped"
+            self.excused.append(f"{self.voting.excused}: the quorum is watched no more")
+
+    def _made(self, node: int, made: Node) -> None:
+        disk = self._cluster.nodes[node].disk
+        assert disk is not None
+        if self.images is None:
+            self.images = Images(made.config.static)
+        eye = self.eyes[node] = Eye(self, self.images, node, made, disk)
+        disk.watcher = _OfDisk(self, node, eye)
+
+    def touch(self, eye: "Eye") -> None:
+        """Look at `eye` after this event."""
+        if not self._touched:
+            self._world.after_event.append(self._look)
+        self._touched[eye] = None
+
+    def _look(self) -> None:
+        touched, self._touched = self._touched, {}
+        for eye in touched:
+            if self.eyes.get(eye.node) is not eye:
+                continue  # its incarnation ended with this event
+            try:
+                self.excused += eye.look()
+            except InvariantBroken as error:
+                when = f"at {self._world.now_ns / NS:.6f} s, after an event of node {eye.node}"
+                self._world.fail(InvariantBroken(error.name, f"{error.sentence} ({when})"))
+
+    def ended(self, node: int) -> None:
+        """The node's incarnation is gone: keep nothing of it, so that nothing lives longer."""
+        eye = self.eyes.pop(node, None)
+        if eye is not None:
+            eye.close()
+            self._touched.pop(eye, None)
+
+    def _loses(self, node: int, *, everything: bool) -> None:
+        if self.images is None:
+            return
+        epoch = broker_epoch(self.images.newest, node)
+        for partition in self.images.partitions.values():
+            if node in partition.copies:
+                partition.copies[node].loses(epoch, everything=everything)
+        if node in self.voting.copies:
+            self.voting.copies[node].loses(epoch, everything=everything)
+
+    def power_lost(self, node: int) -> None:
+        """What was not flushed may be gone."""
+        self._loses(node, everything=False)
+
+
+class _OfDisk(DiskWatcher):
+    """Tells what happens to one node's disk."""
+
+    def __init__(self, invariants: Invariants, node: int, eye: "Eye") -> None:
+        self._invariants = invariants
+        self._node = node
+        self._written = eye.written
+
+    def written(self, path: str) -> None:
+        self._written(path)
+
+    def ended(self) -> None:
+        self._written = _nobody
+        self._invariants.ended(self._node)
+
+    def power_lost(self) -> None:
+        self._invariants.power_lost(self._node)
+
+
+def _nobody(path: str) -> None:
+    """The incarnation is gone."""
+
+
+class Eye:
+    """Watches one incarnation of one node."""
+
+    def __init__(
+        self, invariants: Invariants, images: Images, node: int, made: Node, disk: SimDisk
+    ) -> None:
+        self.node = node
+        self.watched: dict[TopicPartition, Watched] = {}
+        self._invariants = invariants
+        self._images = images
+        self._made = made
+        self._disk = disk
+        self._raft: RaftNode | None = None
+        self._publisher: MetadataPublisher | None = None
+        self._manager: ReplicaManager | None = None
+        self._member: Member | None = None
+        self._image = ClusterImage()
+        self._by_directory: dict[str, Copy] = {}
+        self._to_read: dict[Copy, None] = {}
+        self._to_flush: dict[str, Log] = {}
+        self._states: dict[Watched, None] = {}
+        self._parts_changed = self._replicas_changed = self._quorum_changed = True
+        watch(made, self._on_parts)
+
+    def close(self) -> None:
+        """The incarnation is gone."""
+        for copy in self._by_directory.values():
+            copy.close()
+        self._images.forget(self.node)
+
+    # -- what is touched
+
+    def written(self, path: str) -> None:
+        """A file was written or cut."""
+        copy = self._by_directory.get(path.partition("/")[0])
+        if copy is not None and copy not in self._to_read:
+            self._to_read[copy] = None
+            self._invariants.touch(self)
+
+    def _on_parts(self) -> None:
+        self._parts_changed = True
+        self._invariants.touch(self)
+
+    def _on_replicas(self) -> None:
+        self._replicas_changed = True
+        self._invariants.touch(self)
+
+    def _on_quorum(self) -> None:
+        self._quorum_changed = True
+        self._invariants.touch(self)
+
+    def _on_state(self, watched: Watched) -> None:
+        self._states[watched] = None
+        self._invariants.touch(self)
+
+    def _on_flush(self, directory: str, log: Log) -> None:
+        self._to_flush[directory] = log
+        self._invariants.touch(self)
+
+    # -- looking
+
+    def look(self) -> list[str]:
+        """Check what was touched; what was permitted to be lost. Raises InvariantBroken."""
+        if self._parts_changed:
+            self._parts_changed = False
+            self._find_parts()
+        if self._replicas_changed:
+            self._replicas_changed = False
+            self._find_replicas()
+        if self._to_read:
+            self._read()
+        if self._to_flush:
+            self._check_flushed()
+        if self._quorum_changed and self._member is not None:
+            self._quorum_changed = False
+            self._member.check()
+        if self._publisher is not None and self._publisher.image is not self._image:
+            self._image = self._publisher.image
+            self._images.seen(self.node, self._image)
+        states, self._states = self._states, {}
+        manager = self._manager
+        if not states or manager is None:
+            return []
+        image = manager.image
+        settled = manager.applied_offset == image.offset
+        return [text for each in states if (text := each.check(image, settled=settled))]
+
+    def _find_parts(self) -> None:
+        raft, broker = self._made.raft, self._made.broker
+        if raft is not None and self._raft is None:
+            self._raft = raft
+            watch(raft, self._on_parts)
+            self._open(NAME, raft.log._log, self._invariants.voting.copy(self.node))
+            for listener in raft.listeners:
+                if isinstance(listener, MetadataPublisher):
+                    self._publisher = listener
+                    watch(listener, partial(self._invariants.touch, self))
+        if raft is not None and raft._quorum is not None and self._member is None:
+            quorum = raft._quorum
+            self._member = Member(self._invariants.voting, self.node, quorum, self._disk)
+            watch(quorum, self._on_quorum)
+        if broker is not None and self._manager is None:
+            self._manager = broker.replicas
+            watch(self._manager, self._on_replicas)
+
+    def _find_replicas(self) -> None:
+        if self._manager is None:
+            return
+        hosted = {replica.partition: replica for replica in self._manager.all()}
+        for partition, watched in list(self.watched.items()):
+            if hosted.get(partition) is not watched.replica:
+                self._drop(partition, watched)
+        for partition, replica in hosted.items():
+            if partition not in self.watched:
+                self._add(partition, replica)
+
+    def _drop(self, partition: TopicPartition, watched: Watched) -> None:
+        """Its files are gone; if it is hosted once more, it begins with nothing."""
+        del self.watched[partition]
+        self._by_directory.pop(str(partition)).close()
+        watched.partition.copies.pop(self.node, None)
+        self._states.pop(watched, None)
+
+    def _add(self, partition: TopicPartition, replica: Replica) -> None:
+        found = self._images.partition(partition.topic, replica.topic_id, partition.partition)
+        watched = self.watched[partition] = Watched(found, self.node, replica)
+        assert self._manager is not None
+        replaced = self._manager.logs.must_refetch(partition)
+        self._open(str(partition), replica.log, watched.copy, replaced=replaced)
+        watch(replica.state, partial(self._on_state, watched))
+        self._states[watched] = None
+
+    def _open(self, directory: str, log: Log, copy: Copy, *, replaced: bool = False) -> None:
+        copy.open(log, replaced=replaced)
+        self._by_directory[directory] = copy
+        watch(log._flusher, partial(self._on_flush, directory, log))
+        self._to_flush[directory] = log
+
+    def _read(self) -> None:
+        to_read, self._to_read = self._to_read, {}
+        for copy in to_read:
+            try:
+                copy.read()
+            except OSError:  # the disk fails: later, perhaps
+                self._to_read[copy] = None
+
+    def _check_flushed(self) -> None:
+        to_flush, self._to_flush = self._to_flush, {}
+        for directory, log in to_flush.items():
+            flushed = log.flushed_offset
+            copy = self._by_directory.get(directory)
+            if copy is None or flushed == copy.flushed:
+                continue
+            try:
+                durable = is_durable(self._disk, log, flushed)
+            except OSError:
+                continue
+            if not durable:
+                raise InvariantBroken(
+                    "flushed-is-on-disk",
+                    f"{directory}: node {self.node} takes everything below {flushed} for flushed, "
+                    "and a loss of power could take it",
+                )
+            copy.flushed = flushed

@@ -1,0 +1,36 @@
+"""What a simulated disk would still have after a loss of power, for certain."""
+
+from harness.targets.sim.disk import SimDisk
+from nodes.log.log import Log
+from nodes.storage.memory import _Directory, _Inode
+
+
+def durable_content(disk: SimDisk, path: str) -> bytes | None:
+    """What the file surely holds after a loss of power; None if it may not be there."""
+    inode = _durable(disk, path)
+    return None if inode is None else bytes(inode.durable)
+
+
+def is_durable(disk: SimDisk, log: Log, end: int) -> bool:
+    """Whether everything of the log below `end` surely survives a loss of power."""
+    for segment in log._segments.all:
+        if segment.base_offset >= end:
+            break
+        wanted = segment.size
+        if end < segment.next_offset:
+            position, header = segment.batch_at(end - 1)  # type: ignore[arg-type] # an offset
+            wanted = position + header.size
+        if wanted:
+            inode = _durable(disk, f"{segment.stem}.log")
+            if inode is None or inode.same < wanted:
+                return False
+    return True
+
+
+def _durable(disk: SimDisk, path: str) -> _Inode | None:
+    node: _Directory | _Inode | None = disk.content._root
+    for name in path.split("/"):
+        if not isinstance(node, _Directory):
+            return None
+        node = node.durable.get(name)
+    return node if isinstance(node, _Inode) else None

@@ -1,0 +1,153 @@
+"""One partition on one node, checked whenever its log or its state changed.
+
+- log start <= high watermark <= log end.
+- A leader epoch has one leader, and it has everything that leaders of earlier epochs committed
+  (unless an election was unclean, and might be).
+- A leader's high watermark never goes back within its epoch, does not move while the ISR is smaller
+  than min.insync.replicas (KIP-966), and everything below it is in the log of every member of the
+  maximal ISR (KIP-497); on the disk of each, as far as the topic asks for that (flush.messages).
+- A follower takes for committed only what is.
+"""
+
+from typing import Final
+
+from harness.targets.sim.invariants.broken import InvariantBroken
+from harness.targets.sim.invariants.copies import Copy
+from harness.targets.sim.invariants.images import Partition, knows_of_loss
+from harness.targets.sim.invariants.ledger import Batch
+from nodes.control.image import ClusterImage
+from nodes.control.records import ELIGIBLE_LEADER_REPLICAS_FEATURE
+from nodes.ids import NO_EPOCH, NO_NODE, NO_OFFSET
+from nodes.replication.partition import PartitionState, Role
+from nodes.server.replica import Replica
+
+NEVER_FLUSHED: Final = 1 << 40
+"""A flush.messages from which on it promises nothing."""
+
+
+class Watched:
+    """One Replica of one incarnation."""
+
+    def __init__(self, partition: Partition, node: int, replica: Replica) -> None:
+        self.replica = replica
+        self.partition = partition
+        self.copy: Copy = partition.copy(node)
+        self.flush_messages = replica.log.config.flush_messages
+        self._node = node
+        self._epoch = NO_EPOCH
+        self._role = Role.OFFLINE
+        self._high_watermark = replica.state.high_watermark
+
+    def check(self, image: ClusterImage, *, settled: bool) -> str:
+        """Look at what may have changed. `image` is the node's own, and `settled` tells that its
+        roles are those of the image. What was permitted to be lost, in words.
+        """
+        state, log = self.replica.state, self.replica.log
+        if state.role is Role.OFFLINE:
+            self._role = Role.OFFLINE
+            return ""
+        if not log.start_offset <= state.high_watermark <= log.end_offset:
+            raise InvariantBroken(
+                "high-watermark-in-log",
+                f"{self._who(state)}: its log is from {log.start_offset} to {log.end_offset}, and "
+                f"its high watermark {state.high_watermark}",
+            )
+        excuse = ""
+        before = self._high_watermark
+        if (state.role, state.leader_epoch) != (self._role, self._epoch):
+            excuse = self._check_role(state, image)
+            if state.role is Role.LEADER:
+                before = NO_OFFSET
+        if state.role is Role.LEADER:
+            if state.high_watermark < before:
+                raise InvariantBroken(
+                    "high-watermark-rises",
+                    f"{self._who(state)}: its high watermark goes back from {before} to "
+                    f"{state.high_watermark}",
+                )
+            if state.high_watermark > max(before, self._high_watermark):
+                self._check_commit(state, image, settled=settled)
+        elif state.high_watermark > before >= 0 and state.high_watermark > log.start_offset:
+            batch = self.copy.batches.get(state.high_watermark)
+            self.partition.ledger.told(self._node, state.high_watermark, batch, state.leader_epoch)
+        self._high_watermark = state.high_watermark
+        return excuse
+
+    def _check_role(self, state: PartitionState, image: ClusterImage) -> str:
+        self._role, self._epoch = state.role, state.leader_epoch
+        partition, epoch = self.partition, state.leader_epoch
+        if state.leader != NO_NODE:
+            partition.ledger.led(epoch, state.leader, self._node)
+        top = partition.ledger.top(epoch)
+        if state.role is not Role.LEADER:
+            return ""
+        unclean = partition.judged_epoch < partition.unclean_epoch <= epoch
+        partition.judged_epoch = max(partition.judged_epoch, epoch)
+        if top is None or self.copy.has(top):
+            return ""
+        lost_alone = self.copy.lost_at is not None and not image.features.get(
+            ELIGIBLE_LEADER_REPLICAS_FEATURE
+        )
+        if not unclean and not lost_alone:
+            raise InvariantBroken(
+                "leader-has-all-committed",
+                f"{self._who(state)}: its log ends at {self.copy.end} with {self.copy.last}, but "
+                f"{top} is committed",
+            )
+        kept = self._last_committed()
+        count = partition.ledger.reset(kept, epoch)
+        return f"{self._who(state)}: {count} committed batches after {kept} are given up"
+
+    def _last_committed(self) -> Batch | None:
+        committed, batch = self.partition.ledger.committed, self.copy.last
+        while batch is not None and committed.get(batch.end) is not batch:
+            batch = batch.before
+        return batch
+
+    def _check_commit(self, state: PartitionState, image: ClusterImage, *, settled: bool) -> None:
+        end = state.high_watermark
+        batch = self.copy.batches.get(end)
+        if batch is None:
+            if end != self.replica.log.start_offset:
+                raise InvariantBroken(
+                    "high-watermark-in-log",
+                    f"{self._who(state)}: its high watermark {end} is no batch's end",
+                )
+            return
+        if len(state.isr) < state.min_isr:
+            raise InvariantBroken(
+                "commits-with-enough",
+                f"{self._who(state)}: it commits up to {end} with an ISR of {sorted(state.isr)}, "
+                f"fewer than {state.min_isr}",
+            )
+        proposed = () if state.proposal is None else (node for node, _ in state.proposal.isr)
+        for node in sorted({*state.isr, *proposed}):
+            copy = self.partition.copies.get(node)
+            if copy is not None and self._has(copy, batch):
+                continue
+            excused = copy is not None and copy.lost_at is not None
+            known = copy is None or (settled and node in state.isr and knows_of_loss(image, copy))
+            if excused and not known:
+                continue
+            raise InvariantBroken(
+                "isr-has-all-committed",
+                f"{self._who(state)}: it commits {batch} with an ISR of {sorted(state.isr)}, but "
+                f"node {node} has {'nothing' if copy is None else _words(copy)}",
+            )
+        self.partition.ledger.commit(batch, state.leader_epoch, self._node)
+
+    def _has(self, copy: Copy, batch: Batch) -> bool:
+        """Also on the disk, but for less than flush.messages, if the topic asks for that."""
+        flush = self.replica.log.config.flush_messages
+        promised = flush < NEVER_FLUSHED and flush == self.flush_messages and copy.lost_at is None
+        return copy.has(batch) and (not promised or batch.end - copy.flushed < flush)
+
+    def _who(self, state: PartitionState) -> str:
+        return (
+            f"{self.replica.partition}: node {self._node}, {state.role.value} in leader epoch "
+            f"{state.leader_epoch}"
+        )
+
+
+def _words(copy: Copy) -> str:
+    return f"a log that ends at {copy.end} with {copy.last}, on its disk up to {copy.flushed}"

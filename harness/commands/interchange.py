@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from checkers.history import load_plan
-from checkers.interchange import jepsen_export, jepsen_import, jepsen_ops
+from checkers.interchange import jepsen_export, jepsen_import, jepsen_ops, kafkatest
 from checkers.interchange.imported import Promises
 from checkers.interchange.jepsen_ops import Notation
 from checkers.settings import acks_number
@@ -63,6 +63,30 @@ def import_jepsen(
             files=[file.name],
         ),
         str(file),
+    )
+    print(run.path)
+
+
+@import_app.command("kafkatest")
+def import_kafkatest(
+    files: Annotated[
+        list[Path], typer.Argument(help="What each verifiable producer and consumer printed.")
+    ],
+    out: Out,
+    acks: AcksMode = "all",
+    idempotence: Annotated[
+        bool, typer.Option(help="Its producers were idempotent, or never sent anything again.")
+    ] = False,
+    min_isr: MinIsr = 2,
+    unclean_election: Unclean = False,
+    max_in_flight: MaxInFlight = 5,
+    debug: Debug = False,
+) -> None:
+    """Take over what Kafka's VerifiableProducer and VerifiableConsumer printed."""
+    promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
+    texts = {str(file): imports.read(file) for file in files}
+    run = imports.write(
+        out, lambda: kafkatest.to_history(texts, promises=promises), "kafkatest's output"
     )
     print(run.path)
 

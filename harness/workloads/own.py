@@ -35,6 +35,7 @@ from harness.clients.own.recording import (
     RecordingProducer,
     connect,
 )
+from harness.clients.own.waiting import Signal
 from harness.clients.tally import Tally
 from harness.history import FLUSH_INTERVAL_S, HistoryWriter
 from harness.payload import PayloadCodec
@@ -42,8 +43,10 @@ from harness.workloads.client import SENDS_PER_POLL, STAT_INTERVAL_S, free_parti
 from harness.workloads.config import ClientConfig
 from harness.workloads.pacing import Pace
 
-STOP_CHECK_S: Final = 0.1
+PROGRESS_S: Final = 0.1
 """How late a producer that waits for outcomes notices a stop."""
+LOOK_S: Final = 1.0
+"""How late a client that rests notices that it is broken."""
 
 
 class ClientBroken(Exception):
@@ -76,6 +79,7 @@ async def run_workload(
     numbers = itertools.count(config.first_client)
     clients = _Clients(config, writer, world, stop)
     async with asyncio.TaskGroup() as group:
+        group.create_task(clients.tell_of_stop())
         for index in range(config.producers + config.consumers):
             tally = Tally()
             tallies.append(tally)
@@ -95,15 +99,30 @@ class _Clients:
         self._writer = writer
         self._world = world
         self._stop = stop
+        self._resting: list[Signal] = []
+        """To tell those who rest of a stop."""
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
         self._loop = asyncio.get_running_loop()
 
+    async def tell_of_stop(self) -> None:
+        """Wake everybody when it is time to stop."""
+        await self._stop.wait()
+        for rest in self._resting:
+            rest.set()
+
+    def _rest(self) -> Signal:
+        """What a client waits for that has nothing to do: a stop."""
+        rest = Signal()
+        self._resting.append(rest)
+        return rest
+
     async def produce(self, index: int, number: Callable[[], int], tally: Tally) -> None:
         """A producer, and its successors under new numbers when it cannot go on."""
+        rest = self._rest()
         while not self._stop.is_set():
             producer = self._producer(number(), tally)
             try:
-                await self._drive(producer, first_partition=index)
+                await self._drive(producer, rest, first_partition=index)
             finally:
                 await producer.close(self._config.drain_ms / 1000 if not producer.fatal else 0.0)
 
@@ -135,7 +154,7 @@ class _Clients:
             config.bootstrap, config.topic, client=client, rng=world.rng, timing=world.timing
         )
 
-    async def _drive(self, producer: RecordingProducer, first_partition: int) -> None:
+    async def _drive(self, producer: RecordingProducer, rest: Signal, first_partition: int) -> None:
         """Send round-robin until told to stop or the producer broke; see the librdkafka clients."""
         config, loop = self._config, self._loop
         limit = max(1, config.max_in_flight)
@@ -155,9 +174,9 @@ class _Clients:
             if sends == SENDS_PER_POLL:
                 await asyncio.sleep(0)
             elif (wait_s := pace.wait_s(loop.time())) > 0:
-                await asyncio.sleep(min(STOP_CHECK_S, wait_s))
+                await rest.wait(min(LOOK_S, wait_s))
             else:
-                await producer.progress.wait(STOP_CHECK_S)
+                await producer.progress.wait(PROGRESS_S)
 
     async def consume(self, client: int, tally: Tally) -> None:
         """A consumer of all partitions. Raises ClientBroken."""
@@ -170,12 +189,12 @@ class _Clients:
             codec=self._codec,
             tally=tally,
         )
+        rest = self._rest()
         try:
             while not self._stop.is_set():
                 if consumer.fatal is not None:
                     raise ClientBroken(f"consumer {client}: {consumer.fatal}")
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), 1.0)
+                await rest.wait(LOOK_S)
         finally:
             await consumer.close()
 

@@ -60,7 +60,8 @@ class BrokerLifecycle:
         self._incarnation_id = incarnation_id
         self._now_ms = now_ms
         self._connect = connect
-        self._stopping = asyncio.Event()
+        self._stopping = False
+        self._beat_now = asyncio.Event()
         self._may_stop = asyncio.Event()
         self._last_failure = ""
         self.previous_broker_epoch = NO_EPOCH
@@ -82,14 +83,12 @@ class BrokerLifecycle:
     async def _pause(self) -> None:
         """Until the next heartbeat is due; the wish to stop is told at once."""
         pause_ms = self._config.broker_heartbeat_interval_ms
-        if self._stopping.is_set():
-            await asyncio.sleep(min(RETURNING_MS, pause_ms) / 1000)
-            return
-        if self.fenced and self.broker_epoch >= 0:
+        if self._stopping or (self.fenced and self.broker_epoch >= 0):
             pause_ms = min(RETURNING_MS, pause_ms)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause_ms / 1000):
-                await self._stopping.wait()
+        timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self._beat_now.set)
+        await self._beat_now.wait()
+        self._beat_now.clear()
+        timer.cancel()
 
     def metadata_advanced(self) -> None:
         """The image moved on: once it holds our registration, the roles in it are ours."""
@@ -102,7 +101,8 @@ class BrokerLifecycle:
         Gives up after `timeout_ms`, and as soon as most voters are surely gone, as when a whole
         cluster is told to stop: then nobody is left who could grant it.
         """
-        self._stopping.set()
+        self._stopping = True
+        self._beat_now.set()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while not self._may_stop.is_set():
@@ -187,7 +187,7 @@ class BrokerLifecycle:
                 broker_epoch=self.broker_epoch,
                 current_metadata_offset=self._replicas.applied_offset,
                 want_fence=not self._replicas.active,
-                want_shut_down=self._stopping.is_set(),
+                want_shut_down=self._stopping,
             )
         )
         if response is None:

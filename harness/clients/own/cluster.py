@@ -172,9 +172,11 @@ class Cluster:
             if answer is not None and self._learn(answer):
                 self._changed()
             failures = 0 if answer is not None else failures + 1
-            await asyncio.sleep(self.timing.retry.pause_s(max(1, failures), self.rng))
             due_s = begun_s + self.timing.metadata_age_s if failures == 0 else begun_s
             await self._wanted.wait(due_s - self._loop.time())
+            again_s = begun_s + self.timing.retry.pause_s(max(1, failures), self.rng)
+            if (pause_s := again_s - self._loop.time()) > 0:
+                await asyncio.sleep(pause_s)
 
     async def _ask(self) -> Any:
         """The next broker's answer; None when there is none."""

@@ -35,7 +35,7 @@ class ConsumerSettings:
     partition is left alone after it had something, and how many records a consumer goes back when
     the log below its position was cut."""
 
-    max_wait_s: float = 0.1
+    max_wait_s: float = 0.5
     pause_s: float = 0.0
     partition_bytes: int = 1 << 20
     fetch_bytes: int = 8 << 20

@@ -5,7 +5,7 @@
 Three nodes; a topic of three partitions for each acks mode; so many sends a second in all. The
 clients are one task for every send and nobody who reads, or (own) those of a plan: two producers
 and a consumer for every topic, which record what they do. `--profile` prints which events there
-were, and where the time went.
+were and what each costs, `--calls` which functions the time went to; both cost time themselves.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import process_time_ns
 from typing import Any, Protocol
 
 from harness.clients.tally import Tally
@@ -130,18 +131,37 @@ LOADS: dict[str, Callable[[SimCluster], Load]] = {"bare": Bare, "own": Own}
 
 
 class Counting(Trace):
-    """A trace that counts events by what they call."""
+    """A trace that counts events by what they call, and the time from each to the next."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
+        self.took_ns: Counter[str] = Counter()
+        self._last = ("", process_time_ns())
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.counts.clear()
+        self.took_ns.clear()
+
+    def print(self, seconds: float) -> None:
+        """What was counted in so many simulated seconds, the dearest first."""
+        for name, took_ns in self.took_ns.most_common(40):
+            count = self.counts[name]
+            each_us, all_ms = took_ns / 1000 / max(count, 1), took_ns / 1e6 / seconds
+            print(f"{all_ms:6.2f} ms = {count / seconds:6.1f} x {each_us:5.1f} us: {name}")
 
     def called(self, now_ns: int, host: int, callback: Callable[..., Any]) -> None:
         task = getattr(callback, "__self__", None)
         name = getattr(callback, "__qualname__", None) or type(callback).__name__
         if isinstance(task, asyncio.Task):
             name = f"{name} {getattr(task.get_coro(), '__qualname__', '')}"
+        name = f"{'client' if host == 1 else 'node' if host else 'kernel'}: {name}"
         self.counts[name] += 1
+        before, at_ns = self._last
+        now = process_time_ns()
+        self.took_ns[before] += now - at_ns
+        self._last = (name, now)
         super().called(now_ns, host, callback)
 
 
@@ -153,6 +173,7 @@ class Setting:
     rate_per_s: float
     seconds: float
     profile: bool
+    calls: bool
 
 
 def measure(setting: Setting) -> None:
@@ -167,12 +188,12 @@ def measure(setting: Setting) -> None:
         cluster.start()
         cluster.run_client(lambda: load.run(setting.rate_per_s))
         world.run_for(WARM_UP_S)
-    counting.counts.clear()
+    counting.clear()
     events, sent, frames = world.trace.events, load.sent, _packets(cluster)
     profiler = cProfile.Profile()
     began = time.process_time()
     with guard(world):
-        if setting.profile:
+        if setting.calls:
             profiler.enable()
         world.run_for(setting.seconds)
         profiler.disable()
@@ -186,8 +207,9 @@ def measure(setting: Setting) -> None:
         flush=True,
     )
     if setting.profile:
-        for name, count in counting.counts.most_common(40):
-            print(f"{count / seconds:10.1f} a simulated s: {name}")
+        print("a simulated second, by events:")
+        counting.print(seconds)
+    if setting.calls:
         pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(60)
     cluster.close()
 
@@ -203,7 +225,8 @@ def main() -> None:
     parser.add_argument("--clients", choices=LOADS, default="bare")
     parser.add_argument("--rate", type=float, action="append")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--profile", action="store_true", help="time by events")
+    parser.add_argument("--calls", action="store_true", help="time by functions")
     arguments = parser.parse_args()
     for rate in arguments.rate or (0.01, 5, 50):
         measure(
@@ -212,6 +235,7 @@ def main() -> None:
                 rate_per_s=rate,
                 seconds=arguments.seconds,
                 profile=arguments.profile,
+                calls=arguments.calls,
             )
         )
 

@@ -1,0 +1,198 @@
+"""Many seeds of a plan, in processes: each run, screened, judged where the screen cannot tell.
+
+A seed is one task of a process: nothing but its number goes in, nothing but a Result comes out, so
+a result is the same whichever process made it and whatever ran there before.
+"""
+
+import contextlib
+import importlib
+import shutil
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from harness import judging, planning
+from harness.plan import Plan, PlanError
+from harness.planning import Prepared
+from harness.runner import commit, versions
+from harness.simulation import coverage, screen, swarm
+from harness.simulation.recording import Recording
+from harness.simulation.run import Simulation
+from nemesis.schedule import Schedule
+
+OWN_BROKER: Final = "nodes"
+SEEDS_PER_PROCESS: Final = 200
+"""After so many a process is replaced, whatever its runs have left in memory."""
+DOUBLE_CHECK: Final = 25
+"""Of so many clean seeds one is judged by the checkers all the same: they must agree."""
+
+VALID, INVALID, UNKNOWN, FAILED = "VALID", "INVALID", "UNKNOWN", "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a process is told."""
+
+    plan: Plan
+    seeds_are_swarms: bool = False
+    schedule: Schedule | None = None
+    root: Path
+    """Where run directories go."""
+    keep: bool = False
+    """Keep the run directory whatever comes of it, with what the nodes said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a seed."""
+
+    seed: int
+    outcome: str
+    reasons: tuple[str, ...] = ()
+    digest: str = ""
+    events: int = 0
+    simulated_s: float = 0.0
+    cpu_s: float = 0.0
+    screened: bool = False
+    """The screen alone has told."""
+    acked: int = 0
+    run: Path | None = None
+    drawn: str = ""
+    met: Counter[str] = field(default_factory=Counter)
+
+
+def prepared(task: Task, seed: int) -> Prepared:
+    """The run of a seed. Raises PlanError."""
+    plan = task.plan.model_copy(update={"seed": seed, "target": "sim"})
+    plan = plan.model_copy(update={"workload": plan.workload.model_copy(update={"client": "own"})})
+    if task.seeds_are_swarms:
+        plan = swarm.drawn(plan, seed)
+    return planning.prepare(plan, schedule=task.schedule)
+
+
+def run_seed(task: Task, seed: int) -> Result:
+    """Run and judge a seed, in this process. Raises PlanError, StoreError."""
+    began_s = time.process_time()
+    made = prepared(task, seed)
+    with broken_by(made.plan.broker_module):
+        recording = Simulation(made, keep_logs=task.keep).run()
+    why = screen.reasons(recording)
+    clean = not why
+    double = clean and seed % DOUBLE_CHECK == 0
+    outcome, reasons, run = VALID, tuple[str, ...](), None
+    if not clean or double or task.keep:
+        outcome, reasons, run = _judged(task, recording)
+        if clean and outcome == INVALID:
+            reasons = ("the screen called clean what the checkers do not", *reasons)
+    return Result(
+        seed=seed,
+        outcome=outcome,
+        reasons=reasons,
+        digest=recording.digest,
+        events=recording.events,
+        simulated_s=recording.simulated_s,
+        cpu_s=time.process_time() - began_s,
+        screened=clean and not double,
+        acked=_acked(recording),
+        run=run,
+        drawn=swarm.said(made.plan) if task.seeds_are_swarms else "",
+        met=coverage.situations(recording),
+    )
+
+
+def _acked(recording: Recording) -> int:
+    return sum(
+        row[2] == "send" and row[3] == "ok" for each in recording.histories for row in each.rows
+    )
+
+
+def _judged(task: Task, recording: Recording) -> tuple[str, tuple[str, ...], Path | None]:
+    """Outcome, reasons and run directory; which goes when it shows nothing."""
+    run = recording.store(task.root, versions=versions(), commit=commit())
+    if recording.failure is not None:
+        phase = recording.facts["failed_phase"]
+        return FAILED, (f"in phase {phase!r}: {recording.failure}",), run.path
+    verdict = judging.check(run.path)
+    outcome = str(verdict["verdict"])
+    if outcome == VALID and not task.keep:
+        shutil.rmtree(run.path)
+        return outcome, (), None
+    return outcome, tuple(verdict["reasons"]), run.path
+
+
+@contextmanager
+def broken_by(module: str) -> Iterator[None]:
+    """The brokers of this process as a module has them that breaks them by its `apply()`.
+
+    Raises PlanError for one that does not.
+    """
+    if module == OWN_BROKER:
+        yield
+        return
+    try:
+        apply = importlib.import_module(module).apply
+    except (ImportError, AttributeError) as error:
+        raise PlanError(
+            f"broker_module {module} cannot be simulated: {error}; a simulated broker is the "
+            "built-in one, or what a module's apply() makes of it, which returns what mends it"
+        ) from error
+    mend = apply()
+    try:
+        yield
+    finally:
+        mend()
+
+
+class Campaign:
+    """Seeds in processes, in their order; results as they come."""
+
+    def __init__(self, task: Task, seeds: Sequence[int], *, jobs: int) -> None:
+        self._task = task
+        self._waiting = deque(seeds)
+        self._jobs = jobs
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Begin no more seeds."""
+        self._stopped = True
+
+    def results(self, until_s: float | None = None) -> Iterator[Result]:
+        """Every result, until seeds or time (monotonic seconds) are up; seeds under way end."""
+        pool = ProcessPoolExecutor(
+            self._jobs, mp_context=get_context("spawn"), max_tasks_per_child=SEEDS_PER_PROCESS
+        )
+        with pool:
+            running: dict[Future[Result], int] = {}
+            while True:
+                while self._goes_on(until_s) and len(running) < self._jobs + 1:
+                    seed = self._waiting.popleft()
+                    running[pool.submit(run_seed, self._task, seed)] = seed
+                if not running:
+                    return
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in sorted(done, key=running.__getitem__):
+                    seed = running.pop(future)
+                    yield _taken(future, seed)
+
+    def _goes_on(self, until_s: float | None) -> bool:
+        in_time = until_s is None or time.monotonic() < until_s
+        return bool(self._waiting) and not self._stopped and in_time
+
+
+def _taken(future: "Future[Result]", seed: int) -> Result:
+    """A seed's result; a process that died or raised is one, too."""
+    with contextlib.suppress(Exception):
+        return future.result()
+    return Result(seed=seed, outcome=FAILED, reasons=(repr(future.exception()),))
+
+
+def in_this_process(task: Task, seeds: Sequence[int]) -> Iterator[Result]:
+    """The same without processes, one after the other."""
+    for seed in seeds:
+        yield run_seed(task, seed)

@@ -1,0 +1,131 @@
+"""A plan of its own for every seed: what is configured, what clients do, what breaks, how often.
+
+Bugs hide in combinations that nobody writes down; so each seed leaves out most faults and turns
+most knobs, and many seeds meet what no one plan does ("Swarm Testing", Groce et al., 2012). A plan
+is a function of the seed and of the plan that it is drawn from, whose topics, times and name stay.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Any, Final
+
+from harness.plan import Nemesis, Plan, Topic, Workload, acks_name
+from nemesis.faults import FAULTS
+
+NODES: Final = (3, 3, 4, 5)
+MOST_FAULTS: Final = 6
+DAMAGE: Final = frozenset({"disk.bit-flip", "disk.cut-tail", "disk.stale-copy", "disk.lost"})
+"""What may take from a cluster what it cannot do without: in few plans only."""
+LONG: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}
+"""Faults that do nothing in a short time."""
+
+
+def drawn(plan: Plan, seed: int) -> Plan:
+    """The plan of a seed."""
+    rng = random.Random(f"swarm/{seed}")
+    nodes = rng.choice(NODES)
+    return plan.model_copy(
+        update={
+            "seed": seed,
+            "nodes": nodes,
+            "broker": {**plan.broker, **_broker(rng)},
+            "topics": tuple(_topic(topic, nodes, rng) for topic in _some(plan.topics, rng)),
+            "workload": _workload(plan.workload, rng),
+            "nemesis": _nemesis(nodes, rng),
+        }
+    )
+
+
+def said(plan: Plan) -> str:
+    """What was drawn, in one line that reads as TOML's inline tables do."""
+    topics = ", ".join(
+        f'{{ acks = "{acks_name(each.acks)}", partitions = {each.partitions}, '
+        f"min_insync_replicas = {each.min_insync_replicas}{_configs(each)} }}"
+        for each in plan.topics
+    )
+    work, nemesis = plan.workload, plan.nemesis
+    return (
+        f"nodes = {plan.nodes}, broker = {_inline(plan.broker)}, topics = [{topics}], "
+        f"workload = {{ producers = {work.producers}, consumers = {work.consumers}, rate_per_s = "
+        f"{work.rate_per_s:g}, value_bytes = {work.value_bytes}, message_timeout_ms = "
+        f"{work.message_timeout_ms} }}, nemesis = {{ faults = {list(nemesis.faults)}, overlap = "
+        f"{nemesis.overlap}, interval_ms = {list(nemesis.interval_ms)}, duration_ms = "
+        f"{list(nemesis.duration_ms)} }}"
+    ).replace("'", '"')
+
+
+def _configs(topic: Topic) -> str:
+    return f", configs = {_inline(topic.configs)}" if topic.configs else ""
+
+
+def _inline(table: Any) -> str:
+    told = ", ".join(f"'{key}' = '{value}'" for key, value in table.items())
+    return f"{{ {told} }}" if told else "{}"
+
+
+def _some(topics: Sequence[Topic], rng: random.Random) -> list[Topic]:
+    """Those of acks=all, and the others now and then."""
+    return [topic for topic in topics if rng.random() < 0.35 or topic.acks == -1] or [topics[0]]
+
+
+def _topic(topic: Topic, nodes: int, rng: random.Random) -> Topic:
+    replicas = rng.choice((2, 3, 3, 3)) if nodes > 2 else nodes
+    configs: dict[str, str] = {}
+    if rng.random() < 0.3:
+        configs["flush.messages"] = "1"
+    if rng.random() < 0.3:
+        configs["segment.bytes"] = str(rng.choice((2_000, 20_000)))
+    if rng.random() < 0.1:
+        configs["unclean.leader.election.enable"] = "true"
+    return topic.model_copy(
+        update={
+            "partitions": rng.randint(1, 3),
+            "replication_factor": replicas,
+            "min_insync_replicas": rng.randint(1, min(2, replicas)),
+            "idempotence": topic.acks == -1 and rng.random() < 0.8,
+            "configs": {**topic.configs, **configs},
+        }
+    )
+
+
+def _broker(rng: random.Random) -> dict[str, str | int]:
+    found: dict[str, str | int] = {}
+    if rng.random() < 0.3:
+        found["eligible.leader.replicas.version"] = 0
+    if rng.random() < 0.3:
+        found["broker.session.timeout.ms"] = rng.choice((1_000, 4_000))
+    if rng.random() < 0.2:
+        found["replica.lag.time.max.ms"] = rng.choice((600, 5_000))
+    return found
+
+
+def _workload(workload: Workload, rng: random.Random) -> Workload:
+    return workload.model_copy(
+        update={
+            "producers": rng.randint(1, 3),
+            "consumers": rng.randint(1, 2),
+            "rate_per_s": rng.choice((1.0, 3.0, 6.0, 15.0)),
+            "value_bytes": rng.choice((64, 128, 1_000, 5_000)),
+            "message_timeout_ms": rng.choice((700, 3_000, 10_000)),
+            "linger_ms": rng.choice((0.0, 2.0, 50.0)),
+        }
+    )
+
+
+def _nemesis(nodes: int, rng: random.Random) -> Nemesis:
+    known = [name for name, fault in FAULTS.items() if fault.min_nodes <= nodes]
+    damaging = rng.random() < 0.1
+    usable = [name for name in known if damaging or name not in DAMAGE]
+    faults = sorted(rng.sample(usable, rng.randint(1, MOST_FAULTS)), key=usable.index)
+    shortest_ms = rng.choice((300, 1_000, 3_000))
+    return Nemesis.model_validate(
+        {
+            "faults": faults,
+            "mix": {name: {"duration_ms": LONG[name]} for name in faults if name in LONG},
+            "targets": ["one", "leader", "controller", "isr-one", "followers", "minority"],
+            "interval_ms": [rng.choice((200, 1_000)), rng.choice((2_000, 6_000))],
+            "duration_ms": [shortest_ms, shortest_ms + rng.choice((1_000, 6_000))],
+            "overlap": rng.randint(1, 3),
+            "mode": "auto",
+        }
+    )

@@ -53,8 +53,8 @@ def take_census(frames: Frames) -> Census:
     )
 
 
-def examine(frames: Frames, census: Census, finished: Sequence[str] | None) -> list[Assumption]:
-    """All assumptions. finished: the run's finished phases; None when not known."""
+def examine(frames: Frames, census: Census) -> list[Assumption]:
+    """All assumptions."""
     return [
         _tables_present(frames),
         _values_sent_once(frames),
@@ -64,7 +64,8 @@ def examine(frames: Frames, census: Census, finished: Sequence[str] | None) -> l
         _something_acknowledged(frames, census),
         _something_polled(frames, census),
         _final_reads_complete(frames),
-        _settled(frames, finished),
+        _settled(frames),
+        _epochs_read(frames),
     ]
 
 
@@ -219,8 +220,29 @@ def _final_reads_complete(frames: Frames) -> Assumption:
     )
 
 
-def _settled(frames: Frames, finished: Sequence[str] | None) -> Assumption:
+def _epochs_read(frames: Frames) -> Assumption:
+    """Not decisive: they matter where something was lost, and there the contract asks for them."""
+    F = frames.engine.functions
+    rows = frames.cluster.where(F.col("kind") == F.lit("epoch")).select(*TP).distinct()
+    read = {(row["topic"], row["partition"]) for row in frames.engine.rows(rows)}
+    names = [f"{topic}-{p}" for topic, p in sorted(planned_partitions(frames.plan).keys() - read)]
+    why = dict.fromkeys(frames.sources.run_file.why_epochs_unread(name) for name in names)
+    return Assumption(
+        name="the leaders' epochs at the end were read",
+        holds=not names,
+        detail=f"not those of {_some(names)}: {'; '.join(why)}" if names else "",
+        decisive=False,
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few of them."""
+    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+
+
+def _settled(frames: Frames) -> Assumption:
     """Every planned partition had its whole ISR and a leader when the final reads began."""
+    finished = frames.sources.run_file.finished
     unsettled = _unsettled(frames)
     detail = ""
     if finished is not None and "settle" not in finished:

@@ -276,6 +276,8 @@ def _election(
 def _vanished_ns(record: _Record, old: int, epoch: int) -> int | None:
     """Since when `old` led before `epoch`, as far as the final log has no record of its epochs."""
     since_ns: int | None = None
+    if not record.starts:
+        return None  # nobody read the epochs
     for row in reversed(_first_of_each_epoch(record.leaders)):
         if row["leader_epoch"] >= epoch:
             continue

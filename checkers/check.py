@@ -5,15 +5,15 @@ wrong in a detector makes the verdict UNKNOWN with the reason; only a directory 
 files that do not fit, raise (HistoryError).
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from checkers.assumptions import Census, examine, take_census
+from checkers.assumptions import Census, examine, planned_partitions, take_census
 from checkers.availability import unavailability
 from checkers.causes import Cause
 from checkers.consuming import poll_jumps, watermark_regressions
@@ -125,36 +125,21 @@ def check(
     engine: default the embedded one, made and closed here. Raises HistoryError when `run` is no
     run or its files do not fit their schemas.
     """
-    finished: Sequence[str] | None = None
     if isinstance(run, RunSources):
         sources, plan = run, plan or {}
     else:
         sources = load_run(run)
         plan = plan if plan is not None else load_plan(run)
-        finished = _finished_phases(run)
     if engine is not None:
-        return _check(Frames(engine, sources, plan), finished, detector_timeout_s, now)
+        return _check(Frames(engine, sources, plan), detector_timeout_s, now)
     own = DuckDbEngine()
     try:
-        return _check(Frames(own, sources, plan), finished, detector_timeout_s, now)
+        return _check(Frames(own, sources, plan), detector_timeout_s, now)
     finally:
         own.close()
 
 
-def _finished_phases(run_dir: Path) -> list[str] | None:
-    try:
-        finished = json.loads((run_dir / "run.json").read_text())["finished"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return [str(phase) for phase in finished] if isinstance(finished, list) else None
-
-
-def _check(
-    frames: Frames,
-    finished: Sequence[str] | None,
-    timeout_s: float,
-    now: Callable[[], datetime],
-) -> Verdict:
+def _check(frames: Frames, timeout_s: float, now: Callable[[], datetime]) -> Verdict:
     troubles: list[str] = []
 
     def attempt(what: str, compute: Callable[[], T], otherwise: T) -> T:
@@ -170,9 +155,7 @@ def _check(
     results: list[DetectorResult] = []
     if census is not None:
         taken = census
-        assumptions = attempt(
-            "examining assumptions", lambda: examine(frames, taken, finished), assumptions
-        )
+        assumptions = attempt("examining assumptions", lambda: examine(frames, taken), assumptions)
         settled = all(a.holds for a in assumptions if a.name == "the cluster settled")
         results = [
             _detect(detector, frames, taken, settled=settled, timeout_s=timeout_s)
@@ -257,6 +240,7 @@ def _anomaly(
     kind, topic, partition = group["kind"], group["topic"], group["partition"]
     cause_id = group["cause_id"]
     cause = text = None
+    unread = _unread(frames, kind, topic, partition, cause_id)
     if cause_id is not None and kind == "duplicate":
         text = frames.bumps[cause_id].text
     elif cause_id is not None:
@@ -269,8 +253,9 @@ def _anomaly(
         acks=acks,
         aspect=group["aspect"],
         cause=cause,
-        cause_recorded=_cause_recorded(frames, kind, topic, partition),
-        state_taken=kind == "lost-write" and frames.state_taken,
+        cause_recorded=not unread,
+        state_taken=frames.state_taken(topic, partition),
+        state_in_doubt=frames.state_in_doubt(topic, partition),
         settled=settled,
         exceeds_bound=_exceeds_bound(frames.plan, examples) if kind == "unavailable" else None,
     )
@@ -278,6 +263,10 @@ def _anomaly(
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
     if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
         text = rule.reason
+    if unread and rule.judgement is Judgement.UNKNOWN:
+        text = f"the leaders' epochs at the end were not read: {unread}" + (
+            f"; {text}" if text else ""
+        )
     return Anomaly(
         kind=kind,
         topic=topic,
@@ -302,11 +291,27 @@ def _settings(
     return frames.settings(topic, first_ns, over_ns)
 
 
-def _cause_recorded(frames: Frames, kind: str, topic: str | None, partition: int | None) -> bool:
+def _unread(
+    frames: Frames, kind: str, topic: str | None, partition: int | None, cause_id: int | None
+) -> str:
+    """Why the record could not have shown a cause; empty when it could, or there never is one."""
+    concerned: list[tuple[str | None, int | None]] = []
+    if kind in ("lost-write", "inconsistent-offset", "truncated-read", "watermark-regression"):
+        concerned = [(topic, partition)]
+    elif kind == "duplicate" and cause_id is not None:
+        concerned = [*filter(partial(_excusable, frames), frames.bumps[cause_id].unexcused)]
     # Asking for the causes computes them; most anomalies do not need any.
-    if kind not in ("lost-write", "inconsistent-offset", "watermark-regression"):
-        return True
-    return (topic, partition) in frames.causes.recorded
+    lacking = [each for each in concerned if each not in frames.causes.recorded]
+    return "; ".join(
+        frames.sources.run_file.why_epochs_unread(f"{name}-{number}") for name, number in lacking
+    )
+
+
+def _excusable(frames: Frames, at: tuple[str, int]) -> bool:
+    """Whether a partition of the plan may have lost committed records, for all that is known."""
+    settings = in_force(frames.settings(at[0]))
+    context = replace(settings, state_taken=frames.state_taken(*at))
+    return at in planned_partitions(frames.plan) and context.excusable
 
 
 def _exceeds_bound(plan: Mapping[str, Any], examples: Sequence[Mapping[str, Any]]) -> bool | None:

@@ -52,6 +52,25 @@ def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> t
     )  # fmt: skip
 
 
+def _open_rules(anomaly: str) -> tuple[Rule, ...]:
+    """The rows for what has no cause in the record, where the record lacks what would show one."""
+    return (
+        rule(
+            "unclean election on, min ISR 1, or nodes lost power or disks; leader epochs not "
+            "recorded", anomaly, UNKNOWN,
+            "whether anything that permits it took place is not in the record",
+            "-",
+            lambda c: not c.cause_recorded and c.excusable,
+        ),
+        rule(
+            "a fault that takes power or disks began", anomaly, UNKNOWN,
+            "what it took is not in the record",
+            "-",
+            lambda c: c.state_in_doubt,
+        ),
+    )  # fmt: skip
+
+
 _LOST = (
     rule(
         "acks=0", "lost-write", PERMITTED,
@@ -93,18 +112,7 @@ _LOST = (
         "-",
         lambda c: c.acks == 1 and not c.cause_recorded,
     ),
-    rule(
-        "acks=all, min ISR 1, leader epochs not recorded", "lost-write", UNKNOWN,
-        "whether the only in-sync replica was lost is not in the record",
-        "-",
-        lambda c: c.acks == -1 and c.min_insync_replicas <= 1 and not c.cause_recorded,
-    ),
-    rule(
-        "acks=all, nodes lost power or disks, leader epochs not recorded", "lost-write", UNKNOWN,
-        "whether so many in-sync replicas lost it together is not in the record",
-        "-",
-        lambda c: c.acks == -1 and c.state_taken and not c.cause_recorded,
-    ),
+    *_open_rules("lost-write"),
     rule(
         "acks=1", "lost-write", FORBIDDEN,
         "no change of leadership within the write's reach is in the record, and no loss of what "
@@ -140,6 +148,13 @@ _ORDER = (
         "sequences tell a repeated batch within one producer epoch only",
         "KIP-98; KIP-360; librdkafka issue 4953",
         lambda c: c.idempotence and c.aspect == IN_FLIGHT,
+    ),
+    rule(
+        "idempotence, and the client began a new producer epoch since a partition did not know "
+        "it whose leader epochs are not recorded", "duplicate", UNKNOWN,
+        "whether that partition had lost records that might be lost is not in the record",
+        "KIP-360",
+        lambda c: c.idempotence and not c.cause_recorded,
     ),
     rule(
         "idempotence", "duplicate", FORBIDDEN,
@@ -206,6 +221,7 @@ _OFFSETS = (
         "-",
         lambda c: c.aspect == "acknowledged" and c.acks == 1 and not c.cause_recorded,
     ),
+    *_open_rules("inconsistent-offset"),
     rule(
         "any", "inconsistent-offset", FORBIDDEN,
         "an offset that was read, or acknowledged for good, keeps its value",
@@ -225,6 +241,7 @@ _OFFSETS = (
         lambda c: c.min_insync_replicas <= 1 and c.sole_isr_lost,
     ),
     *_state_loss_rules("truncated-read", "what was read is gone"),
+    *_open_rules("truncated-read"),
     rule(
         "any", "truncated-read", FORBIDDEN,
         "consumers see only records below the high watermark, whatever the producer's acks, and "
@@ -285,6 +302,7 @@ _READING = (
         "-",
         lambda c: c.aspect is None and not c.cause_recorded,
     ),
+    *_open_rules("watermark-regression"),
     rule(
         "any", "watermark-regression", FORBIDDEN,
         "the high watermark of one leader never goes back, and a new leader does not tell it "
@@ -305,6 +323,20 @@ _REPLICAS = (
         "the damage is found by its checksum when the batch is read, and not before",
         "Kafka: record batches have checksums; recovery reads what is beyond the recovery point",
         lambda c: c.aspect == "damaged",
+    ),
+    rule(
+        "replicas did not settle; unclean election on, min ISR 1, or nodes lost power or disks",
+        "divergent-replicas", UNKNOWN,
+        "a replica that was not in sync when the record ended may have kept what was lost since, "
+        "as it may be, and what it would cut before it serves again",
+        "KIP-101; KIP-966",
+        lambda c: not c.settled and c.excusable,
+    ),
+    rule(
+        "a fault that takes power or disks began", "divergent-replicas", UNKNOWN,
+        "what it took is not in the record",
+        "-",
+        lambda c: c.state_in_doubt,
     ),
     rule(
         "any", "divergent-replicas", FORBIDDEN,

@@ -14,7 +14,7 @@ from checkers.causes import Causes, learn_causes
 from checkers.engine import Column, Engine, Frame
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
-from checkers.recorded_faults import read_fault
+from checkers.recorded_faults import read_fault, taken_in_doubt, touched_nodes
 from checkers.settings import FOREVER_NS, Change, Settings, read_changes, topic_settings, weakest
 
 TP = ["topic", "partition"]
@@ -133,11 +133,36 @@ class Frames:
         planned = topic_settings(self.plan, topic)
         return weakest(planned, topic, self.changes, from_ns, until_ns)
 
+    def state_taken(self, topic: str | None, partition: int | None) -> bool:
+        """Whether some fault took something for good from a node that the partition was on."""
+        return self._was_on(topic, partition, self._takers[0])
+
+    def state_in_doubt(self, topic: str | None, partition: int | None) -> bool:
+        """Whether some fault may have, and no proof says that it did or did not."""
+        return self._was_on(topic, partition, self._takers[1])
+
     @cached_property
-    def state_taken(self) -> bool:
-        """Whether some fault took something from a node for good."""
+    def _takers(self) -> tuple[frozenset[int], frozenset[int]]:
+        """The nodes from which faults took something for good, and those that may have lost it."""
         rows = self.engine.rows(self.faults)
-        return any(fault is not None and fault.takes for fault in map(read_fault, rows))
+        known = [fault for row in rows if (fault := read_fault(row)) is not None and fault.takes]
+        doubtful = [touched_nodes(row["targets"])[0] for row in rows if taken_in_doubt(row)]
+        return frozenset().union(*(each.aimed for each in known)), frozenset().union(*doubtful)
+
+    def _was_on(self, topic: str | None, partition: int | None, nodes: frozenset[int]) -> bool:
+        """Of a partition of which nothing is recorded, it may have been on any node."""
+        return bool(nodes & self._in_sync.get((topic, partition), nodes))
+
+    @cached_property
+    def _in_sync(self) -> Mapping[tuple[str | None, int | None], frozenset[int]]:
+        """Who was ever in sync with each partition."""
+        F = self.engine.functions
+        told = self.cluster.where((F.col("kind") == F.lit("leader")) & F.col("isr").isNotNull())
+        found: dict[tuple[str | None, int | None], frozenset[int]] = {}
+        for row in self.engine.rows(told.select(*TP, "isr").distinct()):
+            key = row["topic"], row["partition"]
+            found[key] = found.get(key, frozenset()) | frozenset(row["isr"])
+        return found
 
     @cached_property
     def causes(self) -> Causes:

@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
+from checkers.run_file import NOTHING_SAID, RunFile, read_run_file
+
 
 class HistoryError(Exception):
     """A run directory or frame that cannot be judged; the message names file and column."""
@@ -241,7 +243,8 @@ class RunSources:
     """Where the frames of one run come from; every source validated against its schema.
 
     missing: tables whose file the run does not have (it was cut before they were written); they
-    are judged as empty. cut: unsealed streams that did not end in order.
+    are judged as empty. cut: unsealed streams that did not end in order. run_file: what the run
+    says of itself.
     """
 
     history: tuple[Source, ...]
@@ -251,6 +254,7 @@ class RunSources:
     replica_ends: tuple[Source, ...]
     missing: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
+    run_file: RunFile = NOTHING_SAID
 
 
 def load_run(run_dir: Path) -> RunSources:
@@ -271,7 +275,13 @@ def load_run(run_dir: Path) -> RunSources:
         else:
             others[name] = ()
             missing.append(name)
-    return RunSources(history=history, missing=tuple(missing), cut=cut, **others)
+    return RunSources(
+        history=history,
+        missing=tuple(missing),
+        cut=cut,
+        run_file=read_run_file(run_dir),
+        **others,
+    )
 
 
 def _history_sources(folder: Path) -> tuple[tuple[Source, ...], tuple[str, ...]]:

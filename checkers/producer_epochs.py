@@ -98,6 +98,15 @@ class Bump:
         return all(reason.excuses for reason in self.reasons)
 
     @property
+    def unexcused(self) -> list[tuple[str, int]]:
+        """The partitions whose refusals were no client's doing."""
+        return [
+            (reason.topic, reason.partition)
+            for reason in self.reasons
+            if not reason.excuses and reason.topic is not None and reason.partition is not None
+        ]
+
+    @property
     def text(self) -> str:
         """Who left an epoch when, and why."""
         listed = "; ".join(reason.text for reason in self.reasons[:NAMED])

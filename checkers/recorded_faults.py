@@ -9,6 +9,8 @@ from typing import Any
 from checkers.settings import FOREVER_NS
 
 _DISK_FAULTS = ("disk.lost", "disk.bit-flip", "disk.cut-tail", "disk.stale-copy")
+NOT_INJECTED = "not injected"
+"""How the error of a fault begins that did nothing."""
 _LOGS = "log"
 """The kind of file whose damage takes records; another kind's takes none."""
 
@@ -79,6 +81,17 @@ def _taken(fault: str, targets: Any) -> Taken | None:
     details = targets.get("details") if isinstance(targets, dict) else None
     file = details.get("file", _LOGS) if isinstance(details, dict) else _LOGS
     return Taken.DISK if fault in _DISK_FAULTS and file == _LOGS else None
+
+
+def taken_in_doubt(row: Mapping[str, Any]) -> bool:
+    """Whether a fault may have taken something for good without a proof that it did: it failed
+    half-way, or the record ended first."""
+    if row["took_effect"] or row["started_ns"] is None:
+        return False
+    error = row["error"] or ""
+    if _taken(row["fault"], _parsed(row["targets"])) is None or error.startswith(NOT_INJECTED):
+        return False
+    return bool(error) or row["effect"] is None
 
 
 def with_flipped_bits(rows: Iterable[Mapping[str, Any]]) -> list[int]:

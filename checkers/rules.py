@@ -23,18 +23,25 @@ class Judgement(StrEnum):
 class Context(Settings):
     """What the contract looks at besides the anomaly's kind: the topic's settings, and these.
 
-    cause: the recorded cause, if any. cause_recorded: the record could have shown a cause.
-    state_taken: some fault of the run took something from a node for good. settled: all replicas
-    were in sync again. exceeds_bound: an unavailability longer than the plan's bound; None without
-    a bound.
+    cause: the recorded cause, if any. cause_recorded: the record could have shown a cause, since
+    the leaders' epochs at the end were read. state_taken: some fault of the run took something from
+    a node for good; state_in_doubt: one began to, and how far it came is not in the record.
+    settled: all replicas were in sync again. exceeds_bound: an unavailability longer than the
+    plan's bound; None without a bound.
     """
 
     aspect: str | None = None
     cause: Cause | None = None
     cause_recorded: bool = True
     state_taken: bool = False
+    state_in_doubt: bool = False
     settled: bool = True
     exceeds_bound: bool | None = None
+
+    @property
+    def excusable(self) -> bool:
+        """Something that may happen in such a run permits the loss of committed records."""
+        return self.unclean_election or self.min_insync_replicas <= 1 or self.state_taken
 
     @property
     def deposed(self) -> bool:

@@ -201,4 +201,7 @@ def _reason(anomaly: Anomaly) -> str:
     where = "" if anomaly.topic is None else f" in {anomaly.topic}"
     if anomaly.partition is not None:
         where += f"-{anomaly.partition}"
-    return f"{anomaly.count} {anomaly.kind}{where} ({anomaly.rule})"
+    lacks = anomaly.cause if anomaly.judgement is Judgement.UNKNOWN else None
+    return f"{anomaly.count} {anomaly.kind}{where} ({anomaly.rule})" + (
+        f": {lacks}" if lacks else ""
+    )

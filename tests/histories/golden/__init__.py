@@ -9,6 +9,7 @@ from tests.histories.golden import (
     reads,
     replicas,
     state_losses,
+    unread,
 )
 from tests.histories.golden.base import ALL_GOLDEN, Golden
 
@@ -21,6 +22,7 @@ FAMILIES = (
     reads,
     replicas,
     state_losses,
+    unread,
 )
 
 __all__ = ["ALL_GOLDEN", "FAMILIES", "Golden"]

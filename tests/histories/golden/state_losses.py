@@ -265,7 +265,7 @@ def consumer_read_what_then_lost_power(s: Story) -> None:
     taken(s, 1, 2)
 
 
-def _twice_across_epochs(s: Story) -> None:
+def twice_across_epochs(s: Story) -> None:
     """A value of the acks=1 topic's partition 0 is there twice: its client began a new epoch since
     partition 0 of the other topic did not know it."""
     s.set_topic(ONE, acks="all", idempotence=True)
@@ -281,7 +281,7 @@ def client_began_again_since_a_partition_lost_power(s: Story) -> None:
     """What the partition knew of the producer went with its records."""
     wiped(s)
     taken(s, 1, 2)
-    _twice_across_epochs(s)
+    twice_across_epochs(s)
 
 
 @golden("INVALID", {LOST: (F, 1), ("duplicate", None): (F, 1)})
@@ -289,7 +289,7 @@ def client_began_again_though_the_partition_kept_its_records(s: Story) -> None:
     """Near miss: one power loss is too few, so the broker should have known the producer."""
     wiped(s)
     taken(s, 1)
-    _twice_across_epochs(s)
+    twice_across_epochs(s)
 
 
 @golden("VALID", {("lost-write", "tail"): (P, 1), ("truncated-read", None): (P, 1)})

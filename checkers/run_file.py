@@ -1,0 +1,50 @@
+"""What a run says of itself: the parts of its run.json that a verdict depends on.
+
+None of it is evidence of what the cluster did. It says how far the harness came, so that what was
+never recorded is not mistaken for something that never happened. Read leniently: what is not there,
+or is no such thing, was not said.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFile:
+    """finished: the phases that came to their end; None when that is not known. epoch_problems:
+    why partitions' leader epochs could not be read at the end; None when nobody tried."""
+
+    finished: tuple[str, ...] | None = None
+    epoch_problems: tuple[str, ...] | None = None
+
+    def why_epochs_unread(self, partition: str) -> str:
+        """Why the leader epochs of a partition (`topic-0`) are not in the record."""
+        if self.finished is not None and self.epoch_problems is None:
+            return "the run ended before"
+        problems = self.epoch_problems or ()
+        own = [each for each in problems if each.startswith((f"{partition}:", f"{partition} "))]
+        return "; ".join(own or problems) or "nobody recorded them"
+
+
+NOTHING_SAID: Final = RunFile()
+
+
+def read_run_file(run_dir: Path) -> RunFile:
+    """What run.json in a run's directory says; nothing where there is none that can be read."""
+    try:
+        found = json.loads((run_dir / "run.json").read_text())
+    except (OSError, ValueError):
+        return NOTHING_SAID
+    if not isinstance(found, dict):
+        return NOTHING_SAID
+    return RunFile(
+        finished=_texts(found, "finished"), epoch_problems=_texts(found, "epoch_problems")
+    )
+
+
+def _texts(found: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    listed = found.get(name)
+    return tuple(map(str, listed)) if isinstance(listed, list) else None

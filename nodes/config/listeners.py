@@ -55,7 +55,9 @@ def addresses(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def protocols(read: PropertyReader, listeners: tuple[Endpoint, ...]) -> dict[str, SecurityProtocol]:
-    """By listener. As in KRaft, what the map does not name is plaintext for controllers only."""
+    """By listener: those served here, the controllers' and the one between brokers. As in KRaft,
+    what the map does not name is plaintext for controllers only.
+    """
     controller = read.text("controller.listener.names", "CONTROLLER")
     known = {protocol.name: protocol for protocol in SecurityProtocol}
     protocols = {**known}
@@ -71,6 +73,9 @@ def protocols(read: PropertyReader, listeners: tuple[Endpoint, ...]) -> dict[str
             )
         protocols[name] = known[protocol]
     names = dict.fromkeys([*(endpoint.listener for endpoint in listeners), controller])
+    if len(names) == 1:  # a controller only, which asks brokers at a listener that it has not
+        by_name = read.text("inter.broker.listener.name", "")
+        names[by_name or read.text("security.inter.broker.protocol", "PLAINTEXT")] = None
     for name in names:
         if name not in protocols:
             raise ConfigError(f"listener {name} has no entry in listener.security.protocol.map")

@@ -24,6 +24,7 @@ from nodes.control.recovery import Inquiry, Report, inquiries, recover
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 from nodes.server.controller_io import ControllerShell
 from nodes.wire.client import Channel
+from nodes.wire.connections import LOG_BURST, LOG_PER_S, LineLimit
 from nodes.wire.errors import ChannelError
 from nodes.wire.replica_log_info import MAX_PARTITIONS, GetReplicaLogInfoRequest
 from nodes.wire.versions import fill
@@ -48,6 +49,7 @@ class Recovery:
         self._listener = listener
         self._channels: dict[NodeId, Channel] = {}
         self._settled: ClusterImage | None = None
+        self._lines = LineLimit(LOG_BURST, LOG_PER_S)
 
     async def run(self) -> None:
         """Look after the leaderless partitions for ever."""
@@ -82,7 +84,8 @@ class Recovery:
             )
         except ControlError:  # no longer the controller
             return True
-        log.info("%d of %d leaderless partitions recovered", elected, len(asked))
+        if elected:
+            log.info("%d leaderless partitions are led by who has the longest log", elected)
         return elected == len(asked)
 
     def inquiries(
@@ -106,16 +109,26 @@ class Recovery:
         channel = self._channel(node)
         reports: list[Report] = []
         if channel is None:
+            self._say(
+                "broker %d cannot be asked where its logs end: it has no listener %s; set "
+                "inter.broker.listener.name on the controllers too",
+                node,
+                self._listener,
+            )
             return reports
         for start in range(0, len(parts), MAX_PARTITIONS):
             request = _request(parts[start : start + MAX_PARTITIONS])
             try:
                 response = await channel.request(request, timeout_s=TIMEOUT_S)
             except ChannelError as error:
-                log.info("broker %d did not say where its logs end: %s", node, error)
+                self._say("broker %d did not say where its logs end: %s", node, error)
                 break
             reports += _reports(node, response)
         return reports
+
+    def _say(self, what: str, *details: object) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._lines.write(now_s, log.warning, what, *details)
 
     def _channel(self, node: NodeId) -> Channel | None:
         broker = self._shell.controller.image.brokers.get(node)

@@ -64,6 +64,10 @@ SCENARIOS = (
     ),
     Scenario(name="eligible-leader-replicas", faults=ALONE_WITHOUT_POWER),
 )
+"""A loss, and its prevention; in pairs."""
+
+REGRESSIONS = (Scenario(name="unclean-recovery", faults=("cut.port", "kill", "power-loss")),)
+"""What was lost once and must not be."""
 
 
 def run(name: str, store: Path) -> dict[str, Any]:
@@ -80,7 +84,7 @@ def run(name: str, store: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *REGRESSIONS], ids=lambda scenario: scenario.name)
 def test_scenario(scenario: Scenario, tmp_path: Path) -> None:
     """What is lost is permitted and its cause is named; or nothing is, by the same schedule."""
     for capability in ("root", "netns", *(["loop"] if "power-loss" in scenario.faults else [])):

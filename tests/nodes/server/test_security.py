@@ -112,6 +112,23 @@ def test_a_node_knows_its_users_and_itself() -> None:
     assert security.client("CONTROLLER") == ClientSecurity()
 
 
+def test_a_controller_knows_how_brokers_are_reached() -> None:
+    """It asks them for their logs, at a listener that it does not serve."""
+    alone = {"process_roles": "controller", "listeners": "CONTROLLER://h:1", "node_id": "2"}
+    config = load_config(properties(**alone))[0]
+    assert config.inter_broker_listener == "SASL_PLAINTEXT"
+    assert NodeSecurity(config).client("SASL_PLAINTEXT").credentials is not None
+    own = properties(
+        **alone,
+        inter_broker_listener_name="BETWEEN",
+        listener_security_protocol_map="BETWEEN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    )
+    del own["security.inter.broker.protocol"]
+    config = load_config(own)[0]
+    assert config.inter_broker_listener == "BETWEEN"
+    assert NodeSecurity(config).client("BETWEEN") == ClientSecurity()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

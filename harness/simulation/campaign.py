@@ -24,6 +24,7 @@ from harness.runner import commit, versions
 from harness.simulation import coverage, screen, swarm
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
+from harness.targets.sim.invariants import InvariantBroken
 from nemesis.schedule import Schedule
 
 OWN_BROKER: Final = "nodes"
@@ -46,6 +47,8 @@ class Task:
     """Where run directories go."""
     keep: bool = False
     """Keep the run directory whatever comes of it, with what the nodes said."""
+    invariants: bool = True
+    """Look at the nodes' own state after every event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ def run_seed(task: Task, seed: int) -> Result:
     began_s = time.process_time()
     made = prepared(task, seed)
     with broken_by(made.plan.broker_module):
-        recording = Simulation(made, keep_logs=task.keep).run()
+        recording = Simulation(made, keep_logs=task.keep, invariants=task.invariants).run()
     why = screen.reasons(recording)
     clean = not why
     double = clean and seed % DOUBLE_CHECK == 0
@@ -115,6 +118,8 @@ def _acked(recording: Recording) -> int:
 def _judged(task: Task, recording: Recording) -> tuple[str, tuple[str, ...], Path | None]:
     """Outcome, reasons and run directory; which goes when it shows nothing."""
     run = recording.store(task.root, versions=versions(), commit=commit())
+    if isinstance(recording.failure, InvariantBroken):
+        return INVALID, (f"an invariant broke: {recording.failure}",), run.path
     if recording.failure is not None:
         phase = recording.facts["failed_phase"]
         return FAILED, (f"in phase {phase!r}: {recording.failure}",), run.path
@@ -123,7 +128,7 @@ def _judged(task: Task, recording: Recording) -> tuple[str, tuple[str, ...], Pat
     if outcome == VALID and not task.keep:
         shutil.rmtree(run.path)
         return outcome, (), None
-    return outcome, tuple(verdict["reasons"]), run.path
+    return outcome, (*verdict["reasons"], *recording.troubles), run.path
 
 
 @contextmanager

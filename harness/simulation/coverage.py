@@ -15,9 +15,9 @@ def situations(recording: Recording) -> Counter[str]:
     """How often a run met each."""
     met: Counter[str] = Counter()
     faults = recording.faults.named()
-    for row in faults:
-        if row["took_effect"]:
-            met[f"fault {row['fault']}"] += 1
+    for fault in faults:
+        if fault["took_effect"]:
+            met[f"fault {fault['fault']}"] += 1
     met["faults in force together"] += _overlapping(faults)
     _leadership(recording, met)
     for history in recording.histories:

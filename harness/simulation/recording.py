@@ -122,6 +122,8 @@ class Recording:
     """When the nodes were told to stop."""
     failure: BaseException | None = None
     """What ended the run before its end."""
+    troubles: list[str] = field(default_factory=list)
+    """Exceptions that nobody took, in programs that lived."""
     digest: str = ""
     events: int = 0
     simulated_s: float = 0.0
@@ -154,6 +156,7 @@ class Recording:
                 "digest": self.digest,
                 "events": self.events,
                 "seconds": round(self.simulated_s, 3),
+                "troubles": self.troubles,
             },
             **self.facts,
         )

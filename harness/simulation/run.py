@@ -34,6 +34,7 @@ from harness.systems.layout import Layout
 from harness.targets.sim.clocks import EPOCH_MS
 from harness.targets.sim.cluster import SimCluster
 from harness.targets.sim.guard import guard
+from harness.targets.sim.invariants import Invariants
 from harness.targets.sim.loop import SimTask, start
 from harness.targets.sim.pilot import Pilots
 from harness.targets.sim.target import SimTarget
@@ -52,9 +53,6 @@ WATCH_S: Final = 0.25
 """How often every node is asked for its view: each question costs what many sends do."""
 PATIENCE_S: Final = 900.0
 """How much longer than its chaos a run may take, in its own time."""
-
-Observe = Callable[[SimCluster], None]
-"""Told of the cluster before it starts."""
 
 
 class _Clock:
@@ -76,10 +74,10 @@ async def _idle() -> None:
 
 
 class Simulation:
-    """One run; `run` may be called once."""
+    """One run; `run` may be called once. An invariant that breaks ends it (InvariantBroken)."""
 
     def __init__(
-        self, prepared: Prepared, *, keep_logs: bool = False, observe: Observe | None = None
+        self, prepared: Prepared, *, keep_logs: bool = False, invariants: bool = True
     ) -> None:
         plan = self._plan = prepared.plan
         self._prepared = prepared
@@ -110,8 +108,9 @@ class Simulation:
         self._stop_clients = asyncio.Event()
         self._clients: SimTask | None = None
         self._phase_name = "set up"
-        if observe is not None:
-            observe(self.cluster)
+        self.invariants = Invariants(self.cluster) if invariants else None
+        if self.invariants is not None:
+            self._target.disks.on_damage = self.invariants.damaged
 
     def run(self) -> Recording:
         """Run the plan; never raises but for what is no part of the world (KeyboardInterrupt)."""
@@ -131,6 +130,9 @@ class Simulation:
                 recording.digest = world.trace.digest()
                 recording.events = world.trace.events
                 recording.simulated_s = self._now_ns() / NS
+                recording.troubles = [str(each) for each in world.troubles]
+                if self.invariants is not None:
+                    recording.facts["excused"] = self.invariants.excused
                 self._pilots.close()
                 self.cluster.close()
         return recording

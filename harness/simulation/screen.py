@@ -79,8 +79,7 @@ def _cut_short(recording: Recording) -> Iterator[str]:
     facts = recording.facts
     if recording.failure is not None:
         yield f"the run ended early: {recording.failure!r}"
-    if recording.notes:
-        yield recording.notes[0]
+    yield from (*recording.notes, *recording.troubles)
     if not facts.get("settled") or not facts.get("final_reads_complete"):
         yield "the run has no end to be held against"
     if facts.get("epoch_problems"):

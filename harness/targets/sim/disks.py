@@ -62,6 +62,8 @@ class SimDisks:
         self._copies: dict[tuple[int, str], dict[str, bytes]] = {}
         self._notes: dict[str, str] = {}
         self._filled: dict[int, int] = {}
+        self.on_damage: Callable[..., None] = _nobody
+        """Told of a node whose files were changed behind its back, and whether they are `wiped`."""
 
     @property
     def abilities(self) -> frozenset[str]:
@@ -178,11 +180,13 @@ class SimDisks:
         disk = self._content(node)
         old = disk.read(_inside(path))
         _replace(disk, _inside(path), old[:offset] + content + old[offset + len(content) :])
+        self.on_damage(node)
 
     def truncate(self, node: int, path: str, size_bytes: int) -> None:
         """See the protocol."""
         disk = self._content(node)
         _replace(disk, _inside(path), disk.read(_inside(path))[:size_bytes])
+        self.on_damage(node)
 
     def keep_copy(self, node: int, name: str, paths: Sequence[str]) -> None:
         """See the protocol."""
@@ -196,6 +200,8 @@ class SimDisks:
             if disk.exists(_inside(path)) and (old := disk.read(_inside(path))) != content:
                 changed[path] = (len(old), len(content))
                 _replace(disk, _inside(path), content)
+        if changed:
+            self.on_damage(node)
         return changed
 
     def forget_copy(self, node: int, name: str) -> None:
@@ -206,6 +212,7 @@ class SimDisks:
         """See the protocol: a new disk."""
         before = self.files(node)
         self._disk_of(node).content = MemoryDisk()
+        self.on_damage(node, wiped=True)
         return _lost(before, {})
 
     # -- evidence
@@ -229,6 +236,10 @@ class SimDisks:
         if disk.ailment:
             raise NodeState(f"node {node}'s disk cannot be broken twice: {disk.ailment} already")
         return disk
+
+
+def _nobody(node: int, *, wiped: bool = False) -> None:
+    """Nobody wants to know."""
 
 
 def _inside(path: str) -> str:

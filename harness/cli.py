@@ -37,6 +37,7 @@ from harness.commands.base import (
 from harness.commands.bench import bench
 from harness.commands.cluster import cluster_app
 from harness.commands.interchange import export_app, import_app
+from harness.commands.nightly import nightly
 
 if TYPE_CHECKING:
     from harness.ending import Ending
@@ -53,6 +54,7 @@ app.add_typer(cluster_app, name="cluster")
 app.add_typer(import_app, name="import")
 app.add_typer(export_app, name="export")
 app.command()(bench)
+app.command()(nightly)
 
 
 class Engine(StrEnum):

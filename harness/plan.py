@@ -175,7 +175,7 @@ class Plan(_Frozen):
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
-            raise PlanError(f"{where}: {_explain(error)}") from error
+            raise PlanError(f"{where}: {explained(error, 'the plan')}") from error
 
 
 def packaged() -> tuple[str, ...]:
@@ -285,11 +285,11 @@ def acks_name(acks: int) -> str:
     return "all" if acks == -1 else str(acks)
 
 
-def _explain(error: ValidationError) -> str:
-    """The first thing that pydantic found, in a sentence."""
+def explained(error: ValidationError, whole: str) -> str:
+    """The first thing that pydantic found, in a sentence; `whole` is what was validated."""
     problems = error.errors(include_url=False)
     first = problems[0]
-    place = ".".join(map(str, first["loc"])) or "the plan"
+    place = ".".join(map(str, first["loc"])) or whole
     more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
     match first["type"]:
         case "extra_forbidden":

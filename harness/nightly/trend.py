@@ -1,0 +1,170 @@
+"""The page of all nights of a suite: each cell's outcomes, latency and availability over time.
+
+One file without a request to anywhere; links lead to the reports of runs that are still kept. An
+outcome is a letter and a shape, and only then a colour.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from harness.nightly.markdown import headline
+from harness.nightly.night import Night
+from harness.nightly.results import Change, Outcome, Result, by_cell, changes, flaky, worst
+from harness.store import write_atomic
+
+NIGHTS: Final = 30
+FLAKY_NIGHTS: Final = 7
+SPARK_WIDTH: Final = 120.0
+SPARK_HEIGHT: Final = 22.0
+
+LETTERS: Final[Mapping[Outcome, str]] = {
+    Outcome.VIOLATION: "V",
+    Outcome.ERROR: "E",
+    Outcome.UNKNOWN: "?",
+    Outcome.KNOWN: "k",
+    Outcome.PASSED: "✓",
+    Outcome.LEFT_OUT: "·",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One cell in one night."""
+
+    letter: str
+    outcome: str
+    title: str
+    link: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spark:
+    """A small line over the nights: an SVG path, and its last value."""
+
+    path: str
+    last: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One cell over all nights."""
+
+    cell: str
+    canary: bool
+    change: str
+    flaky: bool
+    marks: Sequence[Mark]
+    p99: Spark
+    gap: Spark
+
+
+def write(path: Path, nights: Sequence[Night]) -> None:
+    """Write the page; `nights` the oldest first, and at least one."""
+    shown = nights[-NIGHTS:]
+    results = [night.results() for night in shown]
+    environment = Environment(
+        loader=PackageLoader("harness.nightly"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    css = PackageLoader("harness.report").get_source(environment, "report.css")[0]
+    page = environment.get_template("trend.html.j2").render(
+        css=css,
+        suite=shown[-1].suite,
+        night=shown[-1],
+        began=_day(shown[-1]),
+        days=[_day(night) for night in shown],
+        hidden=len(nights) - len(shown),
+        headline=headline(results[-1]),
+        state=worst(r.outcome for r in results[-1]),
+        rows=rows(shown, results),
+        failures=[r for r in results[-1] if r.outcome in (Outcome.VIOLATION, *_TROUBLE)],
+        letters=LETTERS,
+        spark_width=SPARK_WIDTH,
+        spark_height=SPARK_HEIGHT,
+        link_of=lambda result: _link(shown[-1], result),
+    )
+    write_atomic(path, page)
+
+
+_TROUBLE: Final = (Outcome.ERROR, Outcome.UNKNOWN, Outcome.KNOWN)
+
+
+def rows(nights: Sequence[Night], results: Sequence[Sequence[Result]]) -> list[Row]:
+    """A row for each cell that any of the nights had, the last night's cells first."""
+    now = results[-1] if results else []
+    changed = changes(now, results[-2] if len(results) > 1 else [])
+    shaky = flaky(results[-FLAKY_NIGHTS:])
+    grouped = [by_cell(each) for each in results]
+    names = list(dict.fromkeys(cell for each in reversed(grouped) for cell in each))
+    return [
+        Row(
+            cell=cell,
+            canary=any(r.canary for each in grouped for r in each.get(cell, ())),
+            change=str(changed.get(cell, Change.SAME)),
+            flaky=cell in shaky,
+            marks=[
+                _mark(night, each.get(cell, []))
+                for night, each in zip(nights, grouped, strict=True)
+            ],
+            p99=_spark([_most(each.get(cell, []), "p99_ms") for each in grouped], "p99"),
+            gap=_spark([_most(each.get(cell, []), "unavailable_ms") for each in grouped], "gap"),
+        )
+        for cell in names
+    ]
+
+
+def _mark(night: Night, results: Sequence[Result]) -> Mark:
+    if not results:
+        return Mark(letter="", outcome="none", title=f"{night.name}: no such cell", link=None)
+    outcome = worst(r.outcome for r in results)
+    first = next(r for r in results if r.outcome is outcome)
+    return Mark(
+        letter=LETTERS[outcome],
+        outcome=outcome.name.lower().replace("_", "-"),
+        title=f"{night.name}: {outcome}, {len(results)} runs; {first.said}",
+        link=_link(night, first),
+    )
+
+
+def _link(night: Night, result: Result) -> str | None:
+    """The report of a run, from the page's own directory, while it is kept."""
+    if result.run is None or not (night.path / result.run / "report.html").exists():
+        return None
+    return f"{night.name}/{result.run}/report.html"
+
+
+def _most(results: Sequence[Result], name: str) -> float | None:
+    return max((v for r in results if (v := getattr(r, name)) is not None), default=None)
+
+
+def _spark(values: Sequence[float | None], what: str) -> Spark:
+    """The values as a line from the left to the right; nights without one are gaps in it."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return Spark(path="", last="", title=f"{what}: never measured")
+    top = max(known) or 1.0
+    step = SPARK_WIDTH / max(1, len(values) - 1)
+    path, pen = [], "M"
+    for number, value in enumerate(values):
+        if value is None:
+            pen = "M"
+            continue
+        y = SPARK_HEIGHT - 2 - (SPARK_HEIGHT - 4) * value / top
+        path.append(f"{pen}{number * step:.1f},{y:.1f}h0.01")
+        pen = "L"
+    last = values[-1]
+    title = f"{what}: {min(known):,.0f} to {top:,.0f} ms in {len(known)} nights"
+    return Spark(path="".join(path), last="" if last is None else f"{last:,.0f}", title=title)
+
+
+def _day(night: Night) -> str:
+    return f"{datetime.fromtimestamp(night.began_s, tz=UTC):%Y-%m-%d %H:%M}"

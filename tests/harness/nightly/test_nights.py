@@ -1,0 +1,230 @@
+"""Whole nights, with a stub in place of `highwater`."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.nightly import night as nights
+from harness.nightly import retention
+from harness.nightly.cells import Cell, cells_of
+from harness.nightly.conduct import Conductor, open_night
+from harness.nightly.markdown import LIMIT_BYTES, markdown
+from harness.nightly.results import Outcome, Result
+from harness.nightly.suite import Keep, Suite
+
+STUB = (sys.executable, "-m", "tests.harness.nightly.stub")
+CELLS = ["good", "lost", "open", "broken"]
+ANSWERS = {"lost": "INVALID", "open": "UNKNOWN", "broken": "fails", "bird": "INVALID"}
+
+
+class World:
+    """A store, a suite, and what its cells answer."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store = tmp_path / "store"
+        self.answers = tmp_path / "answers.json"
+        self.said: list[str] = []
+        monkeypatch.setenv("STUB_ANSWERS", str(self.answers))
+
+    def suite(self, **raw: object) -> Suite:
+        cells = [{"plan": "quick", "name": name, "duration_s": 1} for name in CELLS]
+        canary = [{"plan": "quick", "name": "bird", "duration_s": 1}]
+        parts: dict[str, object] = {"name": "s", "cell": cells, "canary": canary, "parallel": 2}
+        return Suite.from_json({**parts, **raw}, "suite")
+
+    def night(
+        self, suite: Suite, answers: Mapping[str, str], *, stop_at: int | None = None
+    ) -> tuple[int, list[Result]]:
+        """One night, stopped after so many results if asked."""
+        self.answers.write_text(json.dumps(answers))
+        cells = cells_of(suite, Path("/nowhere"))
+        opened = open_night(self.store, suite, cells, new=False, say=self.said.append)
+        conductor = Conductor(opened, self.said.append)
+        conductor._shift.command = STUB
+        if stop_at is not None:
+            told = conductor.ended
+
+            def ended(result: Result) -> None:
+                told(result)
+                if len(opened.results) >= stop_at:
+                    conductor.stop()
+
+            conductor._shift.told = Stopping(conductor, ended)
+        return conductor.conduct(), opened.results
+
+    def last(self) -> nights.Night:
+        return nights.nights(self.store, "s")[-1]
+
+
+class Stopping:
+    def __init__(self, conductor: Conductor, ended: Callable[[Result], None]) -> None:
+        self.began, self.ended = conductor.began, ended
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_a_night_goes_on_after_failures_and_tells_everything(world: World) -> None:
+    """Every cell has its result; the files say the same; the exit code is the worst."""
+    code, results = world.night(world.suite(), ANSWERS)
+    assert code == 1
+    assert {r.cell: r.outcome for r in results} == {
+        "good": Outcome.PASSED,
+        "lost": Outcome.VIOLATION,
+        "open": Outcome.UNKNOWN,
+        "broken": Outcome.ERROR,
+        "bird": Outcome.PASSED,
+    }
+    lost = next(r for r in results if r.cell == "lost")
+    assert (lost.acked, lost.p99_ms, lost.unavailable_ms) == (1500, 12.5, 2500.0)
+    assert lost.replay is not None
+    broken = next(r for r in results if r.cell == "broken")
+    assert broken.said == "the disk of node 1 cannot be made nothing was started"
+
+    path = world.last().path
+    root = ElementTree.parse(path / "junit.xml").getroot()
+    suite = root[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("5", "1", "2")
+    failed = suite.find("testcase[failure]")
+    assert failed is not None
+    assert {p.get("name") for p in failed.iter("property")} >= {"seed", "replay", "verdict"}
+    text = (path / "summary.md").read_text()
+    assert "it is INVALID: a \\| b" in text
+    assert "- 12 lost-write" in text
+    metrics = (path / "metrics.prom").read_text()
+    assert 'highwater_nightly_runs{suite="s",outcome="violation"} 1' in metrics
+    assert 'highwater_nightly_exit_code{suite="s"} 1' in metrics
+    page = (world.store / "nightly/s/trend.html").read_text()
+    assert "canary: must fail" in page
+    assert "it is INVALID: a | b" in page
+
+
+@pytest.mark.parametrize(
+    ("answers", "code"),
+    [
+        ({"bird": "INVALID"}, 0),
+        ({"bird": "VALID"}, 1),
+        ({"bird": "INVALID", "open": "UNKNOWN"}, 2),
+        ({"bird": "INVALID", "open": "UNKNOWN", "broken": "fails"}, 255),
+    ],
+)
+def test_exit_codes_of_nights(world: World, answers: Mapping[str, str], code: int) -> None:
+    """A canary that nobody finds is a violation: the suite is blind."""
+    assert world.night(world.suite(), answers)[0] == code
+
+
+def test_a_night_that_was_stopped_is_gone_on_with(world: World) -> None:
+    """What has a result keeps it, the rest has its turn with the same seeds; then a new night."""
+    code, first = world.night(world.suite(parallel=1), ANSWERS, stop_at=2)
+    assert code in (1, 255)
+    assert len(first) == 2
+    seeds = {(t.cell, t.seed) for t in world.last().trials}
+    code, both = world.night(world.suite(parallel=1), ANSWERS)
+    assert code == 1
+    assert both[:2] == first
+    assert {(r.cell, r.seed) for r in both} == seeds
+    assert len(nights.nights(world.store, "s")) == 1
+    assert any("going on with the night" in said for said in world.said)
+
+
+def test_a_journal_that_was_cut_anywhere_is_gone_on_with(world: World) -> None:
+    """A torn line is no result, and harms none that comes after it."""
+    world.night(world.suite(parallel=1), ANSWERS, stop_at=2)
+    path = world.last().path / nights.TRIALS
+    path.write_bytes(path.read_bytes()[:-20])
+    _, results = world.night(world.suite(parallel=1), ANSWERS)
+    assert sorted(r.cell for r in results) == sorted([*CELLS, "bird"])
+
+
+def test_the_second_night_says_what_is_new_and_what_is_fixed(world: World) -> None:
+    """With seeds of its own."""
+    world.night(world.suite(), {"bird": "INVALID", "good": "INVALID"})
+    before = world.last()
+    world.night(world.suite(), {"bird": "INVALID", "lost": "INVALID"})
+    after = world.last()
+    assert after.path != before.path
+    assert {t.seed for t in after.trials}.isdisjoint({t.seed for t in before.trials})
+    page = (world.store / "nightly/s/trend.html").read_text()
+    assert '<span class="badge new">new</span>' in page
+    assert '<span class="badge fixed">fixed</span>' in page
+    assert (world.last().path / "summary.md").read_text().count("| new |") == 1
+
+
+def test_what_has_no_time_is_left_out_and_said(world: World) -> None:
+    """And is no failure, unless nothing was tried at all."""
+    code, results = world.night(world.suite(budget_min=0.01), ANSWERS)
+    assert code == 2
+    assert {r.outcome for r in results} == {Outcome.LEFT_OUT}
+
+
+def test_a_trial_that_takes_too_long_is_ended(world: World) -> None:
+    """That is the harness's failure, and the others go on."""
+    suite = world.suite(timeout_min=0.02, cell=[{"plan": "quick", "name": "slow"}], canary=[])
+    code, results = world.night(suite, {"slow": "hangs"})
+    assert code == 255
+    assert "took longer" in results[0].said
+
+
+def test_old_runs_go_and_what_was_said_of_them_stays(world: World) -> None:
+    """Those that passed go early, the others late."""
+    world.night(world.suite(), ANSWERS)
+    first = world.last()
+    world.night(world.suite(), ANSWERS)
+    old = retention.outdated(nights.nights(world.store, "s"), Keep(passed=1, failed=2))
+    gone = {path.name.rpartition("-")[0] for path in old}
+    assert gone == {"good", "bird"}
+    assert all(path.parent.parent == first.path for path in old)
+    assert retention.remove(old) == []
+    assert not any(path.exists() for path in old)
+    assert len(first.results()) == 5
+
+
+def test_a_web_hook_is_told_once(world: World) -> None:
+    """And who does not answer is complained of, no more."""
+    heard: list[dict[str, object]] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Hook) as server:
+        Thread(target=server.handle_request).start()
+        url = f"http://127.0.0.1:{server.server_port}/x"
+        world.night(world.suite(webhook=url), ANSWERS)
+    assert heard[0]["exit_code"] == 1
+    code, _ = world.night(world.suite(webhook=url), {"bird": "INVALID"})
+    assert code == 0
+    assert any("web hook was not told" in said for said in world.said)
+
+
+def test_a_summary_fits_and_says_what_does_not(world: World) -> None:
+    """However much there is to say."""
+    world.night(world.suite(), ANSWERS)
+    many = [
+        Result(cell=f"c{n}", seed=n, outcome=Outcome.VIOLATION, said="x" * 900) for n in range(3000)
+    ]
+    text = markdown(world.last(), many, {})
+    assert len(text.encode()) <= LIMIT_BYTES
+    assert "more cells" in text
+    assert "more lines did not fit" in text
+
+
+def test_cells_that_changed_begin_a_new_night(world: World) -> None:
+    """A cut night of other cells stays as it is."""
+    world.night(world.suite(parallel=1), ANSWERS, stop_at=1)
+    world.night(world.suite(canary=[]), ANSWERS)
+    assert len(nights.nights(world.store, "s")) == 2
+    assert isinstance(cells_of(world.suite(), Path("/nowhere"))[0], Cell)

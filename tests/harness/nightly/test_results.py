@@ -1,0 +1,118 @@
+"""What a trial, a cell and a night come to."""
+
+import pytest
+
+from harness.nightly.cells import Cell
+from harness.nightly.results import (
+    Change,
+    Outcome,
+    Result,
+    Trial,
+    changes,
+    exit_code,
+    flaky,
+    judged,
+)
+from harness.nightly.suite import Known, What
+
+TRIAL = Trial(cell="c", seed=1)
+
+
+def verdict(answer: str, *forbidden: str) -> dict[str, object]:
+    found = [{"kind": k, "judgement": "forbidden", "count": 2, "examples": []} for k in forbidden]
+    topics = [{"acked": 5, "p99_ms": 1.0}]
+    return {"verdict": answer, "reasons": ["so it is"], "anomalies": found, "topics": topics}
+
+
+def result_of(
+    answer: str | None,
+    *forbidden: str,
+    code: int = 0,
+    canary: bool = False,
+    expect: str | None = None,
+    known: tuple[Known, ...] = (),
+) -> Result:
+    cell = Cell(name="c", what=What(), seeds=1, canary=canary, expect=expect)
+    said = None if answer is None else verdict(answer, *forbidden)
+    return judged(cell, TRIAL, exit_code=code, verdict=said, complaint="why", known=known)
+
+
+KNOWN = Known(cell="c*", anomaly="duplicate", reason="the client's", link="https://x")
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome", "code"),
+    [
+        (result_of("VALID"), Outcome.PASSED, 0),
+        (result_of("INVALID", "lost-write", code=1), Outcome.VIOLATION, 1),
+        (result_of("UNKNOWN", code=2), Outcome.UNKNOWN, 2),
+        (result_of(None, code=254), Outcome.ERROR, 255),
+        (result_of(None, code=-9), Outcome.ERROR, 255),
+        (result_of("INVALID", "duplicate", code=1, known=(KNOWN,)), Outcome.KNOWN, 0),
+        (
+            result_of("INVALID", "duplicate", "lost-write", code=1, known=(KNOWN,)),
+            Outcome.VIOLATION,
+            1,
+        ),
+        (result_of("INVALID", "lost-write", code=1, canary=True), Outcome.PASSED, 0),
+        (result_of("VALID", canary=True), Outcome.VIOLATION, 1),
+        (result_of("UNKNOWN", code=2, canary=True), Outcome.VIOLATION, 1),
+        (
+            result_of("INVALID", "duplicate", code=1, canary=True, expect="lost-write"),
+            Outcome.VIOLATION,
+            1,
+        ),
+        (
+            result_of("INVALID", "duplicate", code=1, canary=True, known=(KNOWN,)),
+            Outcome.PASSED,
+            0,
+        ),
+    ],
+)
+def test_outcomes_and_exit_codes(result: Result, outcome: Outcome, code: int) -> None:
+    """A canary must be found; a known failure is no failure, unless another comes with it."""
+    assert result.outcome is outcome
+    assert exit_code([result]) == code
+    assert Result.from_json(result.to_json()) == result
+
+
+def test_a_night_is_as_bad_as_its_worst_run() -> None:
+    """Violations outweigh errors, and those what is open; nothing tried decides nothing."""
+    violation = result_of("INVALID", "lost-write", code=1)
+    error, unknown = result_of(None, code=255), result_of("UNKNOWN", code=2)
+    assert exit_code([unknown, error, violation]) == 1
+    assert exit_code([unknown, error]) == 255
+    assert exit_code([result_of("VALID"), unknown]) == 2
+    assert exit_code([]) == 2
+
+
+def test_the_reason_of_a_known_failure_is_shown_with_its_link() -> None:
+    """It stays in every list."""
+    found = result_of("INVALID", "duplicate", code=1, known=(KNOWN,))
+    assert found.known == ("the client's (https://x)",)
+
+
+def night(**cells: Outcome) -> list[Result]:
+    return [Result(cell=c, seed=1, outcome=outcome, said="") for c, outcome in cells.items()]
+
+
+def test_a_night_against_the_one_before() -> None:
+    """New, still failing, fixed; a cell that had no time then is as good as new."""
+    V, P = Outcome.VIOLATION, Outcome.PASSED
+    before = night(a=P, b=V, c=V, d=P, e=Outcome.LEFT_OUT)
+    now = night(a=V, b=V, c=P, d=P, e=Outcome.ERROR)
+    assert changes(now, before) == {
+        "a": Change.NEW,
+        "b": Change.STILL,
+        "c": Change.FIXED,
+        "d": Change.SAME,
+        "e": Change.NEW,
+    }
+
+
+def test_flaky_is_who_goes_back_and_forth() -> None:
+    """Broken once, or repaired once, is not."""
+    V, P = Outcome.VIOLATION, Outcome.PASSED
+    turns = {"a": [P, V, P], "b": [P, V, V], "c": [V, V, P], "d": [V, P, V]}
+    nights = [night(**{cell: t[n] for cell, t in turns.items()}) for n in range(3)]
+    assert flaky(nights) == {"a", "d"}

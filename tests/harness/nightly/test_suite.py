@@ -1,0 +1,109 @@
+"""Suites that are read, and cells that are made of them."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.nightly.cells import cells_of
+from harness.nightly.order import Before, in_order, next_of
+from harness.nightly.results import Trial
+from harness.nightly.suite import Suite, SuiteError, load
+
+BESIDE = Path("/nowhere")
+
+
+def suite(**raw: object) -> Suite:
+    return Suite.from_json({"name": "s", **raw}, "suite")
+
+
+def test_a_matrix_makes_a_cell_of_every_combination() -> None:
+    """In order, named by what distinguishes them; one value is the same for all."""
+    matrix = {"acks": ["1", "all"], "faults": [["kill", "pause"], "partition.*"], "duration_s": 9}
+    found = cells_of(suite(matrix=matrix, seeds=2), BESIDE)
+    assert [cell.name for cell in found] == [
+        "first-light_acks-1_kill+pause",
+        "first-light_acks-1_partition",
+        "first-light_acks-all_kill+pause",
+        "first-light_acks-all_partition",
+    ]
+    assert {cell.seeds for cell in found} == {2}
+    assert found[0].argv(7, Path("/s")) == [
+        *("run", "first-light", "--seed", "7", "--store", "/s", "--json"),
+        *("--faults", "kill,pause", "--duration", "9", "--acks", "1"),
+    ]
+
+
+def test_cells_and_canaries_stand_beside_the_matrix() -> None:
+    """With names and seeds of their own."""
+    found = cells_of(
+        suite(
+            cell=[{"plan": "quick", "name": "rolling", "seeds": 3}],
+            canary=[{"plan": "quick", "broker_module": "broken", "expect": "lost-write"}],
+        ),
+        BESIDE,
+    )
+    assert [(c.name, c.seeds, c.canary, c.expect) for c in found] == [
+        ("rolling", 3, False, None),
+        ("quick_broker_module-broken", 1, True, "lost-write"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({}, "has no cells; give it a [matrix]"),
+        ({"cell": [{"plan": "quick"}, {"plan": "quick"}]}, "two cells are called quick"),
+        ({"cell": [{"plan": "no-such.toml"}]}, "give a TOML file or a packaged plan"),
+        ({"cell": [{"plan": "quick", "nodes": 99}]}, "nodes"),
+        ({"cell": [{"plan": "quick", "acks": "2"}]}, "no topic has the acks asked for"),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_anything_starts(
+    raw: dict[str, object], said: str
+) -> None:
+    """With what to do."""
+    with pytest.raises(SuiteError) as caught:
+        cells_of(suite(**raw), BESIDE)
+    assert said in str(caught.value)
+
+
+def test_a_file_that_is_no_suite_is_a_sentence(tmp_path: Path) -> None:
+    """Missing, no TOML, or with a key that there is not."""
+    path = tmp_path / "s.toml"
+    with pytest.raises(SuiteError, match="cannot be read"):
+        load(path)
+    path.write_text("name = [")
+    with pytest.raises(SuiteError, match="no valid TOML"):
+        load(path)
+    path.write_text('name = "s"\nsedes = 3\n')
+    with pytest.raises(SuiteError, match="sedes: there is no such key"):
+        load(path)
+
+
+def test_turns_failures_canaries_and_short_ones_first() -> None:
+    """Every cell before any has a second turn."""
+    cells = cells_of(
+        suite(
+            seeds=2,
+            cell=[
+                {"plan": "quick", "name": "long", "duration_s": 500},
+                {"plan": "quick", "name": "short", "duration_s": 5},
+                {"plan": "quick", "name": "failed", "duration_s": 900},
+            ],
+            canary=[{"plan": "quick", "name": "canary", "duration_s": 600, "seeds": 1}],
+        ),
+        BESIDE,
+    )
+    trials = [Trial(cell=cell.name, seed=n) for cell in cells for n in range(cell.seeds)]
+    before = Before(failed=frozenset({"failed"}))
+    ordered = in_order(cells, trials, before)
+    first = ["failed", "canary", "short", "long"]
+    assert [trial.cell for trial in ordered] == [*first, "failed", "short", "long"]
+
+    by_name = {cell.name: cell for cell in cells}
+    found = next_of(ordered, by_name, before, 60)
+    assert found is not None
+    assert found.cell == "short", "the first that is over in time"
+    assert next_of(ordered, by_name, before, 10) is None
+    seen = Before(seconds={"long": 8.0})
+    assert seen.expected_s(by_name["long"]) == 8.0

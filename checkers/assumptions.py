@@ -25,6 +25,7 @@ class Census:
     backwards: int
     acked_topics: frozenset[str]
     replicas: int
+    cluster: int = 0
 
     def rows(self, f: str, type_: str | None = None) -> int:
         """Rows with this `f` (and type)."""
@@ -50,6 +51,7 @@ def take_census(frames: Frames) -> Census:
         backwards=sum(row["backwards"] for row in rows),
         acked_topics=frozenset(row["topic"] for row in acked),
         replicas=_count(frames, frames.replica_ends),
+        cluster=_count(frames, frames.cluster),
     )
 
 

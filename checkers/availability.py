@@ -1,5 +1,8 @@
 """How long could nobody write? The longest gap between acknowledgements, and recovery times.
 
+A partition that faults kept out of reach cannot be written to; what counts is how long it was not
+although it could have been (see `reach`).
+
 Counts sends whose acknowledgement means something (acks=1, acks=all). Works on buckets of time, so
 that no task orders a whole partition; a gap shorter than a bucket may go unseen behind a longer one
 only.
@@ -11,6 +14,7 @@ import pyarrow as pa
 
 from checkers.engine import Frame, div
 from checkers.frames import TP, Frames, evidence, left_join
+from checkers.reach import out_of_reach, read_outage
 
 BUCKET_NS = 100_000_000
 MOMENTS = pa.schema(
@@ -21,12 +25,23 @@ MOMENTS = pa.schema(
         ("at_bucket", pa.int64()),
     ]
 )
+SPANS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("first_ns", pa.int64()),
+        ("last_ns", pa.int64()),
+    ]
+)
 
 
 def unavailability(frames: Frames) -> Iterator[Frame]:
     """kind unavailable: the longest time of each partition without an acknowledgement while sends
-    to it went on, from invoke_ns to complete_ns. kind recovery: from a fault's start or heal (at
-    invoke_ns, aspect started or healed, other_op: the fault's id) to the next acknowledgement."""
+    to it went on and it was within reach, from invoke_ns to complete_ns; where it was not all the
+    time, aspect out-of-reach: the longest time regardless. kind recovery: from a fault's start or
+    heal (at invoke_ns, aspect started or healed, other_op: the fault's id) to the next
+    acknowledgement.
+    """
     F = frames.engine.functions
     answers = frames.engine.keep(
         frames.acked.where((F.col("acks") != F.lit(0)) & F.col("complete_ns").isNotNull()).select(
@@ -38,12 +53,20 @@ def unavailability(frames: Frames) -> Iterator[Frame]:
             F.min("complete_ns").alias("first_ns"), F.max("complete_ns").alias("last_ns")
         )
     )
-    yield evidence(
-        frames.engine,
-        _longest_gaps(frames, buckets),
-        kind=F.lit("unavailable"),
-        complete_ns=F.col("until_ns"),
-    )
+    points = _points(frames, buckets)
+    excused = _excused(frames, points)
+    within = points if excused is None else frames.engine.keep(points.unionByName(excused))
+    kind, until_ns = F.lit("unavailable"), F.col("until_ns")
+    yield evidence(frames.engine, _longest_gaps(frames, within), kind=kind, complete_ns=until_ns)
+    if excused is not None:
+        concerned = frames.engine.keep(points.join(excused, on=TP, how="left_semi"))
+        yield evidence(
+            frames.engine,
+            _longest_gaps(frames, concerned),
+            kind=kind,
+            aspect=F.lit("out-of-reach"),
+            complete_ns=until_ns,
+        )
     moments = _moments(frames)
     if moments is not None:
         yield evidence(
@@ -74,8 +97,39 @@ def _moments(frames: Frames) -> Frame | None:
     return frames.engine.load([pa.Table.from_pylist(rows, schema=MOMENTS)], MOMENTS)
 
 
-def _longest_gaps(frames: Frames, buckets: Frame) -> Frame:
-    """topic, partition, invoke_ns, until_ns: the longest gap of each partition."""
+def _excused(frames: Frames, points: Frame) -> Frame | None:
+    """When partitions were out of reach between their first and last points, as points too; None
+    when all always were within reach."""
+    F = frames.engine.functions
+    faults = frames.engine.rows(frames.faults)
+    outages = [found for row in faults if (found := read_outage(row)) is not None]
+    leaders = frames.cluster.where(F.col("kind") == F.lit("leader")).select(*TP, "at_ns", "isr")
+    spans = out_of_reach(frames.engine.rows(leaders), outages, frames.greatest_min_isr)
+    rows = [
+        {"topic": t, "partition": p, "first_ns": span.from_ns, "last_ns": span.until_ns}
+        for (t, p), several in spans.items()
+        for span in several
+    ]
+    if not rows:
+        return None
+    ends = points.groupBy(*TP).agg(
+        F.min("first_ns").alias("from_ns"), F.max("last_ns").alias("to_ns")
+    )
+    known = frames.engine.load([pa.Table.from_pylist(rows, schema=SPANS)], SPANS)
+    inside = known.join(ends, on=TP, how="inner").where(
+        (F.col("first_ns") < F.col("to_ns")) & (F.col("from_ns") < F.col("last_ns"))
+    )
+    return frames.suspects(
+        inside.select(
+            *TP,
+            F.greatest("first_ns", "from_ns").alias("first_ns"),
+            F.least("last_ns", "to_ns").alias("last_ns"),
+        )
+    )
+
+
+def _points(frames: Frames, buckets: Frame) -> Frame:
+    """topic, partition, first_ns, last_ns: stretches after which a gap may begin."""
     F = frames.engine.functions
     sends = frames.sends.where(F.col("acks") != F.lit(0))
     tries = sends.groupBy(*TP).agg(
@@ -88,19 +142,25 @@ def _longest_gaps(frames: Frames, buckets: Frame) -> Frame:
     closing = edges.where(
         F.col("answered_ns").isNull() | (F.col("last_ns") > F.col("answered_ns"))
     ).select(*TP, F.col("last_ns").alias("first_ns"), "last_ns")
-    points = frames.engine.keep(
+    return frames.engine.keep(
         buckets.select(*TP, "first_ns", "last_ns").unionByName(opening).unionByName(closing)
     )
-    order = frames.engine.window.partitionBy(*TP).orderBy("first_ns", "last_ns")
+
+
+def _longest_gaps(frames: Frames, points: Frame) -> Frame:
+    """topic, partition, invoke_ns, until_ns: the longest gap of each partition."""
+    F, window = frames.engine.functions, frames.engine.window
+    order = window.partitionBy(*TP).orderBy("first_ns", "last_ns")
+    before = order.rowsBetween(window.unboundedPreceding, -1)
     gaps = frames.engine.keep(
         points.select(
             *TP,
-            F.lag("last_ns").over(order).alias("invoke_ns"),
+            F.max("last_ns").over(before).alias("invoke_ns"),
             F.col("first_ns").alias("until_ns"),
         )
     )
     gap_ns = F.col("until_ns") - F.col("invoke_ns")
-    longest = frames.engine.window.partitionBy(*TP).orderBy(gap_ns.desc(), "until_ns")
+    longest = window.partitionBy(*TP).orderBy(gap_ns.desc(), "until_ns")
     ranked = gaps.where(gap_ns > F.lit(0)).withColumn("rank", F.row_number().over(longest))
     return ranked.where(F.col("rank") == F.lit(1))
 

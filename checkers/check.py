@@ -7,23 +7,19 @@ files that do not fit, raise (HistoryError).
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from checkers.assumptions import Census, examine, planned_partitions, take_census
-from checkers.availability import unavailability
 from checkers.causes import Cause
-from checkers.consuming import poll_jumps, watermark_regressions
 from checkers.contract import CONTRACT, Judgement, in_force, judge
-from checkers.divergence import divergent_replicas
-from checkers.durability import aborted_reads, lost_writes, phantoms, truncated_reads
+from checkers.detectors import DETECTORS, Detector
 from checkers.engine import DuckDbEngine, Engine, Frame
-from checkers.frames import EVIDENCE, Detect, Frames
+from checkers.frames import EVIDENCE, Frames
 from checkers.history import RunSources, load_plan, load_run
-from checkers.ordering import duplicates, inconsistent_offsets, reordered_sends
 from checkers.settings import FOREVER_NS, Settings
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
@@ -38,78 +34,6 @@ DETECTOR_TIMEOUT_S = 600.0
 GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id"]
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detector:
-    """A detector's name, its function, and what it cannot do without.
-
-    lacking: why there is nothing to judge, or None. decisive: whether that makes the verdict
-    UNKNOWN, for a given plan.
-    """
-
-    name: str
-    find: Detect
-    lacking: Callable[[Census], str | None]
-    decisive: Callable[[Mapping[str, Any]], bool] = lambda _: True
-
-
-def _acks(census: Census) -> str | None:
-    return None if census.rows("send", "ok") else "no acknowledged write"
-
-
-def _reads(census: Census) -> str | None:
-    read = census.rows("poll", "ok") + census.rows("final-read", "ok")
-    return None if read else "nothing was read"
-
-
-def _polls(census: Census) -> str | None:
-    return None if census.rows("poll", "ok") else "no consumer polled"
-
-
-def _watermarks(census: Census) -> str | None:
-    return None if census.rows("watermark", "ok") else "no client asked for end offsets"
-
-
-def _replicas(census: Census) -> str | None:
-    return None if census.replicas else "no replica's files were read"
-
-
-def _bounded(plan: Mapping[str, Any]) -> bool:
-    return (plan.get("bounds") or {}).get("unavailable_ms") is not None
-
-
-def _with_consumers(plan: Mapping[str, Any]) -> bool:
-    return bool((plan.get("workload") or {}).get("consumers"))
-
-
-def _own_broker(plan: Mapping[str, Any]) -> bool:
-    return plan.get("system") == "nodes"
-
-
-DETECTORS: tuple[Detector, ...] = (
-    Detector(name="lost-write", find=lost_writes, lacking=_acks),
-    Detector(name="duplicate", find=duplicates, lacking=_reads),
-    Detector(name="inconsistent-offset", find=inconsistent_offsets, lacking=_reads),
-    Detector(name="reordered-send", find=reordered_sends, lacking=_acks),
-    Detector(name="truncated-read", find=truncated_reads, lacking=_polls, decisive=_with_consumers),
-    Detector(name="aborted-read", find=aborted_reads, lacking=_reads),
-    Detector(name="phantom", find=phantoms, lacking=_reads),
-    Detector(name="poll-order", find=poll_jumps, lacking=_polls, decisive=_with_consumers),
-    Detector(
-        name="watermark-regression",
-        find=watermark_regressions,
-        lacking=_watermarks,
-        decisive=lambda _: False,
-    ),
-    Detector(
-        name="divergent-replicas",
-        find=divergent_replicas,
-        lacking=_replicas,
-        decisive=_own_broker,
-    ),
-    Detector(name="unavailable", find=unavailability, lacking=_acks, decisive=_bounded),
-)
 
 
 def check(
@@ -257,7 +181,7 @@ def _anomaly(
         state_taken=frames.state_taken(topic, partition),
         state_in_doubt=frames.state_in_doubt(topic, partition),
         settled=settled,
-        exceeds_bound=_exceeds_bound(frames.plan, examples) if kind == "unavailable" else None,
+        exceeds_bound=_exceeds_bound(frames.plan, kind, examples),
     )
     rule = judge(kind, context)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
@@ -314,8 +238,14 @@ def _excusable(frames: Frames, at: tuple[str, int]) -> bool:
     return at in planned_partitions(frames.plan) and context.excusable
 
 
-def _exceeds_bound(plan: Mapping[str, Any], examples: Sequence[Mapping[str, Any]]) -> bool | None:
-    bound_ms = (plan.get("bounds") or {}).get("unavailable_ms")
+_BOUNDS = {"unavailable": "unavailable_ms", "stuck": "unavailable_ms", "stale-read": "stale_ms"}
+"""The plan's bound on how long an anomaly of a kind may last."""
+
+
+def _exceeds_bound(
+    plan: Mapping[str, Any], kind: str, examples: Sequence[Mapping[str, Any]]
+) -> bool | None:
+    bound_ms = (plan.get("bounds") or {}).get(_BOUNDS.get(kind))
     if bound_ms is None:
         return None
     longest_ns = max((row["complete_ns"] - row["invoke_ns"] for row in examples), default=0)

@@ -10,6 +10,7 @@ KIP-207 (end offsets after an election), KIP-320 (consumers and truncation), KIP
 leader replicas); Adya's and Elle's names for reads that must not be.
 """
 
+from checkers.cluster_rules import CLUSTER_RULES
 from checkers.producer_epochs import IN_FLIGHT
 from checkers.rules import Context, Judgement, Rule, in_force, rule
 from checkers.state_loss import Toll
@@ -350,9 +351,10 @@ _REPLICAS = (
     ),
     rule(
         "a bound in the plan", "unavailable", FORBIDDEN,
-        "no write was acknowledged for longer than the plan allows",
+        "no write was acknowledged for longer than the plan allows, though half of the in-sync "
+        "replicas could be reached",
         "the plan: bounds.unavailable_ms",
-        lambda c: c.exceeds_bound is True,
+        lambda c: c.exceeds_bound is True and c.aspect != "out-of-reach",
     ),
     rule(
         "any", "unavailable", INFORMATIONAL,
@@ -366,7 +368,7 @@ _REPLICAS = (
     ),
 )  # fmt: skip
 
-CONTRACT: tuple[Rule, ...] = (*_LOST, *_ORDER, *_OFFSETS, *_READING, *_REPLICAS)
+CONTRACT: tuple[Rule, ...] = (*_LOST, *_ORDER, *_OFFSETS, *_READING, *_REPLICAS, *CLUSTER_RULES)
 
 
 def judge(anomaly: str, context: Context) -> Rule:

@@ -15,7 +15,15 @@ from checkers.engine import Column, Engine, Frame
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
 from checkers.recorded_faults import read_fault, taken_in_doubt, touched_nodes
-from checkers.settings import FOREVER_NS, Change, Settings, read_changes, topic_settings, weakest
+from checkers.settings import (
+    FOREVER_NS,
+    MIN_ISR,
+    Change,
+    Settings,
+    read_changes,
+    topic_settings,
+    weakest,
+)
 
 TP = ["topic", "partition"]
 
@@ -132,6 +140,12 @@ class Frames:
         """The least that was promised to a topic in a stretch of time; of the whole run without."""
         planned = topic_settings(self.plan, topic)
         return weakest(planned, topic, self.changes, from_ns, until_ns)
+
+    def greatest_min_isr(self, topic: str) -> int:
+        """The most that min.insync.replicas ever was for a topic."""
+        changed = [c.value for c in self.changes if c.name == MIN_ISR and c.topic in (None, topic)]
+        planned = topic_settings(self.plan, topic).min_insync_replicas
+        return max([planned, *map(int, changed)])
 
     def state_taken(self, topic: str | None, partition: int | None) -> bool:
         """Whether some fault took something for good from a node that the partition was on."""

@@ -69,10 +69,14 @@ SKIPPED_AHEAD = "skipped-ahead"
 """How such an error begins when the client itself had sent ahead of a batch that had failed."""
 TIMED_OUT = "timed-out"
 """How it begins when the client itself had given writes up, whose sequences were then missing."""
+REFUSED_HEAD = "refused at the head of the line"
+"""How it begins when a batch was refused as out of order though it was the next in line."""
 
 # What the cluster said of itself. kind: leader (a partition's leader or ISR changed), epoch (a row
 # of the final leader-epoch table), view (a node's own view of a partition's leader, polled),
-# truncation (a replica cut its log back to end_offset).
+# truncation (a replica cut its log back to end_offset), fenced, unfenced (a broker, by the metadata
+# log), quorum (the metadata log's leader in an epoch, as a node told it). elr: the eligible leader
+# replicas; log_offset: of the batch of the metadata log that says so.
 CLUSTER = pa.schema(
     [
         pa.field("at_ns", pa.int64(), nullable=False),
@@ -87,6 +91,8 @@ CLUSTER = pa.schema(
         pa.field("start_offset", pa.int64()),
         pa.field("end_offset", pa.int64()),
         pa.field("source", pa.string()),
+        pa.field("elr", pa.list_(pa.int32()), metadata=LATER),
+        pa.field("log_offset", pa.int64(), metadata=LATER),
     ]
 )
 

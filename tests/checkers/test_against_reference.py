@@ -18,7 +18,7 @@ from tests.histories.multiplex import multiplex
 from tests.histories.story import CONSUMER, PRODUCER, READER, TOPICS, S, Story, healthy, v
 from tests.require import require
 
-ALWAYS_THERE = {"unavailable", "recovery", "divergent-replicas", "unequal-ends"}
+ALWAYS_THERE = {"unavailable", "recovery", "stale-read", "divergent-replicas", "unequal-ends"}
 SEQUENCES = st.integers(min_value=0, max_value=24)  # 0 and 21.. were never sent
 OFFSETS = st.integers(min_value=0, max_value=23)
 

@@ -14,7 +14,8 @@ import pytest
 
 import checkers.check
 from checkers.assumptions import take_census
-from checkers.check import DETECTORS, EXAMPLES, Detector, _detect, check
+from checkers.check import EXAMPLES, _detect, check
+from checkers.detectors import DETECTORS, Detector
 from checkers.engine import DuckDbEngine
 from checkers.frames import Frames
 from checkers.history import HISTORY, HistoryError

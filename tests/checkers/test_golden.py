@@ -16,7 +16,8 @@ from tests.histories.golden import ALL_GOLDEN, Golden
 from tests.histories.multiplex import alike, multiplex, prefix
 from tests.require import require
 
-ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational")}
+ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational"),
+                ("stale-read", "informational")}  # fmt: skip
 # What makes a whole run UNKNOWN would do so to all that share it.
 SHARED = [
     name

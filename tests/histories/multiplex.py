@@ -25,8 +25,13 @@ def prefix(number: int) -> str:
 
 
 def alike(story: Story) -> bool:
-    """Whether a story has the healthy run's plan (topics aside), so that it can share a run."""
-    return _rest(story.plan) == _rest(healthy().plan)
+    """Whether a story can share a run: it has the healthy run's plan (topics aside), and its faults
+    are over when those of the healthy run are, after which all others are to recover."""
+    usual = healthy()
+    over_ns = max(row["healed_ns"] for row in usual.faults)
+    return _rest(story.plan) == _rest(usual.plan) and all(
+        row["healed_ns"] is not None and row["healed_ns"] <= over_ns for row in story.faults
+    )
 
 
 def _rest(plan: Mapping[str, Any]) -> dict[str, Any]:

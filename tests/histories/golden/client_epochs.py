@@ -47,7 +47,8 @@ def client_left_two_epochs_one_by_its_own_doing(s: Story) -> None:
     s.new_epoch(PRODUCER[ALL], 21.2, 21.4, "message sequence gap")
 
 
-@golden("INVALID", {("duplicate", None): (F, 1)}, cause="message sequence gap")
+@golden("INVALID", {("duplicate", None): (F, 1), ("refused-head", None): (F, 1)},
+        cause="message sequence gap")  # fmt: skip
 def client_wrote_twice_because_the_head_of_line_was_refused(s: Story) -> None:
     """Near miss: the broker refused what it should have known."""
     _twice_around_a_new_epoch(s, "refused at the head of the line", "message sequence gap")

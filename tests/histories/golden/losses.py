@@ -75,6 +75,8 @@ def acks_1_loses_though_the_same_node_leads_on(s: Story) -> None:
     for row in s.cluster:
         if row["kind"] == "leader" and row["topic"] == ONE:
             row.update(leader=1, isr=[1, 2, 3])
+        if row["kind"] == "view" and row["topic"] == ONE:
+            row["leader"] = 1
     s.send(ONE, 99, 12, 9.4)
 
 

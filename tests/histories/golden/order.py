@@ -1,7 +1,7 @@
 """Values twice, at other offsets than promised, in another order than they were sent."""
 
 from tests.histories.golden.base import F, P, golden
-from tests.histories.story import ALL, NONE, ONE, Story, v, value
+from tests.histories.story import ALL, NONE, ONE, S, Story, v, value
 
 
 @golden("VALID", {("duplicate", None): (P, 1)})
@@ -56,7 +56,7 @@ def acknowledged_offset_is_one_of_two(s: Story) -> None:
 @golden("VALID", {("reordered-send", None): (P, 1)})
 def later_batch_overtakes(s: Story) -> None:
     """Without idempotence and with more than one in flight, a retry lands behind."""
-    s.send(ONE, 97, 21, 20.0)
+    s.send(ONE, 97, 21, 20.0, complete_ns=round(20.2 * S))
     s.send(ONE, 98, 20, 20.1)
     s.read_in_the_end(ONE, 20, v(ONE, 98))
     s.read_in_the_end(ONE, 21, v(ONE, 97))
@@ -65,7 +65,7 @@ def later_batch_overtakes(s: Story) -> None:
 @golden("INVALID", {("reordered-send", None): (F, 1)})
 def later_batch_overtakes_though_idempotent(s: Story) -> None:
     """The broker must refuse a batch whose predecessor it lacks."""
-    s.send(ALL, 97, 21, 20.0)
+    s.send(ALL, 97, 21, 20.0, complete_ns=round(20.2 * S))
     s.send(ALL, 98, 20, 20.1)
     s.read_in_the_end(ALL, 20, v(ALL, 98))
     s.read_in_the_end(ALL, 21, v(ALL, 97))
@@ -91,7 +91,7 @@ def unacknowledged_sends_reordered(s: Story) -> None:
 def two_producers_interleave(s: Story) -> None:
     """Near miss of a reordering: order holds per producer only."""
     s.row("start", 99, 0)
-    s.send(ALL, 0, 21, 20.0, client=99, value=value(99, 1))
+    s.send(ALL, 0, 21, 20.0, client=99, value=value(99, 1), complete_ns=round(20.2 * S))
     s.send(ALL, 97, 20, 20.1)
     s.read_in_the_end(ALL, 20, v(ALL, 97))
     s.read_in_the_end(ALL, 21, value(99, 1))

@@ -1,0 +1,110 @@
+"""Rows of the contract on what a cluster decides, and on what time and the clock of a run show.
+
+Part of the one table in `contract`.
+"""
+
+from checkers.rules import Judgement, Rule, rule
+
+_FORBIDDEN, _PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
+_INFORMATIONAL, _UNKNOWN = Judgement.INFORMATIONAL, Judgement.UNKNOWN
+
+REAL_TIME: tuple[Rule, ...] = (
+    rule(
+        "any", "reordered-ack", _FORBIDDEN,
+        "what is sent after an acknowledgement is appended behind it, whoever sends it",
+        "Kafka: log; Herlihy and Wing: linearizability",
+    ),
+    rule(
+        "a deposed leader, or around a change of leadership", "uncommitted-read", _INFORMATIONAL,
+        "a deposed leader that does not know it may still tell its older high watermark",
+        "KIP-207; KIP-320",
+        lambda c: c.aspect == "deposed" or c.deposed,
+    ),
+    rule(
+        "around a change of leadership by which records might be lost", "uncommitted-read",
+        _INFORMATIONAL,
+        "the log may end earlier than it did; what was read and is gone is judged as such",
+        "KIP-207; KIP-966",
+        lambda c: c.cause is not None,
+    ),
+    rule(
+        "no leader epochs recorded at all", "uncommitted-read", _UNKNOWN,
+        "whether leadership changed is not in the record",
+        "-",
+        lambda c: not c.cause_recorded,
+    ),
+    rule(
+        "any", "uncommitted-read", _FORBIDDEN,
+        "consumers are given records below the high watermark only",
+        "the original replication design; KIP-207",
+    ),
+    rule(
+        "a bound in the plan", "stale-read", _FORBIDDEN,
+        "a poll ended short of what had been committed for longer than the plan allows",
+        "the plan: bounds.stale_ms",
+        lambda c: c.exceeds_bound is True,
+    ),
+    rule(
+        "any", "stale-read", _INFORMATIONAL,
+        "how long a committed record had lain behind the end of a poll when that began",
+        "-",
+    ),
+)  # fmt: skip
+
+LEADERSHIP: tuple[Rule, ...] = (
+    rule(
+        "any", "two-leaders", _FORBIDDEN,
+        "an epoch has one leader",
+        "the original replication design; KIP-101; KIP-595",
+    ),
+    rule(
+        "unclean election on", "isr-broken", _PERMITTED,
+        "a replica outside the in-sync replicas was elected",
+        "Kafka: unclean.leader.election.enable",
+        lambda c: c.aspect == "outside" and c.unclean_election,
+    ),
+    rule(
+        "any", "isr-broken", _FORBIDDEN,
+        "leaders are elected from the in-sync and the eligible leader replicas, and no fenced "
+        "broker is among them",
+        "KIP-841; KIP-903; KIP-966",
+    ),
+    rule(
+        "any", "metadata-rollback", _FORBIDDEN,
+        "what the quorum has committed, and nodes have acted on, stays",
+        "KIP-595",
+    ),
+)  # fmt: skip
+
+PROGRESS: tuple[Rule, ...] = (
+    rule(
+        "a bound in the plan", "stuck", _FORBIDDEN,
+        "everything was healed, and there was no success for longer than the plan allows",
+        "the plan: bounds.unavailable_ms",
+        lambda c: c.exceeds_bound is True,
+    ),
+    rule(
+        "any", "stuck", _UNKNOWN,
+        "everything was healed, and there was no success; how long that may take is not said",
+        "the plan: bounds.unavailable_ms",
+    ),
+    rule(
+        "the partition had permittedly lost records", "refused-head", _PERMITTED,
+        "what it knew of the producer went with its records",
+        "KIP-360",
+        lambda c: c.aspect == "bereft",
+    ),
+    rule(
+        "leader epochs not recorded", "refused-head", _UNKNOWN,
+        "whether the partition had lost records that might be lost is not in the record",
+        "KIP-360",
+        lambda c: not c.cause_recorded,
+    ),
+    rule(
+        "any", "refused-head", _FORBIDDEN,
+        "the broker knows the last batch of a producer, and takes the next",
+        "KIP-98",
+    ),
+)  # fmt: skip
+
+CLUSTER_RULES: tuple[Rule, ...] = (*REAL_TIME, *LEADERSHIP, *PROGRESS)

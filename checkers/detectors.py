@@ -1,0 +1,113 @@
+"""The detectors: their names, their functions, and what each cannot do without."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.assumptions import Census
+from checkers.availability import unavailability
+from checkers.consuming import poll_jumps, watermark_regressions
+from checkers.divergence import divergent_replicas
+from checkers.durability import aborted_reads, lost_writes, phantoms, truncated_reads
+from checkers.frames import Detect
+from checkers.leadership import broken_isrs, forgotten_metadata, two_leaders
+from checkers.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.real_time import reordered_acks, stale_reads, uncommitted_reads
+from checkers.refusals import refused_heads
+from checkers.stuck import stuck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detector:
+    """A detector's name, its function, and what it cannot do without.
+
+    lacking: why there is nothing to judge, or None. decisive: whether that makes the verdict
+    UNKNOWN, for a given plan.
+    """
+
+    name: str
+    find: Detect
+    lacking: Callable[[Census], str | None]
+    decisive: Callable[[Mapping[str, Any]], bool] = lambda _: True
+
+
+def _acks(census: Census) -> str | None:
+    return None if census.rows("send", "ok") else "no acknowledged write"
+
+
+def _reads(census: Census) -> str | None:
+    read = census.rows("poll", "ok") + census.rows("final-read", "ok")
+    return None if read else "nothing was read"
+
+
+def _polls(census: Census) -> str | None:
+    return None if census.rows("poll", "ok") else "no consumer polled"
+
+
+def _watermarks(census: Census) -> str | None:
+    return None if census.rows("watermark", "ok") else "no client asked for end offsets"
+
+
+def _replicas(census: Census) -> str | None:
+    return None if census.replicas else "no replica's files were read"
+
+
+def _ends(census: Census) -> str | None:
+    return _polls(census) or _watermarks(census)
+
+
+def _cluster(census: Census) -> str | None:
+    return None if census.cluster else "the cluster said nothing of itself"
+
+
+def _never(_: Mapping[str, Any]) -> bool:
+    return False
+
+
+def _bounded(plan: Mapping[str, Any]) -> bool:
+    return (plan.get("bounds") or {}).get("unavailable_ms") is not None
+
+
+def _stale_bounded(plan: Mapping[str, Any]) -> bool:
+    return (plan.get("bounds") or {}).get("stale_ms") is not None
+
+
+def _with_consumers(plan: Mapping[str, Any]) -> bool:
+    return bool((plan.get("workload") or {}).get("consumers"))
+
+
+def _own_broker(plan: Mapping[str, Any]) -> bool:
+    return plan.get("system") == "nodes"
+
+
+DETECTORS: tuple[Detector, ...] = (
+    Detector(name="lost-write", find=lost_writes, lacking=_acks),
+    Detector(name="duplicate", find=duplicates, lacking=_reads),
+    Detector(name="inconsistent-offset", find=inconsistent_offsets, lacking=_reads),
+    Detector(name="reordered-send", find=reordered_sends, lacking=_acks),
+    Detector(name="truncated-read", find=truncated_reads, lacking=_polls, decisive=_with_consumers),
+    Detector(name="aborted-read", find=aborted_reads, lacking=_reads),
+    Detector(name="phantom", find=phantoms, lacking=_reads),
+    Detector(name="poll-order", find=poll_jumps, lacking=_polls, decisive=_with_consumers),
+    Detector(
+        name="watermark-regression",
+        find=watermark_regressions,
+        lacking=_watermarks,
+        decisive=_never,
+    ),
+    Detector(
+        name="divergent-replicas",
+        find=divergent_replicas,
+        lacking=_replicas,
+        decisive=_own_broker,
+    ),
+    Detector(name="unavailable", find=unavailability, lacking=_acks, decisive=_bounded),
+    Detector(name="stuck", find=stuck, lacking=_acks, decisive=_bounded),
+    Detector(name="reordered-ack", find=reordered_acks, lacking=_acks),
+    Detector(name="uncommitted-read", find=uncommitted_reads, lacking=_ends, decisive=_never),
+    Detector(name="stale-read", find=stale_reads, lacking=_polls, decisive=_stale_bounded),
+    Detector(name="two-leaders", find=two_leaders, lacking=_cluster, decisive=_never),
+    Detector(name="isr-broken", find=broken_isrs, lacking=_cluster, decisive=_never),
+    Detector(name="metadata-rollback", find=forgotten_metadata, lacking=_cluster, decisive=_never),
+    Detector(name="refused-head", find=refused_heads, lacking=_acks, decisive=_never),
+)

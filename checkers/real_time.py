@@ -1,0 +1,160 @@
+"""What had happened before something else began: all clients of a run share one clock.
+
+A log only grows at its end. So what begins after something else was over has to show it: a later
+write lies behind an earlier one, an end offset that is asked for later is beyond what was read
+earlier, a later read is given what was acknowledged earlier. Works on buckets of time, so that no
+task orders a whole partition.
+"""
+
+from collections.abc import Iterator
+
+from checkers.engine import Frame, div
+from checkers.frames import TP, Frames, evidence, left_join
+
+BUCKET_NS = 100_000_000
+
+
+def reordered_acks(frames: Frames) -> Iterator[Frame]:
+    """kind reordered-ack: a write that began after another was acknowledged (other_*), and was
+    acknowledged at a lower offset, both of them where they were acknowledged in the final log.
+
+    Of whichever clients: the order is that of time. A write that is lost has no place in it.
+    """
+    F = frames.engine.functions
+    kept = frames.engine.keep(
+        frames.acked.where(F.col("offset").isNotNull()).join(
+            frames.final, on=[*TP, "offset", "value"], how="left_semi"
+        )
+    )
+    back = frames.suspects(
+        _overtaken(
+            frames,
+            kept.select(*TP, F.col("complete_ns").alias("at_ns"), "offset"),
+            kept.select("op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"),
+        )
+    )
+    if back is None:
+        return
+    others = kept.select(
+        *TP, F.col("offset").alias("passed"), F.col("value").alias("other_value"),
+        F.col("op").alias("other_op"), F.col("client").alias("other_client"),
+    )  # fmt: skip
+    found = kept.join(back.select("op", *TP, "offset", "passed"), on=["op", *TP, "offset"])
+    found = left_join(found, others, on=[*TP, "passed"])
+    same = F.col("client") == F.col("other_client")
+    yield evidence(
+        frames.engine,
+        found,
+        kind=F.lit("reordered-ack"),
+        other_offset=F.col("passed"),
+        detail=F.when(same, F.lit("by the same client")).otherwise(F.lit("by another client")),
+    )
+
+
+def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
+    """kind uncommitted-read: an end offset told at or below a record that a consumer had been given
+    before (other_offset): the record was not committed then, or the end went back. aspect deposed:
+    a leader told it that was none any more by then."""
+    F = frames.engine.functions
+    polls = frames.reads.where((F.col("f") == F.lit("poll")) & F.col("complete_ns").isNotNull())
+    asks = frames.engine.keep(
+        frames.history.where(
+            (F.col("f") == F.lit("watermark"))
+            & (F.col("type") == F.lit("ok"))
+            & F.col("offset").isNotNull()
+        ).select("op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch", "node")
+    )
+    beyond = (F.col("offset") + F.lit(1)).alias("offset")
+    back = frames.suspects(
+        _overtaken(
+            frames,
+            polls.select(*TP, F.col("complete_ns").alias("at_ns"), beyond),
+            asks.select("op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"),
+        )
+    )
+    if back is None:
+        return
+    found = frames.engine.keep(asks.join(back.select("op", *TP, "passed"), on=["op", *TP]))
+    found = left_join(found, _deposed(frames, found), on=["op", *TP])
+    yield evidence(
+        frames.engine,
+        frames.near_change(found),
+        kind=F.lit("uncommitted-read"),
+        other_offset=F.col("passed") - F.lit(1),
+    )
+
+
+def _deposed(frames: Frames, answers: Frame) -> Frame:
+    """op, topic, partition, aspect of the answers of leaders that had a successor by then."""
+    F = frames.engine.functions
+    known = frames.cluster.where(F.col("kind") == F.lit("leader")).select(
+        *TP, F.col("leader_epoch").alias("newer_epoch"), F.col("at_ns").alias("elected_ns")
+    )
+    newer = (F.col("newer_epoch") > F.col("leader_epoch")) & (
+        F.col("elected_ns") <= F.col("complete_ns")
+    )
+    pairs = answers.join(known, on=TP, how="inner").where(newer)
+    return pairs.select("op", *TP).distinct().withColumn("aspect", F.lit("deposed"))
+
+
+def _overtaken(frames: Frames, marks: Frame, asks: Frame) -> Frame:
+    """The asks (op, topic, partition, at_ns, offset) for which some mark (topic, partition, at_ns,
+    offset) of an earlier moment has a greater offset; passed: the greatest of those."""
+    F, window = frames.engine.functions, frames.engine.window
+    bucket = div(frames.engine, "at_ns", BUCKET_NS).alias("bucket")
+    none = F.lit(None).cast("bigint")
+    # What happens at one moment is in no order: there a mark comes behind every ask.
+    asked = asks.select(
+        *TP, "at_ns", bucket, F.lit(0).alias("turn"), "op", "offset", none.alias("mark")
+    )
+    marked = marks.select(
+        *TP, "at_ns", bucket, F.lit(1).alias("turn"), none.alias("op"), none.alias("offset"),
+        F.col("offset").alias("mark"),
+    )  # fmt: skip
+    events = frames.engine.keep(asked.unionByName(marked))
+    along = window.partitionBy(*TP).orderBy("bucket")
+    tops = events.groupBy(*TP, "bucket").agg(F.max("mark").alias("top"))
+    earlier = F.max("top").over(along.rowsBetween(window.unboundedPreceding, -1))
+    tops = tops.select(*TP, "bucket", earlier.alias("earlier"))
+    inside = window.partitionBy(*TP, "bucket").orderBy("at_ns", "turn")
+    before = F.max("mark").over(inside.rowsBetween(window.unboundedPreceding, window.currentRow))
+    steps = events.select(*TP, "bucket", "op", "offset", before.alias("before"))
+    compared = steps.where(F.col("op").isNotNull()).join(tops, on=[*TP, "bucket"], how="inner")
+    nothing = F.lit(-1)
+    passed = F.greatest(F.coalesce("before", nothing), F.coalesce("earlier", nothing))
+    return compared.select("op", *TP, "offset", passed.alias("passed")).where(
+        F.col("offset") < F.col("passed")
+    )
+
+
+def stale_reads(frames: Frames) -> Iterator[Frame]:
+    """kind stale-read: of each partition the poll that was the most behind: a record that it ended
+    short of had been acknowledged (invoke_ns) long before the poll began (complete_ns)."""
+    F = frames.engine.functions
+    longest = frames.engine.window.partitionBy(*TP).orderBy(
+        (F.col("polled_ns") - F.col("acked_ns")).desc(), "op"
+    )
+    ranked = stale_polls(frames).withColumn("rank", F.row_number().over(longest))
+    yield evidence(
+        frames.engine,
+        ranked.where(F.col("rank") == F.lit(1)),
+        kind=F.lit("stale-read"),
+        invoke_ns=F.col("acked_ns"),
+        complete_ns=F.col("polled_ns"),
+    )
+
+
+def stale_polls(frames: Frames) -> Frame:
+    """op, client, topic, partition, value, offset, acked_ns, polled_ns of the first record that
+    each poll ended short of although acks=all had acknowledged it before the poll began."""
+    F = frames.engine.functions
+    ends = (
+        frames.reads.where(F.col("f") == F.lit("poll"))
+        .groupBy("op", "client", *TP)
+        .agg((F.max("offset") + F.lit(1)).alias("offset"), F.min("invoke_ns").alias("polled_ns"))
+    )
+    committed = frames.acked.where((F.col("acks") == F.lit(-1)) & F.col("offset").isNotNull())
+    committed = committed.select(*TP, "offset", "value", F.col("complete_ns").alias("acked_ns"))
+    return ends.join(committed, on=[*TP, "offset"], how="inner").where(
+        F.col("acked_ns") < F.col("polled_ns")
+    )

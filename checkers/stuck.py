@@ -1,0 +1,110 @@
+"""Who never recovers: clients, and partitions, that get nowhere although everything was healed.
+
+Judged from the last heal of any fault on, and only where enough time was left to recover in.
+"""
+
+from collections.abc import Iterator
+
+from checkers.engine import Frame
+from checkers.frames import TP, Frames, evidence, left_join
+
+PATIENCE_NS = 10_000_000_000
+"""Whoever needs longer than this has not merely been slow."""
+
+
+def stuck(frames: Frames) -> Iterator[Frame]:
+    """kind stuck, from invoke_ns to complete_ns.
+
+    aspect producer: of a client's sends to a partition from the last heal on, or still open then,
+    none was acknowledged until the client ended. aspect consumer: from the last heal on a consumer
+    was given nothing, until it ended, although a record lay before it. aspect election: a partition
+    had no leader until it was read for the last time. Nothing is judged while a fault is in force.
+    """
+    healed_ns = _healed_ns(frames)
+    if healed_ns is None:
+        return
+    F = frames.engine.functions
+    ends = frames.engine.keep(
+        frames.history.where(F.col("f") == F.lit("end")).select(
+            "client", F.col("invoke_ns").alias("complete_ns")
+        )
+    )
+    found = (
+        ("producer", _producers(frames, ends, healed_ns)),
+        ("consumer", _consumers(frames, ends, healed_ns)),
+        ("election", _elections(frames, healed_ns)),
+    )
+    for aspect, candidates in found:
+        since = F.greatest(F.col("since_ns"), F.lit(healed_ns))
+        late = frames.engine.keep(candidates).where(
+            F.col("complete_ns") - since >= F.lit(PATIENCE_NS)
+        )
+        if (never := frames.suspects(late)) is not None:
+            kind = F.lit("stuck")
+            yield evidence(frames.engine, never, kind=kind, aspect=F.lit(aspect), invoke_ns=since)
+
+
+def _healed_ns(frames: Frames) -> int | None:
+    """When the last fault was healed, 0 without any; None while one is in force."""
+    rows = [row for row in frames.engine.rows(frames.faults) if row["took_effect"]]
+    if any(row["healed_ns"] is None for row in rows):
+        return None
+    return max((row["healed_ns"] for row in rows), default=0)
+
+
+def _producers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
+    """client, topic, partition, since_ns, complete_ns: sends, and no success, after the heal."""
+    F = frames.engine.functions
+    open_then = F.col("complete_ns").isNull() | (F.col("complete_ns") > F.lit(healed_ns))
+    success = F.when(F.col("type") == F.lit("ok"), F.lit(1)).otherwise(F.lit(0))
+    tries = (
+        frames.sends.where(open_then & (F.col("acks") != F.lit(0)))
+        .groupBy("client", *TP)
+        .agg(F.min("invoke_ns").alias("since_ns"), F.sum(success).alias("successes"))
+    )
+    return tries.where(F.col("successes") == F.lit(0)).join(ends, on="client", how="inner")
+
+
+def _consumers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
+    """client, topic, partition, offset, value, since_ns, complete_ns: the first record behind the
+    last one of a consumer that was given nothing since the heal; acknowledged at since_ns."""
+    F = frames.engine.functions
+    polls = frames.reads.where(F.col("f") == F.lit("poll"))
+    last = polls.groupBy("client", *TP).agg(
+        (F.max("offset") + F.lit(1)).alias("offset"), F.max("complete_ns").alias("polled_ns")
+    )
+    last = last.where(F.col("polled_ns") < F.lit(healed_ns)).drop("polled_ns")
+    written = frames.acked.where(F.col("acks") == F.lit(-1)).join(
+        frames.final, on=[*TP, "offset", "value"], how="left_semi"
+    )
+    written = written.select(*TP, "offset", "value", F.col("complete_ns").alias("since_ns"))
+    return last.join(written, on=[*TP, "offset"], how="inner").join(ends, on="client", how="inner")
+
+
+def _elections(frames: Frames, healed_ns: int) -> Frame:
+    """topic, partition, since_ns, complete_ns: without a leader until the final read."""
+    F = frames.engine.functions
+    leaders = frames.engine.keep(
+        left_join(
+            frames.cluster.where(F.col("kind") == F.lit("leader")).select(
+                *TP, "leader", "leader_epoch", "partition_epoch", "at_ns"
+            ),
+            _read(frames),
+            on=TP,
+        )
+    ).where(F.col("complete_ns").isNotNull() & (F.col("at_ns") <= F.col("complete_ns")))
+    order = frames.engine.window.partitionBy(*TP).orderBy(
+        F.coalesce("leader_epoch", F.lit(-1)).desc(),
+        F.coalesce("partition_epoch", F.lit(-1)).desc(),
+        F.col("at_ns").desc(),
+    )
+    ranked = leaders.withColumn("rank", F.row_number().over(order)).where(F.col("rank") == F.lit(1))
+    leaderless = F.col("leader").isNull() | (F.col("leader") < F.lit(0))
+    return ranked.where(leaderless).select(*TP, F.col("at_ns").alias("since_ns"), "complete_ns")
+
+
+def _read(frames: Frames) -> Frame:
+    """topic, partition, complete_ns of every final read, complete or not."""
+    F = frames.engine.functions
+    ends = frames.history.where(F.col("f") == F.lit("final-read-end"))
+    return ends.groupBy(*TP).agg(F.max("complete_ns").alias("complete_ns"))

@@ -203,6 +203,8 @@ class Nemesis:
 
     def _inject(self, active: _InForce) -> None:
         record, event = active.record, active.record.event
+        with contextlib.suppress(Exception):  # the injection meets it as well, and says so
+            active.fault.prepare(self._hosts, active.strike)
         try:
             self._journal.record(
                 "fault",

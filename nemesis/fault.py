@@ -195,6 +195,12 @@ class Fault(Protocol):
         """What will be done, given the resolved targets and all nodes. Raises BadTargets."""
         ...
 
+    def prepare(self, hosts: Hosts, strike: Strike) -> None:
+        """Do beforehand what takes time and breaks nothing, so that `inject` is quick; may be left
+        out, and nothing has to be undone.
+        """
+        ...
+
     def inject(self, hosts: Hosts, strike: Strike) -> None:
         """Break it. Raises Futile when that would change nothing; then nothing was changed."""
         ...
@@ -238,6 +244,9 @@ class FaultBase:
     ) -> Strike:
         """Every target, with the parameters as details."""
         return Strike(nodes=tuple(targets), details=tuple(sorted(params.values.items())))
+
+    def prepare(self, hosts: Hosts, strike: Strike) -> None:
+        """Nothing takes long."""
 
     def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
         """Nothing more is done."""

@@ -27,6 +27,11 @@ class Stall(DiskFault):
     needs: frozenset[Ability] = frozenset({Ability.DISK_STALLS})
     pulse_ms: int | None = 250
 
+    def prepare(self, hosts: Hosts, strike: Strike) -> None:
+        """Let the disks write what waits: the kernel does so before it lets one be frozen."""
+        for node in strike.nodes:
+            hosts.disks.flush(node)
+
     def inject(self, hosts: Hosts, strike: Strike) -> None:
         """Freeze every target's disk. Raises Futile."""
         require_well(hosts, strike)

@@ -40,6 +40,10 @@ class BadLink(FaultBase):
             details=(*sorted(params.values.items()), ("layer", layer)),
         )
 
+    def prepare(self, hosts: Hosts, strike: Strike) -> None:
+        """Have whoever is to hold packets back."""
+        hosts.links.prepare(strike.links, self.quality(Params(dict(strike.details))))
+
     def inject(self, hosts: Hosts, strike: Strike) -> None:
         """Put the layer on every link. Raises Futile where that changes nothing."""
         quality = self.quality(Params(dict(strike.details)))

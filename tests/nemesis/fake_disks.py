@@ -23,6 +23,10 @@ class FakeDisks:
         self.copies: dict[tuple[int, str], dict[str, bytes]] = {}
         self.notes: dict[str, str] = {}
 
+    def flush(self, node: int) -> None:
+        """Noted."""
+        self._did("flush", node)
+
     def freeze(self, node: int) -> None:
         """Stalled."""
         self._did("freeze", node)

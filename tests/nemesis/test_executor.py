@@ -143,6 +143,24 @@ def test_a_heal_that_fails_is_tried_again_and_then_said(world: World) -> None:
     assert world.only.error == "not healed: unblock is broken"
 
 
+@pytest.mark.parametrize(
+    ("fault", "prepared", "deed"),
+    [("disk.stall", "flush", "freeze"), ("link.slow", "prepare", "degrade")],
+)
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_takes_long_is_prepared_before_the_fault_begins(
+    world: World, fault: str, prepared: str, deed: str, fails: bool
+) -> None:
+    """The fault's own time does not count it; it is tried all the same when that fails."""
+    if fails:
+        world.machines.broken = {prepared}
+    world.run(event(fault, targets="node:1"))
+    kinds = [entry[1] if entry[0] == "journal" else entry[0] for entry in world.trace.entries]
+    assert kinds.index(prepared) < kinds.index("fault") < kinds.index(deed)
+    assert world.only.effective_ns is not None
+    assert world.only.error is None
+
+
 def test_without_a_journal_nothing_is_broken(world: World) -> None:
     """What cannot be written down is not done."""
     world.journal.full = True

@@ -64,6 +64,13 @@ class LocalDisks:
 
     # -- stalled and slow
 
+    def flush(self, node: int) -> None:
+        """Write what waits, unless the disk is stalled or refuses."""
+        hindered = node in self._frozen or node in self._ailments
+        if self._volume is not Volume.DIRECTORY and not hindered:
+            with self._quick(node):
+                volumes.flush(self._volume, self._data_dir(node))
+
     def freeze(self, node: int) -> None:
         """Stall the node's disk: writes and fsyncs block until `thaw`. Raises Unsupported."""
         place = self._volume_of(node, "stalled")

@@ -1,8 +1,9 @@
 """The processes that hold back the packets of slow links: one for each machine that has some.
 
-A holder is started in the machine's namespace with the first slow link and ended with the last. It
-is in the journal like any process of the run; it ends by itself when the harness dies, and with
-its machine. See `harness.targets.packets.holding`.
+A holder is started in the machine's namespace before its first slow link, and stays for the next
+ones: its start and its end take longer than a fault should. It is in the journal like any process
+of the run; it ends by itself when the harness dies, and with its machine. See
+`harness.targets.packets.holding`.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -31,12 +33,13 @@ _COMMAND = (sys.executable, "-S", "-m", "harness.targets.packets.holding")
 
 
 class Holders:
-    """The holders of one run."""
+    """The holders of one run. Any thread may call; each machine's holder serves one at a time."""
 
     def __init__(self, journal: Recorder) -> None:
         """`journal` names each holder before it is given anything to hold."""
         self._journal = journal
         self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._mutexes: dict[int, threading.RLock] = {}
 
     def runs(self, machine: int) -> bool:
         """Whether the machine has a holder that lives."""
@@ -48,10 +51,19 @@ class Holders:
 
         Raises TargetError when it does not answer, or says that it could not.
         """
-        if not self.runs(machine):
-            self.end(machine)
-            self._running[machine] = self._start(machine, netns)
-        holder = self._running[machine]
+        with self._mutex(machine):
+            if not self.runs(machine):
+                self.end(machine)
+                self._running[machine] = self._spawn(netns)
+            return self._answer(self._running[machine], netns, fields)
+
+    def start(self, machine: int, netns: Path) -> None:
+        """Have a holder of the machine that answers. Raises TargetError."""
+        self.order(machine, netns, do="show", queue=0)
+
+    def _answer(
+        self, holder: subprocess.Popen[bytes], netns: Path, fields: Mapping[str, object]
+    ) -> Mapping[str, Any]:
         assert holder.stdin is not None
         assert holder.stdout is not None
         try:
@@ -67,9 +79,20 @@ class Holders:
 
     def end(self, machine: int) -> None:
         """End the machine's holder; what it holds goes on its way first."""
-        holder = self._running.pop(machine, None)
-        if holder is None:
-            return
+        with self._mutex(machine):
+            holder = self._running.pop(machine, None)
+            if holder is not None:
+                self._end(holder)
+
+    def end_all(self) -> None:
+        """End every holder."""
+        for machine in list(self._running):
+            self.end(machine)
+
+    def _mutex(self, machine: int) -> threading.RLock:
+        return self._mutexes.setdefault(machine, threading.RLock())
+
+    def _end(self, holder: subprocess.Popen[bytes]) -> None:
         assert holder.stdin is not None
         assert holder.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -81,12 +104,7 @@ class Holders:
             holder.wait(ANSWER_TIMEOUT_S)
         holder.stdout.close()
 
-    def end_all(self) -> None:
-        """End every holder."""
-        for machine in list(self._running):
-            self.end(machine)
-
-    def _start(self, machine: int, netns: Path) -> subprocess.Popen[bytes]:
+    def _spawn(self, netns: Path) -> subprocess.Popen[bytes]:
         with namespaces.entered(netns):
             holder = subprocess.Popen(
                 _COMMAND,

@@ -99,16 +99,18 @@ class LocalLinks:
 
     # -- quality
 
+    def prepare(self, links: Sequence[Link], quality: Quality) -> None:
+        """Start the holders that are needed. Others need not wait meanwhile."""
+        network = self._network()
+        if any(_slow(quality).values()):
+            machines = {dst for _, dst in links if self._here(dst)}
+            _at_once(machines, lambda at: self._holders.start(at, network.namespace(at)))
+
     @_alone
     def degrade(self, links: Sequence[Link], quality: Quality, layer: str) -> None:
         """Put a layer on links. Raises UnknownNode, TargetError, OSError."""
         network, rules = self._network(), defaultdict[int, list[Rule]](list)
-        slow = {
-            "delay_ms": quality.delay_ms,
-            "jitter_ms": quality.jitter_ms,
-            "reordered": quality.reordered,
-            "bytes_per_s": quality.bytes_per_s,
-        }
+        slow = _slow(quality)
         for src, dst in links:
             self._known(src, dst)
             source, what = network.address(src), f"{src}>{dst} {layer}"
@@ -133,18 +135,13 @@ class LocalLinks:
     @_alone
     def restore(self, links: Sequence[Link], layer: str) -> None:
         """Take a layer away; what it holds goes on its way. Nothing happens where there is none."""
-        names, idle = defaultdict[int, list[str]](list), set[int]()
+        names = defaultdict[int, list[str]](list)
         for src, dst in links:
             names[dst] += [f"{what} {src}>{dst} {layer}" for what in ("seen", "lost", "doubled")]
-            left = {"here": 0.0, "anywhere": 0.0}
-            if self._holders.runs(dst):
-                left = self._order(src, dst, do="unset", layer=layer)
-            if not left["here"]:
+            runs = self._holders.runs(dst)
+            if not runs or not self._order(src, dst, do="unset", layer=layer)["left"]:
                 names[dst].append(f"held {src}>{dst}")
-            if not left["anywhere"]:
-                idle.add(dst)
         self._change(remove=names)
-        _at_once(idle, self._holders.end)
 
     @_alone
     def tampered(self, link: Link, layer: str) -> Tampered | None:
@@ -233,6 +230,16 @@ def _at_once(machines: Iterable[int], work: Callable[[int], None]) -> None:
     if todo:
         with ThreadPoolExecutor(len(todo)) as pool:
             list(pool.map(work, todo))
+
+
+def _slow(quality: Quality) -> dict[str, float]:
+    """What a holder has to do of it: all that takes time."""
+    return {
+        "delay_ms": quality.delay_ms,
+        "jitter_ms": quality.jitter_ms,
+        "reordered": quality.reordered,
+        "bytes_per_s": quality.bytes_per_s,
+    }
 
 
 def _name(cut: Cut) -> str:

@@ -47,6 +47,8 @@ def _volume(fields: Fields) -> str | None:
 
 def _freeze(fields: Fields) -> str | None:
     mountpoint = Path(str(fields["mountpoint"]))
+    if fields.get("hurried") and not kernel.may_hurry():
+        kernel.hurry(on=False)
     return f"freeze of {mountpoint}" if volumes.thaw(mountpoint) else None
 
 

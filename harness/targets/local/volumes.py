@@ -73,10 +73,28 @@ def make(volume: Volume, mountpoint: Path, image: Path, journal: Recorder) -> No
         (mountpoint / "lost+found").rmdir()  # to a broker it would look like a partition
 
 
+def flush(volume: Volume, mountpoint: Path) -> None:
+    """Write what waits, and empty the file system's own journal: a freeze begins with both."""
+    kernel.sync(mountpoint)
+    if volume is Volume.IMAGE_EXT4:
+        with suppress(OSError):  # older kernels than Linux 5.14 do not have it
+            kernel.checkpoint(mountpoint)
+
+
 def freeze(mountpoint: Path, journal: Recorder) -> None:
-    """Stall the disk: whoever writes or syncs blocks, unkillable, until `thaw`."""
-    journal.record("local.freeze", mountpoint=str(mountpoint))
-    kernel.freeze(mountpoint)
+    """Stall the disk: whoever writes or syncs blocks, unkillable, until `thaw`.
+
+    A freeze is three grace periods of the kernel's, of some 15 ms each; in a hurry, of none.
+    """
+    hurried = kernel.may_hurry()
+    journal.record("local.freeze", mountpoint=str(mountpoint), hurried=hurried)
+    try:
+        if hurried:
+            kernel.hurry(on=True)
+        kernel.freeze(mountpoint)
+    finally:
+        if hurried:
+            kernel.hurry(on=False)
 
 
 def thaw(mountpoint: Path) -> bool:

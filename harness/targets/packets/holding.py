@@ -7,8 +7,8 @@ sees their sizes, not their content, and gives its verdicts late, or in another 
 It takes orders as JSON lines on its standard input and answers each with one line: `set` a layer
 of a source, `unset` one, `show` a source's tally. It ends with its input, so that it never
 outlives who gives the orders, after letting go what it holds; from then on the kernel lets packets
-pass by themselves (the rule that hands them over says so). Nothing but light imports: it is started
-while a fault is being made.
+pass by themselves (the rule that hands them over says so). Nothing but light imports: a fault waits
+for its start.
 """
 
 import contextlib
@@ -75,10 +75,7 @@ class Holder:
                     and not wire.layers
                 ):
                     self.let_go(queue)
-                return {
-                    "here": 0 if wire is None else len(wire.layers),
-                    "anywhere": sum(len(each.layers) for each in self._wires.values()),
-                }
+                return {"left": 0 if wire is None else len(wire.layers)}
             case "show":
                 if wire is None or layer not in wire.layers:
                     return {}

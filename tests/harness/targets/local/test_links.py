@@ -108,11 +108,33 @@ def test_a_node_is_removed_and_comes_back_while_its_links_are_bad(tmp_path: Path
         target.remove_node(2)
         target.links.restore(both, "slow")
         target.links.unblock(Cut(1, CLIENTS), Cut(CLIENTS, 2))
-        assert holders(target, tmp_path / "run") == []
+        assert len(holders(target, tmp_path / "run")) == 1
         target.add_node(2)
         for src, dst in (*both, (1, CLIENTS), (CLIENTS, 2)):
             assert passes(target, src, dst)
             assert target.links.tampered((src, dst), "slow") is None
+
+
+def test_whoever_is_to_hold_packets_is_there_before_the_link_is_slow(tmp_path: Path) -> None:
+    """One for each machine where packets arrive, none for what rules alone can do; all of them
+    serve again, one after the other, until the end.
+    """
+    require("root")
+    require("netns")
+    both, slow = [(1, 2), (2, 1)], Quality(delay_ms=60_000)
+    with local_target(tmp_path, nodes=2) as target:
+        target.links.prepare(both, Quality(lost=0.5, duplicated=0.5))
+        assert holders(target, tmp_path / "run") == []
+        target.links.prepare([*both, (1, 7)], slow)
+        prepared = holders(target, tmp_path / "run")
+        assert len(prepared) == 2
+        assert passes(target, 1, 2)
+        for _ in range(2):
+            target.links.degrade(both, slow, "slow")
+            assert blocked(target, 1, 2)
+            target.links.restore(both, "slow")
+            assert passes(target, 1, 2)
+        assert holders(target, tmp_path / "run") == prepared
 
 
 def test_packets_pass_when_their_holder_dies(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness.targets.base import Unsupported
-from harness.targets.local import Volume, kernel
+from harness.targets.local import Volume, kernel, volumes
+from harness.targets.local.undo import undo_records
 from tests.harness.targets.machine import local_target
+from tests.nemesis.fakes import FakeJournal, Trace
 from tests.require import require
 
 IMAGES = [Volume.IMAGE_EXT4, Volume.IMAGE_XFS]
@@ -64,6 +66,49 @@ def test_a_frozen_disk_blocks_an_fsync_until_it_is_thawed(tmp_path: Path, volume
         target.disks.thaw(1)
         stalled.join(60)
         assert not stalled.is_alive()
+
+
+def test_the_kernel_hurries_only_while_a_disk_is_being_frozen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is killed in between leaves a record by which that is undone; who finds the kernel in a
+    hurry leaves it so.
+    """
+    knob, seen, trace = tmp_path / "rcu_expedited", list[str](), Trace()
+    monkeypatch.setattr(kernel, "_EXPEDITED", knob)
+
+    def freeze(_: Path) -> bool:
+        seen.append(knob.read_text())
+        raise OSError("no")
+
+    monkeypatch.setattr(kernel, "freeze", freeze)
+    for before in ("0\n", "1\n"):
+        knob.write_text(before)
+        with pytest.raises(OSError, match="no"):
+            volumes.freeze(tmp_path, FakeJournal(trace))
+        assert knob.read_text().strip() == before.strip()
+    assert [each.strip() for each in seen] == ["1", "1"]
+    for (_, kind, fields), after in zip(trace.entries, ("0", "1"), strict=True):
+        knob.write_text("1")
+        assert isinstance(fields, dict)
+        assert undo_records([{"kind": kind, **fields}]) == ([], [])
+        assert knob.read_text() == after
+
+
+def test_a_disk_is_flushed_unless_it_is_stalled(tmp_path: Path) -> None:
+    """What waits is on the disk then, and survives what loses all else; nobody hangs."""
+    require("root")
+    require("loop")
+    with local_target(tmp_path, nodes=2, volume=Volume.IMAGE_EXT4) as target:
+        for node in (1, 2):
+            (target.data_dir(node) / "file").write_bytes(b"waits")
+        target.disks.flush(1)
+        target.disks.cut_power([1, 2])
+        assert (target.data_dir(1) / "file").read_bytes() == b"waits"
+        assert not (target.data_dir(2) / "file").exists()
+        target.disks.freeze(1)
+        target.disks.flush(1)
+        target.disks.thaw(1)
 
 
 def test_a_node_that_waits_for_a_frozen_disk_can_be_killed(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from harness.commands.bench import bench
 from harness.commands.cluster import cluster_app
 from harness.commands.interchange import export_app, import_app
 from harness.commands.nightly import nightly
+from harness.commands.simulate import simulate
 
 if TYPE_CHECKING:
     from harness.ending import Ending
@@ -54,6 +55,7 @@ app.add_typer(cluster_app, name="cluster")
 app.add_typer(import_app, name="import")
 app.add_typer(export_app, name="export")
 app.command()(bench)
+app.command()(simulate)
 app.command()(nightly)
 
 
@@ -248,6 +250,10 @@ def _prepared(
     else:
         made = plans.build(plans.load(plan), where=f"plan {plan or plans.FIRST_LIGHT}", flags=flags)
         schedule, wanted = None, planning.faults_of(made)
+    if made.target == "sim":
+        raise plans.PlanError(
+            f"plan {made.name} is for a simulated cluster: highwater simulate runs it"
+        )
     lacks = abilities.lacking_for(find(name) for name in wanted)
     return planning.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
 

@@ -148,7 +148,7 @@ class Plan(_Frozen):
 
     name: str = Field(default=FIRST_LIGHT, pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     seed: int = Field(ge=0)
-    target: Literal["local"] = "local"
+    target: Literal["local", "sim"] = "local"
     system: Literal["nodes"] = "nodes"
     nodes: int = Field(default=3, ge=1, le=15)
     broker_module: str = Field(default="nodes", pattern=r"^[A-Za-z_][\w.]*$")

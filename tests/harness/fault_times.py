@@ -28,7 +28,8 @@ from harness.hosts import hosts_of
 from harness.plan import build
 from harness.systems.nodes import NodesSystem
 from harness.targets.base import TargetError
-from harness.targets.local import Volume, kernel
+from harness.targets.local import LocalTarget, Volume, kernel
+from harness.targets.local.files import OURS
 from nemesis.base import NemesisError
 from nemesis.fault import Ability, Fault, Params, Strike
 from nemesis.faults import FAULTS
@@ -46,6 +47,7 @@ HELD_S: Final = 0.15
 """How long a fault is in force, and the rest afterwards."""
 BACK_S: Final = 40.0
 """How long a cluster may take to be whole again."""
+DIRTY: Final = f"{OURS}dirty"
 HEALS: Final = 30
 """How often a heal is tried that the cluster does not take."""
 
@@ -73,7 +75,7 @@ class Times:
 
 
 @contextmanager
-def cluster(nodes: int, *, clocks: bool) -> Iterator[Hosts]:
+def cluster(nodes: int, *, clocks: bool) -> Iterator[tuple[LocalTarget, Hosts]]:
     """Brokers that run, and the topic `a` of two partitions."""
     with tempfile.TemporaryDirectory(prefix="highwater-times-") as name:
         place = Path(name)
@@ -93,17 +95,21 @@ def cluster(nodes: int, *, clocks: bool) -> Iterator[Hosts]:
             del producer
             administrator = Administrator(system, target, Nobody())
             try:
-                yield hosts_of(target, FakeView(), administrator)
+                yield target, hosts_of(target, FakeView(), administrator)
             finally:
                 administrator.finish(0)
 
 
-def measure(fault: Fault, hosts: Hosts, rounds: int) -> Times:
-    """Inject and heal so often."""
+def measure(
+    fault: Fault, target: LocalTarget, hosts: Hosts, *, rounds: int, dirty_mb: int
+) -> Times:
+    """Inject and heal so often, each time with so much waiting to be written to each disk."""
     found = Times(fault=fault.name)
     for number in range(rounds):
         try:
             strike = aimed(fault, hosts, number)
+            for node in target.node_ids() if dirty_mb else ():
+                (target.data_dir(node) / DIRTY).write_bytes(bytes(dirty_mb << 20))
             began_s = time.monotonic()
             fault.prepare(hosts, strike)
             prepared_s = time.monotonic()
@@ -169,6 +175,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("faults", nargs="*", help="names, or how names begin; all unless given")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument(
+        "--dirty-mb", type=int, default=0, help="so much waits to be written to each disk"
+    )
     options = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to take everything down then too
     asked = tuple(options.faults)
@@ -180,9 +189,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("| fault | prepare ms | at most | inject ms | at most | heal ms | at most |")
     print("|---|---|---|---|---|---|---|")
     for (nodes, clocks), group in groupby(sorted(faults, key=place), key=place):
-        with cluster(nodes, clocks=clocks) as hosts:
+        with cluster(nodes, clocks=clocks) as (target, hosts):
             for fault in group:
-                print(measure(fault, hosts, options.rounds).row(), flush=True)
+                times = measure(
+                    fault, target, hosts, rounds=options.rounds, dirty_mb=options.dirty_mb
+                )
+                print(times.row(), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from harness.targets.local import LocalTarget, Volume
 from nemesis.disk import FAULTS
 from nemesis.fault import Params
 from nemesis.ledger import Ledger
+from nemesis.strands import Threads
 from types import SimpleNamespace
 run_dir, registry = map(pathlib.Path, sys.argv[1:3])
 run_id, mark, volume = sys.argv[3:]
@@ -27,7 +28,9 @@ journal = Journal.create(run_dir / "journal.jsonl", run_id=run_id, registry=regi
 nodes = range(1, len(FAULTS) + 1)
 target = LocalTarget(run_id, run_dir, nodes, journal, volume=Volume(volume))
 target.up()
-hosts = SimpleNamespace(processes=target, disks=target.disks, ledger=Ledger())
+hosts = SimpleNamespace(
+    processes=target, disks=target.disks, ledger=Ledger(), strands=Threads()
+)
 script = "while :; do echo x >> $0/log/t-0/00000000000000000000.log; sleep 0.01; done #" + mark
 for node, fault in zip(nodes, FAULTS):
     (target.data_dir(node) / "log/t-0").mkdir(parents=True)

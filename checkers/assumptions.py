@@ -67,6 +67,7 @@ def examine(frames: Frames, census: Census) -> list[Assumption]:
         _something_polled(frames, census),
         _final_reads_complete(frames),
         _settled(frames),
+        _nobody_refused(frames),
         _epochs_read(frames),
     ]
 
@@ -222,6 +223,18 @@ def _final_reads_complete(frames: Frames) -> Assumption:
     )
 
 
+def _nobody_refused(frames: Frames) -> Assumption:
+    """Not decisive: to refuse what a fault has damaged is right, and all that the others
+    acknowledged, kept and served can be judged without the node."""
+    said = [text for _, text in frames.sources.run_file.refused]
+    return Assumption(
+        name="no node refused its files",
+        holds=not said,
+        detail="; ".join(said),
+        decisive=False,
+    )
+
+
 def _epochs_read(frames: Frames) -> Assumption:
     """Not decisive: they matter where something was lost, and there the contract asks for them."""
     F = frames.engine.functions
@@ -243,7 +256,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _settled(frames: Frames) -> Assumption:
-    """Every planned partition had its whole ISR and a leader when the final reads began."""
+    """Every planned partition had its whole ISR and a leader when the final reads began, whoever
+    refused its files aside."""
     finished = frames.sources.run_file.finished
     unsettled = _unsettled(frames)
     detail = ""
@@ -273,6 +287,7 @@ def _unsettled(frames: Frames) -> list[str]:
     )
     last = rows.withColumn("rank", F.row_number().over(order)).where(F.col("rank") == F.lit(1))
     state = {(row["topic"], row["partition"]): row for row in frames.engine.rows(last)}
+    refused = {node for node, _ in frames.sources.run_file.refused}
     found = []
     for (topic, partition), factor in sorted(planned_partitions(frames.plan).items()):
         row = state.get((topic, partition))
@@ -280,7 +295,7 @@ def _unsettled(frames: Frames) -> list[str]:
             found.append(f"{topic}-{partition} (nothing recorded)")
         elif row["leader"] is None or row["leader"] < 0:
             found.append(f"{topic}-{partition} (no leader)")
-        elif factor is not None and len(row["isr"] or ()) < factor:
+        elif factor is not None and len(refused.union(row["isr"] or ())) < factor:
             found.append(f"{topic}-{partition} (ISR {row['isr']})")
     return found
 

@@ -6,7 +6,7 @@ or is no such thing, was not said.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +15,12 @@ from typing import Any, Final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFile:
     """finished: the phases that came to their end; None when that is not known. epoch_problems:
-    why partitions' leader epochs could not be read at the end; None when nobody tried."""
+    why partitions' leader epochs could not be read at the end; None when nobody tried. refused: the
+    nodes that did not run any more, on files that a fault had damaged, and what is to be said."""
 
     finished: tuple[str, ...] | None = None
     epoch_problems: tuple[str, ...] | None = None
+    refused: tuple[tuple[int, str], ...] = ()
 
     def why_epochs_unread(self, partition: str) -> str:
         """Why the leader epochs of a partition (`topic-0`) are not in the record."""
@@ -41,8 +43,17 @@ def read_run_file(run_dir: Path) -> RunFile:
     if not isinstance(found, dict):
         return NOTHING_SAID
     return RunFile(
-        finished=_texts(found, "finished"), epoch_problems=_texts(found, "epoch_problems")
+        finished=_texts(found, "finished"),
+        epoch_problems=_texts(found, "epoch_problems"),
+        refused=tuple(_refused(found.get("refused"))),
     )
+
+
+def _refused(listed: Any) -> Iterator[tuple[int, str]]:
+    for each in listed if isinstance(listed, list) else ():
+        match each:
+            case {"node": int(node), "text": str(text)}:
+                yield node, text
 
 
 def _texts(found: Mapping[str, Any], name: str) -> tuple[str, ...] | None:

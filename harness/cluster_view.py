@@ -60,6 +60,7 @@ class ClusterTracker:
         self.newest: Mapping[TopicPartition, PartitionView] = {}
         self._views: dict[int, dict[TopicPartition, PartitionView]] = {n: {} for n in self.nodes}
         self._answered_ns: dict[int, int] = {}
+        self._excused: frozenset[int] = frozenset()
 
     def add_node(self, node: int) -> None:
         """From now on this node's view counts too."""
@@ -70,6 +71,10 @@ class ClusterTracker:
         """The node is gone for good: what it says does not count any more."""
         self.nodes = tuple(each for each in self.nodes if each != node)
         self._answered_ns.pop(node, None)
+
+    def excuse(self, node: int) -> None:
+        """The node will not run again: neither its answers nor its replicas are waited for."""
+        self._excused |= {node}
 
     def observe(
         self, node: int, seen: Mapping[TopicPartition, PartitionView], at_ns: int
@@ -96,11 +101,12 @@ class ClusterTracker:
         """Why the cluster is not settled, in words; empty when it is.
 
         Settled: every node answered since `since_ns`, all agree on every partition's leader and
-        epoch, and every partition's replicas are all in sync.
+        epoch, and every partition's replicas are all in sync; but for nodes that are excused.
         """
+        nodes = [node for node in self.nodes if node not in self._excused]
         reasons = [
             f"node {node} does not answer"
-            for node in self.nodes
+            for node in nodes
             if self._answered_ns.get(node, -1) < since_ns
         ]
         for partition in self.partitions:
@@ -108,12 +114,12 @@ class ClusterTracker:
             if newest is None or newest.leader is None:
                 reasons.append(f"{partition} has no leader")
                 continue
-            if set(newest.isr) != set(newest.replicas):
+            if set(newest.isr) | self._excused != set(newest.replicas) | self._excused:
                 reasons.append(
                     f"{partition} has in-sync replicas {sorted(newest.isr)} "
                     f"of {sorted(newest.replicas)}"
                 )
-            behind = [node for node in self.nodes if self._views[node].get(partition) != newest]
+            behind = [node for node in nodes if self._views[node].get(partition) != newest]
             if behind:
                 reasons.append(f"nodes {behind} see {partition} differently")
         return reasons

@@ -30,6 +30,7 @@ from harness.journal import Journal
 from harness.monitor import Monitor
 from harness.planning import Prepared
 from harness.progress import Progress
+from harness.refusals import Refusals
 from harness.store import Run
 from harness.systems.layout import Layout
 from harness.systems.nodes import NodesSystem
@@ -226,10 +227,11 @@ class Runner:
                 self._await_acks(run, workload)
                 self._wait(workload, plan.warmup_s)
             stage = Stage(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
-            self._chaos(stage, journal, workload)
+            refusals = Refusals(target, lambda node: run.node_dir(node) / "node.log")
+            self._chaos(stage, journal, workload, refusals)
             if not self._broken:
                 with self._phase(run, "recover", plan.settle_timeout_s):
-                    missing = self._wait_whole(monitor, quiet=False)
+                    missing = self._wait_whole(run, monitor, refusals, quiet=False)
                 if missing and not self._stop.is_set():
                     self._note(run, f"not recovered under load: {'; '.join(missing)}")
         finally:
@@ -237,7 +239,7 @@ class Runner:
         if self._broken:
             self._note(run, f"left broken by {'; '.join(self._broken)}: nothing was read back")
             return
-        self._read_back(run, target, system, monitor, cluster)
+        self._read_back(run, target, system, monitor, cluster, refusals)
 
     def _read_back(
         self,
@@ -246,11 +248,12 @@ class Runner:
         system: NodesSystem,
         monitor: Monitor,
         cluster: RowStream,
+        refusals: Refusals,
     ) -> None:
         """What the healed cluster has kept: settle, read every record, collect the files."""
         plan = self._plan
         self._enter("settle", plan.settle_timeout_s)
-        if self._settle(run, target, monitor):
+        if self._settle(run, target, monitor, refusals):
             run.finish_phase("settle")
         if not self._stop.is_set():
             with self._phase(run, "final reads", FINAL_READS_TIMEOUT_S):
@@ -263,9 +266,12 @@ class Runner:
             # The files of a cluster that is left are read while it runs: it is idle.
             if self._ending.teardown and (killed := system.stop()):
                 self._note(run, f"nodes {killed} did not stop in order and were killed")
-            system.collect(cluster, monitor.quorum_times)
+            refused = [refusal.node for refusal in refusals.found]
+            system.collect(cluster, monitor.quorum_times, but=refused)
 
-    def _chaos(self, stage: Stage, journal: Journal, workload: Workload) -> None:
+    def _chaos(
+        self, stage: Stage, journal: Journal, workload: Workload, refusals: Refusals
+    ) -> None:
         """Run the schedule and the script; returns with everything healed."""
         run = stage.run
         faults = run.faults_stream()
@@ -273,6 +279,7 @@ class Runner:
         administrator = Administrator(stage.system, stage.target, stage.monitor)
 
         def record(done: FaultRecord) -> None:
+            refusals.note(done)
             faults.append_named(**done.row())
             faults.flush()
             log.info("fault %s: %s", done.label, done.error or done.effect)
@@ -325,22 +332,33 @@ class Runner:
         if failures:
             raise RunFailed(f"the script of the run failed: {failures[0]}") from failures[0]
 
-    def _settle(self, run: Run, target: LocalTarget, monitor: Monitor) -> bool:
+    def _settle(self, run: Run, target: LocalTarget, monitor: Monitor, refusals: Refusals) -> bool:
         """Wait until the idle cluster is whole; note what is not. Returns whether it is."""
-        reasons = self._wait_whole(monitor, quiet=True)
+        reasons = self._wait_whole(run, monitor, refusals, quiet=True)
+        refused = [refusal.node for refusal in refusals.found]
         for node in target.node_ids():
-            if not target.is_running(node):
-                reasons.append(f"node {node} ended by itself, exit code {target.exit_code(node)}")
+            if not target.is_running(node) and node not in refused:
+                ended = f"node {node} ended by itself, exit code {target.exit_code(node)}"
+                reasons.append(": ".join(filter(None, (ended, refusals.last_line(node)))))
         run.update(settled=not reasons, unsettled=reasons)
         for reason in reasons:
             self._note(run, f"not settled: {reason}")
         return not reasons
 
-    def _wait_whole(self, monitor: Monitor, *, quiet: bool) -> list[str]:
-        """Wait, within the plan's bound, until nothing is missing; returns what still is."""
+    def _wait_whole(
+        self, run: Run, monitor: Monitor, refusals: Refusals, *, quiet: bool
+    ) -> list[str]:
+        """Wait, within the plan's bound, until nothing is missing; returns what still is.
+
+        Who refuses its damaged files is not waited for.
+        """
         deadline_s = time.monotonic() + self._plan.settle_timeout_s
         reasons = ["the run was stopped first"]
         while not self._stop.is_set():
+            for refusal in refusals.look():
+                monitor.excuse(refusal.node)
+                self._note(run, refusal.text)
+                run.update(refused=[each.as_json() for each in refusals.found])
             left_s = deadline_s - time.monotonic()
             reasons = monitor.wait_settled(min(2.0, max(0.0, left_s)), quiet=quiet)
             if not reasons or left_s <= 0:

@@ -124,6 +124,10 @@ class Watcher:
         """Watch this broker no longer: it is gone for good."""
         self._in_loop(self._remove, node)
 
+    def excuse(self, node: int) -> None:
+        """Wait no longer for this node: it will not run again."""
+        self._in_loop(self._tracker.excuse, node)
+
     def _in_loop(self, change: Callable[..., None], *arguments: object) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed: the watching is over

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -274,12 +274,16 @@ class NodesSystem:
             ended = list(pool.map(lambda n: self._target.stop(n, STOP_TIMEOUT_S), nodes))
         return [node for node, clean in zip(nodes, ended, strict=True) if not clean]
 
-    def collect(self, cluster: RowStream, quorum_times: QuorumTimes) -> None:
-        """Read the stopped nodes' files into the run; the controllers' decisions into `cluster`.
+    def collect(
+        self, cluster: RowStream, quorum_times: QuorumTimes, *, but: Collection[int] = ()
+    ) -> None:
+        """Read the stopped nodes' files into the run, `but` those of some; the controllers'
+        decisions into `cluster`.
 
         What was decided because the nodes were told to stop is left out: the run was over.
         """
-        log_dirs = {node: self._log_dir(node) for node in self.layout.nodes}
+        nodes = [node for node in self.layout.nodes if node not in but]
+        log_dirs = {node: self._log_dir(node) for node in nodes}
         collect_replicas(self._run, self._plan.topics, log_dirs)
         collect_decisions(
             cluster,

@@ -1,22 +1,38 @@
 """What a run says of itself, and that nonsense says nothing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checkers.check import check
 from checkers.run_file import NOTHING_SAID, RunFile, read_run_file
+from checkers.verdict import Outcome
+from tests.histories.story import S, healthy
 
 
 def test_what_is_said_is_read(tmp_path: Path) -> None:
     """Phases and problems, in their order."""
-    said = {"finished": ["deploy", "settle"], "epoch_problems": ["a-0 has no leader"], "more": 1}
+    said = {
+        "finished": ["deploy", "settle"],
+        "epoch_problems": ["a-0 has no leader"],
+        "refused": [{"node": 3, "text": "no"}, {"node": 4}, 5],
+        "more": 1,
+    }
     (tmp_path / "run.json").write_text(json.dumps(said))
     found = read_run_file(tmp_path)
-    assert found == RunFile(finished=("deploy", "settle"), epoch_problems=("a-0 has no leader",))
+    assert found == RunFile(
+        finished=("deploy", "settle"),
+        epoch_problems=("a-0 has no leader",),
+        refused=((3, "no"),),
+    )
 
 
-@pytest.mark.parametrize("text", [None, "", "[1]", '{"finished": 3}', '{"finished": null}', "{"])
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "[1]", '{"refused": {"node": 1}}', '{"finished": 3}', '{"finished": null}', "{"],
+)
 def test_nonsense_says_nothing(tmp_path: Path, text: str | None) -> None:
     """Neither a missing file nor a broken one is an error."""
     if text is not None:
@@ -37,3 +53,31 @@ def test_nonsense_says_nothing(tmp_path: Path, text: str | None) -> None:
 def test_why_epochs_are_not_in_the_record(run_file: RunFile, why: str) -> None:
     """The partition's own problem before everybody's."""
     assert run_file.why_epochs_unread("a-1") == why
+
+
+SAID = "node 3 refused its damaged files (fault 4, disk.cut-tail node 3): node cannot run"
+
+
+@pytest.mark.parametrize(
+    ("out", "refused", "outcome"),
+    [
+        (3, ((3, SAID),), Outcome.VALID),
+        (3, (), Outcome.UNKNOWN),
+        (1, ((3, SAID),), Outcome.UNKNOWN),
+    ],
+)
+def test_without_whoever_refused_its_files_the_rest_is_judged(
+    out: int, refused: tuple[tuple[int, str], ...], outcome: Outcome
+) -> None:
+    """Node `out` never came back into any in-sync set; only who refused may be missing."""
+    story = healthy()
+    story.replicas = [row for row in story.replicas if row["node"] != out]
+    story.replica_ends = [row for row in story.replica_ends if row["node"] != out]
+    for row in story.cluster:
+        if row["kind"] == "leader" and row["at_ns"] >= 16 * S:
+            row["isr"] = [node for node in (1, 2, 3) if node != out]
+    sources = replace(story.sources(), run_file=RunFile(refused=refused))
+    verdict = check(sources, story.plan)
+    assert verdict.outcome is outcome, verdict.reasons
+    told = [each.detail for each in verdict.assumptions if each.name == "no node refused its files"]
+    assert told == [SAID if refused else ""]

@@ -69,6 +69,18 @@ def test_settled_needs_every_node_every_replica_and_one_opinion() -> None:
     assert seen.unsettled(since_ns=21) == [f"node {n} does not answer" for n in (1, 2, 3)]
 
 
+def test_who_is_excused_is_not_waited_for() -> None:
+    """Neither its answer, nor its view, nor its place among the in-sync replicas; others' are."""
+    seen = tracker()
+    for node in (1, 2):
+        seen.observe(node, {P: view(1, 4, (1, 2))}, 10)
+    seen.excuse(3)
+    assert seen.unsettled(since_ns=10) == []
+    for node in (1, 2):
+        seen.observe(node, {P: view(1, 4, (1,))}, 20)
+    assert seen.unsettled(since_ns=20) == ["t-0 has in-sync replicas [1] of [1, 2, 3]"]
+
+
 def test_a_partition_without_leader_is_not_settled() -> None:
     """No leader, or never heard of: not settled."""
     seen = tracker()

@@ -20,7 +20,9 @@ from harness.journal import Journal
 from harness.plan import PlanError, build
 from harness.planning import Prepared, prepare
 from harness.quorum_times import QuorumTimes
+from harness.refusals import Refusals
 from harness.runner import Outcome, Runner
+from nemesis.record import FaultRecord
 from tests.nemesis.fakes import FakeMachines, FakeProcesses, FakeView, Trace
 from tests.require import require
 
@@ -37,6 +39,7 @@ class Lab:
         self.machines = FakeMachines(Trace())
         self.processes = self.machines.processes
         self.unsettled: list[str] = []
+        self.left_out: list[int] = []
         self.client_problems: list[str] = []
 
     def call(self, name: str) -> None:
@@ -93,7 +96,8 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
             lab.call("stop nodes")
             return []
 
-        def collect(self, *_: object) -> None:
+        def collect(self, *_: object, but: Sequence[int]) -> None:
+            lab.left_out = list(but)
             lab.call("collect")
 
     class Monitor(FakeView):
@@ -115,6 +119,9 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
 
         def record_epochs(self) -> list[str]:
             return []
+
+        def excuse(self, node: int) -> None:
+            lab.call(f"excuse {node}")
 
     class Workload:
         def stats(self) -> Mapping[str, Mapping[str, Any]]:
@@ -361,6 +368,27 @@ def test_a_cluster_that_does_not_settle_is_read_all_the_same(lab: Lab, tmp_path:
     assert stored["unsettled"] == ["t-0 has no leader", "node 3 ended by itself, exit code 1"]
     assert "settle" not in stored["finished"]
     assert "final reads" in lab.calls
+
+
+def test_a_node_that_refuses_its_damaged_files_is_left_out(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named, not waited for, not read, and no reason against having settled."""
+
+    def crash() -> None:
+        lab.processes.states[3] = ""
+
+    def struck(self: Refusals, record: FaultRecord) -> None:
+        self._damaged[3] = record
+
+    monkeypatch.setattr(Refusals, "note", struck)
+    lab.reacting = {"recover": crash}
+    outcome = run(tmp_path, prepared(KILL))
+    stored = record_of(outcome)
+    assert [each["node"] for each in stored["refused"]] == [3]
+    assert "node 3 refused its damaged files (fault 0, kill node 2)" in stored["notes"][-1]
+    assert (stored["settled"], lab.left_out) == (True, [3])
+    assert lab.calls.index("recover") < lab.calls.index("excuse 3") < lab.calls.index("settle")
 
 
 def highwater(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -55,3 +55,21 @@ def test_every_fault_of_processes_on_a_real_cluster(tmp_path: Path) -> None:
     assert found["all"]["effect"].startswith("3 of 3 had their turn")
     ends = sorted((row["started_ns"], row["healed_ns"]) for row in found.values())
     assert all(one[1] <= other[0] for one, other in pairwise(ends))
+
+
+@pytest.mark.slow
+def test_a_node_that_refuses_its_damaged_files_is_told_and_the_rest_is_judged(
+    tmp_path: Path,
+) -> None:
+    """Its metadata log is shorter than what it had flushed: the run names it, and is VALID."""
+    ended = run("refused-files", "nodes", tmp_path)
+    assert ended.verdict["verdict"] == "VALID", ended.verdict["reasons"]
+    [cut] = faults_of(ended).values()
+    [node] = json.loads(cut["targets"])["nodes"]
+    [told] = [
+        each["detail"]
+        for each in ended.verdict["assumptions"]
+        if each["name"] == "no node refused its files"
+    ]
+    assert told.startswith(f"node {node} refused its damaged files (fault 0, disk.cut-tail"), told
+    assert "node cannot run: __cluster_metadata-0" in told

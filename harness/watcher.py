@@ -404,7 +404,9 @@ class Watcher:
                 continue
             refused = next((name for name, _, _ in answers if name is not ErrorCode.none), None)
             if refused is not None:
+                # Of some of its epochs alone nobody could tell where the others begin.
                 problems.append(f"{partition}: node {view.leader} answers {refused.name}")
+                continue
             for epoch, start, end in epoch_starts((epoch, end) for _, epoch, end in answers):
                 self._cluster.append_named(
                     at_ns=self._writer.now_ns(), kind="epoch", node=view.leader,

@@ -176,6 +176,25 @@ def test_watermarks_and_epochs_are_recorded(monitor: Monitor, tmp_path: Path) ->
     assert {row["kind"] for row in cluster} == {"view", "leader", "epoch"}
 
 
+def test_epochs_are_recorded_whole_or_not_at_all(
+    monitor: Monitor, nodes: dict[int, FakeNode], tmp_path: Path
+) -> None:
+    """A leader that names some of its epochs and then is none any more has said nothing."""
+    assert monitor.wait_settled(DEADLINE_S) == []
+
+    def deposed(request: Any) -> dict[str, Any]:
+        answer = epoch_end(request)
+        [found] = answer["topics"][0]["partitions"]
+        if found["leader_epoch"] == EPOCH:
+            found["error_code"] = ErrorCode.not_leader_or_follower
+        return answer
+
+    nodes[1].answers[OFFSET_FOR_LEADER_EPOCH] = deposed
+    assert monitor.record_epochs() == ["t-0: node 1 answers not_leader_or_follower"]
+    monitor.stop()
+    assert not any(row["kind"] == "epoch" for row in rows(tmp_path / "c.arrows"))
+
+
 def test_after_the_stop_nothing_is_asked_any_more(monitor: Monitor) -> None:
     """Stopping twice is harmless, and epochs cannot be had from a stopped monitor."""
     monitor.stop()

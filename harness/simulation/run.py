@@ -33,6 +33,7 @@ from harness.store import Run
 from harness.systems.layout import Layout
 from harness.targets.sim.clocks import EPOCH_MS
 from harness.targets.sim.cluster import SimCluster
+from harness.targets.sim.disk import DiskWatcher
 from harness.targets.sim.guard import guard
 from harness.targets.sim.invariants import Invariants
 from harness.targets.sim.loop import SimTask, start
@@ -133,9 +134,15 @@ class Simulation:
                 recording.troubles = [str(each) for each in world.troubles]
                 if self.invariants is not None:
                     recording.facts["excused"] = self.invariants.excused
-                self._pilots.close()
-                self.cluster.close()
+                self._close()
         return recording
+
+    def _close(self) -> None:
+        for host in self.cluster.nodes.values():
+            assert host.disk is not None
+            host.disk.watcher = DiskWatcher()  # nobody looks at how it ends
+        self._pilots.close()
+        self.cluster.close()
 
     # -- the phases
 

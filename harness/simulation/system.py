@@ -91,6 +91,7 @@ class SimSystem:
         """Stop a node in order and remove its machine; true when it ended by itself."""
         ended = self._target.stop(node, STOP_TIMEOUT_S)
         self._cluster.remove_node(node)
+        self._target.disks.on_damage(node, wiped=True)  # the next one may get its number
         return ended
 
     def directory_id(self, node: int) -> UUID | None:

@@ -10,11 +10,12 @@ not begin with a brace and are left out.
   then `records_consumed`), and what it was assigned. A group may move partitions between polls only
   where it says so.
 
-What they do not print cannot be judged: when anything was invoked (latencies, the order in real
-time), the partition of a send that failed (it is looked up among the records that were read, where
-the record was written all the same), what happened to a record that was in flight when its producer
-was killed (a producer that prints no `shutdown_complete` has no end). An error is never a sure
-failure. The log in the end is all that consumers read (`as_read`).
+What they do not print cannot be judged: when anything was invoked (latencies and the order in real
+time; each operation counts as begun when its process was), the partition of a send that failed (it
+is looked up among the records that were read, where the record was written all the same), what
+happened to a record that was in flight when its producer was killed (a producer that prints no
+`shutdown_complete` has no end). An error is never a sure failure. The log in the end is all that
+consumers read (`as_read`).
 
 Raises InterchangeError with the file and line of what does not fit.
 """
@@ -54,6 +55,12 @@ class Event:
                 f"{self.where}: {self.name} has {value!r} as {field_!r}; expected {_WORDS[kind]}"
             )
         return value
+
+    @property
+    def at_ns(self) -> int:
+        """When it was printed, since 1970; 0 for early versions, which do not say."""
+        at_ms = self.said.get("timestamp")
+        return at_ms * NS_PER_MS if isinstance(at_ms, int) else 0
 
     @property
     def partition(self) -> Partition:
@@ -233,30 +240,22 @@ def _consumed(process: _Process, values: _Values) -> Iterator[Row]:
 
 
 def _row(process: _Process, event: Event, op: int, f: str, **columns: Any) -> Row:
-    """A row of a process. A printed time is that of the completion; old versions print none."""
-    at_ms = event.said.get("timestamp")
-    at_ns = at_ms * NS_PER_MS if isinstance(at_ms, int) else None
+    """A row of a process. It was printed when it was over, and begun since the process began."""
     return {
         "op": process.client << CLIENT_BITS | op,
         "client": process.client,
         "f": f,
         "type": "ok",
-        "invoke_ns": at_ns,
-        "complete_ns": at_ns,
+        "invoke_ns": process.events[0].at_ns,
+        "complete_ns": event.at_ns,
     } | columns
 
 
 def _from_zero(rows: Sequence[Row]) -> list[Row]:
-    """The rows with their times from the first on; without one, that of the row before."""
-    first_ns = min((row["invoke_ns"] for row in rows if row["invoke_ns"] is not None), default=0)
-    last_ns: dict[int, int] = {}
-    made = []
-    for row in rows:
-        at_ns = row["invoke_ns"]
-        at_ns = last_ns.get(row["client"], 0) if at_ns is None else at_ns - first_ns
-        last_ns[row["client"]] = at_ns
-        made.append(row | {"invoke_ns": at_ns, "complete_ns": at_ns})
-    return made
+    """The rows with their times from the first on."""
+    first_ns = min((row["invoke_ns"] for row in rows), default=0)
+    times = ("invoke_ns", "complete_ns")
+    return [row | {name: max(0, row[name] - first_ns) for name in times} for row in rows]
 
 
 def _topics(rows: Iterable[Row]) -> dict[str, int]:

@@ -1,0 +1,323 @@
+"""Histories of Jepsen's Kafka workload are judged as Jepsen judges them, and come back the same.
+
+The histories are those of the workload's own documentation and tests, retold with numbers.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.history import HISTORY, table
+from checkers.interchange.errors import InterchangeError
+from checkers.interchange.imported import Imported, Promises
+from checkers.interchange.jepsen_export import to_ops
+from checkers.interchange.jepsen_import import to_history
+from checkers.interchange.jepsen_ops import Notation, Op, read, write
+from tests.checkers.interchange.judging import Found, found, judged
+from tests.histories import story
+
+PROMISED = Promises()
+
+
+class Told:
+    """A history in the making: each operation takes 1 µs, one after the other."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def op(self, process: int, f: str, invoked: str, completed: str, type_: str = "ok") -> "Told":
+        """An operation, given its values in EDN."""
+        for kind, value in (("invoke", invoked), (type_, completed)):
+            at = len(self.lines) * 1_000
+            self.lines.append(
+                f"{{:index {len(self.lines)}, :time {at}, :process {process}, :type :{kind}, "
+                f":f :{f}, :value {value}}}"
+            )
+        return self
+
+    def send(self, process: int, key: int, value: int, offset: int | None = None) -> "Told":
+        """A send; without an offset nobody knows what became of it."""
+        done = f"[[:send {key} [{offset} {value}]]]" if offset is not None else None
+        bare = f"[[:send {key} {value}]]"
+        return self.op(process, "send", bare, done or bare, "ok" if done else "info")
+
+    def poll(self, process: int, polled: str, type_: str = "ok") -> "Told":
+        """A poll that returns {key [[offset value] …]}."""
+        return self.op(process, "poll", "[[:poll]]", f"[[:poll {polled}]]", type_)
+
+    def assign(self, process: int, keys: str, f: str = "assign") -> "Told":
+        """An assignment, or a subscription."""
+        return self.op(process, f, keys, keys)
+
+    def ops(self) -> list[Op]:
+        """What Jepsen's file says."""
+        return read("\n".join(self.lines), Notation.EDN)
+
+    def imported(self, promises: Promises = PROMISED) -> Imported:
+        """The history, taken over."""
+        return to_history(self.ops(), topic="jepsen", promises=promises, files=["history.edn"])
+
+
+def clean() -> Told:
+    """Three records, sent by two processes and read by a third."""
+    told = Told().assign(9, "[1 2]").send(0, 1, 10, 0).send(1, 1, 11, 1).send(0, 2, 10, 0)
+    return told.poll(9, "{1 [[0 10] [1 11]], 2 [[0 10]]}")
+
+
+def lost() -> Told:
+    """a, b and d are acknowledged; c, between b and d, is read, and a and b are not."""
+    told = Told().send(0, 1, 1, 0)
+    told.op(0, "send", "[[:send 1 2] [:send 1 4]]", "[[:send 1 [1 2]] [:send 1 [3 4]]]")
+    return told.send(1, 1, 3).poll(2, "{1 [[2 3]]}")
+
+
+def duplicated() -> Told:
+    """A value is read at two offsets."""
+    return Told().send(0, 1, 1, 1).send(1, 1, 2, 2).poll(2, "{1 [[1 1] [2 2] [3 1]]}")
+
+
+def misplaced() -> Told:
+    """A value is acknowledged at 1 and read at 3."""
+    return Told().send(0, 1, 1, 1).send(1, 1, 2).poll(2, "{1 [[2 2] [3 1]]}")
+
+
+def inconsistent() -> Told:
+    """Two readers see two values at one offset; a third value has the first's by its send."""
+    told = Told().send(0, 1, 1, 0).send(1, 1, 2, 0)
+    return told.poll(2, "{1 [[0 1]]}").poll(3, "{1 [[0 2]]}")
+
+
+def nonmonotonic() -> Told:
+    """A consumer goes back between two polls."""
+    told = Told().send(0, 1, 1, 0).send(0, 1, 2, 1).send(0, 1, 3, 2)
+    return told.poll(2, "{1 [[0 1] [1 2]]}").poll(2, "{1 [[1 2] [2 3]]}")
+
+
+def nonmonotonic_inside() -> Told:
+    """A consumer goes back inside a poll."""
+    told = Told().send(0, 1, 1, 0).send(0, 1, 2, 1)
+    return told.poll(2, "{1 [[1 2] [0 1]]}")
+
+
+def skipped() -> Told:
+    """A consumer leaves a record out that another one was given."""
+    told = Told().send(0, 1, 1, 0).send(0, 1, 2, 1).send(0, 1, 3, 2)
+    return told.poll(2, "{1 [[0 1]]}").poll(3, "{1 [[1 2]]}").poll(2, "{1 [[2 3]]}")
+
+
+def aborted() -> Told:
+    """A send that surely failed is read."""
+    told = Told().op(0, "send", "[[:send 1 2]]", "[[:send 1 2]]", "fail")
+    return told.send(0, 1, 3, 1).poll(2, "{1 [[0 2] [1 3]]}")
+
+
+def reordered() -> Told:
+    """One process's sends go back in the log."""
+    return Told().send(0, 1, 1, 1).send(0, 1, 2, 0).poll(2, "{1 [[0 2] [1 1]]}")
+
+
+def aborted_poll_duplicates() -> Told:
+    """Only a poll that failed saw the value twice; what it saw was in the log all the same."""
+    told = Told().send(0, 1, 1, 0).send(0, 1, 2, 1).poll(2, "{1 [[0 1] [1 2]]}")
+    return told.poll(3, "{1 [[0 1] [5 1]]}", "fail")
+
+
+def unseen() -> Told:
+    """Nobody read as far as the last record; Jepsen counts that as an error of its own."""
+    return Told().send(0, 1, 1, 0).send(0, 1, 2, 1).poll(2, "{1 [[0 1]]}")
+
+
+def gone_in_the_end() -> Told:
+    """A record that was read is not there when all is read from the beginning at last."""
+    told = Told().send(0, 1, 1, 0).send(0, 1, 2, 1).send(0, 1, 3, 2)
+    told.poll(2, "{1 [[0 1] [1 2] [2 3]]}").assign(3, "[1]")
+    told.lines[-2:] = [line.replace("}", ", :seek-to-beginning? true}") for line in told.lines[-2:]]
+    return told.poll(3, "{1 [[0 1] [2 3]]}")
+
+
+F, P, U = "forbidden", "permitted", "unknown"
+
+
+@pytest.mark.parametrize(
+    ("tell", "outcome", "expected"),
+    [
+        (clean, "VALID", {}),
+        (lost, "INVALID", {("lost-write", "prefix"): (F, 2), ("lost-write", "tail"): (F, 1)}),
+        (duplicated, "INVALID", {("duplicate", None): (F, 1)}),
+        (misplaced, "INVALID", {("inconsistent-offset", "acknowledged"): (F, 1)}),
+        (inconsistent, "INVALID", {("inconsistent-offset", "read"): (F, 1)}),
+        (nonmonotonic, "INVALID", {("nonmonotonic-poll", None): (F, 1)}),
+        (nonmonotonic_inside, "INVALID", {("nonmonotonic-poll", None): (F, 1)}),
+        (skipped, "INVALID", {("poll-skip", None): (F, 1)}),
+        (aborted, "INVALID", {("aborted-read", None): (F, 1)}),
+        (reordered, "INVALID", {("reordered-send", None): (F, 1), ("reordered-ack", None): (F, 1)}),
+        (aborted_poll_duplicates, "INVALID", {("duplicate", None): (F, 1)}),
+        (unseen, "UNKNOWN", {("unseen", None): (U, 1)}),
+        (gone_in_the_end, "INVALID", {("lost-write", "middle"): (F, 1),
+                                      ("truncated-read", None): (F, 1),
+                                      ("poll-skip", None): (F, 1)}),
+    ],
+)  # fmt: skip
+def test_judges_as_jepsen(tell: Callable[[], Told], outcome: str, expected: Found) -> None:
+    """Nothing is forgiven that Jepsen does not forgive."""
+    verdict = judged(tell().imported())
+    assert found(verdict) == expected
+    assert verdict.outcome.value == outcome
+
+
+@pytest.mark.parametrize(
+    ("tell", "promises", "outcome"),
+    [
+        (lost, Promises(acks=1), "UNKNOWN"),
+        (lost, Promises(acks=0), "VALID"),
+        (lost, Promises(min_insync_replicas=1), "UNKNOWN"),
+        (duplicated, Promises(idempotence=False), "VALID"),
+        (aborted_poll_duplicates, Promises(idempotence=False), "VALID"),
+        (reordered, Promises(idempotence=False), "INVALID"),
+    ],
+)
+def test_judges_by_what_was_promised(
+    tell: Callable[[], Told], promises: Promises, outcome: str
+) -> None:
+    """What only an unrecorded cause would excuse is unknown, not invalid."""
+    assert judged(tell().imported(promises)).outcome.value == outcome
+
+
+def test_position_follows_assignments() -> None:
+    """A key that is assigned again is read on from where it was; one that is new is somewhere."""
+    told = clean().send(0, 1, 12, 2).assign(9, "[1]").poll(9, "{1 [[2 12]]}")
+    told.assign(9, "[2 1]").poll(9, "{2 [[0 10]]}")
+    assert judged(told.imported()).outcome.value == "VALID"
+    back = clean().assign(9, "[1]").poll(9, "{1 [[0 10]]}")
+    assert found(judged(back.imported())) == {("nonmonotonic-poll", None): (F, 1)}
+
+
+def test_a_group_may_move_partitions() -> None:
+    """Subscribed, a consumer may find itself elsewhere between polls, and inside one where its
+    rebalance log says so; elsewhere inside one it may not."""
+    told = nonmonotonic()
+    told.lines[:0] = Told().assign(2, "[1]", "subscribe").lines
+    assert judged(told.imported()).outcome.value == "VALID"
+    inside = nonmonotonic_inside()
+    inside.lines[:0] = Told().assign(2, "[1]", "subscribe").lines
+    assert judged(inside.imported()).outcome.value == "INVALID"
+    inside.lines[-1] = inside.lines[-1].replace("]}]]", "]}]], :rebalance-log [{:keys [1]}]")
+    assert judged(inside.imported()).outcome.value == "VALID"
+
+
+def test_failed_transactions_do_not_move_a_consumer() -> None:
+    """What failed, or may have, is read once more; and then not again."""
+    told = Told().send(0, 1, 1, 0).send(0, 1, 2, 1).poll(1, "{1 [[0 1]]}")
+    told.poll(1, "{1 [[1 2]]}", "fail").poll(1, "{1 [[1 2]]}")
+    assert judged(told.imported()).outcome.value == "VALID"
+    assert judged(told.poll(1, "{1 [[1 2]]}").imported()).outcome.value == "INVALID"
+
+
+def test_values_stay_their_own() -> None:
+    """Two keys may share a value; what is one to one in the file is so in the history."""
+    rows = clean().imported().history
+    values = [row["value"] for row in rows if row["f"] == "send"]
+    assert values == [10, 11, 1 << 32 | 10]
+    apart = Told().send(0, 1, 5, 0).send(0, 2, 6, 0).imported()
+    assert [row["value"] for row in apart.history if row["f"] == "send"] == [5, 6]
+    with pytest.raises(InterchangeError, match="two keys share a value"):
+        Told().send(0, 1, 1 << 32, 0).send(0, 2, 1 << 32, 0).imported()
+
+
+@pytest.mark.parametrize(
+    ("drop", "said"),
+    [
+        (0, "operation 1: process 9 completes what it never invoked"),
+        (1, "operation 8: process 9 invokes while its operation 1 is not completed"),
+    ],
+)
+def test_refuses_what_does_not_pair(drop: int, said: str) -> None:
+    """Half an operation is a file that is cut, or not of one test."""
+    told = clean()
+    del told.lines[drop]
+    with pytest.raises(InterchangeError, match=said):
+        told.imported()
+
+
+def test_refuses_another_completion() -> None:
+    """A poll does not complete a send."""
+    told = Told().send(0, 1, 1, 0)
+    told.lines[-1] = told.lines[-1].replace(":f :send", ":f :txn")
+    with pytest.raises(InterchangeError, match="completes the :send of operation 1 as :txn"):
+        told.imported()
+
+
+def back(imported: Imported) -> list[Op]:
+    """The operations of an import, written out and read again."""
+    rows = table(HISTORY, imported.history).to_pylist()
+    text = write(to_ops(rows, imported.plan).ops, Notation.JSON)
+    return read(text, Notation.JSON)
+
+
+@pytest.mark.parametrize("tell", [clean, lost, duplicated, inconsistent, aborted, gone_in_the_end])
+def test_round_trip(tell: Callable[[], Told]) -> None:
+    """What comes in goes out the same."""
+    told = tell()
+    assert back(told.imported()) == told.ops()
+
+
+def test_round_trip_of_transactions() -> None:
+    """Transactions, subscriptions and their logs, pending and empty operations come back."""
+    told = clean().assign(8, "[1]", "subscribe")
+    told.op(
+        8, "txn", "[[:send 2 11] [:poll]]", "[[:send 2 [1 11]] [:poll {1 [[0 10] [1 11]]}]]"
+    ).poll(8, "{}").poll(8, "{1 [[1 11]]}", "fail")
+    told.lines[-3] = told.lines[-3].replace("[[:poll {}]]", '[[:poll {}]], :error "none"')
+    told.lines.append(
+        "{:index 99, :time 900000, :process 7, :type :invoke, :f :poll, :value [[:poll]]}"
+    )
+    ops = told.ops()
+    ops = [replace(op, number=place) for place, op in enumerate(ops, 1)]
+    assert back(told.imported()) == ops
+
+
+STEPS = st.tuples(st.integers(0, 2), st.integers(1, 2), st.integers(0, 3), st.booleans())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(STEPS, max_size=12))
+def test_round_trip_of_anything(steps: list[tuple[int, int, int, bool]]) -> None:
+    """Sends and polls in any order and with any offsets come back."""
+    told = Told()
+    for value, (process, key, offset, sends) in enumerate(steps):
+        if sends:
+            told.send(process, key, value, offset or None)
+        else:
+            told.poll(process, f"{{{key} [[{offset} {value}] [{offset + 1} {value + 1}]]}}")
+    assert [replace(op, process=0) for op in back(told.imported())] == [
+        replace(op, process=0) for op in told.ops()
+    ]
+
+
+def test_exports_runs_of_ours() -> None:
+    """A run of ours, written out and taken over again, says the same of what it lost."""
+    told = story.healthy()
+    told.forget(topic=story.ALL, values={story.v(story.ALL, 5)})
+    exported = to_ops(table(HISTORY, told.history).to_pylist(), told.plan)
+    assert exported.left_out == 0
+    assert list(exported.keys) == [("all", 0), ("none", 0), ("one", 0)]
+    verdict = judged(to_history(exported.ops, topic="t", promises=PROMISED, files=["run"]))
+    lost = {a.partition: a.count for a in verdict.anomalies if a.kind == "lost-write"}
+    assert lost == {0: 1}
+
+
+def test_exports_what_clients_do_at_once() -> None:
+    """What overlaps, and what comes after something that never ended, is of other processes."""
+    told = story.Story(plan={})
+    common = {"topic": "t", "partition": 0, "acks": -1}
+    told.row("send", 1, 0.0, value=1, offset=0, **common)["complete_ns"] = 5 * story.S
+    told.row("send", 1, 1.0, value=2, offset=1, **common)
+    told.row("send", 1, 2.0, value=3, type="info", **common)["complete_ns"] = None
+    told.row("send", 1, 6.0, value=4, offset=2, **common)
+    ops = to_ops(table(HISTORY, told.history).to_pylist(), {}).ops
+    assert [(op.process, op.type) for op in ops] == [
+        (1, "invoke"), (2, "invoke"), (2, "ok"), (2, "invoke"), (1, "ok"), (1, "invoke"), (1, "ok")
+    ]  # fmt: skip

@@ -1,0 +1,123 @@
+"""The output of Kafka's verifiable clients, taken over and judged."""
+
+import json
+from typing import Any
+
+import pytest
+
+from checkers.interchange.errors import InterchangeError
+from checkers.interchange.imported import Promises
+from checkers.interchange.kafkatest import to_history
+from tests.checkers.interchange.judging import found, judged
+
+PROMISES = Promises(idempotence=False)
+LOGGED = "[2026-01-01 00:00:00,000] WARN [Producer clientId=producer-1] (org.apache.kafka)\n"
+
+
+def line(name: str, at_ms: int = 0, **said: Any) -> str:
+    """A line of a verifiable client."""
+    return json.dumps({"timestamp": 1_700_000_000_000 + at_ms, "name": name, **said}) + "\n"
+
+
+def sent(value: str, offset: int, partition: int = 0, topic: str = "t") -> str:
+    """A record that was acknowledged."""
+    where = {"topic": topic, "partition": partition, "offset": offset}
+    return line("producer_send_success", offset, key=None, value=value, **where)
+
+
+def failed(value: str) -> str:
+    """A record of which the producer does not know."""
+    error = "class org.apache.kafka.common.errors.TimeoutException"
+    return line("producer_send_error", 9, key=None, value=value, topic="t", exception=error)
+
+
+def polled(*records: tuple[int, str], partition: int = 0) -> str:
+    """One poll that returned (offset, value) of a partition."""
+    lines = [
+        line("record_data", 9, key=None, value=value, topic="t", partition=partition, offset=offset)
+        for offset, value in records
+    ]
+    return "".join(lines) + line("records_consumed", 9, count=len(records), partitions=[])
+
+
+def told(*lines: str, ended: bool = True) -> str:
+    """What a client printed from its start to its end."""
+    end = line("shutdown_complete", 10) if ended else ""
+    return LOGGED + line("startup_complete") + "".join(lines) + end
+
+
+def judge(producer: str, consumer: str) -> tuple[str, dict[Any, Any]]:
+    """The outcome, and what was found."""
+    verdict = judged(to_history({"p.log": producer, "c.log": consumer}, promises=PROMISES))
+    return verdict.outcome.value, found(verdict)
+
+
+def test_what_is_whole_is_valid() -> None:
+    """Two partitions, a send that failed but was written, and one that was not."""
+    assigned = line("partitions_assigned", 1, partitions=[{"topic": "t", "partition": 0}])
+    committed = line("offsets_committed", 9, offsets=[], success=True)
+    producer = told(sent("0", 0), sent("1", 0, 1), failed("2"), failed("3"), sent("4", 1))
+    consumer = told(assigned, polled((0, "0"), (1, "4")), committed,
+                    polled((0, "1"), (1, "3"), partition=1))  # fmt: skip
+    assert judge(producer, consumer) == ("VALID", {})
+
+
+def test_finds_what_is_wrong() -> None:
+    """A lost write, a write at two offsets, a step back, and a record that nobody sent."""
+    producer = told(sent("0", 0), sent("1", 1), sent("2", 2), sent("3", 3))
+    outcome, what = judge(producer, told(polled((0, "0"), (2, "2"), (3, "3"))))
+    assert (outcome, what) == ("INVALID", {("lost-write", "middle"): ("forbidden", 1)})
+    outcome, what = judge(told(sent("0", 0)), told(polled((0, "0"), (1, "0"))))
+    assert (outcome, what) == ("VALID", {("duplicate", None): ("permitted", 1)})
+    outcome, what = judge(told(sent("0", 0), sent("1", 1)),
+                          told(polled((0, "0"), (1, "1")), polled((1, "1"))))  # fmt: skip
+    assert (outcome, what) == ("INVALID", {("nonmonotonic-poll", None): ("forbidden", 1)})
+    outcome, what = judge(told(sent("0", 0)), told(polled((0, "0"), (1, "7"))))
+    assert (outcome, what) == ("INVALID", {("phantom", "unsent"): ("forbidden", 1)})
+
+
+def test_knows_what_it_does_not_know() -> None:
+    """A tail that nobody read, and a producer that was killed, or whose lines are missing."""
+    outcome, what = judge(told(sent("0", 0), sent("1", 1)), told(polled((0, "0"))))
+    assert (outcome, what) == ("UNKNOWN", {("unseen", None): ("unknown", 1)})
+    killed = told(sent("0", 0), ended=False)
+    outcome, what = judge(killed, told(polled((0, "0"), (1, "1"))))
+    assert (outcome, what) == ("UNKNOWN", {})
+    counted = line("tool_data", 10, sent=2, acked=2, target_throughput=-1, avg_throughput=1.0)
+    assert judge(told(sent("0", 0), counted), told(polled((0, "0"))))[0] == "UNKNOWN"
+
+
+def test_acknowledgements_of_two_producers_have_no_order() -> None:
+    """Without times of invocation, one that is printed later may have begun earlier."""
+    one, two = told(sent("1.0", 5)), told(sent("2.0", 4))
+    consumer = told(polled((4, "2.0"), (5, "1.0")))
+    verdict = judged(to_history({"1": one, "2": two, "c": consumer}, promises=PROMISES))
+    assert (verdict.outcome.value, found(verdict)) == ("VALID", {})
+
+
+def test_orders_sends_by_their_values() -> None:
+    """A producer's lines may come in another order than its sends."""
+    rows = to_history({"p": told(sent("1", 1), sent("0", 0)), "c": told(polled((0, "0")))},
+                      promises=PROMISES).history  # fmt: skip
+    sends = sorted((row["op"], row["offset"]) for row in rows if row["f"] == "send")
+    assert [offset for _, offset in sends] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ({"p": LOGGED}, "p: has no line of a verifiable producer or consumer"),
+        ({"p": told(sent("0", 0)) + '{"timestamp":17'}, "p, line 5: is no JSON, or cut short"),
+        ({"p": '{"a": 1}'}, "p, line 1: has no 'name'"),
+        ({"p": told(sent("x", 0))}, "p, line 3: the value 'x' is no verifiable producer's"),
+        ({"p": told(line("producer_send_success", value="0"))}, "has None as 'topic'"),
+        ({"p": told(sent("0", 0), polled((0, "0")))}, "is of a producer and a consumer"),
+        ({"p": told(sent("0", 0)), "q": told(sent("1", 1))}, "p and q print the same values"),
+        ({"p": told(sent("0", 0)), "c": told(line("records_consumed", count=1))}, "--verbose"),
+    ],
+)
+def test_refuses_wrong_files(texts: dict[str, str], said: str) -> None:
+    """What does not fit is told with its file and line."""
+    with pytest.raises(InterchangeError) as refused:
+        to_history(texts, promises=PROMISES)
+    assert said in str(refused.value)

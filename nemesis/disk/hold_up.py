@@ -42,7 +42,7 @@ class Stall(DiskFault):
         """Try again where a write got through: another fault made the disk go on for a moment."""
         for node in strike.nodes:
             probe = hosts.disks.probed(node, key_of(strike))
-            if probe is not None and probe.done:
+            if probe is not None and probe.done and not hosts.disks.ailment(node):
                 hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
 
     def effect(self, hosts: Hosts, strike: Strike) -> Effect:

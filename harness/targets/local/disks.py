@@ -212,9 +212,9 @@ class LocalDisks:
             if (identity := processes.identify(pid)) is not None:
                 self._journal.record("local.probe", **asdict(identity))
 
-        path = self._data_dir(node) / f"{files.OURS}probe-{name}"
+        path, devices = self._data_dir(node) / f"{files.OURS}probe-{name}", self._devices(node)
         with self._mutex:
-            self._attempts[node, name] = Attempt(path, size_bytes, record)
+            self._attempts[node, name] = Attempt(path, size_bytes, devices, record)
 
     def probed(self, node: int, name: str) -> Probe | None:
         """How far that is; None when nothing was begun by that name."""
@@ -295,6 +295,12 @@ class LocalDisks:
 
     def _image(self, node: int) -> Path:
         return self._data_dir(node).with_name("data.img")
+
+    def _devices(self, node: int) -> list[int]:
+        """On what the node's files are: its loop device, or wherever a plain directory is."""
+        if self._volume is Volume.DIRECTORY:
+            return [self._data_dir(node).stat().st_dev]
+        return volumes.devices(self._image(node))
 
     def _copy_of(self, node: int, name: str) -> Path:
         return self._data_dir(node).with_name("copies") / name

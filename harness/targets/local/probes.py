@@ -8,7 +8,7 @@ it is held up.
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.targets.local import kernel, processes
@@ -18,11 +18,14 @@ PATIENCE_S = 5.0
 """How long one may go on after it was told to end: it may have to wait for a disk."""
 
 _CHILD = """
-import os, sys, time
-path, size = sys.argv[1], int(sys.argv[2])
+import errno, os, sys, time
+place, name, size, devices = *sys.argv[1:3], int(sys.argv[3]), sys.argv[4:]
 began_ns, said = time.monotonic_ns(), ""
 try:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    if str(os.fstat(directory).st_dev) not in devices:
+        raise OSError(errno.ENODEV, "it is not mounted")
+    file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=directory)
     left = size
     while left:
         left -= os.write(file, bytes(min(left, 65536)))
@@ -34,14 +37,21 @@ print((time.monotonic_ns() - began_ns) / 1e6, said)
 
 
 class Attempt:
-    """One attempt, from its start; `record` is told its pid and puts it in the journal."""
+    """One attempt, from its start; `record` is told its pid and puts it in the journal.
 
-    def __init__(self, path: Path, size_bytes: int, record: Callable[[int], None]) -> None:
+    It writes nowhere but on one of the `devices` (numbers as of st_dev): while the disk is not
+    mounted at the path, that is on another one.
+    """
+
+    def __init__(
+        self, path: Path, size_bytes: int, devices: Sequence[int], record: Callable[[int], None]
+    ) -> None:
         self._size_bytes = size_bytes
         self._began_s = time.monotonic()
         self._said: Probe | None = None
+        where = [str(path.parent), path.name, str(size_bytes), *map(str, devices)]
         self._child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _CHILD, str(path), str(size_bytes)],
+            [sys.executable, "-I", "-S", "-c", _CHILD, *where],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -107,6 +107,11 @@ def thaw(mountpoint: Path) -> bool:
         return False
 
 
+def devices(image: Path) -> list[int]:
+    """The numbers, as of st_dev, by which the files of the image's file system are told."""
+    return [device.stat().st_rdev for device in kernel.loops_over(image)]
+
+
 @contextmanager
 def opened(mountpoint: Path, image: Path) -> Iterator[int]:
     """A descriptor of the root of the image's file system, which stays mounted for the block.
@@ -116,8 +121,7 @@ def opened(mountpoint: Path, image: Path) -> Iterator[int]:
     """
     descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        devices = [device.stat().st_rdev for device in kernel.loops_over(image)]
-        if os.fstat(descriptor).st_dev not in devices:
+        if os.fstat(descriptor).st_dev not in devices(image):
             raise NodeState(f"{image} is not mounted at {mountpoint} at the moment")
         yield descriptor
     finally:

@@ -226,7 +226,7 @@ def test_filling_a_disk_takes_nothing_of_the_machines_own(tmp_path: Path, volume
         hosts.disks.drain(1)
 
 
-def test_a_disk_that_is_not_there_is_not_filled(
+def test_on_a_disk_that_is_not_there_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a power loss has it unmounted, its place is on the machine's own file system."""
@@ -246,6 +246,11 @@ def test_a_disk_that_is_not_there_is_not_filled(
         with pytest.raises(NodeState, match="not mounted"):
             hosts.disks.fill(1)
         assert asked == [BALLAST]
+        hosts.disks.probe(1, "p", 4096)
+        seen = hosts.disks.end_probe(1, "p")
+        assert seen is not None
+        assert seen.error == "it is not mounted"
+        assert list(target.data_dir(1).iterdir()) == []
 
 
 def test_a_disk_turns_read_only_under_open_files(tmp_path: Path) -> None:

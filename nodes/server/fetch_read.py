@@ -159,6 +159,23 @@ class PartReader:
 
     def _host(self, part: Part, reader: Reader) -> ErrorCode:
         """Find the part's replica, and whether it may serve `reader`."""
+        replica = part.replica
+        if replica is None or replica.retired:
+            error = self._find(part, reader)
+            replica = part.replica
+            if replica is None:
+                return error
+        if reader.version >= TOPIC_IDS_SINCE and replica.topic_id != part.key.topic:
+            return ErrorCode.inconsistent_topic_id
+        if replica.log.offline:
+            return _storage_error(reader)
+        error = leadership_error(replica, part.leader_epoch, leader_only=reader.leader_only)
+        if error is ErrorCode.none and reader.is_follower:
+            return _unknown_follower(replica, part, reader.node)
+        return error
+
+    def _find(self, part: Part, reader: Reader) -> ErrorCode:
+        """Host the part by the replica that there is now; the error where there is none."""
         topic, number = part.key
         if reader.version < TOPIC_IDS_SINCE:
             partition = TopicPartition(str(topic), number)
@@ -170,16 +187,7 @@ class PartReader:
             partition = TopicPartition(name, number)
         replica = self._replicas.find(partition)
         part.host(partition, replica)
-        if replica is None:
-            return self._replicas.why_not_here(partition)
-        if reader.version >= TOPIC_IDS_SINCE and replica.topic_id != topic:
-            return ErrorCode.inconsistent_topic_id
-        if replica.log.offline:
-            return _storage_error(reader)
-        error = leadership_error(replica, part.leader_epoch, leader_only=reader.leader_only)
-        if error is ErrorCode.none and reader.is_follower:
-            return _unknown_follower(replica, part, reader.node)
-        return error
+        return ErrorCode.none if replica is not None else self._replicas.why_not_here(partition)
 
     def _preferred(self, replica: Replica, reader: Reader, offset: Offset) -> NodeId:
         if self._selector is None or reader.is_follower or replica.state.role is not Role.LEADER:

@@ -44,6 +44,8 @@ class Replica:
     cutting: Callable[[Offset], None] = lambda end: None
     """Called before the log is cut, to that end at least; see `LogDirectory.cutting`."""
     watchers: Watchers = field(default_factory=Watchers)
+    retired: bool = False
+    """Whether the partition is no longer hosted here, or by another replica; for good."""
     _committing: Acks = field(default_factory=Acks)
     _flushing: Acks = field(default_factory=Acks)
     _flusher: "asyncio.Task[None] | None" = None
@@ -84,6 +86,7 @@ class Replica:
 
     def retire(self) -> None:
         """The partition is no longer hosted here: whoever waits for it is told so."""
+        self.retired = True
         self.state.retire()
         self.watchers.changed()
         self.committed()

@@ -110,15 +110,6 @@ def _of_values(cls: Any) -> _Encode:
     return source.function(cls)
 
 
-def _nested(cls: Any) -> _Encode:
-    of_entity, of_values = _of_entity(cls), _of_values(cls)
-
-    def encode(put: _Put, item: Any) -> None:
-        (of_values if type(item) is dict else of_entity)(put, item)
-
-    return encode
-
-
 def _as_entity(cls: Any, item: Any) -> Any:
     return fill(cls, **item) if type(item) is dict else item
 
@@ -191,15 +182,19 @@ class _Source:
             case PrimitiveTupleField():
                 return self._array(self._elements(get_schema_field_type(field)))
             case EntityTupleField(cls):
-                encode = self._name(_nested(cls))
-                return self._array([f"for y in x: {encode}(put, y)"])
+                return self._array([f"for y in x: {self._nested(cls, 'y')}"])
             case EntityField(cls):
-                write = f"{self._name(_nested(cls))}(put, x)"
+                write = self._nested(cls, "x")
                 if not nullable:
                     return [write]
                 return ["put(b'\\xff' if x is None else b'\\x01')", f"if x is not None: {write}"]
             case kind:
                 assert_never(kind)
+
+    def _nested(self, cls: Any, item: str) -> str:
+        """A call that writes `item`, an entity or a dict."""
+        entity, values = self._name(_of_entity(cls)), self._name(_of_values(cls))
+        return f"({values} if type({item}) is dict else {entity})(put, {item})"
 
     def _primitive(self, kafka_type: str, nullable: bool) -> list[str]:
         fixed = _FIXED.get(kafka_type)

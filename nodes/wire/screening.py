@@ -3,8 +3,8 @@
 kio's reader makes room for all the elements that an array announces before it reads the first, and
 a process that asks for more memory than there is gets aborted: a few bytes would end a broker. It
 also reads any array as null, where handlers rely on the schema. So a request is walked once before
-it is read, by a plan made of its schema, and has to end where its last field does. Runs of fields
-of fixed size are one step of the plan, so that a walk costs little.
+it is read, by a function made of its schema, and has to end where its last field does. The function
+is source that is generated when first needed, so that a walk costs little.
 
 kio's reader also fails on a tagged field that it does not know, which Kafka's protocol lets a newer
 client send at any time (KIP-482). The walk finds them, and what is read lacks them.
@@ -13,7 +13,7 @@ Pure. Values are not looked at, and whatever else may be wrong with a request is
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import Field, fields
 from functools import cache
 from types import NoneType
@@ -76,8 +76,8 @@ class _Budget:
 
 _Walk = Callable[[bytes, int, _Budget], int]
 """Takes a request, the position of a field, and what is left to spend; returns the field's end."""
-_Step = int | _Walk
-"""A number of bytes, or a walk."""
+_Step = int | list[str]
+"""A number of bytes, or lines of source."""
 
 
 def checked(schema: Any, request: bytes, position: int) -> bytes:
@@ -130,110 +130,119 @@ def uvarint_of(value: int) -> bytes:
 
 @cache
 def _entity(schema: Any) -> _Walk:
-    steps: list[_Step] = []
-    tagged: dict[int, _Walk] = {}
-    for field in fields(schema):
-        step = _field(field, schema.__flexible__)
-        tag = get_field_tag(field)
-        if tag is not None:
-            tagged[tag] = _walk_of(step)
-        elif isinstance(step, int) and steps and isinstance(steps[-1], int):
-            steps[-1] += step
-        else:
-            steps.append(step)
-    if schema.__flexible__:
-        steps.append(_tagged_fields(tagged))
-    return _sequence(tuple(steps))
+    source = _Source(bool(schema.__flexible__))
+    return source.function(source.entity(schema))
 
 
-def _sequence(steps: tuple[_Step, ...]) -> _Walk:
-    def walk(data: bytes, position: int, budget: _Budget) -> int:
-        for step in steps:
-            if isinstance(step, int):
-                position += step
+class _Source:
+    """Makes the source of walks, which move `position` on over `data`, nested entities included."""
+
+    def __init__(self, flexible: bool) -> None:
+        self._flexible = flexible
+        self._objects: dict[str, Any] = {
+            "uvarint": uvarint,
+            "int16": _INT16.unpack_from,
+            "int32": _INT32.unpack_from,
+            "MalformedFrame": MalformedFrame,
+        }
+
+    def function(self, lines: list[str]) -> _Walk:
+        """The compiled walk."""
+        body = _indented([*lines, "return position"])
+        exec("\n".join(["def walk(data, position, budget):", *body]), self._objects)
+        walk: _Walk = self._objects["walk"]
+        return walk
+
+    def entity(self, schema: Any) -> list[str]:
+        """Over all fields of `schema`; those of fixed size that are neighbours are one step."""
+        lines: list[str] = []
+        size = 0
+        tagged: dict[int, _Walk] = {}
+        for field in fields(schema):
+            step = self._field(field)
+            tag = get_field_tag(field)
+            if tag is not None:
+                tagged[tag] = self.function(_lines(step))
+            elif isinstance(step, int):
+                size += step
             else:
-                position = step(data, position, budget)
-        return position
+                lines += [*_lines(size), *step]
+                size = 0
+        lines += _lines(size)
+        if self._flexible:
+            name = f"tagged{len(self._objects)}"
+            self._objects[name] = _tagged_fields(tagged)
+            lines += [
+                "if data[position] == 0: position += 1",
+                f"else: position = {name}(data, position, budget)",
+            ]
+        return lines
 
-    return walk
+    def _field(self, field: Field[Any]) -> _Step:
+        match classify_field(field):
+            case PrimitiveField():
+                return self._primitive(get_schema_field_type(field))
+            case PrimitiveTupleField():
+                element = self._primitive(get_schema_field_type(field))
+                return self._array(element, _may_be_null(field))
+            case EntityTupleField(schema):
+                return self._array(self.entity(schema), _may_be_null(field))
+            case EntityField(schema):
+                lines = self.entity(schema)
+                if not is_optional(field):
+                    return lines
+                # Null is an int8 of -1.
+                there = ["position += 1", "if data[position - 1] < 0x80:"]
+                return [*there, *_indented(lines)]
+            case kind:
+                assert_never(kind)
+
+    def _primitive(self, kafka_type: str) -> _Step:
+        size = _FIXED_SIZES.get(kafka_type)
+        if size is not None:
+            return size
+        if self._flexible:
+            return [*_UVARINT, "if n: position += n - 1"]
+        if kafka_type == "string":
+            return ["n = int16(data, position)[0]", "position += n + 2 if n > 0 else 2"]
+        return ["n = int32(data, position)[0]", "position += n + 4 if n > 0 else 4"]
+
+    def _array(self, element: _Step, nullable: bool) -> list[str]:
+        if self._flexible:
+            lines = [*_UVARINT, "n -= 1"]
+        else:
+            lines = ["n = int32(data, position)[0]", "position += 4"]
+        if not nullable:
+            lines.append("if n < 0: raise MalformedFrame('null instead of an array')")
+        each = (
+            [f"position += {element} * n"]
+            if isinstance(element, int)
+            else ["for _ in range(n):", *_indented(element)]
+        )
+        return [*lines, "if n > 0:", *_indented(["budget.spend(n)", *each])]
 
 
-def _walk_of(step: _Step) -> _Walk:
-    return _sequence((step,)) if isinstance(step, int) else step
+_UVARINT = (
+    "n = data[position]",
+    "position += 1",
+    "if n > 0x7f: n, position = uvarint(data, position - 1)",
+)
+"""Lines that read n, mostly of one byte."""
 
 
-def _field(field: Field[Any], flexible: bool) -> _Step:
-    match classify_field(field):
-        case PrimitiveField():
-            return _primitive(get_schema_field_type(field), flexible)
-        case PrimitiveTupleField():
-            element = _primitive(get_schema_field_type(field), flexible)
-            return _array(element, flexible, _may_be_null(field))
-        case EntityTupleField(schema):
-            return _array(_entity(schema), flexible, _may_be_null(field))
-        case EntityField(schema):
-            return _nullable(_entity(schema)) if is_optional(field) else _entity(schema)
-        case kind:
-            assert_never(kind)
+def _lines(step: _Step) -> list[str]:
+    if isinstance(step, int):
+        return [f"position += {step}"] if step else []
+    return step
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
 
 
 def _may_be_null(field: Field[Any]) -> bool:
     # kio's own `is_optional` is about an array's elements.
     return NoneType in get_args(field.type)
-
-
-def _primitive(kafka_type: str, flexible: bool) -> _Step:
-    size = _FIXED_SIZES.get(kafka_type)
-    if size is not None:
-        return size
-    if flexible:
-        return _compact_bytes
-    return _short_bytes if kafka_type == "string" else _long_bytes
-
-
-def _compact_bytes(data: bytes, position: int, budget: _Budget) -> int:
-    size, position = uvarint(data, position)
-    return position + max(size - 1, 0)
-
-
-def _short_bytes(data: bytes, position: int, budget: _Budget) -> int:
-    size: int = _INT16.unpack_from(data, position)[0]
-    return position + 2 + max(size, 0)
-
-
-def _long_bytes(data: bytes, position: int, budget: _Budget) -> int:
-    size: int = _INT32.unpack_from(data, position)[0]
-    return position + 4 + max(size, 0)
-
-
-def _array(element: _Step, flexible: bool, nullable: bool) -> _Walk:
-    def walk(data: bytes, position: int, budget: _Budget) -> int:
-        if flexible:
-            count, position = uvarint(data, position)
-            count -= 1
-        else:
-            (count,) = _INT32.unpack_from(data, position)
-            position += 4
-        if count <= 0:
-            if count < 0 and not nullable:
-                raise MalformedFrame("null instead of an array")
-            return position
-        budget.spend(count)
-        if isinstance(element, int):
-            return position + count * element
-        for _ in range(count):
-            position = element(data, position, budget)
-        return position
-
-    return walk
-
-
-def _nullable(entity: _Walk) -> _Walk:
-    def walk(data: bytes, position: int, budget: _Budget) -> int:
-        is_null = data[position] >= 0x80  # an int8 of -1
-        return position + 1 if is_null else entity(data, position + 1, budget)
-
-    return walk
 
 
 def _tagged_fields(known: dict[int, _Walk]) -> _Walk:

@@ -89,7 +89,7 @@ class Link(Channel):
         version = _version(api, low, high)
         if version is None:
             raise ConnectFailed(f"{self.peer} serves {api} in no version of ours: {low} to {high}")
-        return Draft(load_request_schema(key, version), values)
+        return Draft(_schema(key, version), values)
 
 
 @cache
@@ -97,6 +97,11 @@ def _version(api: str, low: int, high: int) -> int | None:
     """The newest version that both sides speak."""
     both = (v for v in schema_name_map[api] if low <= v <= min(high, NEWEST[api]))
     return max(both, default=None)
+
+
+@cache
+def _schema(api_key: int, version: int) -> type[Any]:
+    return load_request_schema(api_key, version)
 
 
 async def opened(address: Address, *, client_id: str, timeout_s: float, open_s: float) -> Link:

@@ -11,7 +11,7 @@ import errno
 import zlib
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from harness.targets.sim.link import FIRST_RETRY_NS, GIVE_UP_NS, LAST_RETRY_NS, Link, Passage
 from harness.targets.sim.loop import HostLoop
@@ -39,11 +39,8 @@ class SocketName:
         return self.peer
 
 
-class _Segment(NamedTuple):
-    """Bytes on their way, or (None) the end of them."""
-
-    number: int
-    data: bytes | None
+_Segment = tuple[int, bytes | None]
+"""A segment's number, and its bytes, or None for the end of them."""
 
 
 class Socket:
@@ -110,8 +107,9 @@ class Socket:
     # -- sending
 
     def _send(self, data: bytes | None) -> None:
-        segment = _Segment(self._next_number, data)
-        self._next_number += 1
+        number = self._next_number
+        self._next_number = number + 1
+        segment = number, data
         if self.loop.held is not None:
             # The program stands still in the middle of something: no byte of it can leave.
             self.loop.delivered_at_ns(self._world.now_ns, self._leave, segment)
@@ -129,17 +127,19 @@ class Socket:
         self._travel(segment)
 
     def _travel(self, segment: _Segment) -> None:
-        peer = self.peer
+        peer, data = self.peer, segment[1]
         if peer.loop.dead:  # its kernel answers for it
-            if segment.data is not None:
+            if data is not None:
                 self._is_reset(self._world.now_ns + 2 * self._out.delay_ns(0))
             return
-        arrives_ns = self._world.now_ns + self._out.delay_ns(len(segment.data or b""))
-        self._arrives_ns = arrives_ns = max(arrives_ns, self._arrives_ns)
+        arrives_ns = self._world.now_ns + self._out.delay_ns(0 if data is None else len(data))
+        if arrives_ns < self._arrives_ns:
+            arrives_ns = self._arrives_ns
+        self._arrives_ns = arrives_ns
         peer.loop.delivered_at_ns(arrives_ns, peer._arrive, segment)
 
     def _is_dropped(self, segment: _Segment) -> bool:
-        passage = self._ack_passage if segment.data is None else self._passage
+        passage = self._ack_passage if segment[1] is None else self._passage
         return self._out.drops(passage)
 
     def _keep(self, segment: _Segment) -> None:
@@ -225,13 +225,13 @@ class Socket:
     def _arrive(self, segment: _Segment) -> None:
         sender = self.peer
         link = sender._out
-        if segment.number != self._expected or (
+        number, data = segment
+        if number != self._expected or (
             link.cuts and sender._is_dropped(segment)  # cut off on its way
         ):
             sender._keep(segment)
             return
         self._expected += 1
-        data = segment.data
         link.arrived(sender._ack_passage if data is None else sender._passage)
         if data is not None:
             world = self._world
@@ -282,9 +282,8 @@ class Socket:
             self._drop()
             self._send_reset(self._arrives_ns)
         elif orderly:
-            segment = _Segment(self._next_number, None)
             self._next_number += 1
-            self._leave(segment)
+            self._leave((self._next_number - 1, None))
             if self.peer._in_window:  # still on its way here, where nobody will take it
                 self._send_reset(self._world.now_ns + self.peer._out.delay_ns(0))
         self._forget_if_idle()
@@ -314,4 +313,4 @@ class Socket:
 
 
 def _number_of(segment: _Segment) -> int:
-    return segment.number
+    return segment[0]

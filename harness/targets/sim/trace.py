@@ -8,6 +8,7 @@ same coroutine that swapped places would go unseen.
 import hashlib
 from array import array
 from collections.abc import Callable
+from types import MethodType
 from typing import Any, Final
 
 FLUSH_AT: Final = 1 << 15
@@ -22,35 +23,41 @@ class Trace:
         self._hash = hashlib.blake2b(digest_size=16)
         self._numbers: list[int] = []
         self._labels: dict[str, int] = {}
+        self._methods: dict[Callable[..., Any], int] = {}
+        """The numbers of labels again, to be found without asking a method for its name."""
 
     def called(self, now_ns: int, host: int, callback: Callable[..., Any]) -> None:
         """An event's callback is about to be called."""
         self.events += 1
-        label = getattr(callback, "__qualname__", None) or type(callback).__name__
-        number = self._labels.get(label)
-        if number is None:
-            number = self._label(label)
-        task = getattr(getattr(callback, "__self__", None), "world_number", 0)
+        if type(callback) is MethodType:
+            function, task = callback.__func__, 0
+            number = self._methods.get(function)
+            if number is None:
+                number = self._methods[function] = self._number(function.__qualname__)
+        else:
+            number = self._number(
+                getattr(callback, "__qualname__", None) or type(callback).__name__
+            )
+            task = getattr(getattr(callback, "__self__", None), "world_number", 0)
         self._numbers += (now_ns, host, number, task)
         if len(self._numbers) > FLUSH_AT:
             self._flush()
 
     def noted(self, now_ns: int, host: int, label: str, value: int = 0) -> None:
         """Something that is no event of its own: bytes that arrived, a kill."""
-        number = self._labels.get(label)
-        if number is None:
-            number = self._label(label)
-        self._numbers += (now_ns, host, number, value)
+        self._numbers += (now_ns, host, self._number(label), value)
 
     def digest(self) -> str:
         """The hash of all so far."""
         self._flush()
         return self._hash.hexdigest()
 
-    def _label(self, label: str) -> int:
-        self._flush()  # so that the label stands where it was first met
-        self._hash.update(label.encode())
-        number = self._labels[label] = len(self._labels)
+    def _number(self, label: str) -> int:
+        number = self._labels.get(label)
+        if number is None:
+            self._flush()  # so that the label stands where it was first met
+            self._hash.update(label.encode())
+            number = self._labels[label] = len(self._labels)
         return number
 
     def _flush(self) -> None:

@@ -5,7 +5,8 @@ is told to pause. What came and was not read, because reading is paused, fills t
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from harness.targets.sim.loop import HostLoop
@@ -37,6 +38,7 @@ class Endpoint(asyncio.Transport, Socket):
         names = {"sockname": own, "peername": peer, "socket": self.name}
         asyncio.Transport.__init__(self, names)
         self._protocol: asyncio.BaseProtocol | None = None
+        self._feed: Callable[[bytes], object] = _nobody
         self._unsent_bytes = 0
         self._high, self._low = HIGH_WATER_BYTES, HIGH_WATER_BYTES // 4
         self._write_paused = False
@@ -46,11 +48,16 @@ class Endpoint(asyncio.Transport, Socket):
 
     def connect_to(self, protocol: asyncio.BaseProtocol) -> None:
         """Hand the connection to a protocol."""
-        self._protocol = protocol
+        self.set_protocol(protocol)
         protocol.connection_made(self)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            self._feed = partial(_fill_buffers, protocol)
+        else:
+            assert isinstance(protocol, asyncio.Protocol)
+            self._feed = protocol.data_received
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         assert self._protocol is not None
@@ -95,7 +102,8 @@ class Endpoint(asyncio.Transport, Socket):
         self.write(b"".join(list_of_data))
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.loop.check()
+        if self.loop.dead:
+            self.loop.check()
         if self._eof:
             raise RuntimeError("write() after write_eof()")
         if self._closing or not data:
@@ -183,7 +191,7 @@ class Endpoint(asyncio.Transport, Socket):
                 continue
             self._acknowledge(len(data))
             if not self._closing:
-                _feed(protocol, data)
+                self._feed(data)
 
     def _peer_finished(self, protocol: asyncio.BaseProtocol) -> None:
         if not self._closing:
@@ -201,7 +209,7 @@ class Endpoint(asyncio.Transport, Socket):
         was_open = not (self._closing or self._eof)
         self._unsent.clear()
         self._closing = self._ended = True
-        self._protocol = None
+        self._protocol, self._feed = None, _nobody
         return was_open
 
     def _end(self, error: OSError | None) -> None:
@@ -210,19 +218,19 @@ class Endpoint(asyncio.Transport, Socket):
         self._ended = self._closing = True
         self._unread.clear()
         self._forget_if_idle()
-        protocol, self._protocol = self._protocol, None
+        protocol, self._protocol, self._feed = self._protocol, None, _nobody
         if protocol is not None:
             protocol.connection_lost(error)
 
 
-def _feed(protocol: asyncio.BaseProtocol, data: bytes) -> None:
-    if isinstance(protocol, asyncio.BufferedProtocol):
-        while data:
-            buffer = memoryview(protocol.get_buffer(len(data)))
-            size = min(len(buffer), len(data))
-            buffer[:size] = data[:size]
-            protocol.buffer_updated(size)
-            data = data[size:]
-    else:
-        assert isinstance(protocol, asyncio.Protocol)
-        protocol.data_received(data)
+def _fill_buffers(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+    while data:
+        buffer = memoryview(protocol.get_buffer(len(data)))
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        protocol.buffer_updated(size)
+        data = data[size:]
+
+
+def _nobody(data: bytes) -> None:
+    """There is no protocol yet, or no more."""

@@ -173,7 +173,8 @@ class World:
         context: Context,
     ) -> Call:
         """Call it at that time, as an event of `owner`'s; now, if that is over."""
-        when_ns = max(when_ns, self.now_ns)
+        if when_ns < self.now_ns:
+            when_ns = self.now_ns
         call = Call(self, owner, when_ns, callback, args, context)
         self._last_number = number = self._last_number + 1
         heappush(self._timers, (when_ns, number, call))
@@ -286,7 +287,8 @@ class World:
                     at_once = 0
                 continue
             call = ready.popleft()
-            if call._cancelled:
+            callback = call._callback
+            if callback is None:  # cancelled
                 continue
             owner = call.owner
             if owner.held is not None:
@@ -298,9 +300,9 @@ class World:
             at_once += 1
             if at_once > EVENTS_AT_ONCE:
                 self.fail(Livelock(f"{at_once} events at {self.now_ns} ns, now {owner.name}'s"))
-            called(self.now_ns, owner.number, call._callback)
+            called(self.now_ns, owner.number, callback)
             try:
-                call._context.run(call._callback, *call._args)
+                call._context.run(callback, *call._args)
             except HostDead:
                 pass
             except (KeyboardInterrupt, SystemExit):

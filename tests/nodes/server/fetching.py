@@ -20,8 +20,8 @@ from nodes.log.batch import Record, encode_batch
 from nodes.log.log import Log, LogConfig
 from nodes.replication.partition import Assignment, PartitionState
 from nodes.server.fetch import FetchHandler
-from nodes.server.fetch_parts import PartSet
-from nodes.server.fetch_read import PartReader
+from nodes.server.fetch_parts import Part, PartSet
+from nodes.server.fetch_read import Answer, PartReader, Reader
 from nodes.server.fetch_sessions import SessionCache
 from nodes.server.replica import Replica
 from nodes.server.replica_selector import ReplicaSelector
@@ -48,11 +48,9 @@ class Hosted:
     image: ClusterImage = field(default_factory=ClusterImage)
     replicas: dict[TopicPartition, Replica] = field(default_factory=dict)
     names: dict[UUID, str] = field(default_factory=dict)
-    looked_up: int = 0
     truncations: int = 0
 
     def find(self, partition: TopicPartition) -> Replica | None:
-        self.looked_up += 1
         return self.replicas.get(partition)
 
     def topic_name(self, topic: UUID | None) -> str | None:
@@ -70,6 +68,16 @@ class NoIsr:
 
     def consider_growing(self, replica: Replica, follower: NodeId) -> None:
         pass
+
+
+class CountingReader(PartReader):
+    """Counts the looks at partitions."""
+
+    looks = 0
+
+    def read(self, part: Part, reader: Reader, left: int, now_ms: float, *, first: bool) -> Answer:
+        self.looks += 1
+        return super().read(part, reader, left, now_ms, first=first)
 
 
 class FetchBroker:
@@ -91,8 +99,11 @@ class FetchBroker:
             self.hosted.names[topic_id(number)] = partition.topic
             self.assign(number)
         self.sessions = SessionCache[PartSet](slots, 100)
+        self.reader = CountingReader(
+            cast(Any, self.hosted), ReplicaSelector() if rack_aware else None
+        )
         self.handler = FetchHandler(
-            PartReader(cast(Any, self.hosted), ReplicaSelector() if rack_aware else None),
+            self.reader,
             cast(Any, NoIsr()),
             self.sessions,
             lambda: self.clock(),

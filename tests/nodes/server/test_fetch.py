@@ -115,12 +115,12 @@ def test_an_idle_session_costs_nothing_for_its_partitions() -> None:
         broker = FetchBroker(200)
         session = await opened(broker, dict.fromkeys(range(200), 0), node=FOLLOWER)
         await broker.fetch({}, node=FOLLOWER, session=(session, 1))
-        broker.hosted.looked_up = 0
+        broker.reader.looks = 0
         await broker.fetch({}, node=FOLLOWER, session=(session, 2))
-        assert broker.hosted.looked_up == 0
+        assert broker.reader.looks == 0
         broker.replica(7).append(BATCH)
         await broker.fetch({}, node=FOLLOWER, session=(session, 3))
-        assert 0 < broker.hosted.looked_up < 5
+        assert 0 < broker.reader.looks < 5
 
     virtual.run(run())
 
@@ -139,9 +139,9 @@ def test_a_follower_outside_the_isr_is_looked_at_until_it_shuts_down(leaves: boo
             broker.assign(number, isr=(LEADER,))
         session = await opened(broker, dict.fromkeys(range(100), 0), node=FOLLOWER)
         await broker.fetch({}, node=FOLLOWER, session=(session, 1))
-        broker.hosted.looked_up = 0
+        broker.reader.looks = 0
         await broker.fetch({}, node=FOLLOWER, session=(session, 2))
-        assert (broker.hosted.looked_up == 0) is leaves
+        assert (broker.reader.looks == 0) is leaves
 
     virtual.run(run())
 
@@ -384,7 +384,7 @@ def test_a_dropped_replica_wakes_its_session() -> None:
         poll = asyncio.ensure_future(broker.start({}, session=(session, 1), **waits))
         await asyncio.sleep(1)
         replica = broker.hosted.replicas.popitem()[1]
-        replica.watchers.changed()
+        replica.retire()
         part = only(await asyncio.wait_for(poll, 60))
         assert part.error_code is ErrorCode.unknown_topic_or_partition
         assert len(replica.watchers) == 0

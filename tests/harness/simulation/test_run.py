@@ -1,0 +1,150 @@
+"""Plans in simulated worlds: whole runs, repeatable, stored as any other."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import judging, planning
+from harness.plan import Plan
+from harness.simulation.recording import Recording
+from harness.simulation.run import Simulation
+from nemesis.faults import FAULTS
+from tests.harness.simulation.plans import KILLS, prepared, quiet, small
+
+PHASES = [
+    "deploy",
+    "create topics",
+    "warm up",
+    "chaos",
+    "heal",
+    "recover",
+    "stop workload",
+    "settle",
+    "final reads",
+    "collect",
+]
+
+
+def test_a_run_without_faults_is_whole() -> None:
+    """Every phase ends, and every send is acknowledged and read back."""
+    recording = quiet()
+    assert (recording.failure, recording.notes, recording.troubles) == (None, [], [])
+    assert recording.finished == PHASES
+    assert recording.facts["settled"]
+    assert recording.facts["final_reads_complete"]
+    rows = [row for history in recording.histories for row in history.rows]
+    sent = {row[8] for row in rows if row[2] == "send" and row[3] == "ok"}
+    read = {row[8] for row in rows if row[2] == "final-read"}
+    assert len(sent) > 40
+    assert sent == read
+    assert {row[2] for row in rows} >= {"poll", "watermark", "start", "end"}
+
+
+def test_a_stored_run_is_judged_as_any_other(tmp_path: Path) -> None:
+    """With its fault, its cause and its decisions, from the directory alone."""
+    recording = Simulation(prepared(nemesis=KILLS), keep_logs=True).run()
+    run = recording.store(tmp_path, versions={}, commit=None)
+    verdict = judging.check(run.path)
+    assert verdict["verdict"] == "VALID", verdict["reasons"]
+    assert judging.write_report(run.path).is_file()
+    [fault] = recording.faults.named()
+    assert fault["took_effect"]
+    assert "runs" in fault["healing"]
+    assert (run.node_dir(1) / "server.properties").is_file()
+    assert any("metadata-log" in str(row) for row in verdict["detectors"]) or verdict["detectors"]
+    said = (run.node_dir(1) / "node.log").read_text()
+    assert "INFO nodes" in said
+
+
+def everything_of(recording: Recording) -> tuple[object, ...]:
+    return (
+        recording.digest,
+        recording.events,
+        [history.rows for history in recording.histories],
+        recording.cluster.rows,
+        recording.faults.rows,
+    )
+
+
+def test_one_seed_is_one_run() -> None:
+    """Whatever ran in the process before; another seed is another run."""
+    one = Simulation(prepared(nemesis=KILLS)).run()
+    other = Simulation(prepared(nemesis=KILLS, seed=2)).run()
+    again = Simulation(prepared(nemesis=KILLS)).run()
+    assert everything_of(one) == everything_of(again)
+    assert one.digest != other.digest
+
+
+def test_invariants_change_nothing() -> None:
+    """A run has the same trace whether anybody looks at its nodes or not."""
+    assert Simulation(prepared(), invariants=False).run().digest == quiet().digest
+
+
+def test_nor_does_what_is_kept() -> None:
+    """With the nodes' logs or without."""
+    assert Simulation(prepared(), keep_logs=True).run().digest == quiet().digest
+
+
+@pytest.mark.parametrize("hash_seed", [1, 77])
+def test_no_process_has_a_run_of_its_own(hash_seed: int) -> None:
+    """Strings hash otherwise there, and objects lie elsewhere."""
+    code = "from tests.harness.simulation.plans import quiet; print(quiet().digest)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PADDING": "x" * hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout.strip() == quiet().digest
+
+
+def test_what_cannot_be_is_the_runs_failure() -> None:
+    """The phase is named; what was recorded until then stays."""
+    topics = [{"name": "t", "acks": -1, "configs": {"no.such.config": "1"}}]
+    recording = Simulation(prepared(topics=topics)).run()
+    assert recording.failure is not None
+    assert recording.facts["failed_phase"] == "create topics"
+    assert recording.finished == ["deploy"]
+
+
+LASTING = {"disk.stale-copy": 6_000, "cut.flapping": 5_000, "crash-loop": 5_000}
+APART_MS = 14_000
+
+
+def script() -> Plan:
+    """Every fault of the catalogue, one after the other."""
+    events = [
+        {
+            "at_ms": 1_000 + number * APART_MS,
+            "fault": name,
+            "duration_ms": LASTING.get(name, 3_000),
+            "targets": "node:4" if fault.aimable else fault.default_targets,
+        }
+        for number, (name, fault) in enumerate(FAULTS.items())
+    ]
+    return small(
+        nodes=5,
+        duration_s=len(events) * APART_MS / 1000,
+        settle_timeout_s=60,
+        nemesis={"events": events},
+        workload={"client": "own", "producers": 1, "rate_per_s": 2},
+    )
+
+
+@pytest.mark.slow
+def test_every_fault_takes_effect_and_is_healed() -> None:
+    """By the same proofs as with real machines: what the world counts."""
+    recording = Simulation(planning.prepare(script()), invariants=False).run()
+    assert recording.failure is None
+    rows = {row["fault"]: row for row in recording.faults.named()}
+    assert set(rows) == set(FAULTS)
+    futile = {
+        name: row["error"] or row["effect"] for name, row in rows.items() if not row["took_effect"]
+    }
+    unhealed = {name: row["error"] for name, row in rows.items() if row["healed_ns"] is None}
+    assert (futile, unhealed) == ({}, {})

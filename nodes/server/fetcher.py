@@ -151,11 +151,11 @@ class Fetcher:
             while True:
                 self._event.clear()
                 try:
-                    self._send()
+                    await self._send()
                     await self._wait()
                     while self._in_flight and self._in_flight[0].answer.done():
                         plan, answer = self._in_flight.popleft()
-                        await self._take(plan, answer.result())
+                        self._take(plan, answer.result())
                 except ChannelError as error:
                     log.info("fetching from node %d: %s", self._leader, error)
                     await self._begin_anew()
@@ -170,7 +170,7 @@ class Fetcher:
         await asyncio.sleep(backoff_ms(self._failures, most_ms) / 1000)
         self._failures += 1
 
-    def _send(self) -> None:
+    async def _send(self) -> None:
         """Send a request if none is under way, or if there is news for the leader."""
         following = self.following
         now_ms = self._now_ms()
@@ -182,12 +182,27 @@ class Fetcher:
             plan = following.next_request(now_ms)
             if plan is None:
                 return
+            await self._flush(plan)
             channel = self._channel
             if channel is None:
                 channel = self._channel = self._connect(*self._address())
             answer = channel.begin(self._request(plan), timeout_s=self._timeout_s)
             answer.add_done_callback(self._answered)
             self._in_flight.append(_InFlight(plan, answer))
+
+    async def _flush(self, plan: Plan) -> None:
+        """Let every log that is named claim its end (flush.messages). Where it claims less, as one
+        does that led until now, the leader would send what is there already, and a log that departs
+        from the leader's beyond its claim would not be told to be cut.
+        """
+        unflushed = [
+            replica
+            for followed in plan.named
+            if (replica := self._replicas.find(followed.partition)) is not None
+            and replica.claimed_end != replica.log.end_offset
+        ]
+        if unflushed:
+            await asyncio.gather(*(replica.flush_before_claim() for replica in unflushed))
 
     def _answered(self, _: "asyncio.Future[Any]") -> None:
         self._event.set()
@@ -239,7 +254,7 @@ class Fetcher:
         topics: dict[Any, list[dict[str, Any]]] = {}
         for followed in plan.named:
             replica = self._replicas.find(followed.partition)
-            if replica is None:
+            if replica is None or not _follows(replica, followed):
                 continue  # dropped just now: the plan that forgets it follows
             row = {
                 "partition": followed.partition.partition,
@@ -274,14 +289,13 @@ class Fetcher:
 
     # -- answers -------------------------------------------------------------------------------
 
-    async def _take(self, plan: Plan, response: Any) -> None:
+    def _take(self, plan: Plan, response: Any) -> None:
         error = response.error_code
         self._failures = 0
         if not self.following.answered(plan.number, response.session_id, error):
             log.info("node %d answered a fetch with %s", self._leader, error.name)
             return
         truncated = False
-        unflushed: list[Replica] = []
         for topic in response.responses:
             name = self._replicas.topic_name(topic.topic_id)
             if name is None:
@@ -293,12 +307,8 @@ class Fetcher:
                 if followed is None or replica is None or not _follows(replica, followed):
                     continue
                 truncated = self._take_part(replica, followed, answer) or truncated
-                if replica.claimed_end != replica.log.end_offset:
-                    unflushed.append(replica)
         if truncated:
             self._replicas.truncated()
-        if unflushed:  # the next fetch claims their ends (flush.messages)
-            await asyncio.gather(*(replica.flush_before_claim() for replica in unflushed))
 
     def _take_part(self, replica: Replica, followed: Followed, answer: Any) -> bool:
         """Act on one partition's answer; true when the log was truncated."""
@@ -342,6 +352,6 @@ class Fetcher:
 
 
 def _follows(replica: Replica, followed: Followed) -> bool:
-    """Whether the replica is still where it was when the answer was asked for."""
+    """Whether the replica is still where it was when it was last told to follow."""
     state = replica.state
     return state.role is Role.FOLLOWER and state.leader_epoch == followed.leader_epoch

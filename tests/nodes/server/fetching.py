@@ -89,7 +89,7 @@ class FetchBroker:
         self.now_ms = 0.0
         self.clock: Callable[[], float] = lambda: self.now_ms
         self.hosted = Hosted()
-        disk = MemoryDisk()
+        self.disk = disk = MemoryDisk()
         for number in range(count):
             log = Log.open(disk, f"t{number}-0", LogConfig(), clean=True)
             state = PartitionState(local, Offset(0))

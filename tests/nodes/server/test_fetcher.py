@@ -11,11 +11,12 @@ import pytest
 from nodes.config import load_config
 from nodes.ids import BrokerEpoch, NodeId, Offset
 from nodes.log.batch import Record, encode_batch
+from nodes.log.log import LogConfig
 from nodes.server.fetcher import FetcherPool
 from nodes.server.following import Following
 from nodes.wire.errors import Disconnected
 from tests.nodes.server import virtual
-from tests.nodes.server.fetching import BATCH, FOLLOWER, LEADER, SOMEBODY, FetchBroker
+from tests.nodes.server.fetching import BATCH, EPOCH, FOLLOWER, LEADER, SOMEBODY, FetchBroker
 
 CONFIG, _ = load_config(
     {
@@ -342,3 +343,61 @@ def test_a_replica_out_of_sync_is_throttled(side: str) -> None:
             await asyncio.sleep(0)
 
     virtual.run(run())
+
+
+async def unflushed(pair: Pair, records: int) -> asyncio.Event:
+    """Both have the records, the follower not on its disk, with flush.messages=1; it is told to
+    follow. The event lets its disk sync."""
+    pair.follow(0, leader=None)
+    await asyncio.sleep(1)
+    synced, log = asyncio.Event(), pair.leader.replica(0).log
+    sync = pair.follower.disk.sync
+
+    async def slowly(target: Any) -> None:
+        await synced.wait()
+        await sync(target)
+
+    pair.follower.disk.sync = slowly  # type: ignore[method-assign]
+    for _ in range(records):
+        pair.leader.replica(0).append(BATCH)
+    replica = pair.follower.replica(0)
+    replica.configure(LogConfig(flush_messages=1), 1)
+    replica.append_fetched(bytes(log.read(Offset(0), 1 << 20, log.end_offset)), Offset(0))
+    pair.requests.clear()
+    pair.follow(0)
+    await asyncio.sleep(1)
+    return synced
+
+
+def test_a_log_that_is_not_flushed_is_not_fetched_for(caplog: pytest.LogCaptureFixture) -> None:
+    """With flush.messages=1 the first fetch waits until the log may claim its end: a leader that is
+    asked for less sends what is there already."""
+
+    async def test(pair: Pair) -> None:
+        synced = await unflushed(pair, 3)
+        assert not pair.requests
+        synced.set()
+        await until(lambda: pair.leader.replica(0).state.high_watermark == 3)
+        assert asked(pair.requests[0]) == [3]
+        assert "cannot follow" not in caplog.text
+
+    following(1, test)
+
+
+def test_a_log_that_leads_by_the_time_it_is_flushed_is_not_fetched_for() -> None:
+    """What it appended meanwhile is of a new epoch; the old leader would take it for its own."""
+
+    async def test(pair: Pair) -> None:
+        synced = await unflushed(pair, 3)
+        pair.follower.assign(0, leader=FOLLOWER, epoch=EPOCH + 1, isr=(1, 2))
+        pair.follower.replica(0).append(BATCH)
+        synced.set()
+        await until(lambda: bool(pair.requests))
+        assert asked(pair.requests[0]) == []
+
+    following(1, test)
+
+
+def asked(request: Any) -> list[int]:
+    """The offsets that a fetch asks for."""
+    return [part.fetch_offset for topic in request.topics for part in topic.partitions]

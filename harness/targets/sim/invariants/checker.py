@@ -35,7 +35,7 @@ class Invariants:
         """What was lost and might be, in sentences."""
         self.eyes: dict[int, Eye] = {}
         """The running incarnations, by node."""
-        self._cluster = cluster
+        self.cluster = cluster
         self._world = cluster.world
         self._touched: dict[Eye, None] = {}
         cluster.on_node = self._made
@@ -46,12 +46,13 @@ class Invariants:
         depends on whether the voters' directories were known by then (KIP-853).
         """
         self._loses(node, everything=True)
-        if wiped and self.voting.persisted.pop(node, None) is not None:
+        self.voting.persisted.pop(node, None)
+        if wiped and node in self.cluster.layout.controllers:
             self.voting.excused = f"the disk of node {node}, a voter, was wiped"
             self.excused.append(f"{self.voting.excused}: the quorum is watched no more")
 
     def _made(self, node: int, made: Node) -> None:
-        disk = self._cluster.nodes[node].disk
+        disk = self.cluster.nodes[node].disk
         assert disk is not None
         if self.images is None:
             self.images = Images(made.config.static)
@@ -132,11 +133,12 @@ class Eye:
         self._images = images
         self._made = made
         self._disk = disk
+        self.image = ClusterImage()
+        """The metadata as this node has it."""
+        self.member: Member | None = None
         self._raft: RaftNode | None = None
         self._publisher: MetadataPublisher | None = None
         self._manager: ReplicaManager | None = None
-        self._member: Member | None = None
-        self._image = ClusterImage()
         self._by_directory: dict[str, Copy] = {}
         self._to_read: dict[Copy, None] = {}
         self._to_flush: dict[str, Log] = {}
@@ -193,12 +195,12 @@ class Eye:
             self._read()
         if self._to_flush:
             self._check_flushed()
-        if self._quorum_changed and self._member is not None:
+        if self._quorum_changed and self.member is not None:
             self._quorum_changed = False
-            self._member.check()
-        if self._publisher is not None and self._publisher.image is not self._image:
-            self._image = self._publisher.image
-            self._images.seen(self.node, self._image)
+            self.member.check()
+        if self._publisher is not None and self._publisher.image is not self.image:
+            self.image = self._publisher.image
+            self._images.seen(self.node, self.image)
         states, self._states = self._states, {}
         manager = self._manager
         if not states or manager is None:
@@ -217,9 +219,9 @@ class Eye:
                 if isinstance(listener, MetadataPublisher):
                     self._publisher = listener
                     watch(listener, partial(self._invariants.touch, self))
-        if raft is not None and raft._quorum is not None and self._member is None:
+        if raft is not None and raft._quorum is not None and self.member is None:
             quorum = raft._quorum
-            self._member = Member(self._invariants.voting, self.node, quorum, self._disk)
+            self.member = Member(self._invariants.voting, self.node, quorum, self._disk)
             watch(quorum, self._on_quorum)
         if broker is not None and self._manager is None:
             self._manager = broker.replicas

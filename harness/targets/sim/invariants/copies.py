@@ -26,6 +26,8 @@ class Copy:
         """Below it everything was seen to be on the disk."""
         self.lost_at: int | None = None
         """The broker epoch in which its disk lost something, if it has not got it again."""
+        self.damaged = False
+        """Whether what it lost was not only what lay in its page cache."""
         self._start = 0
         self._log: Log | None = None
         self._segment: Segment | None = None
@@ -121,7 +123,7 @@ class Copy:
         """The disk may have lost what was not flushed, or `everything`."""
         assert self._log is None, f"node {self.node} runs"
         if everything:
-            self.flushed = 0
+            self.flushed, self.damaged = 0, True
         if self.lost_at is None:
             self.lost_at = broker_epoch
         while self.last is not None and self.last.end > self.flushed:
@@ -133,7 +135,7 @@ class Copy:
         if not self.has(batch):
             return False
         if self._log is not None:
-            self.lost_at = None
+            self.lost_at, self.damaged = None, False
         return True
 
 

@@ -49,6 +49,8 @@ class Partition:
         self.copies: dict[int, Copy] = {}
         self.unclean_epoch = NEVER
         """The last leader epoch that was begun by an unclean election, and might be."""
+        self.recovered = False
+        """Whether that was one of the last known members (KIP-966), not of just anybody."""
         self.judged_epoch = NEVER
         """The last one whose leader was found to have, or was permitted not to have, everything."""
 
@@ -162,11 +164,10 @@ class Images:
             )
         if new.leader != NO_NODE:
             found.ledger.led(new.leader_epoch, new.leader, new.leader)
-            known = () if old is None else old.last_known_elr
-            if new.leader_recovery_state == RECOVERING and (
-                new.leader in known or self._may_be_unclean(image, topic)
-            ):
-                found.unclean_epoch = new.leader_epoch
+            known = old is not None and new.leader in old.last_known_elr
+            anybody = self._may_be_unclean(image, topic)
+            if new.leader_recovery_state == RECOVERING and (known or anybody):
+                found.unclean_epoch, found.recovered = new.leader_epoch, not anybody
         for node in [each for each in found.copies if each not in new.replicas]:
             del found.copies[node]
         for what, nodes in (("in the ISR", new.isr), ("eligible", new.elr)):

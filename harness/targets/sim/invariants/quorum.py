@@ -51,7 +51,7 @@ class Member:
     def __init__(self, voting: Voting, node: int, quorum: Quorum, disk: SimDisk) -> None:
         self._voting = voting
         self._node = node
-        self._quorum = quorum
+        self.quorum = quorum
         self._disk = disk
         self._high_watermark = quorum.high_watermark
         self._led = -1
@@ -61,7 +61,7 @@ class Member:
         """Look at everything that may have changed."""
         if self._voting.excused:
             return
-        quorum = self._quorum
+        quorum = self.quorum
         if quorum.state != self._state:
             self._state = quorum.state
             self._check_state(quorum.state)
@@ -92,7 +92,7 @@ class Member:
             )
 
     def _check_new_leader(self) -> None:
-        quorum, voting = self._quorum, self._voting
+        quorum, voting = self.quorum, self._voting
         top = voting.ledger.top(quorum.epoch)
         copy = voting.copy(self._node)
         if top is not None and not copy.has(top):
@@ -103,7 +103,7 @@ class Member:
             )
 
     def _check_high_watermark(self, before: int, now: int) -> None:
-        quorum, voting = self._quorum, self._voting
+        quorum, voting = self.quorum, self._voting
         copy = voting.copy(self._node)
         batch = copy.batches.get(now)
         if now < before:

@@ -85,10 +85,10 @@ class Watched:
         partition.judged_epoch = max(partition.judged_epoch, epoch)
         if top is None or self.copy.has(top):
             return ""
-        lost_alone = self.copy.lost_at is not None and not image.features.get(
-            ELIGIBLE_LEADER_REPLICAS_FEATURE
-        )
-        if not unclean and not lost_alone:
+        eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE))
+        last_one = self.copy.lost_at is not None and not eligible
+        # Whose log was set aside must not lead, however it was elected.
+        if not (unclean or last_one) or (self.copy.damaged and (last_one or partition.recovered)):
             raise InvariantBroken(
                 "leader-has-all-committed",
                 f"{self._who(state)}: its log ends at {self.copy.end} with {self.copy.last}, but "

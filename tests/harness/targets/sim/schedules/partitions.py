@@ -1,0 +1,116 @@
+"""Schedules about one partition's replicas: brokers 2, 3 and 4, controller 1."""
+
+import asyncio
+
+from nemesis.hosts import Quality
+from nodes.replication.partition import Role
+from tests.harness.targets.sim.schedules.stage import (
+    TOPIC,
+    Stage,
+    Unmet,
+    answers,
+    between,
+    disk,
+)
+
+
+async def counts_zombies(stage: Stage) -> None:
+    """A follower that has heard of no new epoch fetches from its old leader, which leads again.
+
+    Node 4 has a record of epoch 0 that nobody else has by then; at its offset is another one.
+    """
+    await stage.make([2, 3, 4])
+    await stage.send(count=3)
+    await stage.everywhere()
+    stage.cut(answers(2, 3))
+    stage.deafen(4, 1)
+    await stage.send(acks=1)
+    await stage.until("node 4 has it", lambda: stage.copy(4).end == stage.copy(2).end)
+    stage.cluster.kill(2)
+    await stage.until("node 3 leads", lambda: stage.replica(3).state.leader == 3)
+    await stage.send(acks=1)
+    stage.heal_but_deaf()
+    stage.cluster.start(2)
+    await stage.until("node 2 is in sync again", lambda: 2 in stage.partition.isr)
+    await stage.prefer()
+    await asyncio.sleep(5)
+
+
+async def joins_below_epoch_start(stage: Stage) -> None:
+    """A new leader's high watermark is stale, and a replica that has no more asks for the rest."""
+    await stage.make([2, 3, 4])
+    await stage.send(count=3)
+    await stage.everywhere()
+    stage.cut(answers(2, 4))
+    sending = stage.send_soon()
+    await stage.until("node 4 has left the ISR", lambda: 4 not in stage.partition.isr)
+    if not await sending:
+        raise Unmet("a record was refused with two replicas in sync")
+    stage.cut(answers(3, 4))
+    stage.cluster.kill(2)
+    await stage.until("node 3 leads", lambda: stage.replica(3).state.leader == 3)
+    await asyncio.sleep(5)
+
+
+async def trusts_old_incarnations(stage: Stage) -> None:
+    """A request to add a follower to the ISR is late: by then it is back with an empty disk."""
+    await stage.make([2, 3, 4])
+    await stage.send(count=3)
+    stage.cut(answers(2, 4))
+    sending = stage.send_soon()
+    await stage.until("node 4 has left the ISR", lambda: 4 not in stage.partition.isr)
+    await sending
+    stage.links.degrade([(2, 1)], Quality(delay_ms=4000), "schedule")
+    await asyncio.sleep(5)
+    stage.heal()
+    await stage.until("node 2 asks for it", lambda: stage.replica(2).state.proposal is not None)
+    stage.host(4).terminate()
+    await stage.until("node 4 has ended", lambda: not stage.host(4).running)
+    stage.wipe(4)
+    stage.cut(answers(2, 4), answers(3, 4))
+    stage.cluster.start(4)
+    await asyncio.sleep(15)
+    stage.links.restore([(2, 1)], "schedule")
+
+
+async def takes_high_watermark_first(stage: Stage) -> None:
+    """A follower whose tail is of two epochs that nobody else has cuts it in two steps."""
+    await stage.make([4, 3, 2])
+    await stage.send(count=3)
+    await stage.everywhere()
+    stage.cut(answers(4, 3), answers(3, 2))
+    await stage.send(acks=1, count=2)
+    await stage.until("node 2 has them", lambda: stage.copy(2).end == stage.copy(4).end)
+    stage.cut(*between(4, 1))
+    await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
+    await stage.until("and knows it", lambda: stage.replica(3).state.role is Role.LEADER)
+    await stage.send(acks=1, to=3)
+    stage.cut(*between(3, 1))
+    await stage.until("node 2 leads", lambda: stage.replica(2).state.role is Role.LEADER)
+    await stage.send(acks=1, to=2, count=2)
+    stage.cut(*between(2, 1))
+    await stage.until("nobody leads", lambda: stage.partition.leader == -1)
+    stage.uncut(*between(3, 1))
+    await stage.until("node 3 leads again", lambda: stage.partition.leader == 3)
+    stage.uncut(*between(4, 1), answers(4, 3))
+    await stage.until("node 4 is in sync", lambda: 4 in stage.partition.isr)
+    await stage.send(to=3, count=5)
+
+
+async def leads_a_damaged_log(stage: Stage) -> None:
+    """The last one in sync comes back with a flipped bit in the middle of its log."""
+    await stage.make([2, 3, 4], min_insync_replicas="1")
+    stage.cut(answers(2, 3), answers(2, 4))
+    sending = stage.send_soon()
+    await stage.until("node 2 is alone", lambda: stage.partition.isr == (2,))
+    await sending
+    await stage.send(count=9)
+    stage.cluster.kill(2)
+    await stage.until("nobody leads", lambda: stage.partition.leader == -1)
+    disk(stage.host(2)).content.corrupt(f"{TOPIC}/00000000000000000000.log", 300)
+    stage.invariants.damaged(2)
+    stage.heal()
+    stage.cluster.start(2)
+    await asyncio.sleep(10)
+    if any(stage.replica(node).state.role is Role.LEADER for node in (2, 3, 4)):
+        raise Unmet("somebody leads without what was acknowledged")

@@ -217,6 +217,11 @@ class ClusterMachine(RuleBasedStateMachine):
         )
         self.cluster.take(ControllerResult(records=found.records, response=None))
 
+    @rule(silent=st.none() | BROKERS)
+    def recover(self, silent: int | None) -> None:
+        """Brokers are asked for their logs; one may not answer."""
+        self.cluster.recover({n: (n % 2, n) for n in range(1, 5) if n != silent})
+
     @rule(pick=st.none() | st.integers(0), min_isr=st.integers(1, 3), delete=st.booleans())
     @precondition(lambda self: self.cluster.image.topics)
     def configure(self, pick: int | None, min_isr: int, delete: bool) -> None:

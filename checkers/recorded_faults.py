@@ -11,6 +11,7 @@ from checkers.settings import FOREVER_NS
 _DISK_FAULTS = ("disk.lost", "disk.bit-flip", "disk.cut-tail", "disk.stale-copy")
 NOT_INJECTED = "not injected"
 """How the error of a fault begins that did nothing."""
+_CLOCKS = "clock."
 _LOGS = "log"
 """The kind of file whose damage takes records; another kind's takes none."""
 
@@ -57,8 +58,9 @@ def touching(faults: Sequence[Fault], node: int) -> list[Fault]:
 
 
 def read_fault(row: Mapping[str, Any]) -> Fault | None:
-    """A row of the faults' table; None when the fault did not take effect."""
-    if not row["took_effect"] or row["started_ns"] is None:
+    """A row of the faults' table; None when the fault did not take effect, or was one of clocks:
+    nothing that a broker promises depends on one that can be set, so they explain no loss."""
+    if not row["took_effect"] or row["started_ns"] is None or row["fault"].startswith(_CLOCKS):
         return None
     healed_ns, effective_ns = row["healed_ns"], row["effective_ns"]
     targets = _parsed(row["targets"])

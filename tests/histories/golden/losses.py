@@ -94,6 +94,14 @@ def acks_1_loses_beyond_the_slack(s: Story) -> None:
     s.send(ONE, 99, 12, 16.1)
 
 
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def acks_1_loses_while_a_clock_is_wrong(s: Story) -> None:
+    """Near miss of a cause: that a leader's clock was set keeps no news from it."""
+    acks_1_loses_beyond_the_slack(s)
+    clock = {"fault_id": 1, "fault": "clock.jump", "label": "clock.jump node 1"}
+    s.faults.append(s.faults[0] | clock | {"healed_ns": 30 * S})
+
+
 @golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="in epoch 2 from offset 10")
 def acks_1_loses_to_an_epoch_without_records(s: Story) -> None:
     """Nothing was written in epoch 2, so it starts where epoch 4 does; node 3 led only then."""

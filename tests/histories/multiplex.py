@@ -1,6 +1,7 @@
 """Many stories as one run, each with topics and clients of its own.
 
-A story whose faults are not those of the healthy run gets nodes of its own as well.
+A story whose faults are not those of the healthy run, or that tells of nodes and not of partitions
+only, gets nodes of its own as well.
 
 One check of a run of a hundred topics costs little more than one of three; and anomalies of one
 topic must not change what is found in another.
@@ -48,7 +49,8 @@ def multiplex(stories: list[Story]) -> Story:
         made.plan["topics"] += [
             topic | {"name": prefix(number) + topic["name"]} for topic in story.plan["topics"]
         ]
-        nodes = 0 if story.faults == usual.faults else number * NODES_EACH
+        shares = story.faults == usual.faults and all(row["topic"] for row in story.cluster)
+        nodes = 0 if shares else number * NODES_EACH
         if nodes:
             made.faults += [_struck(row, number, nodes) for row in story.faults]
         made.history += [_moved(row, number, nodes) for row in story.history]

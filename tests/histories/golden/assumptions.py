@@ -1,6 +1,6 @@
 """Times without acknowledgements, and what a verdict takes for granted."""
 
-from tests.histories.golden.base import F, golden
+from tests.histories.golden.base import F, U, golden
 from tests.histories.story import ALL, ONE, S, Story
 
 
@@ -79,7 +79,7 @@ def cluster_did_not_settle(s: Story) -> None:
     ]
 
 
-@golden("UNKNOWN", because="none in all")
+@golden("UNKNOWN", {("stuck", "producer"): (U, 1)}, because="none in all")
 def nothing_acknowledged_in_a_topic(s: Story) -> None:
     """Two topics worked, the third did not."""
     for row in s.rows("send", ALL):

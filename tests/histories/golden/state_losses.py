@@ -47,7 +47,7 @@ def led(s: Story, topic: str, *isrs: tuple[float, int, int, Sequence[int]]) -> N
     led_by = {epoch: leader for _, leader, epoch, _ in isrs}
     for row in s.cluster:
         if row["kind"] == "view" and row["topic"] == topic:
-            row["leader"] = led_by[row["leader_epoch"]]
+            row["leader"] = led_by.get(row["leader_epoch"], row["leader"])
 
 
 def wiped(s: Story) -> None:

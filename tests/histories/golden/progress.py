@@ -1,0 +1,133 @@
+"""Who never got on again, and for what reason."""
+
+import json
+
+from tests.histories.golden.base import F, P, U, golden
+from tests.histories.golden.client_epochs import OWN
+from tests.histories.golden.state_losses import LOST, taken, wiped
+from tests.histories.story import ALL, ONE, PRODUCER, S, Story, v, value
+
+OTHER = 99
+HEAD = "refused at the head of the line"
+
+
+def _never_answered(s: Story, *, from_s: float) -> None:
+    s.row("start", OTHER, 0)
+    for number in (1, 2):
+        s.send(ONE, 0, None, from_s + number, client=OTHER, value=value(OTHER, number),
+               type="info", complete_ns=None)  # fmt: skip
+    s.row("end", OTHER, 61)
+
+
+@golden("UNKNOWN", {("stuck", "producer"): (U, 1)}, because="how long that may take is not said")
+def producer_never_recovers(s: Story) -> None:
+    """Others write to the partition; this one gets no answer from 21 s on."""
+    _never_answered(s, from_s=20)
+
+
+@golden("INVALID", {("stuck", "producer"): (F, 1)})
+def producer_never_recovers_within_the_bound(s: Story) -> None:
+    """The same where the plan says how long that may take."""
+    s.plan["bounds"]["unavailable_ms"] = 7_000
+    _never_answered(s, from_s=20)
+
+
+@golden("VALID")
+def producer_had_no_time_to_recover(s: Story) -> None:
+    """Near miss: its first send was nine seconds before its end."""
+    _never_answered(s, from_s=51)
+
+
+@golden("VALID")
+def producer_is_stuck_while_a_fault_is_in_force(s: Story) -> None:
+    """Near miss: the fault was not healed."""
+    s.faults[0]["healed_ns"] = None
+    _never_answered(s, from_s=20)
+
+
+def _polls_once(s: Story, *, until_s: float) -> None:
+    s.row("start", OTHER, 0)
+    s.poll(ALL, 6, {offset: v(ALL, offset + 1) for offset in range(5)}, client=OTHER)
+    s.row("end", OTHER, until_s)
+
+
+@golden("UNKNOWN", {("stuck", "consumer"): (U, 1)})
+def consumer_never_recovers(s: Story) -> None:
+    """Offset 5 lay before it when the fault was healed, and when it ended."""
+    _polls_once(s, until_s=61)
+
+
+@golden("VALID")
+def consumer_had_no_time_to_recover(s: Story) -> None:
+    """Near miss: it ended ten seconds and no more after the heal, less a moment."""
+    _polls_once(s, until_s=23.9)
+
+
+@golden("UNKNOWN", {("stuck", "election"): (U, 1)}, because="the cluster settled: no")
+def election_never_ends(s: Story) -> None:
+    """From 20 s on nobody leads."""
+    s.leader(ALL, 20, -1, 2, [2, 3, 1])
+
+
+@golden("INVALID", {("refused-head", None): (F, 1)})
+def broker_refuses_the_next_in_line(s: Story) -> None:
+    """Though it should know the last."""
+    s.new_epoch(PRODUCER[ALL], 22, 23, HEAD, partition=0)
+
+
+@golden("VALID")
+def broker_refuses_what_was_sent_ahead(s: Story) -> None:
+    """Near miss: the client had skipped a batch itself."""
+    s.new_epoch(PRODUCER[ALL], 22, 23, OWN, partition=0)
+
+
+@golden("VALID")
+def broker_refuses_after_the_client_gave_up(s: Story) -> None:
+    """Near miss: the client's own time-out took sequences away."""
+    s.new_epoch(PRODUCER[ALL], 22, 23, "timed-out: 7 message(s) timed out on all [0]", HEAD,
+                partition=0)  # fmt: skip
+
+
+@golden("VALID", {("refused-head", "bereft"): (P, 1), LOST: (P, 1)})
+def broker_refuses_since_its_records_are_gone(s: Story) -> None:
+    """So many lost power that records went, and what was known of producers."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.new_epoch(PRODUCER[ALL], 22, 23, HEAD, partition=0)
+
+
+def _kill(s: Story, nodes: list[int], from_s: float, to_s: float) -> None:
+    s.plan["bounds"]["unavailable_ms"] = 5_000
+    targets = json.dumps({"nodes": nodes})
+    s.faults[0].update(targets=targets, started_ns=round(from_s * S), healed_ns=round(to_s * S))
+
+
+@golden("VALID")
+def nobody_could_write_while_most_were_dead(s: Story) -> None:
+    """From 5.0 s to 11.5 s there was no acknowledgement; two of three were dead until 11 s."""
+    _kill(s, [1, 2], 5.5, 11)
+
+
+@golden("INVALID", {("unavailable", None): (F, 2)})
+def nobody_could_write_though_most_lived_again(s: Story) -> None:
+    """Near miss: they were dead for a second only."""
+    _kill(s, [1, 2], 5.1, 6.1)
+
+
+@golden("VALID")
+def nobody_could_write_while_all_were_apart(s: Story) -> None:
+    """No in-sync replica heard another."""
+    s.plan["bounds"]["unavailable_ms"] = 5_000
+    cuts = [[a, b, 0] for a in (1, 2, 3) for b in (1, 2, 3) if a != b]
+    s.faults[0].update(fault="partition.halves", targets=json.dumps({"cuts": cuts}),
+                       started_ns=round(5.5 * S), healed_ns=11 * S)  # fmt: skip
+
+
+@golden("INVALID", {("unavailable", None): (F, 2)})
+def nobody_could_write_though_two_heard_each_other(s: Story) -> None:
+    """Near miss: only node 1 was cut off."""
+    s.plan["bounds"]["unavailable_ms"] = 5_000
+    cuts = [[1, 2, 0], [2, 1, 0], [1, 3, 0], [3, 1, 0]]
+    s.faults[0].update(fault="partition.isolate-one",
+                       targets=json.dumps({"nodes": [1], "cuts": cuts}),
+                       started_ns=round(5.5 * S), healed_ns=11 * S)  # fmt: skip

@@ -33,6 +33,8 @@ from nodes.wire.connections import LOG_BURST, LOG_PER_S, LineLimit
 R = TypeVar("R")
 
 TICK_MS: Final = 50
+LOOK_MS: Final = 250
+"""Between two looks at who leads while this node does not."""
 MAX_BATCH_RECORDS: Final = 1_000
 """What is not atomic is cut into batches of so many, as in Kafka, though smaller: a node applies a
 batch at one go, and its loop must not stand still for long.
@@ -96,7 +98,7 @@ class ControllerShell:
 
     def start(self) -> None:
         """Begin to tick on the running loop."""
-        self._tick_again(0.0)
+        self._tick_again(0)
 
     async def stop(self) -> None:
         """Stop ticking. Requests that wait for a commit end with the quorum node."""
@@ -104,11 +106,14 @@ class ControllerShell:
             self._ticking.cancel()
             self._ticking = None
 
-    def _tick_again(self, delay_s: float) -> None:
-        self._ticking = asyncio.get_running_loop().call_later(delay_s, self._tick_on)
+    def _tick_again(self, delay_ms: float) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+        loop = asyncio.get_running_loop()
+        self._ticking = loop.call_later(delay_ms / 1000, self._tick_on)
 
     def _tick_on(self) -> None:
-        self._tick_again(TICK_MS / 1000)
+        self._tick_again(TICK_MS if self.controller.active else LOOK_MS)
         try:
             self.tick()
         except Exception:
@@ -149,6 +154,8 @@ class ControllerShell:
         self._end = self._publisher.image.offset
         self.controller.on_active(epoch, self._publisher.image, now, silent_since)
         self.news.set()
+        if self._ticking is not None:
+            self._tick_again(TICK_MS)
         log.info("active controller of epoch %d from offset %d", epoch, self._end)
 
     def on_inactive(self, epoch: Epoch) -> None:

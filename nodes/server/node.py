@@ -36,7 +36,7 @@ from nodes.wire.server import Api, Dispatcher, Listener
 
 log = logging.getLogger("nodes")
 
-FAILURE_CHECK_S = 0.2
+FAILURE_CHECK_S = 0.5
 LISTEN_BACKLOG = 1024
 
 

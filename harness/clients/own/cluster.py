@@ -37,8 +37,8 @@ class Timing:
     """To connect and agree on versions."""
     metadata_s: float = 1.0
     """For one answer to a question for metadata."""
-    metadata_age_s: float = 1.0
-    """Metadata as old as this is asked for again."""
+    metadata_age_s: float = 2.0
+    """Metadata as old as this is asked for again, also when nothing speaks against it."""
     retry: Backoff = RETRY
     reconnect: Backoff = RECONNECT
 
@@ -140,6 +140,7 @@ class Cluster:
         if peer.link is not None:
             peer.link.close()
             peer.link = None
+            self.refresh()  # who hung up may lead no more
         try:
             peer.link = await opened(
                 address,

@@ -241,4 +241,4 @@ class RecordingConsumer:
         )  # fmt: skip
 
 
-WORKLOAD_CONSUMER: Final = ConsumerSettings(rewind_records=REWIND_RECORDS)
+WORKLOAD_CONSUMER: Final = ConsumerSettings(max_wait_s=1.0, rewind_records=REWIND_RECORDS)

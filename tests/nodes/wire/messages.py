@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
-from kio.index import load_entity_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial._introspect import (
@@ -25,6 +24,9 @@ from kio.serial._introspect import (
     is_optional,
 )
 from kio.static.constants import EntityType
+
+from nodes.wire.replica_log_info import GET_REPLICA_LOG_INFO
+from nodes.wire.schemas import request_schema, response_schema
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
@@ -51,13 +53,14 @@ MESSAGES: list[tuple[int, int, EntityType]] = [
     for version, of_type in schema_name_map[name].items()
     for kind in (EntityType.request, EntityType.response)
     if kind in of_type
-]
-"""Api key, version, request or response: all that kio knows."""
+] + [(GET_REPLICA_LOG_INFO, 0, kind) for kind in (EntityType.request, EntityType.response)]
+"""Api key, version, request or response: all that kio knows, and what it lacks."""
 
 
 def schema(api_key: int, version: int, kind: EntityType) -> Any:
     """The class of one of MESSAGES."""
-    return load_entity_schema(api_key_map[api_key], version, kind)
+    load = request_schema if kind is EntityType.request else response_schema
+    return load(api_key, version)
 
 
 @cache

@@ -1,17 +1,15 @@
 """`highwater import jepsen | kafkatest` and `highwater export jepsen | elle`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from checkers.history import load_plan
-from checkers.interchange import jepsen_export, jepsen_import, jepsen_ops, kafkatest
-from checkers.interchange.imported import Promises
 from checkers.interchange.jepsen_ops import Notation
-from checkers.settings import acks_number
-from harness import imports
 from harness.commands.base import Debug, warn
+
+if TYPE_CHECKING:
+    from checkers.interchange.imported import Promises
 
 import_app = typer.Typer(
     help="Take over what another tool recorded, to be judged by `highwater check`.",
@@ -52,6 +50,9 @@ def import_jepsen(
     debug: Debug = False,
 ) -> None:
     """Take over a history of Jepsen's Kafka workload (EDN, or JSON)."""
+    from checkers.interchange import jepsen_import, jepsen_ops
+    from harness import imports
+
     promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
     text = imports.read(file)
     run = imports.write(
@@ -83,6 +84,9 @@ def import_kafkatest(
     debug: Debug = False,
 ) -> None:
     """Take over what Kafka's VerifiableProducer and VerifiableConsumer printed."""
+    from checkers.interchange import kafkatest
+    from harness import imports
+
     promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
     texts = {str(file): imports.read(file) for file in files}
     run = imports.write(
@@ -99,6 +103,10 @@ def export_jepsen(
     debug: Debug = False,
 ) -> None:
     """Write what clients did as a history of Jepsen's Kafka workload."""
+    from checkers.history import load_plan
+    from checkers.interchange import jepsen_export, jepsen_ops
+    from harness import imports
+
     run, rows = imports.rows_of(run_dir)
     exported = jepsen_export.to_ops(rows, load_plan(run.path))
     imports.save(file, jepsen_ops.write(exported.ops, notation_of(file, notation)))
@@ -110,8 +118,11 @@ def export_jepsen(
 
 def promised(
     acks: str, idempotence: bool, min_isr: int, unclean_election: bool, max_in_flight: int
-) -> Promises:
+) -> "Promises":
     """What the flags say was promised."""
+    from checkers.interchange.imported import Promises
+    from checkers.settings import acks_number
+
     if acks not in ("0", "1", "-1", "all"):
         raise typer.BadParameter(f"{acks!r} is no acks mode; give 0, 1 or all", param_hint="--acks")
     number = acks_number(acks)

@@ -1,0 +1,214 @@
+"""The dependency graph of a history, by the engine, on either of them.
+
+A node is a transaction: all rows that share a `txn`, or a send or poll by itself (its `op`). The
+version order of a partition is the order of the offsets of its records; an edge says which of two
+transactions came first there.
+
+    ww   it wrote a record, and the other one wrote a later one
+    wr   it wrote the last record that the other one read
+    rw   it read up to a record, and the other one wrote the next
+
+Only the last record that a transaction read of a partition counts: it read a range, and who wrote
+the earlier ones is before the last one's writer by ww.
+
+Most of that graph cannot be in a circle and is never made. In one partition all edges go up, so a
+circle needs transactions that are at two places at once (*connectors*: of two partitions, or twice
+in one). Kept are they, the writers next to what they read, and the ww edges between neighbours of
+those that are kept; whether one can be reached from another stays what it was. Of the rest, nodes
+that no edge leads to, or from, are trimmed, round by round.
+
+The order of offsets is that of the log in the end; where that was not read to its end, of all that
+was read, and of what was acknowledged besides. Offsets with two values order nothing.
+"""
+
+from functools import cached_property
+from typing import Any, Final
+
+from checkers.engine import Column, Engine, Frame
+from checkers.frames import TP, Frames, left_join
+
+TRIM_ROUNDS: Final = 10
+"""After so many rounds what is left is searched as it is."""
+
+EDGE: Final = ["src", "dst", "kind", *TP, "value", "other_value"]
+"""Columns of an edge: two nodes, which edge it is, and where: the value written or last read first,
+the value written or read later."""
+
+
+class Graph:
+    """The graph of one run; its frames are computed when they are asked for, and once."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._engine: Engine = frames.engine
+
+    @cached_property
+    def places(self) -> Frame:
+        """The version order: topic, partition, value, place."""
+        F = self._engine.functions
+        frames = self._frames
+        read_to_end = F.col("end_offset").isNotNull()
+        place = F.when(read_to_end, F.col("final_offset")).otherwise(
+            F.coalesce(F.col("final_offset"), F.col("first_offset"))
+        )
+        known = left_join(frames.placements, frames.complete, on=TP)
+        read = known.select(*TP, "value", place.alias("place"))
+        told = (
+            frames.acked.where(F.col("offset").isNotNull())
+            .join(frames.placements.select(*TP, "value"), on=[*TP, "value"], how="left_anti")
+            .join(frames.complete.select(*TP), on=TP, how="left_anti")
+            .select(*TP, "value", F.col("offset").alias("place"))
+        )
+        every = self._engine.keep(read.unionByName(told).where(F.col("place").isNotNull()))
+        twice = every.groupBy(*TP, "place").agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
+        return self._engine.keep(
+            every.join(twice.select(*TP, "place"), [*TP, "place"], "left_anti")
+        )
+
+    @cached_property
+    def writes(self) -> Frame:
+        """txn, topic, partition, value, place of every write with a place, with next_txn,
+        next_value and next_place of the write behind it."""
+        F = self._engine.functions
+        sent = self._rows("send").where(F.col("type") != F.lit("fail"))
+        placed = sent.select("txn", *TP, "value").join(self.places, on=[*TP, "value"], how="inner")
+        order = self._engine.window.partitionBy(*TP).orderBy("place")
+        return self._engine.keep(
+            placed.select(
+                "txn", *TP, "value", "place",
+                F.lead("txn").over(order).alias("next_txn"),
+                F.lead("value").over(order).alias("next_value"),
+                F.lead("place").over(order).alias("next_place"),
+            )
+        )  # fmt: skip
+
+    @cached_property
+    def reads(self) -> Frame:
+        """txn, topic, partition, place: the last record that a transaction read of a partition."""
+        F = self._engine.functions
+        polled = self._rows("poll").where(
+            (F.col("type") == F.lit("ok")) & F.col("value").isNotNull()
+        )
+        placed = polled.select("txn", *TP, "value").join(
+            self.writes.select(*TP, "value", "place"), on=[*TP, "value"], how="inner"
+        )
+        return self._engine.keep(placed.groupBy("txn", *TP).agg(F.max("place").alias("place")))
+
+    def _rows(self, f: str) -> Frame:
+        F = self._engine.functions
+        rows = self._frames.history.where(F.col("f") == F.lit(f))
+        node = F.coalesce(F.col("txn"), F.col("op")).alias("txn")
+        return rows.select(node, F.col("txn").alias("several"), "type", *TP, "value")
+
+    @cached_property
+    def edges(self) -> Frame:
+        """Every edge that may be in a circle, with the columns of EDGE."""
+        F = self._engine.functions
+        places = self.writes.select("txn", *TP).unionByName(self.reads.select("txn", *TP))
+        several = places.groupBy("txn").agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
+        connectors = self._engine.keep(several.select("txn"))
+        reads = self.reads.join(connectors, on="txn", how="left_semi")
+        beside = self._engine.keep(
+            reads.select(F.col("txn").alias("reader"), *TP, "place").join(
+                self.writes, on=[*TP, "place"], how="inner"
+            )
+        )
+        kept = (
+            self.writes.join(connectors, on="txn", how="left_semi")
+            .select(*TP, "place")
+            .unionByName(beside.select(*TP, "place"))
+            .unionByName(
+                beside.where(F.col("next_place").isNotNull()).select(
+                    *TP, F.col("next_place").alias("place")
+                )
+            )
+            .distinct()
+        )
+        edges = (
+            self._following(kept)
+            .unionByName(self._edge(beside, "wr", "txn", "reader", "value", "value"))
+            .unionByName(self._edge(beside, "rw", "reader", "next_txn", "value", "next_value"))
+        )
+        apart = edges.where(F.col("dst").isNotNull() & (F.col("src") != F.col("dst")))
+        one_each = apart.groupBy("src", "dst", "kind").agg(
+            *(F.min(name).alias(name) for name in EDGE[3:])
+        )
+        return self._engine.keep(one_each.select(*EDGE))
+
+    def _following(self, kept: Frame) -> Frame:
+        """ww: each kept write after the kept one before it."""
+        F = self._engine.functions
+        order = self._engine.window.partitionBy(*TP).orderBy("place")
+        writes = self.writes.select("txn", *TP, "value", "place")
+        chain = writes.join(kept, on=[*TP, "place"], how="inner").select(
+            "txn", *TP, "value",
+            F.lead("txn").over(order).alias("next_txn"),
+            F.lead("value").over(order).alias("next_value"),
+        )  # fmt: skip
+        return self._edge(chain, "ww", "txn", "next_txn", "value", "next_value")
+
+    def _edge(self, frame: Frame, kind: str, src: str, dst: str, value: str, other: str) -> Frame:
+        F = self._engine.functions
+        named: list[Column] = [
+            F.col(src).alias("src"),
+            F.col(dst).alias("dst"),
+            F.lit(kind).alias("kind"),
+        ]
+        values = [F.col(value).alias("value"), F.col(other).alias("other_value")]
+        return frame.select(*named, *TP, *values)
+
+    def trimmed(self) -> Frame:
+        """The edges, without nodes that no edge leads to or none leads from."""
+        F = self._engine.functions
+        edges, count = self.edges, self.count(self.edges)
+        for _ in range(TRIM_ROUNDS):
+            entered = edges.select(F.col("dst").alias("src")).distinct()
+            left = edges.select(F.col("src").alias("dst")).distinct()
+            inner = edges.join(entered, on="src", how="left_semi")
+            inner = inner.join(left, on="dst", how="left_semi")
+            edges = self._engine.keep(inner.select(*EDGE))
+            before, count = count, self.count(edges)
+            if count in (0, before):
+                break
+        return edges
+
+    def count(self, frame: Frame) -> int:
+        """How many rows a frame has."""
+        F = self._engine.functions
+        return int(self._engine.rows(frame.agg(F.count(F.lit(1)).alias("rows")))[0]["rows"])
+
+    def rows(self, frame: Frame) -> list[dict[str, Any]]:
+        """A small frame's rows."""
+        return self._engine.rows(frame)
+
+    @cached_property
+    def aborted(self) -> Frame:
+        """G1a: topic, partition, value of sends that surely failed and were read."""
+        F = self._engine.functions
+        failed = self._rows("send").where(F.col("type") == F.lit("fail"))
+        return failed.select("txn", *TP, "value").join(
+            self._frames.placements.select(*TP, "value"), on=[*TP, "value"], how="inner"
+        )
+
+    @cached_property
+    def intermediate(self) -> Frame:
+        """G1b: txn, topic, partition, value: a read that ended inside what another transaction
+        wrote to that partition."""
+        F = self._engine.functions
+        last = self.writes.groupBy("txn", *TP).agg(F.max("place").alias("last_place"))
+        inside = self.writes.join(last, on=["txn", *TP], how="inner").where(
+            F.col("place") < F.col("last_place")
+        )
+        writers = inside.select(F.col("txn").alias("writer"), *TP, "value", "place")
+        ended = self.reads.join(writers, on=[*TP, "place"], how="inner")
+        return ended.where(F.col("txn") != F.col("writer")).select("txn", *TP, "value")
+
+    @cached_property
+    def precommitted(self) -> Frame:
+        """txn, topic, partition, value: a transaction read what it wrote itself."""
+        F = self._engine.functions
+        sent, polled = self._rows("send"), self._rows("poll")
+        mine = sent.where(F.col("several").isNotNull()).select("txn", *TP, "value")
+        return polled.select("txn", *TP, "value").join(
+            mine, on=["txn", *TP, "value"], how="left_semi"
+        )

@@ -1,0 +1,160 @@
+"""The native checker of dependency graphs: what Elle would find, and what Kafka forbids of it.
+
+Kafka promises less than a transactional database, and RULES says what (the same as
+jepsen.tests.kafka): its transactions write all or nothing, but not isolated from each other, and a
+consumer reads each partition by itself, as late as it likes. So most circles are permitted, and
+told all the same. The order of real time is judged by the detectors of `check`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkers.contract import Judgement
+from checkers.elle.cycles import Cycle, Edge, Phenomenon, find_cycles
+from checkers.elle.edges import Graph
+from checkers.engine import EngineTimeout, Frame
+from checkers.frames import Frames
+from checkers.verdict import Outcome
+
+MAX_EDGES: Final = 2_000_000
+"""Edges that are searched for circles in one process; more make the answer UNKNOWN."""
+
+EXAMPLES: Final = 5
+"""Examples kept of each anomaly."""
+
+ABORTED, INTERMEDIATE, PRECOMMITTED = "G1a", "G1b", "precommitted-read"
+
+_F, _P = Judgement.FORBIDDEN, Judgement.PERMITTED
+RULES: Final[Mapping[str, tuple[Judgement, str]]] = {
+    ABORTED: (_F, "what surely failed is in no log (KIP-98)"),
+    INTERMEDIATE: (_P, "a poll may end inside what one transaction wrote"),
+    PRECOMMITTED: (_F, "nobody reads a transaction's records before it commits (KIP-98)"),
+    Phenomenon.G0: (_P, "writes of transactions interleave in the log (KIP-98)"),
+    Phenomenon.G1C: (_P, "writes of transactions interleave in the log (KIP-98)"),
+    Phenomenon.G1C_READS: (
+        _F,
+        "each of these transactions read what another one wrote before it committed (KIP-98)",
+    ),
+    Phenomenon.G_SINGLE: (_P, "a consumer reads each partition by itself, and may lag"),
+    Phenomenon.G2_ITEM: (_P, "a consumer reads each partition by itself, and may lag"),
+}
+"""What of these Kafka forbids, and why; the gravest last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphAnomaly:
+    """All instances of one phenomenon. count: of circles, the components that have one."""
+
+    name: str
+    judgement: Judgement
+    reason: str
+    count: int
+    examples: tuple[tuple[str, ...], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As elle.json has it."""
+        return {
+            "name": self.name,
+            "judgement": self.judgement.value,
+            "reason": self.reason,
+            "count": self.count,
+            "examples": [list(example) for example in self.examples],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphVerdict:
+    """The answer. checker: what gave it. edges: how many were searched."""
+
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    checker: str
+    anomalies: tuple[GraphAnomaly, ...] = ()
+    edges: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of elle.json."""
+        return {
+            "outcome": self.outcome.value,
+            "reasons": list(self.reasons),
+            "checker": self.checker,
+            "anomalies": [anomaly.as_json() for anomaly in self.anomalies],
+            "edges": self.edges,
+        }
+
+
+def unknown(checker: str, reason: str) -> GraphVerdict:
+    """No answer, and why."""
+    return GraphVerdict(outcome=Outcome.UNKNOWN, reasons=(reason,), checker=checker)
+
+
+def check_graph(frames: Frames, *, timeout_s: float) -> GraphVerdict:
+    """Judge the dependency graph of a run; an engine that takes too long makes it UNKNOWN."""
+    checker = f"native, on {frames.engine.name}"
+    try:
+        with frames.engine.bounded(timeout_s):
+            return _judged(frames, checker)
+    except EngineTimeout as error:
+        return unknown(checker, f"the graph was not finished: {error}")
+
+
+def _judged(frames: Frames, checker: str) -> GraphVerdict:
+    graph = Graph(frames)
+    if frames.engine.is_empty(frames.reads):
+        return unknown(checker, "nothing was read, so nothing is known of the order of writes")
+    trimmed = graph.trimmed()
+    edges = graph.count(trimmed)
+    if edges > MAX_EDGES:
+        return unknown(checker, f"{edges} edges may be in circles; {MAX_EDGES} can be searched")
+    rows = frames.engine.rows(trimmed.orderBy("src", "dst", "kind"))
+    found = [
+        *_told(graph, ABORTED, graph.aborted),
+        *_told(graph, PRECOMMITTED, graph.precommitted),
+        *_told(graph, INTERMEDIATE, graph.intermediate),
+        *_circles(find_cycles([Edge.of(row) for row in rows])),
+    ]
+    forbidden = [each for each in found if each.judgement is Judgement.FORBIDDEN]
+    reasons = [f"{each.count} {each.name}: forbidden: {each.reason}" for each in forbidden]
+    return GraphVerdict(
+        outcome=Outcome.INVALID if forbidden else Outcome.VALID,
+        reasons=tuple(reasons) or ("no dependency that Kafka forbids was found",),
+        checker=checker,
+        anomalies=tuple(found),
+        edges=edges,
+    )
+
+
+def _told(graph: Graph, name: str, frame: Frame) -> Iterator[GraphAnomaly]:
+    """What single rows show: columns txn, topic, partition, value."""
+    count = graph.count(frame)
+    if not count:
+        return
+    order = ("topic", "partition", "value", "txn")
+    examples = graph.rows(frame.orderBy(*order).limit(EXAMPLES))
+    yield _anomaly(
+        name,
+        count,
+        (
+            (f"{row['txn']}: {row['value']} in {row['topic']}-{row['partition']}",)
+            for row in examples
+        ),
+    )
+
+
+def _circles(cycles: Iterable[Cycle]) -> Iterator[GraphAnomaly]:
+    found: dict[Phenomenon, list[Cycle]] = defaultdict(list)
+    for cycle in cycles:
+        found[cycle.phenomenon].append(cycle)
+    for phenomenon, like in found.items():
+        shown = sorted(like, key=lambda cycle: len(cycle.edges))[:EXAMPLES]
+        examples = (tuple(edge.text for edge in cycle.edges) for cycle in shown)
+        yield _anomaly(phenomenon, len(like), examples)
+
+
+def _anomaly(name: str, count: int, examples: Iterable[tuple[str, ...]]) -> GraphAnomaly:
+    judgement, reason = RULES[name]
+    return GraphAnomaly(
+        name=str(name), judgement=judgement, reason=reason, count=count, examples=tuple(examples)
+    )

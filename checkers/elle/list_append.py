@@ -1,0 +1,139 @@
+"""A history as Elle reads one: transactions that append to lists and read them.
+
+A partition is a list: a send appends its value, and a poll that returned records up to an offset
+read all of the list up to it, since a log has everything below what it gives out. So that reads do
+not repeat whole logs, a partition is one list for every STRETCH records, and a poll reads the lists
+that its own records are in.
+
+- The order of a list is the version order of `edges`. What contradicts it (two values at one
+  offset, a value at two offsets) is not in this view: `check` judges it.
+- A send that nobody read is the last of a list that nobody read.
+- Every transaction is a process of its own, since clients do many things at once; real time says
+  more than the order of a process.
+
+The form is elle-cli's JSON: one array of invocations and completions, `append` and `r` with key and
+value. Its consistency model for Kafka is `MODEL`: writes of one partition in the order of real
+time, and no more. Consumers lag, so reads promise nothing of the kind.
+"""
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from checkers.elle.edges import Graph
+from checkers.frames import TP, Frames
+
+STRETCH: Final = 128
+"""Records of a partition that are one list."""
+
+MODEL: Final = "strong-read-committed"
+"""Adya's PL-2 in the order of real time: no aborted or intermediate reads, no circles of writes and
+what was read of them."""
+
+Partition: TypeAlias = tuple[str, int]
+Step: TypeAlias = list[Any]
+
+
+@dataclass(slots=True)
+class _Txn:
+    """One transaction: when, how it ended, and its steps in order, as completed."""
+
+    invoke_ns: int
+    complete_ns: int | None
+    type: str
+    steps: list[Step] = field(default_factory=list)
+
+
+def to_list_append(frames: Frames) -> str:
+    """The sends and polls of a run as elle-cli's JSON, in the order of time."""
+    return "[" + ",\n".join(json.dumps(event) for event in _events(_transactions(frames))) + "]\n"
+
+
+def _transactions(frames: Frames) -> list[_Txn]:
+    F = frames.engine.functions
+    lists = _Lists(frames.engine.rows(Graph(frames).places.orderBy(*TP, "place")))
+    rows = frames.engine.rows(
+        frames.history.where(F.col("f").isin("send", "poll") & F.col("value").isNotNull()).orderBy(
+            "op", *TP, "offset"
+        )
+    )
+    found: dict[int, _Txn] = {}
+    reads: dict[tuple[int, int], dict[Partition, list[int]]] = {}
+    for row in rows:
+        node = row["op"] if row["txn"] is None else row["txn"]
+        txn = found.setdefault(node, _Txn(row["invoke_ns"], row["complete_ns"], row["type"]))
+        partition = row["topic"], row["partition"]
+        if row["f"] == "send":
+            txn.steps.append(["append", lists.home(partition, row["value"]), row["value"]])
+            continue
+        step = reads.get((node, row["op"]))
+        if step is None:
+            # Its place among the steps is kept; what it read is known when all rows were seen.
+            step = reads[node, row["op"]] = {}
+            txn.steps.append(["poll", step, None])
+        step.setdefault(partition, []).append(row["value"])
+    for txn in found.values():
+        txn.steps = [part for step in txn.steps for part in lists.read(step)]
+    return [txn for _, txn in sorted(found.items()) if txn.steps]
+
+
+class _Lists:
+    """The version order of every partition, cut into lists."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._values: dict[Partition, list[int]] = defaultdict(list)
+        for row in rows:
+            self._values[row["topic"], row["partition"]].append(row["value"])
+        self._index = {
+            partition: {value: number for number, value in enumerate(values)}
+            for partition, values in self._values.items()
+        }
+
+    def home(self, partition: Partition, value: int) -> str:
+        """The list that a value is in."""
+        index = self._index.get(partition, {}).get(value)
+        return _name(partition, "unread" if index is None else str(index // STRETCH))
+
+    def read(self, step: Step) -> Iterator[Step]:
+        """A poll as reads of the lists that its records are in; other steps as they are."""
+        if step[0] != "poll":
+            yield step
+            return
+        for partition, values in step[1].items():
+            known = self._index.get(partition, {})
+            places = sorted(known[value] for value in values if value in known)
+            if not places:
+                continue
+            for stretch in range(places[0] // STRETCH, places[-1] // STRETCH + 1):
+                first = stretch * STRETCH
+                within = places[bisect_right(places, first + STRETCH - 1) - 1]
+                last = first + STRETCH - 1 if within < places[-1] else places[-1]
+                content = self._values[partition][first : last + 1]
+                yield ["r", _name(partition, str(stretch)), content]
+
+
+def _name(partition: Partition, part: str) -> str:
+    return f"{partition[0]}-{partition[1]}/{part}"
+
+
+def _events(txns: Sequence[_Txn]) -> Iterator[dict[str, Any]]:
+    """Invocations and completions in the order of time, a process for each transaction."""
+    order: list[tuple[int, int, int, int]] = []
+    for process, txn in enumerate(txns):
+        order.append((txn.invoke_ns, 1, process, 0))
+        if txn.complete_ns is not None:
+            late = txn.complete_ns == txn.invoke_ns
+            order.append((txn.complete_ns, int(late), process, 1))
+    for index, (at_ns, _, process, completes) in enumerate(sorted(order)):
+        txn = txns[process]
+        steps = txn.steps
+        if not completes or txn.type != "ok":
+            steps = [[f, key, None if f == "r" else value] for f, key, value in steps]
+        type_ = txn.type if completes else "invoke"
+        yield {
+            "index": index, "time": at_ns, "process": process, "type": type_, "f": "txn",
+            "value": steps,
+        }  # fmt: skip

@@ -39,6 +39,7 @@ from harness.commands.cluster import cluster_app
 from harness.commands.elle import elle
 from harness.commands.interchange import export_app, import_app
 from harness.commands.nightly import nightly
+from harness.commands.shrink import shrink
 from harness.commands.simulate import simulate
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ app.add_typer(export_app, name="export")
 app.command()(bench)
 app.command()(elle)
 app.command()(simulate)
+app.command()(shrink)
 app.command()(nightly)
 
 

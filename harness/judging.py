@@ -48,6 +48,15 @@ def check(run_dir: Path, engine: EngineName = "duckdb") -> dict[str, Any]:
     return verdict
 
 
+def forbidden_of(verdict: Mapping[str, Any]) -> dict[str, int]:
+    """The forbidden anomalies of a verdict.json, by kind."""
+    found: dict[str, int] = {}
+    for anomaly in verdict["anomalies"]:
+        if anomaly["judgement"] == "forbidden":
+            found[anomaly["kind"]] = found.get(anomaly["kind"], 0) + anomaly["count"]
+    return found
+
+
 @contextmanager
 def _engine(name: EngineName) -> Iterator[Engine]:
     """The engine of that name, closed at the end, with Spark's session if that was made here."""

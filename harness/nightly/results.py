@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
+from harness.judging import forbidden_of
 from harness.nightly.cells import Cell
 from harness.nightly.suite import Known
 
@@ -131,15 +132,6 @@ def judged(
             "unavailable_ms": _unavailable_ms(verdict),
         }
     )
-
-
-def forbidden_of(verdict: Mapping[str, Any]) -> dict[str, int]:
-    """The forbidden anomalies of a verdict.json, by kind."""
-    found: dict[str, int] = {}
-    for anomaly in verdict["anomalies"]:
-        if anomaly["judgement"] == "forbidden":
-            found[anomaly["kind"]] = found.get(anomaly["kind"], 0) + anomaly["count"]
-    return found
 
 
 def _outcome(

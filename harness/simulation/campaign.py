@@ -7,6 +7,7 @@ a result is the same whichever process made it and whatever ran there before.
 import contextlib
 import importlib
 import shutil
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness import judging, planning
 from harness.plan import Plan, PlanError
@@ -58,6 +59,8 @@ class Result:
     seed: int
     outcome: str
     reasons: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    """What an INVALID seed shows: the broken invariant, or the kinds of forbidden anomalies."""
     digest: str = ""
     events: int = 0
     simulated_s: float = 0.0
@@ -87,23 +90,23 @@ def run_seed(task: Task, seed: int) -> Result:
         recording = Simulation(made, keep_logs=task.keep, invariants=task.invariants).run()
     why = screen.reasons(recording)
     clean = not why
-    double = clean and seed % DOUBLE_CHECK == 0
-    outcome, reasons, run = VALID, tuple[str, ...](), None
-    if not clean or double or task.keep:
-        outcome, reasons, run = _judged(task, recording)
-        if clean and outcome == INVALID:
-            reasons = ("the screen called clean what the checkers do not", *reasons)
+    screened = clean and seed % DOUBLE_CHECK != 0 and not task.keep
+    judged = _Judged(VALID) if screened else _judged(task, recording)
+    reasons = judged.reasons
+    if clean and judged.outcome == INVALID:
+        reasons = ("the screen called clean what the checkers do not", *reasons)
     return Result(
         seed=seed,
-        outcome=outcome,
+        outcome=judged.outcome,
         reasons=reasons,
+        signs=judged.signs,
         digest=recording.digest,
         events=recording.events,
         simulated_s=recording.simulated_s,
         cpu_s=time.process_time() - began_s,
-        screened=clean and not double,
+        screened=screened,
         acked=_acked(recording),
-        run=run,
+        run=judged.run,
         drawn=swarm.said(made.plan) if task.seeds_are_swarms else "",
         met=coverage.situations(recording),
     )
@@ -115,20 +118,29 @@ def _acked(recording: Recording) -> int:
     )
 
 
-def _judged(task: Task, recording: Recording) -> tuple[str, tuple[str, ...], Path | None]:
-    """Outcome, reasons and run directory; which goes when it shows nothing."""
+class _Judged(NamedTuple):
+    outcome: str
+    reasons: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    run: Path | None = None
+
+
+def _judged(task: Task, recording: Recording) -> _Judged:
+    """By the checkers; a run directory that shows nothing goes."""
     run = recording.store(task.root, versions=versions(), commit=commit())
-    if isinstance(recording.failure, InvariantBroken):
-        return INVALID, (f"an invariant broke: {recording.failure}",), run.path
-    if recording.failure is not None:
+    broken = recording.failure
+    if isinstance(broken, InvariantBroken):
+        return _Judged(INVALID, (str(broken),), (broken.name,), run.path)
+    if broken is not None:
         phase = recording.facts["failed_phase"]
-        return FAILED, (f"in phase {phase!r}: {recording.failure}",), run.path
+        return _Judged(FAILED, (f"in phase {phase!r}: {broken}",), (), run.path)
     verdict = judging.check(run.path)
     outcome = str(verdict["verdict"])
     if outcome == VALID and not task.keep:
         shutil.rmtree(run.path)
-        return outcome, (), None
-    return outcome, (*verdict["reasons"], *recording.troubles), run.path
+        return _Judged(VALID)
+    reasons = (*verdict["reasons"], *recording.troubles)
+    return _Judged(outcome, reasons, tuple(judging.forbidden_of(verdict)), run.path)
 
 
 @contextmanager
@@ -140,6 +152,8 @@ def broken_by(module: str) -> Iterator[None]:
     if module == OWN_BROKER:
         yield
         return
+    here = str(Path.cwd())  # where `python -m` would look, too
+    sys.path.insert(0, here)
     try:
         apply = importlib.import_module(module).apply
     except (ImportError, AttributeError) as error:
@@ -147,6 +161,8 @@ def broken_by(module: str) -> Iterator[None]:
             f"broker_module {module} cannot be simulated: {error}; a simulated broker is the "
             "built-in one, or what a module's apply() makes of it, which returns what mends it"
         ) from error
+    finally:
+        sys.path.remove(here)
     mend = apply()
     try:
         yield

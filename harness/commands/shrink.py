@@ -1,0 +1,104 @@
+"""`highwater shrink`: the shortest schedule, smallest cluster and workload that fail the same way.
+
+Exit codes: 0 when something was written, 254 when what was given does not fail.
+"""
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.commands.base import BrokerModule, Debug, warn
+from harness.commands.simulate import DEFAULT_PLAN
+
+if TYPE_CHECKING:
+    from harness.plan import Plan
+    from harness.simulation.shrinking.search import Failure
+
+OTHER_SEEDS = 20
+"""A run of another target is sought in so many simulated worlds."""
+
+
+def shrink(
+    what: Annotated[
+        str, typer.Argument(help="A seed of `highwater simulate`, or a run directory.")
+    ],
+    plan: Annotated[
+        str | None, typer.Option(help="The seed's plan: a TOML file or a packaged one.")
+    ] = None,
+    swarm: Annotated[bool, typer.Option("--swarm", help="The seed was one of a swarm.")] = False,
+    broker_module: BrokerModule = None,
+    time_s: Annotated[float, typer.Option("--time", min=1, help="Seconds at the most.")] = 120.0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as cores.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The scenario to write; shrunk-SEED.toml otherwise.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Reduce a failing run to the shortest schedule that fails the same way."""
+    from harness.simulation.shrinking import scenario
+    from harness.simulation.shrinking.search import Search, failure_of
+    from harness.store import StoreError, write_atomic
+
+    began_s = time.monotonic()
+    given, seeds = _given(what, plan, swarm, broker_module)
+    first = failure_of(given, seeds)
+    if first is None:
+        asked = f"seed {what}" if len(seeds) == 1 else f"{what} in {len(seeds)} simulated worlds"
+        raise StoreError(f"{asked} does not fail: there is nothing to reduce")
+    warn(f"{_sized(first)}: {first.reason}")
+    search = Search(
+        failure=first,
+        until_s=began_s + time_s,
+        jobs=jobs or os.cpu_count() or 1,
+        told=lambda found: warn(_sized(found)),
+    )
+    shrunk = search.run()
+    path = out or Path(f"shrunk-{first.plan.seed}.toml")
+    write_atomic(path, scenario.text(shrunk.failure, " ".join(_asked())))
+    end = "nothing more can be left out" if shrunk.finished else "time is up"
+    warn(f"{shrunk.tried} plans tried in {time.monotonic() - began_s:.0f} s; {end}")
+    print(path)
+
+
+def _given(
+    what: str, plan: str | None, swarm: bool, broker_module: str | None
+) -> "tuple[Plan, range]":
+    """The failing plan with its faults as events, and the seeds that may show the failure."""
+    from harness import plan as plans
+    from harness import replaying
+    from harness.simulation.campaign import Task, prepared
+
+    flags = {"broker_module": broker_module}
+    if what.isdecimal():
+        name = plan or DEFAULT_PLAN
+        made = plans.build(plans.load(name), where=f"plan {name}", flags=flags)
+        task = Task(plan=made, seeds_are_swarms=swarm, root=Path())
+        seeds = range(int(what), int(what) + 1)
+    else:
+        made, schedule = replaying.load(Path(what), plan, flags)
+        task = Task(plan=made, schedule=schedule, root=Path())
+        tries = 1 if made.target == "sim" else OTHER_SEEDS
+        seeds = range(made.seed, made.seed + tries)
+    fixed = prepared(task, seeds[0])
+    nemesis = plans.Nemesis(events=fixed.schedule.events)
+    return fixed.plan.model_copy(update={"nemesis": nemesis}), seeds
+
+
+def _sized(failure: "Failure") -> str:
+    plan = failure.plan
+    partitions = sum(topic.partitions for topic in plan.topics)
+    return (
+        f"{failure.signs[0]}: {len(plan.nemesis.events)} faults in {plan.duration_s:g} s, "
+        f"{plan.nodes} nodes, {partitions} partitions, {plan.workload.producers} producers and "
+        f"{plan.workload.consumers} consumers a topic, {plan.workload.rate_per_s:g} sends/s, "
+        f"seed {plan.seed}"
+    )
+
+
+def _asked() -> list[str]:
+    return ["highwater", *map(shlex.quote, sys.argv[1:])]

@@ -1,0 +1,144 @@
+"""Which of a failing plan can be left out: found by running what is left, in processes.
+
+A candidate fails the same way when it shows the sign of the first failure: the same invariant
+broken, or the same kind of forbidden anomaly. Leaving something out shifts everything random that
+comes after it, so each candidate has a few seeds; the one that shows the sign becomes the plan's.
+The candidates of a step are run some at a time, and the boldest that fails is taken, so that the
+result does not depend on how many there are at a time.
+"""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from harness.plan import Plan
+from harness.simulation.campaign import INVALID, Task, run_seed
+from harness.simulation.shrinking.steps import STEPS, Step, size
+
+SEEDS: Final = 3
+"""Tries of a candidate: its plan's own seed, and the next ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A plan that fails, with its seed, and what it shows."""
+
+    plan: Plan
+    signs: tuple[str, ...]
+    """The gravest first."""
+    reason: str
+
+
+Find = Callable[[Plan, Sequence[int], str | None], Failure | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrunk:
+    """What the search came to."""
+
+    failure: Failure
+    tried: int
+    seconds: float
+    finished: bool
+    """Nothing more can be left out; or else time was up."""
+
+
+def failure_of(plan: Plan, seeds: Sequence[int], sign: str | None = None) -> Failure | None:
+    """The first of the seeds with which the plan fails, by showing `sign` if one is given."""
+    root = Path(tempfile.mkdtemp(prefix="highwater-shrink-"))
+    try:
+        for seed in seeds:
+            task = Task(plan=plan, root=root)
+            result = run_seed(task, seed)
+            if result.outcome == INVALID and (sign is None or sign in result.signs):
+                found = plan.model_copy(update={"seed": seed})
+                return Failure(plan=found, signs=result.signs, reason=result.reasons[0])
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    return None
+
+
+def processes(jobs: int) -> Executor:
+    """So many of them, each from the beginning: what ran before must not show in a run."""
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+
+
+@dataclass(slots=True, kw_only=True)
+class Search:
+    """Shrinks one failure. `told` hears of every smaller plan that fails."""
+
+    failure: Failure
+    until_s: float
+    """On the monotonic clock."""
+    jobs: int
+    told: Callable[[Failure], None]
+    find: Find = failure_of
+    """Goes to the pool's processes; says whether a plan fails."""
+    pool: Callable[[int], Executor] = processes
+    sign: str = field(init=False)
+    _known: set[str] = field(default_factory=set)
+    _tried: int = 0
+
+    def __post_init__(self) -> None:
+        self.sign = self.failure.signs[0]
+
+    def run(self) -> Shrunk:
+        """Until nothing more can be left out, or time is up."""
+        began_s = time.monotonic()
+        with self.pool(self.jobs) as pool:
+            helped = True
+            while helped and self._goes_on():
+                helped = sum(self._exhaust(step, pool) for step in STEPS) > 0
+        return Shrunk(
+            failure=self.failure,
+            tried=self._tried,
+            seconds=time.monotonic() - began_s,
+            finished=self._goes_on(),
+        )
+
+    def _goes_on(self) -> bool:
+        return time.monotonic() < self.until_s
+
+    def _exhaust(self, step: Step, pool: Executor) -> bool:
+        """Take the step as long as it leads to anything; whether it did."""
+        helped = False
+        while self._goes_on():
+            found = self._first(step, pool)
+            if found is None:
+                break
+            helped, self.failure = True, found
+            self.told(found)
+        return helped
+
+    def _first(self, step: Step, pool: Executor) -> Failure | None:
+        """The first candidate that fails the same way."""
+        waiting = self._new(step(self.failure.plan))
+        while self._goes_on():
+            batch = list(islice(waiting, self.jobs))
+            if not batch:
+                return None
+            self._tried += len(batch)
+            tries = [
+                pool.submit(self.find, plan, range(plan.seed, plan.seed + SEEDS), self.sign)
+                for plan in batch
+            ]
+            found = next((f for each in tries if (f := each.result()) is not None), None)
+            if found is not None:
+                return found
+        return None
+
+    def _new(self, plans: Iterator[Plan]) -> Iterator[Plan]:
+        """Those that are smaller and have not been tried."""
+        for plan in plans:
+            key = json.dumps(plan.to_json(), sort_keys=True)
+            if key not in self._known and size(plan) < size(self.failure.plan):
+                self._known.add(key)
+                yield plan

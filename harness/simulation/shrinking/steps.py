@@ -1,0 +1,144 @@
+"""What could be left out of a failing plan, or be smaller in it. Pure.
+
+A step is a family of candidates, each a whole plan that is simpler than the one it is made from,
+the boldest first. Whether one still fails is found by running it; here nothing is run. All steps
+end: every candidate is smaller in `size`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from harness.plan import Plan
+from nemesis.schedule import Event
+
+Step = Callable[[Plan], Iterator[Plan]]
+
+TAIL_MS: Final = 500
+"""What is left of the chaos after the last fault is healed."""
+FIRST_MS: Final = 500
+"""When the first fault may come at the earliest, and how close one may follow another."""
+SHORTEST_MS: Final = 250
+SLOWEST_PER_S: Final = 2.0
+
+
+def size(plan: Plan) -> tuple[float, ...]:
+    """How much there is to look at; what counts most comes first."""
+    events = plan.nemesis.events
+    return (
+        len(events),
+        plan.nodes,
+        sum(topic.partitions for topic in plan.topics),
+        plan.workload.producers + plan.workload.consumers,
+        len(plan.broker) + sum(len(topic.configs) for topic in plan.topics),
+        sum(len(event.params) for event in events),
+        plan.duration_s,
+        sum(event.duration_ms for event in events),
+        plan.workload.rate_per_s,
+    )
+
+
+def fewer_events(plan: Plan) -> Iterator[Plan]:
+    """Without halves of the events, quarters, ... single ones, from the end on."""
+    events = plan.nemesis.events
+    many = len(events) // 2
+    while many >= 1:
+        for start in range(len(events) - many, -1, -many):
+            yield _with_events(plan, (*events[:start], *events[start + many :]))
+        many //= 2
+
+
+def earlier_end(plan: Plan) -> Iterator[Plan]:
+    """The chaos over soon after its last fault."""
+    last_ms = max((event.at_ms + event.duration_ms for event in plan.nemesis.events), default=0)
+    wanted_s = (last_ms + TAIL_MS) / 1000
+    if wanted_s < plan.duration_s:
+        yield plan.model_copy(update={"duration_s": wanted_s})
+
+
+def fewer_topics(plan: Plan) -> Iterator[Plan]:
+    """One topic alone, without one, with one partition."""
+    topics = plan.topics
+    if len(topics) > 1:
+        yield from (plan.model_copy(update={"topics": (topic,)}) for topic in topics)
+        for n in range(len(topics)):
+            yield plan.model_copy(update={"topics": (*topics[:n], *topics[n + 1 :])})
+    for n, topic in enumerate(topics):
+        if topic.partitions > 1:
+            one = topic.model_copy(update={"partitions": 1})
+            yield plan.model_copy(update={"topics": (*topics[:n], one, *topics[n + 1 :])})
+
+
+def fewer_nodes(plan: Plan) -> Iterator[Plan]:
+    """As few as the topics' replicas need, or one less."""
+    least = max(topic.replication_factor for topic in plan.topics)
+    for nodes in dict.fromkeys((least, plan.nodes - 1)):
+        if least <= nodes < plan.nodes:
+            yield plan.model_copy(update={"nodes": nodes})
+
+
+def fewer_clients(plan: Plan) -> Iterator[Plan]:
+    """One producer, no consumer, half the rate."""
+    load = plan.workload
+    if load.producers > 1:
+        yield _with_load(plan, producers=1)
+    if load.consumers > 0:
+        yield _with_load(plan, consumers=0)
+    if load.consumers > 1:
+        yield _with_load(plan, consumers=1)
+    if load.rate_per_s > SLOWEST_PER_S:
+        yield _with_load(plan, rate_per_s=max(SLOWEST_PER_S, load.rate_per_s / 2))
+
+
+def fewer_settings(plan: Plan) -> Iterator[Plan]:
+    """Without a property of the brokers, or of a topic."""
+    for name in plan.broker:
+        rest = {key: value for key, value in plan.broker.items() if key != name}
+        yield plan.model_copy(update={"broker": rest})
+    for n, topic in enumerate(plan.topics):
+        for name in topic.configs:
+            configs = {key: value for key, value in topic.configs.items() if key != name}
+            changed = topic.model_copy(update={"configs": configs})
+            topics = (*plan.topics[:n], changed, *plan.topics[n + 1 :])
+            yield plan.model_copy(update={"topics": topics})
+
+
+def plainer_events(plan: Plan) -> Iterator[Plan]:
+    """A fault without its parameters, half as long, or sooner after the one before it."""
+    events = plan.nemesis.events
+    for n, event in enumerate(events):
+        if event.params:
+            yield _with_event(plan, n, params={})
+        if event.duration_ms >= 2 * SHORTEST_MS:
+            yield _with_event(plan, n, duration_ms=event.duration_ms // 2)
+    for n, event in enumerate(events):
+        before_ms = events[n - 1].at_ms if n else 0
+        by_ms = (event.at_ms - before_ms - FIRST_MS) // 2
+        if by_ms >= FIRST_MS:
+            sooner = [e.model_copy(update={"at_ms": e.at_ms - by_ms}) for e in events[n:]]
+            yield _with_events(plan, (*events[:n], *sooner))
+
+
+STEPS: Final[Sequence[Step]] = (
+    fewer_events,
+    earlier_end,
+    fewer_topics,
+    fewer_nodes,
+    fewer_clients,
+    fewer_settings,
+    plainer_events,
+)
+
+
+def _with_events(plan: Plan, events: Sequence[Event]) -> Plan:
+    nemesis = plan.nemesis.model_copy(update={"events": tuple(events)})
+    return plan.model_copy(update={"nemesis": nemesis})
+
+
+def _with_event(plan: Plan, number: int, **changes: Any) -> Plan:
+    events = list(plan.nemesis.events)
+    events[number] = events[number].model_copy(update=changes)
+    return _with_events(plan, events)
+
+
+def _with_load(plan: Plan, **changes: Any) -> Plan:
+    return plan.model_copy(update={"workload": plan.workload.model_copy(update=changes)})

@@ -1,0 +1,133 @@
+"""Seeds of a plan: clean ones, broken brokers, processes, and what they say."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.plan import PlanError
+from harness.simulation import telling
+from harness.simulation.campaign import Campaign, Result, Task, broken_by, run_seed
+from tests.harness.simulation.plans import KILLS, TOPICS, small
+
+MUTANT = "tests.mutants.ack_before_replication"
+CUT_OFF = {
+    "events": [
+        {
+            "at_ms": 500,
+            "fault": "partition.isolate-leader",
+            "targets": "leader:acks-all/0",
+            "duration_ms": 4_000,
+        }
+    ]
+}
+
+
+def test_a_clean_seed_needs_no_judge_and_leaves_nothing(tmp_path: Path) -> None:
+    """The screen's word is enough."""
+    result = run_seed(Task(plan=small(nemesis=KILLS, topics=TOPICS[1:]), root=tmp_path), 3)
+    assert (result.outcome, result.screened, result.run) == ("VALID", True, None)
+    assert result.acked > 20
+    assert result.met["fault kill"] == 1
+    assert result.met["new leader"] >= 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_kept_is_judged_and_stays(tmp_path: Path) -> None:
+    """With everything that the nodes said."""
+    result = run_seed(Task(plan=small(), root=tmp_path, keep=True), 3)
+    assert (result.outcome, result.screened) == ("VALID", False)
+    assert result.run is not None
+    assert (result.run / "nodes" / "1" / "node.log").is_file()
+    assert (result.run / "verdict.json").is_file()
+
+
+def test_a_broken_broker_is_invalid(tmp_path: Path) -> None:
+    """By what clients saw; the unmodified one is not."""
+    workload = {"client": "own", "rate_per_s": 20}
+    plan = small(nemesis=CUT_OFF, broker_module=MUTANT, workload=workload)
+    result = run_seed(Task(plan=plan, root=tmp_path), 1)
+    assert (result.outcome, result.signs) == ("INVALID", ("lost-write",))
+    assert result.run is not None
+    sound = plan.model_copy(update={"broker_module": "nodes"})
+    assert run_seed(Task(plan=sound, root=tmp_path), 1).outcome == "VALID"
+
+
+def test_a_broken_invariant_is_invalid(tmp_path: Path) -> None:
+    """At the event that broke it, although no client has seen anything wrong yet."""
+    event = {"at_ms": 500, "fault": "kill", "targets": "followers:acks-all/0", "duration_ms": 4_000}
+    module = "tests.mutants.isr_of_one"
+    plan = small(nodes=5, nemesis={"events": [event]}, broker_module=module)
+    result = run_seed(Task(plan=plan, root=tmp_path), 1)
+    assert (result.outcome, result.signs) == ("INVALID", ("commits-with-enough",))
+
+
+def test_only_what_can_be_broken_in_this_process_is() -> None:
+    """A module that only starts a node says nothing of how this process's would be."""
+    with pytest.raises(PlanError, match="cannot be simulated"), broken_by("tests.harness"):
+        pass
+    with pytest.raises(PlanError, match="cannot be simulated"), broken_by("no.such.module"):
+        pass
+
+
+@pytest.mark.slow
+def test_processes_find_what_one_does(tmp_path: Path) -> None:
+    """Equal seeds, equal digests, wherever and in whatever company they run."""
+    task = Task(plan=small(nemesis=KILLS), root=tmp_path, seeds_are_swarms=True)
+    many = {each.seed: each for each in Campaign(task, range(1, 7), jobs=2).results()}
+    assert sorted(many) == [1, 2, 3, 4, 5, 6]
+    for seed in (6, 2):
+        assert run_seed(task, seed).digest == many[seed].digest
+
+
+def test_a_stopped_campaign_begins_nothing_more(tmp_path: Path) -> None:
+    """No process is started for nothing."""
+    campaign = Campaign(Task(plan=small(), root=tmp_path), range(1000), jobs=1)
+    campaign.stop()
+    assert list(campaign.results()) == []
+    late = Campaign(Task(plan=small(), root=tmp_path), range(1000), jobs=1)
+    assert list(late.results(until_s=0.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("7", range(7, 8)), ("1..3", range(1, 4)), ("5..5", range(5, 6))]
+)
+def test_seeds_are_ranges(text: str, found: range) -> None:
+    """Both ends belong to them."""
+    assert telling.seeds(text) == found
+
+
+def test_seeds_without_an_end() -> None:
+    """As many as there is time for."""
+    assert len(telling.seeds("1..")) >= telling.ENDLESS - 1
+
+
+@pytest.mark.parametrize("text", ["", "a", "3..1", "1..b", "-1..2", "1.5"])
+def test_what_are_no_seeds(text: str) -> None:
+    """Said, with how to write it."""
+    with pytest.raises(PlanError, match=r"write A\.\.B"):
+        telling.seeds(text)
+
+
+def test_the_gravest_seed_decides() -> None:
+    """INVALID before a failure of the harness, that before UNKNOWN."""
+    total = telling.Sum()
+    for outcome, code in (("VALID", 0), ("UNKNOWN", 2), ("FAILED", 255), ("INVALID", 1)):
+        total.add(Result(seed=code, outcome=outcome, digest=str(code), met=Counter({"x": 1})))
+        assert total.exit_code == code
+    assert total.met["x"] == 4
+    assert "1 INVALID, 1 FAILED, 1 UNKNOWN, 1 VALID" in total.line()
+
+
+def test_a_failure_says_how_to_see_it_again() -> None:
+    """What, with which options, where, and the command."""
+    result = Result(
+        seed=4, outcome="INVALID", reasons=("1 lost",), run=Path("r"), drawn="nodes = 3"
+    )
+    said = telling.failure(result, ["highwater", "simulate", "--seeds", "4..4"])
+    assert said.splitlines() == [
+        "seed 4 INVALID: 1 lost",
+        "  drawn   nodes = 3",
+        "  run     r",
+        "  replay  highwater simulate --seeds 4..4",
+    ]

@@ -1,0 +1,101 @@
+"""What is left out of a failing plan, and that what is left still fails."""
+
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import plan as plans
+from harness.plan import Plan
+from harness.simulation.campaign import Task, prepared
+from harness.simulation.shrinking import scenario
+from harness.simulation.shrinking.search import Failure, Search, Shrunk, failure_of
+from harness.simulation.shrinking.steps import STEPS, size
+
+
+def failing(seed: int = 1, plan: str = "simulation", **flags: object) -> Plan:
+    """The packaged plan with the faults that its seed has drawn."""
+    made = plans.build(plans.load(plan), where=plan, flags=flags)
+    fixed = prepared(Task(plan=made, root=Path()), seed)
+    nemesis = plans.Nemesis(events=fixed.schedule.events)
+    return fixed.plan.model_copy(update={"nemesis": nemesis})
+
+
+def shrunk(plan: Plan, needs: Sequence[str], *, jobs: int = 2) -> Shrunk:
+    """The search where a plan fails that has these faults in this order, and two topics."""
+
+    def find(plan: Plan, seeds: Sequence[int], sign: str | None = None) -> Failure | None:
+        named = iter(event.fault for event in plan.nemesis.events)
+        fails = all(fault in named for fault in needs) and len(plan.topics) >= 2
+        return Failure(plan=plan, signs=("lost-write",), reason="lost") if fails else None
+
+    first = find(plan, [plan.seed])
+    assert first is not None
+    heard: list[Failure] = []
+    search = Search(
+        failure=first,
+        until_s=float("inf"),
+        jobs=jobs,
+        told=heard.append,
+        find=find,
+        pool=ThreadPoolExecutor,
+    )
+    found = search.run()
+    assert found.failure == (heard[-1] if heard else first)
+    return found
+
+
+@given(st.integers(0, 50))
+def test_every_candidate_is_a_smaller_plan_that_can_be_run(seed: int) -> None:
+    """So that the search ends, and whatever it finds is a plan."""
+    plan = failing(seed)
+    for step in STEPS:
+        for candidate in step(plan):
+            if size(candidate) < size(plan):
+                prepared(Task(plan=candidate, root=Path()), candidate.seed)
+                Plan.from_json(candidate.to_json(), "candidate")
+
+
+def test_what_a_failure_needs_is_left_and_nothing_else() -> None:
+    """Faults, topics, clients, nodes and time; however many candidates run at a time."""
+    plan = failing(3)
+    needs = [event.fault for event in plan.nemesis.events][1:8:3]
+    found = shrunk(plan, needs)
+    left = found.failure.plan
+    assert [event.fault for event in left.nemesis.events] == needs
+    assert len(left.topics) == 2
+    assert {topic.partitions for topic in left.topics} == {1}
+    assert (left.workload.producers, left.workload.consumers) == (1, 0)
+    assert found.finished
+    assert left.duration_s < plan.duration_s
+    assert shrunk(plan, needs, jobs=5).failure == found.failure
+
+
+def test_a_scenario_is_the_plan_that_was_found() -> None:
+    """Read again by anybody, it is the same plan with the same faults."""
+    plan = failing(3)
+    failure = Failure(plan=plan, signs=("lost-write",), reason="12 lost")
+    text = scenario.text(failure, "highwater simulate --seeds 3..3")
+    again = Plan.from_json(tomllib.loads(text), "scenario")
+    expected = {"name": "shrunk-3", "target": "local", "nemesis": again.nemesis}
+    assert again == plan.model_copy(update=expected)
+    made = prepared(Task(plan=again, root=Path()), again.seed)
+    was = prepared(Task(plan=plan, root=Path()), plan.seed)
+    assert made.schedule == was.schedule
+
+
+@pytest.mark.slow
+def test_a_broken_broker_is_reduced_to_a_few_faults() -> None:
+    """And what is left fails the same way, again and again."""
+    plan = failing(1, broker_module="tests.mutants.truncate_to_high_watermark")
+    first = failure_of(plan, [plan.seed])
+    assert first is not None
+    search = Search(failure=first, until_s=float("inf"), jobs=2, told=lambda _: None)
+    found = search.run().failure
+    assert len(found.plan.nemesis.events) <= 6
+    again = failure_of(found.plan, [found.plan.seed], found.signs[0])
+    assert again == found

@@ -201,7 +201,8 @@ def harness(fault: Fault, moment: str, deadly: int | None, run_dir: Path, run_id
     for phase, end in (("inject", "injecting"), ("heal", "healing")):
         counter = Steps(deadly if moment == end else None)
         with counter.counting():
-            (fault.inject if phase == "inject" else fault.heal)(hosts, strike)
+            for step in (fault.prepare, fault.inject) if phase == "inject" else (fault.heal,):
+                step(hosts, strike)
         steps[phase] = counter.count
         (run_dir / "steps.json").write_text(json.dumps(steps))
         if moment == end:
@@ -262,7 +263,7 @@ def kill_one(
     run_dir, registry, run_id = place / "run", place / "registry", new_run_id()
     run_dir.mkdir()
     registry.mkdir()
-    before = set(limits())
+    before, patient = set(limits()), kernel.may_hurry()
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -279,6 +280,7 @@ def kill_one(
         *leftovers(run_id, run_dir),
         *(f"process {pid}: {_command(pid)}" for pid in orphanage.living()),
         *(f"limit {limit}" for limit in limits() if limit not in before),
+        *(["the kernel is in a hurry"] if patient and not kernel.may_hurry() else []),
         *(f"journal {path}" for path in journals.registered(registry)),
         *(f"ballast in {path}" for path in sorted(run_dir.rglob("data.img")) if _has_ballast(path)),
         *(f"undone only at the second time: {what}" for what in again.removed),

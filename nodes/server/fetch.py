@@ -9,7 +9,6 @@ nothing: so a follower whose partitions change need not sit out a long poll.
 What one partition has to answer is `fetch_read`'s; which may have news, `fetch_parts`'.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +26,7 @@ from nodes.server.fetch_sessions import (
 )
 from nodes.server.isr import IsrManager
 from nodes.server.leaders import current_leader, node_endpoints
+from nodes.server.polls import LongPoll
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -95,7 +95,8 @@ class FetchHandler:
         self._look(fetch, fetch.parts.due)
         if fetch.enough or request.max_wait.total_seconds() <= 0 or not fetch.parts.parts:
             return self._response(fetch)
-        return _Waiting(fetch, self._look, self._response).answer
+        poll = _Poll(fetch, self._look, self._response)
+        return poll.begin(request.max_wait.total_seconds())
 
     # -- sessions ------------------------------------------------------------------------------
 
@@ -272,10 +273,8 @@ class FetchHandler:
         return fields
 
 
-class _Waiting:
-    """A fetch that found too little: `answer` is done when there is more, when a later request has
-    overtaken it, or when its time is up. It has no task: there is one for every follower, always.
-    """
+class _Poll(LongPoll):
+    """A fetch that found too little: until there is more, or a later request overtakes it."""
 
     def __init__(
         self,
@@ -283,43 +282,25 @@ class _Waiting:
         look: Callable[[_Fetch, Iterable[Part]], None],
         respond: Callable[[_Fetch], Any],
     ) -> None:
-        loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[Any] = loop.create_future()
+        super().__init__()
         self._fetch = fetch
         self._look = look
         self._respond = respond
-        self._timer = loop.call_later(fetch.request.max_wait.total_seconds(), self._time_is_up)
-        self.answer.add_done_callback(self._leave)  # the connection is lost
         fetch.parts.watch()
-        fetch.parts.wait(self._woken)
 
-    def _woken(self) -> None:
-        self._go_on(last=False)
+    def wait(self) -> None:
+        self._fetch.parts.wait(self.woken)
 
-    def _time_is_up(self) -> None:
-        self._go_on(last=True)
+    def look(self, *, last: bool) -> Any:
+        fetch = self._fetch
+        if not fetch.overtaken:
+            self._look(fetch, fetch.parts.take_fresh())
+            if not fetch.enough and not last:
+                return None
+        return self._respond(fetch)
 
-    def _go_on(self, *, last: bool) -> None:
-        answer, fetch = self.answer, self._fetch
-        if answer.done():
-            return
-        try:
-            if not fetch.overtaken:
-                self._look(fetch, fetch.parts.take_fresh())
-                if not fetch.enough and not last:
-                    fetch.parts.wait(self._woken)
-                    return
-            response = self._respond(fetch)
-        except Exception as error:  # a bug of ours, which the connection reports
-            answer.set_exception(error)
-            return
-        answer.remove_done_callback(self._leave)
-        self._leave(answer)
-        answer.set_result(response)
-
-    def _leave(self, _: "asyncio.Future[Any]") -> None:
-        self._timer.cancel()
-        self._fetch.parts.leave(self._woken)
+    def leave(self) -> None:
+        self._fetch.parts.leave(self.woken)
         if self._fetch.session is None:
             self._fetch.parts.release()
 

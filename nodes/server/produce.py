@@ -24,6 +24,7 @@ from nodes.log.batch import read_header, with_append_time
 from nodes.log.log import Appended
 from nodes.replication.partition import Ack
 from nodes.server.leaders import current_leader, node_endpoints
+from nodes.server.polls import LongPoll
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
 from nodes.wire.errors import Unanswerable
@@ -102,7 +103,7 @@ class ProduceHandler:
             return None
         if any(outcome.pending for outcome in outcomes):
             respond_to = partial(self._response, request, listener=context.listener)
-            return _Waiting(outcomes, request.timeout.total_seconds(), respond_to).answer
+            return _Poll(outcomes, respond_to).begin(request.timeout.total_seconds())
         return self._response(request, outcomes, context.listener)
 
     def _parts(self, request: Any) -> list[_Part]:
@@ -204,52 +205,30 @@ class ProduceHandler:
             leaders.append(NodeId(row["current_leader"]["leader_id"]))
 
 
-class _Waiting:
-    """A produce that waits: `answer` is done when every partition's fate is known, or the
-    request's own timeout has passed. It has no task: there are many, and short-lived.
-    """
+class _Poll(LongPoll):
+    """A produce that waits until every partition's fate is known."""
 
     def __init__(
-        self,
-        outcomes: Sequence[_Outcome],
-        timeout_s: float,
-        respond: Callable[[Sequence[_Outcome]], Any],
+        self, outcomes: Sequence[_Outcome], respond: Callable[[Sequence[_Outcome]], Any]
     ) -> None:
-        loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[Any] = loop.create_future()
+        super().__init__()
         self._outcomes = outcomes
         self._respond = respond
-        self._timer = loop.call_later(timeout_s, self._conclude)
-        self._left = 0
-        for outcome in outcomes:
-            if outcome.pending is not None:
-                self._left += 1
-                outcome.pending.add_done_callback(self._one_is_known)
-        self.answer.add_done_callback(self._leave)  # the connection is lost
+        self._pending = [each.pending for each in outcomes if each.pending is not None]
 
-    def _one_is_known(self, _: "asyncio.Future[Ack]") -> None:
-        self._left -= 1
-        if not self._left:
-            self._conclude()
+    def wait(self) -> None:
+        self._pending[0].add_done_callback(self.woken)
 
-    def _conclude(self) -> None:
-        answer = self.answer
-        if answer.done():
-            return
-        answer.remove_done_callback(self._leave)
-        self._leave(answer)
-        try:
-            response = self._respond([_settled(outcome) for outcome in self._outcomes])
-        except Exception as error:  # a bug of ours, which the connection reports
-            answer.set_exception(error)
-        else:
-            answer.set_result(response)
+    def look(self, *, last: bool) -> Any:
+        while self._pending and self._pending[0].done():
+            del self._pending[0]
+        if self._pending and not last:
+            return None
+        return self._respond([_settled(outcome) for outcome in self._outcomes])
 
-    def _leave(self, _: "asyncio.Future[Any]") -> None:
-        self._timer.cancel()
-        for outcome in self._outcomes:
-            if outcome.pending is not None:
-                outcome.pending.remove_done_callback(self._one_is_known)
+    def leave(self) -> None:
+        if self._pending:
+            self._pending[0].remove_done_callback(self.woken)
 
 
 def _unfit(records: bytes, version: int) -> tuple[ErrorCode, str] | None:

@@ -5,7 +5,6 @@ A fetch is a long poll: it waits until the log or the high watermark has somethi
 has not been sent, at most as long as it asks for. So commits reach brokers without polling.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -16,6 +15,7 @@ from nodes.ids import NO_NODE, NodeId, Offset
 from nodes.raft.leadership import Leadership, ReplicaProgress
 from nodes.raft.messages import Action, Answer, FetchAnswer, FetchRequest
 from nodes.server import raft_wire
+from nodes.server.polls import LongPoll
 from nodes.server.raft_member import RaftMember
 from nodes.server.raft_peers import Address
 from nodes.wire.server import Api, RequestContext
@@ -29,11 +29,38 @@ MAX_REPLICAS: Final = 1000
 """So many replicas' last answers are remembered; one more, and all are forgotten."""
 
 
+class _Poll(LongPoll):
+    """A fetch that found nothing, until the log, the high watermark or the leadership moves."""
+
+    def __init__(
+        self, handlers: "RaftHandlers", request: Any, message: FetchRequest, max_bytes: int
+    ) -> None:
+        super().__init__()
+        self._handlers = handlers
+        self._request = request
+        self._message = message
+        self._max_bytes = max_bytes
+
+    def wait(self) -> None:
+        self._moved = self._handlers.node.moved()
+        self._moved.add_done_callback(self.woken)
+
+    def look(self, *, last: bool) -> Any:
+        handlers, message = self._handlers, self._message
+        answer = handlers.node.quorum.fetch_answer(message)
+        if handlers.has_nothing(message, answer) and not last:
+            return None
+        return handlers.fetched(self._request, message, answer, self._max_bytes)
+
+    def leave(self) -> None:
+        self._moved.remove_done_callback(self.woken)
+
+
 class RaftHandlers:
     """The handlers of one member."""
 
     def __init__(self, node: RaftMember) -> None:
-        self._node = node
+        self.node = node
         self._sent_hw: dict[NodeId, Offset] = {}
 
     def apis(self) -> dict[int, Api]:
@@ -49,7 +76,7 @@ class RaftHandlers:
 
     def vote(self, request: Any, context: RequestContext) -> Any:
         """Vote, and pre-vote."""
-        node = self._node
+        node = self.node
         try:
             message = raft_wire.read_vote(request, node.config.cluster_id, node.config.node_id)
         except raft_wire.BadRequest as error:
@@ -60,7 +87,7 @@ class RaftHandlers:
 
     def begin_quorum_epoch(self, request: Any, context: RequestContext) -> Any:
         """BeginQuorumEpoch."""
-        node = self._node
+        node = self.node
         try:
             message = raft_wire.read_begin_epoch(
                 request, node.config.cluster_id, node.config.node_id
@@ -74,11 +101,11 @@ class RaftHandlers:
 
     def _learn(self, leader: NodeId, request: Any) -> None:
         for endpoint in request.leader_endpoints[:1]:
-            self._node.peers.learn(leader, (endpoint.host, endpoint.port))
+            self.node.peers.learn(leader, (endpoint.host, endpoint.port))
 
     def end_quorum_epoch(self, request: Any, context: RequestContext) -> Any:
         """EndQuorumEpoch."""
-        node = self._node
+        node = self.node
         try:
             message = raft_wire.read_end_epoch(request, node.config.cluster_id, node.config.node_id)
         except raft_wire.BadRequest as error:
@@ -93,7 +120,7 @@ class RaftHandlers:
         sender: NodeId,
         decide: Callable[[float], tuple[Answer, list[Action]]],
     ) -> Any:
-        node = self._node
+        node = self.node
         node.heard_from(sender)
         with node.critical():
             answer, actions = decide(node.now_ms())
@@ -101,14 +128,14 @@ class RaftHandlers:
         return raft_wire.write_answer(request, answer, self._leader())
 
     def _leader(self) -> Address | None:
-        leader = self._node.quorum.leader_id
-        return None if leader is None else self._node.peers.addresses.get(leader)
+        leader = self.node.quorum.leader_id
+        return None if leader is None else self.node.peers.addresses.get(leader)
 
     # -- fetches
 
-    async def fetch(self, request: Any, context: RequestContext) -> Any:
+    def fetch(self, request: Any, context: RequestContext) -> Any:
         """Fetch of the metadata log."""
-        node = self._node
+        node = self.node
         try:
             message, max_bytes = raft_wire.read_fetch(request, node.config.cluster_id)
         except raft_wire.BadRequest as error:
@@ -118,7 +145,15 @@ class RaftHandlers:
             answer, actions = node.quorum.on_fetch(node.now_ms(), message)
         node.carry_out(actions)
         wait_ms = min(request.max_wait.total_seconds() * 1000, MAX_WAIT_MS)
-        answer = await self._poll(message, answer, node.now_ms() + wait_ms)
+        if wait_ms > 0 and self.has_nothing(message, answer):
+            return _Poll(self, request, message, max_bytes).begin(wait_ms / 1000)
+        return self.fetched(request, message, answer, max_bytes)
+
+    def fetched(
+        self, request: Any, message: FetchRequest, answer: FetchAnswer, max_bytes: int
+    ) -> Any:
+        """The response, with the records that there are."""
+        node = self.node
         records = b""
         if answer.plain:
             records = node.log.read(message.offset, max_bytes, node.log.end_offset)
@@ -129,28 +164,17 @@ class RaftHandlers:
             request, answer, records, node.log.start_offset, self._leader()
         )
 
-    async def _poll(
-        self, message: FetchRequest, answer: FetchAnswer, deadline_ms: float
-    ) -> FetchAnswer:
-        node = self._node
-        while self._has_nothing(message, answer):
-            left_ms = deadline_ms - node.now_ms()
-            if left_ms <= 0:
-                break
-            await asyncio.wait([node.moved()], timeout=left_ms / 1000)
-            answer = node.quorum.fetch_answer(message)
-        return answer
-
-    def _has_nothing(self, message: FetchRequest, answer: FetchAnswer) -> bool:
+    def has_nothing(self, message: FetchRequest, answer: FetchAnswer) -> bool:
+        """Whether the answer tells the replica nothing that it was not told."""
         return (
             answer.plain
-            and message.offset >= self._node.log.end_offset
+            and message.offset >= self.node.log.end_offset
             and answer.high_watermark <= self._sent_hw.get(message.replica_id, Offset(-1))
         )
 
     def fetch_snapshot(self, request: Any, context: RequestContext) -> Any:
         """FetchSnapshot: a part of a snapshot that is here."""
-        node = self._node
+        node = self.node
         try:
             replica, epoch, wanted, max_bytes = raft_wire.read_fetch_snapshot(
                 request, node.config.cluster_id
@@ -178,7 +202,7 @@ class RaftHandlers:
 
     def describe_quorum(self, request: Any, context: RequestContext) -> Any:
         """DescribeQuorum, answered by the leader only."""
-        quorum = self._node.quorum
+        quorum = self.node.quorum
         topics = [
             {
                 "topic_name": topic.topic_name,
@@ -201,7 +225,7 @@ class RaftHandlers:
         return respond(request, topics=topics, nodes=nodes if quorum.leadership else [])
 
     def _describe(self, topic: str, partition: Any) -> dict[str, object]:
-        quorum = self._node.quorum
+        quorum = self.node.quorum
         unknown: dict[str, object] = {"leader_id": NO_NODE, "leader_epoch": -1}
         if topic != raft_wire.METADATA_TOPIC or partition.partition_index != 0:
             return {**unknown, "error_code": ErrorCode.unknown_topic_or_partition}
@@ -214,7 +238,7 @@ class RaftHandlers:
         voters = self._voters(quorum.leadership)
         observers = sorted(quorum.leadership.observers.items(), key=lambda item: item[0].node_id)
         return {
-            "leader_id": self._node.config.node_id,
+            "leader_id": self.node.config.node_id,
             "leader_epoch": quorum.epoch,
             "high_watermark": quorum.high_watermark,
             "current_voters": voters,
@@ -222,7 +246,7 @@ class RaftHandlers:
         }
 
     def _voters(self, leadership: Leadership) -> list[dict[str, object]]:
-        node = self._node
+        node = self.node
         voters = {voter: self._replica(voter, p) for voter, p in leadership.voters.items()}
         if node.quorum.is_voter:
             voters[node.config.node_id] = {
@@ -247,4 +271,4 @@ class RaftHandlers:
         """A monotonic time as wall-clock time; -1 for never."""
         if at_ms is None:
             return -1
-        return self._node.wall_clock() - round(self._node.now_ms() - at_ms)
+        return self.node.wall_clock() - round(self.node.now_ms() - at_ms)

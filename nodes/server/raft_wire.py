@@ -31,7 +31,7 @@ from nodes.raft.messages import (
 )
 from nodes.raft.positions import SnapshotId
 from nodes.raft.voters import ReplicaKey, VoterEndpoint
-from nodes.wire.versions import fill, respond
+from nodes.wire.versions import Draft, fill, respond
 
 Endpoint = tuple[str, int]
 """Host and port."""
@@ -125,15 +125,15 @@ def write_fetch(
         "replica_directory_id": request.directory_id,
         "partition_max_bytes": max_bytes,
     }
-    return fill(
-        WireFetchRequest,
-        cluster_id=cluster_id,
-        replica_state={"replica_id": request.replica_id, "replica_epoch": -1},
-        max_wait=timedelta(milliseconds=wait_ms),
-        min_bytes=1,
-        max_bytes=max_bytes,
-        topics=[{"topic_id": METADATA_TOPIC_ID, "partitions": [partition]}],
-    )
+    values = {
+        "cluster_id": cluster_id,
+        "replica_state": {"replica_id": request.replica_id, "replica_epoch": -1},
+        "max_wait": timedelta(milliseconds=wait_ms),
+        "min_bytes": 1,
+        "max_bytes": max_bytes,
+        "topics": [{"topic_id": METADATA_TOPIC_ID, "partitions": [partition]}],
+    }
+    return Draft(WireFetchRequest, values)
 
 
 def _the_partition(request: Any, cluster_id: str, node_id: NodeId) -> Any:

@@ -1,6 +1,7 @@
 """RaftNodes on memory disks, joined by an in-memory network that carries real frames."""
 
 import asyncio
+import inspect
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -95,7 +96,7 @@ class Peer:
         handler = node.apis()[request.head.api_key].handler
         try:
             answer = handler(request.entity, CONTEXT)
-            if asyncio.iscoroutine(answer):
+            if inspect.isawaitable(answer):
                 answer = await answer
         except Exception as error:  # as the server does: one log line, and the connection closes
             raise Disconnected(repr(error)) from error

@@ -33,7 +33,7 @@ async def commit(leader: RaftNode, *records: bytes) -> Offset:
 
 
 def call(node: RaftNode, request: Any) -> Any:
-    """The node's answer to a request; an awaitable of it for a fetch."""
+    """The node's answer to a request; an awaitable of it for a fetch that waits."""
     return node.apis()[int(request.__api_key__)].handler(request, CONTEXT)
 
 
@@ -378,7 +378,7 @@ def test_the_log_begins_with_kafkas_control_record() -> None:
         cluster = Cluster()
         await cluster.start(*ALL)
         leader = await cluster.elected()
-        response = await call(leader, fetch())
+        response = call(leader, fetch())
         records = response.responses[0].partitions[0].records
         (position, header), *_ = iter_batches(records)
         assert header.is_control
@@ -403,7 +403,7 @@ def test_requests_of_other_clusters_are_refused() -> None:
         )
         refused = call(leader, other)
         assert refused.error_code is ErrorCode.inconsistent_cluster_id
-        response = await call(leader, replace(fetch(), cluster_id="other"))
+        response = call(leader, replace(fetch(), cluster_id="other"))
         assert response.error_code is ErrorCode.inconsistent_cluster_id
         assert leader.is_active
         await cluster.stop()
@@ -426,7 +426,7 @@ def test_fetch_errors_name_the_leader() -> None:
             (follower, {}, ErrorCode.not_leader_or_follower),
         ]
         for node, change, error in cases:
-            response = await call(node, fetch(**change))
+            response = call(node, fetch(**change))
             partition = response.responses[0].partitions[0]
             assert partition.error_code is error
             assert partition.current_leader.leader_id == leader.node_id

@@ -1,6 +1,7 @@
 """Whole quorum members that take and fetch snapshots, lose their disks, change their voters."""
 
 import asyncio
+import inspect
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -48,7 +49,7 @@ def wipe(cluster: Cluster, number: int) -> None:
 async def call(node: RaftNode, request: Any) -> Any:
     """The node's answer to a request."""
     answer = node.apis()[int(request.__api_key__)].handler(request, CONTEXT)
-    return await answer if asyncio.iscoroutine(answer) else answer
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def test_everybody_forgets_the_log_before_its_snapshots() -> None:

@@ -16,49 +16,9 @@ from checkers.interchange.imported import Imported, Promises
 from checkers.interchange.jepsen_export import to_ops
 from checkers.interchange.jepsen_import import to_history
 from checkers.interchange.jepsen_ops import Notation, Op, read, write
-from tests.checkers.interchange.judging import Found, found, judged
+from tests.checkers.interchange.judging import Found, found, judged, judged_together
+from tests.checkers.interchange.told import PROMISED, Told
 from tests.histories import story
-
-PROMISED = Promises()
-
-
-class Told:
-    """A history in the making: each operation takes 1 µs, one after the other."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def op(self, process: int, f: str, invoked: str, completed: str, type_: str = "ok") -> "Told":
-        """An operation, given its values in EDN."""
-        for kind, value in (("invoke", invoked), (type_, completed)):
-            at = len(self.lines) * 1_000
-            self.lines.append(
-                f"{{:index {len(self.lines)}, :time {at}, :process {process}, :type :{kind}, "
-                f":f :{f}, :value {value}}}"
-            )
-        return self
-
-    def send(self, process: int, key: int, value: int, offset: int | None = None) -> "Told":
-        """A send; without an offset nobody knows what became of it."""
-        done = f"[[:send {key} [{offset} {value}]]]" if offset is not None else None
-        bare = f"[[:send {key} {value}]]"
-        return self.op(process, "send", bare, done or bare, "ok" if done else "info")
-
-    def poll(self, process: int, polled: str, type_: str = "ok") -> "Told":
-        """A poll that returns {key [[offset value] …]}."""
-        return self.op(process, "poll", "[[:poll]]", f"[[:poll {polled}]]", type_)
-
-    def assign(self, process: int, keys: str, f: str = "assign") -> "Told":
-        """An assignment, or a subscription."""
-        return self.op(process, f, keys, keys)
-
-    def ops(self) -> list[Op]:
-        """What Jepsen's file says."""
-        return read("\n".join(self.lines), Notation.EDN)
-
-    def imported(self, promises: Promises = PROMISED) -> Imported:
-        """The history, taken over."""
-        return to_history(self.ops(), topic="jepsen", promises=promises, files=["history.edn"])
 
 
 def clean() -> Told:
@@ -141,49 +101,61 @@ def gone_in_the_end() -> Told:
 F, P, U = "forbidden", "permitted", "unknown"
 
 
-@pytest.mark.parametrize(
-    ("tell", "outcome", "expected"),
-    [
-        (clean, "VALID", {}),
-        (lost, "INVALID", {("lost-write", "prefix"): (F, 2), ("lost-write", "tail"): (F, 1)}),
-        (duplicated, "INVALID", {("duplicate", None): (F, 1)}),
-        (misplaced, "INVALID", {("inconsistent-offset", "acknowledged"): (F, 1)}),
-        (inconsistent, "INVALID", {("inconsistent-offset", "read"): (F, 1)}),
-        (nonmonotonic, "INVALID", {("nonmonotonic-poll", None): (F, 1)}),
-        (nonmonotonic_inside, "INVALID", {("nonmonotonic-poll", None): (F, 1)}),
-        (skipped, "INVALID", {("poll-skip", None): (F, 1)}),
-        (aborted, "INVALID", {("aborted-read", None): (F, 1)}),
-        (reordered, "INVALID", {("reordered-send", None): (F, 1), ("reordered-ack", None): (F, 1)}),
-        (aborted_poll_duplicates, "INVALID", {("duplicate", None): (F, 1)}),
-        (unseen, "UNKNOWN", {("unseen", None): (U, 1)}),
-        (gone_in_the_end, "INVALID", {("lost-write", "middle"): (F, 1),
-                                      ("truncated-read", None): (F, 1),
-                                      ("poll-skip", None): (F, 1)}),
-    ],
-)  # fmt: skip
-def test_judges_as_jepsen(tell: Callable[[], Told], outcome: str, expected: Found) -> None:
+JUDGED_ALIKE: list[tuple[Callable[[], Told], Found]] = [
+    (clean, {}),
+    (lost, {("lost-write", "prefix"): (F, 2), ("lost-write", "tail"): (F, 1)}),
+    (duplicated, {("duplicate", None): (F, 1)}),
+    (misplaced, {("inconsistent-offset", "acknowledged"): (F, 1)}),
+    (inconsistent, {("inconsistent-offset", "read"): (F, 1)}),
+    (nonmonotonic, {("nonmonotonic-poll", None): (F, 1)}),
+    (nonmonotonic_inside, {("nonmonotonic-poll", None): (F, 1)}),
+    (skipped, {("poll-skip", None): (F, 1)}),
+    (aborted, {("aborted-read", None): (F, 1)}),
+    (reordered, {("reordered-send", None): (F, 1), ("reordered-ack", None): (F, 1)}),
+    (aborted_poll_duplicates, {("duplicate", None): (F, 1)}),
+    (unseen, {("unseen", None): (U, 1)}),
+    (gone_in_the_end, {("lost-write", "middle"): (F, 1),
+                                  ("truncated-read", None): (F, 1),
+                                  ("poll-skip", None): (F, 1)}),
+]  # fmt: skip
+
+
+def test_judges_as_jepsen() -> None:
     """Nothing is forgiven that Jepsen does not forgive."""
-    verdict = judged(tell().imported())
-    assert found(verdict) == expected
-    assert verdict.outcome.value == outcome
+    told = {tell.__name__: tell().imported(topic=tell.__name__) for tell, _ in JUDGED_ALIKE}
+    verdict = judged_together(told)
+    for tell, expected in JUDGED_ALIKE:
+        assert found(verdict, tell.__name__) == expected, tell.__name__
 
 
 @pytest.mark.parametrize(
-    ("tell", "promises", "outcome"),
-    [
-        (lost, Promises(acks=1), "UNKNOWN"),
-        (lost, Promises(acks=0), "VALID"),
-        (lost, Promises(min_insync_replicas=1), "UNKNOWN"),
-        (duplicated, Promises(idempotence=False), "VALID"),
-        (aborted_poll_duplicates, Promises(idempotence=False), "VALID"),
-        (reordered, Promises(idempotence=False), "INVALID"),
-    ],
+    ("tell", "outcome"), [(clean, "VALID"), (lost, "INVALID"), (unseen, "UNKNOWN")]
 )
-def test_judges_by_what_was_promised(
-    tell: Callable[[], Told], promises: Promises, outcome: str
-) -> None:
+def test_outcome(tell: Callable[[], Told], outcome: str) -> None:
+    """What is whole is valid, as in Jepsen; what was not read to the end is unknown."""
+    assert judged(tell().imported()).outcome.value == outcome
+
+
+JUDGED_BY_PROMISES: list[tuple[Callable[[], Told], Promises, str]] = [
+    (lost, Promises(acks=1), U),
+    (lost, Promises(acks=0), P),
+    (lost, Promises(min_insync_replicas=1), U),
+    (duplicated, Promises(idempotence=False), P),
+    (reordered, Promises(idempotence=False), F),
+]
+
+
+def test_judges_by_what_was_promised() -> None:
     """What only an unrecorded cause would excuse is unknown, not invalid."""
-    assert judged(tell().imported(promises)).outcome.value == outcome
+    told = {
+        f"t{number}": tell().imported(promises, topic=f"t{number}")
+        for number, (tell, promises, _) in enumerate(JUDGED_BY_PROMISES)
+    }
+    verdict = judged_together(told)
+    for topic, (_, promises, judgement) in zip(told, JUDGED_BY_PROMISES, strict=True):
+        judgements = [how for how, _ in found(verdict, topic).values()]
+        assert judgement in judgements, (promises, judgements)
+        assert (judgement == F) == (F in judgements), (promises, judgements)
 
 
 def test_position_follows_assignments() -> None:

@@ -39,7 +39,11 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (KILL + 'targets = "node:9"\n', ["run", "my.toml"], "there is no node 9"),
         (None, ["run", "--faults", "kill,paws"], "there is no fault 'paws' (did you mean pause?)"),
         (None, ["run", "--nodes", "1"], "replication_factor 3 is more than the 1 nodes"),
-        (None, ["run", "--target", "moon"], "target: input should be 'local', not \"moon\""),
+        (
+            None,
+            ["run", "--target", "moon"],
+            "target: input should be 'local' or 'sim', not \"moon\"",
+        ),
         (None, ["run", "--duration", "soon"], "Invalid value for '--duration'"),
         (None, ["run", "--acks", "2"], "--acks"),
         (None, ["run", "quick", "random"], "unexpected extra argument"),

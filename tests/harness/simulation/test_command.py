@@ -1,0 +1,106 @@
+"""`highwater simulate` as a user calls it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PLAN = """
+name = "tiny"
+seed = 0
+target = "sim"
+warmup_s = 0.5
+duration_s = 3
+topics = [{ name = "t", acks = "all", partitions = 1, idempotence = true }]
+workload = { client = "own", producers = 1, rate_per_s = 5 }
+nemesis = { faults = ["kill"], interval_ms = [200, 500], duration_ms = [500, 1000] }
+"""
+ROOT = Path(__file__).parents[3]
+
+
+def simulate(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a directory that has the plan."""
+    (cwd / "tiny.toml").write_text(PLAN)
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli", "simulate", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seeds", "3..1"], "write A..B with A no more than B"),
+        (["absent.toml"], "plan absent.toml: cannot be read"),
+        (["tiny.toml", "--broker-module", "json"], "broker_module json cannot be simulated"),
+        (["tiny.toml", "--nodes", "2"], "replication_factor 3 is more than the 2 nodes"),
+        (["--replay", "nowhere"], "nowhere: no such run directory"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_starts(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    """With exit code 254."""
+    done = simulate(tmp_path, *arguments)
+    assert done.returncode == 254, done.stderr
+    assert said in done.stderr
+
+
+def test_a_simulated_plan_is_not_for_machines(tmp_path: Path) -> None:
+    """`highwater run` says whose it is."""
+    (tmp_path / "tiny.toml").write_text(PLAN)
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli", "run", "tiny.toml"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 254
+    assert "highwater simulate runs it" in done.stderr
+
+
+@pytest.mark.slow
+def test_seeds_run_and_repeat_themselves(tmp_path: Path) -> None:
+    """Equal seeds, equal digests, in two calls; a kept run can be repeated from its directory."""
+    one = simulate(tmp_path, "tiny.toml", "--seeds", "1..3", "--jobs", "1")
+    other = simulate(tmp_path, "tiny.toml", "--seeds", "1..3", "--jobs", "2")
+    assert (one.returncode, other.returncode) == (0, 0), one.stderr
+    digests = [
+        line
+        for done in (one, other)
+        for line in done.stdout.splitlines()
+        if line.startswith("digest of all seeds")
+    ]
+    assert digests[0] == digests[1]
+    assert "3 VALID" in one.stdout
+    assert "fault kill" in one.stdout
+    kept = simulate(tmp_path, "tiny.toml", "--seeds", "2..2", "--trace", "--json")
+    result = json.loads(kept.stdout)
+    again = simulate(tmp_path, "--replay", result["run"], "--json")
+    assert json.loads(again.stdout)["digest"] == result["digest"]
+
+
+@pytest.mark.slow
+def test_a_broken_broker_is_found_and_can_be_seen_again(tmp_path: Path) -> None:
+    """Exit code 1, what was wrong, and a command that shows it."""
+    arguments = ["--faults", "partition.isolate-leader", "--rate", "30", "--store", str(tmp_path)]
+    module = ["--broker-module", "tests.mutants.ack_before_replication"]
+    (tmp_path / "tiny.toml").write_text(PLAN)
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "harness.cli", "simulate", str(tmp_path / "tiny.toml"),
+            "--seeds", "1..20", "--jobs", "1", *arguments, *module,
+        ],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "INVALID: " in done.stdout
+    assert "lost-write" in done.stdout
+    [replay] = [line for line in done.stdout.splitlines() if line.startswith("  replay")][:1]
+    assert " ".join(module) in replay
+    assert "--trace" in replay
+    assert "--jobs" not in replay

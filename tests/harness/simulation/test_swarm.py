@@ -1,0 +1,69 @@
+"""Plans drawn from seeds: a function of the seed, always valid, told in one line."""
+
+import tomllib
+from collections import Counter
+
+from harness.plan import Plan, build, load
+from harness.planning import prepare
+from harness.simulation import swarm
+
+SEEDS = range(300)
+
+
+def base() -> Plan:
+    """The packaged plan."""
+    return build(load("simulation"), where="simulation")
+
+
+def test_a_seed_is_a_plan() -> None:
+    """The same whenever it is drawn, and another for another seed."""
+    plan = base()
+    drawn = [swarm.drawn(plan, seed) for seed in SEEDS]
+    assert drawn == [swarm.drawn(plan, seed) for seed in SEEDS]
+    assert len({swarm.said(each) for each in drawn}) == len(SEEDS)
+
+
+def test_every_plan_can_be_run() -> None:
+    """It is what a plan file could say, and its schedule can be made."""
+    plan = base()
+    for seed in SEEDS:
+        drawn = swarm.drawn(plan, seed)
+        assert Plan.from_json(drawn.to_json(), "drawn") == drawn
+        assert prepare(drawn).missing == {}
+
+
+def test_what_stays_is_the_plans() -> None:
+    """Its name, its times, its topics' names and acks."""
+    plan = base()
+    acks = {topic.name: topic.acks for topic in plan.topics}
+    for seed in SEEDS:
+        drawn = swarm.drawn(plan, seed)
+        assert (drawn.name, drawn.duration_s, drawn.seed) == (plan.name, plan.duration_s, seed)
+        assert {topic.name: topic.acks for topic in drawn.topics}.items() <= acks.items()
+        assert any(topic.acks == -1 for topic in drawn.topics)
+
+
+def test_seeds_go_everywhere() -> None:
+    """Every size, every fault, every setting is met by some, and none by all."""
+    met: Counter[str] = Counter()
+    for seed in SEEDS:
+        drawn = swarm.drawn(base(), seed)
+        met[f"{drawn.nodes} nodes"] += 1
+        met.update(drawn.nemesis.faults)
+        met.update({f"{name} {value}" for name, value in drawn.broker.items()})
+        met.update({name for topic in drawn.topics for name in topic.configs})
+        met.update({f"min ISR {topic.min_insync_replicas}" for topic in drawn.topics})
+    assert max(met.values()) < len(SEEDS)
+    assert {"3 nodes", "4 nodes", "5 nodes", "min ISR 1", "min ISR 2"} <= met.keys()
+    assert {"eligible.leader.replicas.version 0", "flush.messages"} <= met.keys()
+    assert {"power-loss", "disk.bit-flip", "reassign", "clock.drift"} <= met.keys()
+
+
+def test_what_was_drawn_reads_as_toml() -> None:
+    """So that it can be made a plan of one's own."""
+    for seed in SEEDS:
+        drawn = swarm.drawn(base(), seed)
+        read = tomllib.loads(f"drawn = {{ {swarm.said(drawn)} }}")["drawn"]
+        assert read["nodes"] == drawn.nodes
+        assert len(read["topics"]) == len(drawn.topics)
+        assert tuple(read["nemesis"]["faults"]) == drawn.nemesis.faults

@@ -242,7 +242,7 @@ class Eye:
         """Its files are gone; if it is hosted once more, it begins with nothing."""
         del self.watched[partition]
         self._by_directory.pop(str(partition)).close()
-        watched.partition.copies.pop(self.node, None)
+        watched.copy.retired = True
         self._states.pop(watched, None)
 
     def _add(self, partition: TopicPartition, replica: Replica) -> None:

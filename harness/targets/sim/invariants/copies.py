@@ -28,6 +28,8 @@ class Copy:
         """The broker epoch in which its disk lost something, if it has not got it again."""
         self.damaged = False
         """Whether what it lost was not only what lay in its page cache."""
+        self.retired = False
+        """Whether the node was told to give it up: it may begin anew, with nothing."""
         self._start = 0
         self._log: Log | None = None
         self._segment: Segment | None = None
@@ -54,6 +56,9 @@ class Copy:
         the disk if power was lost; then a log may also have been set aside and `replaced`.
         """
         self._log = log
+        if self.retired:
+            self.retired, self.lost_at, self.damaged = False, None, False
+            self.batches, self.flushed = {}, 0
         gone = self._read_all()
         self.flushed = min(self.flushed, self.end)
         if gone and not (replaced and self.lost_at is not None):

@@ -2,7 +2,8 @@
 
 - Images of one offset are equal on all nodes.
 - A partition's epochs never go back, and a leader epoch has one leader.
-- Whoever is fenced is in no ISR (KIP-841).
+- Whoever is fenced is in no ISR (KIP-841); without eligible leaders, of a partition that has a
+  leader.
 - Whoever is in an ISR or eligible (KIP-966) has every committed record, unless it has lost power or
   its disk and the image does not know yet.
 
@@ -168,8 +169,8 @@ class Images:
             anybody = self._may_be_unclean(image, topic)
             if new.leader_recovery_state == RECOVERING and (known or anybody):
                 found.unclean_epoch, found.recovered = new.leader_epoch, not anybody
-        for node in [each for each in found.copies if each not in new.replicas]:
-            del found.copies[node]
+        for node, copy in found.copies.items():
+            copy.retired = copy.retired or node not in new.replicas
         for what, nodes in (("in the ISR", new.isr), ("eligible", new.elr)):
             for node in nodes:
                 why = self.lacks(image, found, node)
@@ -210,8 +211,8 @@ class Images:
     def _check_fenced(
         image: ClusterImage, topic: str, number: int, partition: PartitionImage
     ) -> None:
-        if len(partition.isr) == 1 and not image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE):
-            return
+        if partition.leader == NO_NODE and not image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE):
+            return  # the last ones stay
         for node in partition.isr:
             broker = image.brokers.get(node)
             if broker is None or broker.fenced:

@@ -153,6 +153,7 @@ class Client:
         """Every value in the partition, from its leader, up to the high watermark."""
         values: list[int] = []
         offset = 0
+        self.leaders.pop((topic, partition), None)  # a follower would answer, and tell less
         while True:
             node = await self.leader(topic, partition)
             asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}

@@ -1,4 +1,4 @@
-"""Scripted schedules of single messages: the unmodified broker comes through, its mutants do not."""
+"""Scripted schedules of single messages: the broker comes through, and its mutants do not."""
 
 import re
 

@@ -15,10 +15,11 @@ PATIENCE_NS = 10_000_000_000
 def stuck(frames: Frames) -> Iterator[Frame]:
     """kind stuck, from invoke_ns to complete_ns.
 
-    aspect producer: of a client's sends to a partition from the last heal on, or still open then,
-    none was acknowledged until the client ended. aspect consumer: from the last heal on a consumer
-    was given nothing, until it ended, although a record lay before it. aspect election: a partition
-    had no leader until it was read for the last time. Nothing is judged while a fault is in force.
+    aspect producer: a client sent to a partition after the last heal, and neither that nor what
+    was open at the heal was acknowledged until the client ended. aspect consumer: from the last
+    heal on a consumer was given nothing, until it ended, although a record lay before it. aspect
+    election: a partition had no leader until it was read for the last time. Nothing is judged while
+    a fault is in force.
     """
     healed_ns = _healed_ns(frames)
     if healed_ns is None:
@@ -56,13 +57,15 @@ def _producers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
     """client, topic, partition, since_ns, complete_ns: sends, and no success, after the heal."""
     F = frames.engine.functions
     open_then = F.col("complete_ns").isNull() | (F.col("complete_ns") > F.lit(healed_ns))
+    late = F.when(F.col("invoke_ns") >= F.lit(healed_ns), F.col("invoke_ns"))
     success = F.when(F.col("type") == F.lit("ok"), F.lit(1)).otherwise(F.lit(0))
     tries = (
         frames.sends.where(open_then & (F.col("acks") != F.lit(0)))
         .groupBy("client", *TP)
-        .agg(F.min("invoke_ns").alias("since_ns"), F.sum(success).alias("successes"))
+        .agg(F.min(late).alias("since_ns"), F.sum(success).alias("successes"))
     )
-    return tries.where(F.col("successes") == F.lit(0)).join(ends, on="client", how="inner")
+    futile = (F.col("successes") == F.lit(0)) & F.col("since_ns").isNotNull()
+    return tries.where(futile).join(ends, on="client", how="inner")
 
 
 def _consumers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:

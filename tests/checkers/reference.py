@@ -1,7 +1,8 @@
 """The detectors again, in the plainest Python there is, for histories of a few rows.
 
 Takes rows (dicts) and counts instances: {(kind, aspect, topic, partition): count}. Shares nothing
-with the code under test but the definitions of the anomalies.
+with the code under test but the definitions of the anomalies. What the cluster's tables show is
+counted by `reference_cluster`, what the contract says of it by `reference_contract`.
 """
 
 import itertools
@@ -22,7 +23,21 @@ def find(history: list[Row]) -> Counts:
         excused = {r["value"] for r in rows if r["f"] == "send" and _excused(r, history)}
         for kind, aspect in _of_partition(rows, excused):
             found[kind, aspect, topic, partition] += 1
+    for topic, partition in _refused(history):
+        found["refused-head", None, topic, partition] += 1
     return found
+
+
+def _refused(history: list[Row]) -> Iterable[tuple[str, int]]:
+    bumps = defaultdict(list)
+    for row in history:
+        if row["f"] == "producer-epoch":
+            bumps[row["op"]].append(row)
+    for reasons in bumps.values():
+        if not any(r["error"].startswith("timed-out") for r in reasons):
+            for row in reasons:
+                if row["error"].startswith("refused at the head of the line"):
+                    yield row["topic"], row["partition"]
 
 
 def _excused(send: Row, history: list[Row]) -> bool:
@@ -55,6 +70,7 @@ def _of_partition(rows: list[Row], excused: set[int]) -> Iterable[tuple[str, str
     yield from _order(acked, final, polls, excused, complete)
     yield from _offsets(acked, final, polls)
     yield from _reads(sends, final, polls, complete)
+    yield from _real_time(acked, final, polls, [r for r in rows if r["f"] == "watermark"])
     for client in {r["client"] for r in rows}:
         yield from _jumps(
             [r for r in rows if r["client"] == client], {r["offset"] for r in final + polls}
@@ -159,3 +175,37 @@ def _watermarks(rows: list[Row]) -> Iterable[tuple[str, str | None]]:
     for before, after in itertools.pairwise(asks):
         if after["offset"] < before["offset"] and before["complete_ns"] <= after["invoke_ns"]:
             yield "watermark-regression", None
+
+
+def _real_time(
+    acked: list[Row], final: list[Row], polls: list[Row], asks: list[Row]
+) -> Iterable[tuple[str, str | None]]:
+    log = {(r["offset"], r["value"]) for r in final}
+    kept = [r for r in acked if (r["offset"], r["value"]) in log]
+    for send in kept:
+        if any(r["offset"] > send["offset"] for r in kept if r["complete_ns"] < send["invoke_ns"]):
+            yield "reordered-ack", None
+    for ask in asks:
+        seen = [r["offset"] for r in polls if r["complete_ns"] < ask["invoke_ns"]]
+        if any(offset >= ask["offset"] for offset in seen):
+            yield "uncommitted-read", None
+    if any(_behind(poll, acked) for poll in _ends(polls)):
+        yield "stale-read", None
+
+
+def _ends(polls: list[Row]) -> Iterable[Row]:
+    """The last record of every poll."""
+    by_op: dict[int, Row] = {}
+    for row in polls:
+        if row["op"] not in by_op or row["offset"] > by_op[row["op"]]["offset"]:
+            by_op[row["op"]] = row
+    return by_op.values()
+
+
+def _behind(poll: Row, acked: list[Row]) -> bool:
+    return any(
+        r["acks"] == -1
+        and r["offset"] == poll["offset"] + 1
+        and r["complete_ns"] < poll["invoke_ns"]
+        for r in acked
+    )

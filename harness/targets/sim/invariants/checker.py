@@ -255,8 +255,8 @@ class Eye:
         self._states[watched] = None
 
     def _open(self, directory: str, log: Log, copy: Copy, *, replaced: bool = False) -> None:
-        copy.open(log, replaced=replaced)
         self._by_directory[directory] = copy
+        copy.open(log, replaced=replaced)
         watch(log._flusher, partial(self._on_flush, directory, log))
         self._to_flush[directory] = log
 

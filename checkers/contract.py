@@ -131,8 +131,8 @@ _LOST = (
         "acks=all, min ISR 2 or more, fewer power losses than min ISR or a flush before the "
         "acknowledgement", "lost-write", FORBIDDEN,
         "every in-sync replica had the write; kills, pauses, partitions, clocks and an election "
-        "from the eligible leader replicas do not excuse its loss",
-        "Kafka: acks, min.insync.replicas; the original replication design",
+        "from the eligible or the last known leader replicas do not excuse its loss",
+        "Kafka: acks, min.insync.replicas; KIP-966; the original replication design",
     ),
     rule(
         "any", "unseen", UNKNOWN,

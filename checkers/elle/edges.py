@@ -14,7 +14,8 @@ the earlier ones is before the last one's writer by ww.
 Most of that graph cannot be in a circle and is never made. In one partition all edges go up, so a
 circle needs transactions that are at two places at once (*connectors*: of two partitions, or twice
 in one). Kept are they, the writers next to what they read, and the ww edges between neighbours of
-those that are kept; whether one can be reached from another stays what it was. Of the rest, nodes
+those that are kept; whether one can be reached from another stays what it was. What is left out
+besides is beside a kept ww edge, and its circle would say less than that one's. Of the rest, nodes
 that no edge leads to, or from, are trimmed, round by round.
 
 The order of offsets is that of the log in the end; where that was not read to its end, of all that

@@ -1,0 +1,262 @@
+"""Dependency graphs: the histories of Jepsen's own tests, and random ones against a slow search."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from random import Random
+
+import pytest
+
+from checkers.elle.cycles import Cycle, Dependency, Edge, Phenomenon, components, find_cycles
+from checkers.elle.edges import Graph
+from checkers.elle.graph import check_graph
+from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
+from checkers.frames import Frames
+from checkers.interchange.imported import Imported
+from tests.checkers.elle.reference import all_edges, circles
+from tests.checkers.interchange.judging import sources, together
+from tests.checkers.interchange.told import Told
+from tests.require import require
+
+G0, G1C, G1C_READS = Phenomenon.G0, Phenomenon.G1C, Phenomenon.G1C_READS
+G_SINGLE, G2 = Phenomenon.G_SINGLE, Phenomenon.G2_ITEM
+
+
+def healthy() -> Told:
+    """Single sends and polls, a consumer that lags, a poll of two partitions at once."""
+    told = Told().send(0, 1, 10, 0).send(1, 2, 20, 0).send(0, 1, 11, 1)
+    return told.poll(2, "{1 [[0 10]]}").poll(2, "{1 [[1 11]], 2 [[0 20]]}")
+
+
+def crossed_writes() -> Told:
+    """Two transactions write to two partitions in opposite orders; nobody reads."""
+    told = Told().txn(0, "[[:send 1 1] [:send 2 1]]", "[[:send 1 [0 1]] [:send 2 [1 1]]]")
+    told.txn(1, "[[:send 1 2] [:send 2 2]]", "[[:send 1 [1 2]] [:send 2 [0 2]]]")
+    return told.send(2, 3, 9, 0).poll(3, "{3 [[0 9]]}")
+
+
+def seen_by_each_other() -> Told:
+    """Two transactions each read what the other one wrote."""
+    told = Told().txn(0, "[[:send 1 1] [:poll]]", "[[:send 1 [0 1]] [:poll {2 [[0 2]]}]]")
+    return told.txn(1, "[[:send 2 2] [:poll]]", "[[:send 2 [0 2]] [:poll {1 [[0 1]]}]]")
+
+
+def seen_and_overtaken() -> Told:
+    """One reads the other's write to 1, and its own write to 2 lies before the other's."""
+    told = Told().txn(0, "[[:send 1 1] [:send 2 3]]", "[[:send 1 [0 1]] [:send 2 [2 3]]]")
+    told.txn(1, "[[:poll] [:send 2 2]]", "[[:poll {1 [[0 1]]}] [:send 2 [1 2]]]")
+    return told.poll(2, "{2 [[1 2] [2 3]]}")
+
+
+def half_seen() -> Told:
+    """A poll returns what a transaction wrote to one partition, and not yet what to the other."""
+    told = (
+        Told()
+        .send(0, 1, 1, 0)
+        .txn(0, "[[:send 1 2] [:send 2 3]]", "[[:send 1 [1 2]] [:send 2 [0 3]]]")
+    )
+    return told.poll(1, "{1 [[0 1]], 2 [[0 3]]}").poll(2, "{1 [[1 2]]}")
+
+
+def long_fork() -> Told:
+    """Two polls see two sends in opposite orders."""
+    told = Told().send(0, 1, 1, 0).send(0, 2, 2, 0).send(1, 1, 3, 1).send(2, 2, 4, 1)
+    told.poll(3, "{1 [[0 1] [1 3]], 2 [[0 2]]}")
+    return told.poll(4, "{1 [[0 1]], 2 [[0 2] [1 4]]}").poll(5, "{1 [[1 3]], 2 [[1 4]]}")
+
+
+NAMED = {
+    healthy: set(),
+    crossed_writes: {G0},
+    seen_by_each_other: {G1C_READS},
+    seen_and_overtaken: {G1C},
+    half_seen: {G_SINGLE},
+    long_fork: {G2},
+}
+
+
+@pytest.fixture(scope="module")
+def duckdb() -> Iterator[Engine]:
+    """One embedded engine for all."""
+    engine = DuckDbEngine()
+    yield engine
+    engine.close()
+
+
+def frames(engine: Engine, imported: Imported) -> Frames:
+    """The frames of an import."""
+    return Frames(engine, sources(imported), imported.plan)
+
+
+def by_topic(engine: Engine, imports: Mapping[str, Imported]) -> dict[str, set[Phenomenon]]:
+    """The phenomena of each of many imports, all in one graph."""
+    graph = Graph(frames(engine, together(imports)))
+    found: dict[str, set[Phenomenon]] = defaultdict(set)
+    for cycle in find_cycles([Edge.of(row) for row in graph.rows(graph.trimmed())]):
+        assert_circle(cycle)
+        found[cycle.edges[0].topic].add(cycle.phenomenon)
+    return found
+
+
+def assert_circle(cycle: Cycle) -> None:
+    """Each edge begins where the one before it ends."""
+    ends = [edge.dst for edge in cycle.edges]
+    assert [edge.src for edge in cycle.edges] == [ends[-1], *ends[:-1]]
+
+
+def assert_named(engine: Engine) -> None:
+    """Each of the histories has its phenomenon."""
+    imports = {tell.__name__: tell().imported(topic=tell.__name__) for tell in NAMED}
+    found = by_topic(engine, imports)
+    assert {tell: found[tell.__name__] for tell in NAMED} == NAMED
+
+
+def test_names_circles(duckdb: Engine) -> None:
+    """The histories of Jepsen's tests, and those of the literature."""
+    assert_named(duckdb)
+
+
+@pytest.mark.slow
+def test_names_circles_on_spark() -> None:
+    """The same on Spark."""
+    require("java")
+    session = local_spark_session()
+    engine = SparkEngine(session)
+    try:
+        assert_named(engine)
+        verdict = check_graph(frames(engine, aborted().imported()), timeout_s=300)
+        assert verdict.outcome.value == "INVALID"
+    finally:
+        engine.close()
+        session.stop()
+
+
+def random_history(random: Random) -> Told:
+    """Transactions of sends and polls of three partitions, and who read it all in the end."""
+    logs: dict[int, list[int]] = {key: [] for key in (1, 2, 3)}
+    plans = [
+        [random.choice((1, 2, 3)) if random.random() < 0.6 else None for _ in range(3)]
+        for _ in range(random.randint(2, 6))
+    ]
+    sends = [(txn, n) for txn, plan in enumerate(plans) for n, key in enumerate(plan) if key]
+    random.shuffle(sends)
+    offsets = {}
+    for txn, n in sends:
+        log = logs[plans[txn][n] or 0]
+        offsets[txn, n] = len(log)
+        log.append(txn * 10 + n)
+    told = Told()
+    for txn, plan in enumerate(plans):
+        steps = []
+        for n, key in enumerate(plan):
+            if key:
+                steps.append(f"[:send {key} [{offsets[txn, n]} {txn * 10 + n}]]")
+            else:
+                steps.append(f"[:poll {slices(logs, random)}]")
+        told.txn(txn, "[[:poll]]", f"[{' '.join(steps)}]")
+    for process, (key, log) in enumerate(logs.items(), 90):
+        pairs = " ".join(f"[{offset} {value}]" for offset, value in enumerate(log))
+        told.poll(process, f"{{{key} [{pairs}]}}")
+    return told
+
+
+def slices(logs: Mapping[int, list[int]], random: Random) -> str:
+    """What a poll may return: of some partitions, some part."""
+    parts = []
+    for key, log in logs.items():
+        if log and random.random() < 0.5:
+            first = random.randrange(len(log))
+            last = random.randrange(first, len(log))
+            pairs = [f"[{offset} {log[offset]}]" for offset in range(first, last + 1)]
+            parts.append(f"{key} [{' '.join(pairs)}]")
+    return "{" + ", ".join(parts) + "}"
+
+
+def test_finds_what_a_slow_search_finds(duckdb: Engine) -> None:
+    """What is left out of the graph takes no circle with it, and adds none."""
+    seeds = range(150)
+    imports = {
+        f"s{seed}": random_history(Random(seed)).imported(topic=f"s{seed}") for seed in seeds
+    }
+    found = by_topic(duckdb, imports)
+    seen: dict[str, int] = defaultdict(int)
+    for topic, imported in imports.items():
+        expected = circles(all_edges(imported.history))
+        has = found[topic]
+        assert (G0 in has) == expected["ww"], topic
+        assert (G1C_READS in has) == expected["wr"], topic
+        assert bool(has & {G0, G1C, G1C_READS}) == expected["ww or wr"], topic
+        assert G_SINGLE not in has or expected["one rw"], topic
+        # A reader of one partition is beside a ww edge; the graver circle of that is told.
+        assert not expected["one rw"] or has - {G2}, topic
+        assert bool(has) == expected["any"], topic
+        for kind, there in expected.items():
+            seen[kind] += there
+    assert min(seen.values()) > 5, seen
+    assert seen["any"] < len(seeds) - 5, seen
+
+
+def aborted() -> Told:
+    """A poll returns what surely failed."""
+    return Told().op(0, "send", "[[:send 1 2]]", "[[:send 1 2]]", "fail").poll(1, "{1 [[0 2]]}")
+
+
+def own() -> Told:
+    """A transaction reads what it wrote."""
+    return Told().txn(0, "[[:send 1 2] [:poll]]", "[[:send 1 [0 2]] [:poll {1 [[0 2]]}]]")
+
+
+def between() -> Told:
+    """A poll ends inside what one transaction wrote."""
+    told = Told().txn(0, "[[:send 1 2] [:send 1 3]]", "[[:send 1 [0 2]] [:send 1 [1 3]]]")
+    return told.poll(1, "{1 [[0 2]]}").poll(1, "{1 [[1 3]]}")
+
+
+def test_judges_by_what_kafka_promises(duckdb: Engine) -> None:
+    """Forbidden are aborted and precommitted reads, and circles of reads; nothing else."""
+    expected = {
+        "VALID": {healthy: None, half_seen: "G-single", between: "G1b", crossed_writes: "G0"},
+        "INVALID": {
+            aborted: "G1a",
+            own: "precommitted-read",
+            seen_by_each_other: "G1c of reads alone",
+        },
+    }
+    for outcome, names in expected.items():
+        imports = {tell.__name__: tell().imported(topic=tell.__name__) for tell in names}
+        verdict = check_graph(frames(duckdb, together(imports)), timeout_s=60)
+        assert verdict.outcome.value == outcome
+        judgement = "permitted" if outcome == "VALID" else "forbidden"
+        judged = {each.name: (each.judgement.value, each.count) for each in verdict.anomalies}
+        assert judged == {name: (judgement, 1) for name in names.values() if name}
+        for each in verdict.anomalies:
+            tell = next(tell for tell, name in names.items() if name == each.name)
+            assert tell.__name__ in str(each.examples), each.name
+
+
+def test_says_what_it_cannot_say(duckdb: Engine) -> None:
+    """Nothing read is no order; and the answer names its checker."""
+    verdict = check_graph(frames(duckdb, Told().send(0, 1, 2, 0).imported()), timeout_s=60)
+    assert verdict.outcome.value == "UNKNOWN"
+    assert "nothing was read" in verdict.reasons[0]
+    assert verdict.as_json()["checker"] == "native, on duckdb"
+
+
+def edge(src: int, dst: int, kind: Dependency = Dependency.WW) -> Edge:
+    """An edge of one partition."""
+    return Edge(src=src, dst=dst, kind=kind, topic="t", partition=0, value=src, other_value=dst)
+
+
+def test_components_of_long_chains() -> None:
+    """A long way is no deep recursion, and a circle at its end is all that is left."""
+    chain = [edge(number, number + 1) for number in range(50_000)]
+    assert components(chain) == []
+    (circle,) = find_cycles([*chain, edge(50_000, 49_998)])
+    assert {each.src for each in circle.edges} == {49_998, 49_999, 50_000}
+
+
+def test_tells_circles_in_words() -> None:
+    """A circle reads as a sequence of facts."""
+    ww, wr, rw = (edge(1, 2, kind).text for kind in Dependency)
+    assert ww == "1 wrote 1 to t-0 before 2 wrote 2"
+    assert wr == "1 wrote 1 to t-0, which 2 read last"
+    assert rw == "1 read t-0 up to 1, before 2 wrote 2"

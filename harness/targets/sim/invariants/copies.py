@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from harness.targets.sim.invariants.broken import InvariantBroken
 from harness.targets.sim.invariants.ledger import Batch, Ledger, Sequences
 from nodes.log.batch import BatchHeader
+from nodes.log.errors import LogError
 from nodes.log.log import Log
 from nodes.log.segment import Segment
 
@@ -28,6 +29,8 @@ class Copy:
         """The broker epoch in which its disk lost something, if it has not got it again."""
         self.damaged = False
         """Whether what it lost was not only what lay in its page cache."""
+        self.unreadable = False
+        """Whether it is damaged so that nothing can be said of it, in this incarnation."""
         self.retired = False
         """Whether the node was told to give it up: it may begin anew, with nothing."""
         self._start = 0
@@ -59,6 +62,7 @@ class Copy:
         if self.retired:
             self.retired, self.lost_at, self.damaged = False, None, False
             self.batches, self.flushed = {}, 0
+        self.unreadable = False
         gone = self._read_all()
         self.flushed = min(self.flushed, self.end)
         if gone and not (replaced and self.lost_at is not None):
@@ -77,7 +81,7 @@ class Copy:
     def read(self) -> None:
         """Read what was appended or cut."""
         log = self._log
-        if log is None:
+        if log is None or self.unreadable:
             return
         segments = log._segments
         if segments.cuts == self._cuts and segments.active is self._segment:
@@ -98,8 +102,13 @@ class Copy:
         self._sequences = Sequences()
         self._start = self._log.start_offset
         self._cuts = self._log._segments.cuts
-        for segment in self._log._segments.all:
-            self._scan(segment, 0)
+        try:
+            for segment in self._log._segments.all:
+                self._scan(segment, 0)
+        except (InvariantBroken, LogError):
+            if not self.damaged:
+                raise
+            self.unreadable = True
         return [batch for batch in before.values() if not self.has(batch)]
 
     def _scan(self, segment: Segment, position: int) -> None:
@@ -137,6 +146,8 @@ class Copy:
 
     def caught_up(self, batch: Batch) -> bool:
         """Whether it has everything up to `batch`; then it is as if nothing had been lost."""
+        if self.unreadable:
+            return True
         if not self.has(batch):
             return False
         if self._log is not None:

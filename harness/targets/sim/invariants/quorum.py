@@ -59,7 +59,7 @@ class Member:
 
     def check(self) -> None:
         """Look at everything that may have changed."""
-        if self._voting.excused:
+        if self._voting.excused or self._voting.copy(self._node).unreadable:
             return
         quorum = self.quorum
         if quorum.state != self._state:

@@ -43,7 +43,7 @@ class Watched:
         roles are those of the image. What was permitted to be lost, in words.
         """
         state, log = self.replica.state, self.replica.log
-        if state.role is Role.OFFLINE:
+        if state.role is Role.OFFLINE or self.copy.unreadable:
             self._role = Role.OFFLINE
             return ""
         if not log.start_offset <= state.high_watermark <= log.end_offset:
@@ -140,7 +140,8 @@ class Watched:
         """Also on the disk, but for less than flush.messages, if the topic asks for that."""
         flush = self.replica.log.config.flush_messages
         promised = flush < NEVER_FLUSHED and flush == self.flush_messages and copy.lost_at is None
-        return copy.has(batch) and (not promised or batch.end - copy.flushed < flush)
+        has = copy.has(batch) and (not promised or batch.end - copy.flushed < flush)
+        return has or copy.unreadable
 
     def _who(self, state: PartitionState) -> str:
         return (

@@ -27,7 +27,7 @@ from tests.harness.targets.sim.storm import Storm
 # -- by the ledger alone
 
 
-def header(base: int, epoch: int, value: bytes = b"", **producer: int) -> BatchHeader:
+def header(base: int, epoch: int, value: bytes = b"", **producer: Any) -> BatchHeader:
     """A batch of one record."""
     batch = encode_batch(
         [Record(value=value)],

@@ -4,6 +4,8 @@ import random
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nemesis.base import BadSchedule, BadTargets, Futile
 from nemesis.fault import Fault, Params, Strike
@@ -270,3 +272,32 @@ def test_a_target_that_was_down_already_is_started_and_killed_like_the_others(
     assert did == ["start", "kill"] * kills + ["start"] * (len(did) % 2)
     struck.heal()
     assert before.machines.processes.states == {1: "S", 2: "S", 3: "T"}
+
+
+@given(
+    st.sampled_from(AIMED),
+    st.sets(st.sampled_from([1, 2, 3]), max_size=2),
+    st.lists(st.tuples(st.sampled_from(["die", "start", "see", "blind"]), st.sampled_from([1, 2]))),
+)
+def test_whatever_nodes_do_by_themselves_no_pulse_fails_and_the_heal_starts_them(
+    name: str, down: set[int], deeds: list[tuple[str, int]]
+) -> None:
+    """They end, are started by others, and the cluster notices or does not, at any moment."""
+    before = strike("pause", 3)  # only for its machines
+    states = before.machines.processes.states
+    states.update(dict.fromkeys(down - {1}, ""))
+    struck = strike(name, 1, 2, on=before)
+    for number, (deed, node) in enumerate(deeds):
+        match deed:
+            case "die":
+                states[node] = ""
+            case "start":
+                states[node] = states[node] or "S"
+            case "see":
+                struck.see()
+            case _:
+                before.machines.view.answering = {}
+        struck.fault.pulse(struck.hosts, struck.strike, 100 * (number + 1))
+        assert struck.evidence()
+    struck.heal()
+    assert states[1] == states[2] == "S"

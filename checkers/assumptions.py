@@ -13,6 +13,9 @@ from checkers.engine import Frame
 from checkers.frames import TP, Frames
 from checkers.verdict import Assumption
 
+TYPES = ("ok", "fail", "info")
+"""How an operation may end."""
+
 NAMED = 5
 """How many offenders an assumption's detail names."""
 
@@ -26,6 +29,7 @@ class Census:
     acked_topics: frozenset[str]
     replicas: int
     cluster: int = 0
+    valueless: int = 0
 
     def rows(self, f: str, type_: str | None = None) -> int:
         """Rows with this `f` (and type)."""
@@ -52,6 +56,9 @@ def take_census(frames: Frames) -> Census:
         acked_topics=frozenset(row["topic"] for row in acked),
         replicas=_count(frames, frames.replica_ends),
         cluster=_count(frames, frames.cluster),
+        valueless=_count(
+            frames, frames.sends.where(F.col("value").isNull() | F.col("topic").isNull())
+        ),
     )
 
 
@@ -62,6 +69,7 @@ def examine(frames: Frames, census: Census) -> list[Assumption]:
         _values_sent_once(frames),
         _histories_ended(frames),
         _clocks_monotonic(census),
+        _rows_make_sense(census),
         *_faults(frames),
         _something_acknowledged(frames, census),
         _something_polled(frames, census),
@@ -123,6 +131,17 @@ def _clocks_monotonic(census: Census) -> Assumption:
         holds=census.backwards == 0,
         detail=f"{census.backwards} operations end before they begin" if census.backwards else "",
         decisive=True,
+    )
+
+
+def _rows_make_sense(census: Census) -> Assumption:
+    strange = sum(rows for (_, type_), rows in census.operations.items() if type_ not in TYPES)
+    told = (
+        [f"{strange} rows are neither {', '.join(TYPES[:-1])} nor {TYPES[-1]}"] if strange else []
+    )
+    told += [f"{census.valueless} sends have no value or no topic"] if census.valueless else []
+    return Assumption(
+        name="every operation can be read", holds=not told, detail="; ".join(told), decisive=True
     )
 
 

@@ -106,7 +106,8 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
 
     kind phantom; aspect: unsent (nobody sent the value to that partition), checksum (the payload
     is corrupt), foreign (no payload of this run). A value of a client whose history was cut, so
-    late that its send may not have been recorded, is no phantom: kind unrecorded.
+    late that its send may not have been recorded, is no phantom: kind unrecorded. Nor is one of a
+    client of which nothing is recorded at all, where streams were cut.
     """
     F = frames.engine.functions
     broken = frames.suspects(frames.reads.where(F.col("value").isNull()))
@@ -127,6 +128,10 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
     )
     found = left_join(senders, _horizons(frames), on=["client"])
     excused = F.col("sequence") > F.col("horizon")
+    if frames.sources.cut:
+        known = frames.history.select("client").distinct().withColumn("known", F.lit(1))
+        found = left_join(frames.engine.keep(found), frames.engine.keep(known), on=["client"])
+        excused = F.col("known").isNull() | excused
     yield evidence(
         frames.engine,
         found,

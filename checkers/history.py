@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
+from checkers.plan_file import wrong_with
 from checkers.run_file import NOTHING_SAID, RunFile, read_run_file
 
 
@@ -316,7 +317,7 @@ def _parquet(path: Path, schema: pa.Schema) -> Source:
 
 
 def load_plan(run_dir: Path) -> dict[str, Any]:
-    """The run's plan.json as a dict. Raises HistoryError when it is missing or no JSON object."""
+    """The run's plan.json as a dict. Raises HistoryError when nothing can be judged by it."""
     path = run_dir / "plan.json"
     try:
         plan = json.loads(path.read_text())
@@ -324,4 +325,6 @@ def load_plan(run_dir: Path) -> dict[str, Any]:
         raise HistoryError(f"{path}: cannot be read as a plan: {error}") from error
     if not isinstance(plan, dict):
         raise HistoryError(f"{path}: is no plan: expected a JSON object")
+    if wrong := wrong_with(plan):
+        raise HistoryError(f"{path}: is no plan to judge by: {wrong}")
     return plan

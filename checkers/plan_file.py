@@ -1,0 +1,52 @@
+"""What a plan must be to be judged by: the few of its fields that a verdict depends on.
+
+Plans are validated by whoever makes them; a run directory may come from elsewhere.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_SECTIONS = ("workload", "bounds", "broker", "nemesis")
+_NUMBERS = {
+    "workload": ("message_timeout_ms", "max_in_flight", "consumers"),
+    "bounds": ("unavailable_ms", "stale_ms"),
+}
+_TOPIC_NUMBERS = ("partitions", "replication_factor", "min_insync_replicas")
+_ACKS = (None, 0, 1, -1, "0", "1", "-1", "all")
+
+
+def wrong_with(plan: Mapping[str, Any]) -> str | None:
+    """The first thing that keeps a plan from being one to judge by; None when it is fine."""
+    return next(_wrongs(plan), None)
+
+
+def _wrongs(plan: Mapping[str, Any]) -> Iterator[str]:
+    for section in _SECTIONS:
+        found = plan.get(section)
+        if found is not None and not isinstance(found, dict):
+            yield f"{section}: expected an object"
+        elif found is not None:
+            yield from _no_numbers(found, _NUMBERS.get(section, ()), f"{section}.")
+    topics = plan.get("topics")
+    if topics is None:
+        return
+    if not isinstance(topics, list) or not all(isinstance(topic, dict) for topic in topics):
+        yield "topics: expected a list of objects"
+        return
+    for topic in topics:
+        if not isinstance(topic.get("name"), str):
+            yield "topics: every topic needs a name"
+            return
+        where = f"topic {topic['name']}: "
+        yield from _no_numbers(topic, _TOPIC_NUMBERS, where)
+        if topic.get("acks") not in _ACKS:
+            yield f"{where}acks: expected 0, 1 or all, found {topic['acks']!r}"
+        if not isinstance(topic.get("configs") or {}, dict):
+            yield f"{where}configs: expected an object"
+
+
+def _no_numbers(found: Mapping[str, Any], names: tuple[str, ...], where: str) -> Iterator[str]:
+    for name in names:
+        value = found.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            yield f"{where}{name}: expected a number, found {value!r}"

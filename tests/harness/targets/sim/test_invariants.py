@@ -11,8 +11,9 @@ import pytest
 from harness.systems.layout import Layout
 from harness.targets.sim.guard import guard
 from harness.targets.sim.invariants import InvariantBroken, Invariants
+from harness.targets.sim.invariants.convergence import NotConverged, converge, open_matters
 from harness.targets.sim.invariants.images import Images
-from harness.targets.sim.invariants.ledger import Ledger, Sequences
+from harness.targets.sim.invariants.ledger import Batch, Ledger, Sequences
 from harness.targets.sim.invariants.watching import watch
 from nemesis.hosts import Cut
 from nodes.control.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -274,6 +275,20 @@ async def _quorum_goes_back(stage: Stage) -> None:
     member.quorum.high_watermark = Offset(1)
 
 
+async def _quorum_leader_lacks(stage: Stage) -> None:
+    ledger = stage.invariants.voting.ledger
+    top = ledger.top()
+    assert top is not None
+    ledger.commit(Batch(top.end, top.end + 9, top.epoch, 0, top), top.epoch, 1)
+    stage.cluster.kill(1)
+    stage.cluster.start(1)
+    await stage.until("it leads again", lambda: stage.quorum_leader() == 1)
+
+
+async def _offsets_leave_a_gap(stage: Stage) -> None:
+    stage.replica(2).log._segments.active.next_offset = Offset(7)
+
+
 BY_HAND: dict[str, tuple[Callable[[Stage], Awaitable[None]], str]] = {
     "flushed": (_flushed_is_a_lie, "flushed-is-on-disk"),
     "beyond the log": (_high_watermark_beyond_the_log, "high-watermark-in-log"),
@@ -284,6 +299,8 @@ BY_HAND: dict[str, tuple[Callable[[Stage], Awaitable[None]], str]] = {
     "restart": (_restart_loses, "a-restart-loses-nothing"),
     "cut": (_follower_cuts, "committed-stays"),
     "vote": (_vote_goes_back, "votes-stay"),
+    "quorum's leader": (_quorum_leader_lacks, "leader-has-all-committed"),
+    "offsets": (_offsets_leave_a_gap, "dense-offsets"),
     "quorum's high watermark": (_quorum_goes_back, "high-watermark-rises"),
 }
 
@@ -374,6 +391,27 @@ def _digest(*, watched: bool) -> str:
 def test_being_watched_changes_nothing() -> None:
     """The same trace to the last event, with and without."""
     assert _digest(watched=True) == _digest(watched=False)
+
+
+def test_what_is_open_is_said() -> None:
+    """A replica that is cut off keeps a cluster from converging, until it is not any more."""
+    said: list[str] = []
+
+    async def play(stage: Stage) -> None:
+        await stage.make([2, 3, 4])
+        stage.cut(answers(2, 4))
+        stage.send_soon()
+        await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
+        said.append(open_matters(stage.invariants))
+        with pytest.raises(NotConverged, match="1 s were not enough: t-0: its ISR is"):
+            await converge(stage.invariants, within_s=1)
+        stage.cluster.kill(3)
+        said.append(open_matters(stage.invariants))
+        await stage.settle()
+        said.append(open_matters(stage.invariants))
+
+    Stage(Schedule(play=play, overrides={"replica.lag.time.max.ms": 500}), 1).run()
+    assert said == ["t-0: its ISR is [2, 3] of [2, 3, 4]", "node 3 does not run", ""]
 
 
 async def _elects_an_outsider(stage: Stage) -> None:

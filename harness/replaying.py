@@ -5,6 +5,7 @@ the nodes of the record of faults instead: the same nodes as then are struck, in
 """
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,16 @@ from nemesis.schedule import Schedule, from_json
 
 KEPT = ("broker_module",)
 """Flags that change neither plan nor schedule: the same test of another broker."""
+
+
+def command(run_dir: Path) -> str:
+    """What repeats a stored run, for a shell."""
+    try:
+        target = json.loads((run_dir / "plan.json").read_text()).get("target")
+    except (OSError, ValueError, AttributeError):
+        target = None  # its loss is told elsewhere
+    verb = "simulate" if target == "sim" else "run"
+    return f"highwater {verb} --replay {shlex.quote(str(run_dir))}"
 
 
 def load(

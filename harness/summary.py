@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness import replaying
 from harness.plan import acks_name
 
 MAX_REASONS = 10
@@ -49,7 +50,7 @@ def print_verdict(
     if report is not None:
         console.print(Text(f"report   {report}"), soft_wrap=True)
     console.print(Text(f"run      {run_dir}"), soft_wrap=True)
-    console.print(Text(f"replay   highwater run --replay {run_dir}"), soft_wrap=True)
+    console.print(Text(f"replay   {replaying.command(run_dir)}"), soft_wrap=True)
 
 
 def topics_table(topics: list[Mapping[str, Any]]) -> Table:

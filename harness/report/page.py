@@ -6,7 +6,6 @@ is said. It judges nothing: the verdict is read, not made.
 """
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness import replaying
 from harness.report import words
 from harness.report.figures import GRID, draw
 from harness.report.findings import arrange
@@ -106,7 +106,7 @@ def _context(stored: Stored, series: Series) -> dict[str, Any]:
         "checked_at": str(verdict.get("checked_at") or ""),
         "environment": _environment_rows(stored),
         "plan": json.dumps(stored.plan, indent=2, ensure_ascii=False) if stored.plan else "",
-        "replay": f"highwater run --replay {shlex.quote(str(stored.run_dir))}",
+        "replay": replaying.command(stored.run_dir),
     }
 
 

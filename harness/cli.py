@@ -36,6 +36,7 @@ from harness.commands.base import (
 )
 from harness.commands.bench import bench
 from harness.commands.cluster import cluster_app
+from harness.commands.contract import contract
 from harness.commands.elle import elle
 from harness.commands.interchange import export_app, import_app
 from harness.commands.nightly import nightly
@@ -57,6 +58,7 @@ app.add_typer(cluster_app, name="cluster")
 app.add_typer(import_app, name="import")
 app.add_typer(export_app, name="export")
 app.command()(bench)
+app.command()(contract)
 app.command()(elle)
 app.command()(simulate)
 app.command()(shrink)

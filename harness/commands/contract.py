@@ -1,0 +1,43 @@
+"""`highwater contract`: what the checkers forbid, permit, and only report."""
+
+import json
+from itertools import groupby
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.commands.base import Debug
+
+_STYLES = {"forbidden": "red", "permitted": "green", "unknown": "yellow"}
+
+
+def contract(
+    anomaly: Annotated[
+        str | None, typer.Argument(help="Only the rows of this anomaly, such as lost-write.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Print the contract: for each anomaly the first row whose configuration applies decides."""
+    from checkers.contract import CONTRACT
+
+    rows = [rule.as_json() for rule in CONTRACT]
+    kinds = list(dict.fromkeys(row["anomaly"] for row in rows))
+    if anomaly is not None and anomaly not in kinds:
+        raise typer.BadParameter(f"no anomaly {anomaly!r}; there are {', '.join(kinds)}")
+    rows = [row for row in rows if anomaly in (None, row["anomaly"])]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    console = Console()
+    for kind, several in groupby(rows, key=lambda row: row["anomaly"]):
+        table = Table(title=kind, title_justify="left", title_style="bold", expand=True)
+        for heading, share in (("configuration", 4), ("is", 1), ("because", 4), ("source", 2)):
+            table.add_column(heading, ratio=share, min_width=13 if heading == "is" else None)
+        for row in several:
+            verdict = Text(row["judgement"], style=_STYLES.get(row["judgement"], ""))
+            table.add_row(row["configuration"], verdict, row["reason"], row["source"])
+        console.print(table)

@@ -42,6 +42,7 @@ from harness.commands.interchange import export_app, import_app
 from harness.commands.nightly import nightly
 from harness.commands.shrink import shrink
 from harness.commands.simulate import simulate
+from harness.commands.zoo import zoo
 
 if TYPE_CHECKING:
     from harness.ending import Ending
@@ -62,6 +63,7 @@ app.command()(contract)
 app.command()(elle)
 app.command()(simulate)
 app.command()(shrink)
+app.command()(zoo)
 app.command()(nightly)
 
 

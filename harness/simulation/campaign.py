@@ -5,9 +5,7 @@ a result is the same whichever process made it and whatever ran there before.
 """
 
 import contextlib
-import importlib
 import shutil
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness import judging, planning
+from harness.importing import imported
 from harness.plan import Plan, PlanError
 from harness.planning import Prepared
 from harness.runner import commit, versions
@@ -152,17 +151,13 @@ def broken_by(module: str) -> Iterator[None]:
     if module == OWN_BROKER:
         yield
         return
-    here = str(Path.cwd())  # where `python -m` would look, too
-    sys.path.insert(0, here)
     try:
-        apply = importlib.import_module(module).apply
+        apply = imported(module).apply
     except (ImportError, AttributeError) as error:
         raise PlanError(
             f"broker_module {module} cannot be simulated: {error}; a simulated broker is the "
             "built-in one, or what a module's apply() makes of it, which returns what mends it"
         ) from error
-    finally:
-        sys.path.remove(here)
     mend = apply()
     try:
         yield

@@ -1,6 +1,6 @@
 """The zoo: mutants can be put on and taken off, nobody knows their names, schedules catch them.
 
-Here a few representative ones; all of them by `python -m tests.harness.zoo`.
+Here a few representative ones; all of them by `highwater zoo --real`.
 """
 
 from pathlib import Path
@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.plan import PlanError
+from harness.zoo import record, trials
+from harness.zoo.exhibit import collection
 from nodes.control import isr
 from nodes.control.elections import TopicPolicy
 from nodes.control.sessions import BrokerSessions
@@ -27,8 +30,7 @@ from nodes.server.log_directory import LogDirectory
 from nodes.server.raft_log import MetadataLog
 from nodes.server.raft_member import RaftMember
 from nodes.server.replica import Replica
-from tests import mutants
-from tests.harness import zoo
+from tests import mutants, zoo
 from tests.require import require
 from tests.scenarios import path_of, prepared
 
@@ -92,22 +94,55 @@ def test_every_schedule_is_for_a_mutant() -> None:
     assert used == {f"zoo/{path.stem}" for path in SCRIPTS}
 
 
+def test_every_mutant_has_a_schedule() -> None:
+    """What nothing is made to show would be an open gap."""
+    assert [e.name for e in zoo.EXHIBITS if e.scenario is None and e.script is None] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["last_replica_standing", "forgets_sequences"])
 def test_representative_mutants_are_caught(name: str, tmp_path: Path) -> None:
-    """Real processes, a scripted schedule, and the anomaly that the bug is known for."""
+    """Real processes, a scripted schedule, the anomaly that the bug is known for; and the broker
+    as it is comes through the same schedule.
+    """
     for capability in ("root", "netns", "loop"):
         require(capability)
-    mutant = mutants.load(name)
-    ended = zoo.run(zoo.SCENARIO_OF[name], mutant.module, tmp_path)
-    assert ended.verdict == "INVALID", ended.text
-    assert set(ended.forbidden) & set(mutant.shows), ended.forbidden
+    found = trials.real(collection("tests.zoo", [name])[0], tmp_path)
+    assert found.caught_by, found.said
+    assert found.sound == "VALID", found.said
 
 
 @pytest.mark.slow
-def test_the_broker_as_it_is_passes_the_same_schedule(tmp_path: Path) -> None:
-    """What the others are caught by is not in the schedule."""
-    for capability in ("root", "netns", "loop"):
-        require(capability)
-    ended = zoo.run("zoo/last-replica-standing", zoo.SOUND, tmp_path)
-    assert ended.verdict == "VALID", ended.text
+@pytest.mark.parametrize("name", ["votes_in_memory", "accepts_gaps", "truncate_to_high_watermark"])
+def test_schedules_catch_mutants_in_simulated_worlds(name: str) -> None:
+    """By single messages, or by the faults that real processes meet, too."""
+    found = trials.scripted("tests.zoo", name, range(1, 3))
+    assert found.holds, found
+
+
+def test_a_record_says_what_holds_and_what_does_not() -> None:
+    """A schedule that also finds something in the unmodified broker proves nothing."""
+    exhibit = zoo.EXHIBITS[0]
+    good = trials.Scripted(worlds=3, caught=2, sound=3, signs=("lost-write: 3",))
+    bad = trials.Scripted(worlds=3, caught=3, sound=2, signs=("x",), said="unmodified, seed 1: x")
+    lucky = trials.Chance(seeds=(3, None, 9), limit=50)
+    unlucky = trials.Chance(seeds=(3, None, None), limit=50)
+    lines = [
+        record.Line(exhibit=exhibit, scripted=good, chance=lucky),
+        record.Line(exhibit=exhibit, scripted=bad, chance=unlucky),
+    ]
+    assert [line.holds for line in lines] == [True, False]
+    assert (lucky.median, unlucky.median) == (9, None)
+    assert lines[0].caught_by == ("lost-write",)
+    text = record.markdown(lines)
+    assert "| 2 of 3 worlds | 9 seeds |" in text
+    assert "unmodified wrong in 1" in text
+    assert record.summary(lines).startswith("1 of 2 caught by their schedules; 1 of 2 ")
+
+
+def test_a_collection_that_is_none_is_a_sentence() -> None:
+    """And so is an exhibit that it does not have."""
+    with pytest.raises(PlanError, match=r"tests\.mutants is no collection"):
+        collection("tests.mutants")
+    with pytest.raises(PlanError, match="has no nobody; it has "):
+        collection("tests.zoo", ["nobody"])

@@ -1,0 +1,66 @@
+"""The list-append view: what Elle is given of a history."""
+
+import json
+from typing import Any
+
+from checkers.elle.list_append import STRETCH, to_list_append
+from checkers.engine import DuckDbEngine
+from checkers.frames import Frames
+from checkers.interchange.imported import Imported
+from tests.checkers.interchange.judging import sources
+from tests.checkers.interchange.told import Told
+
+
+def events(imported: Imported) -> list[dict[str, Any]]:
+    """The array, read back."""
+    engine = DuckDbEngine()
+    try:
+        text = to_list_append(Frames(engine, sources(imported), imported.plan))
+    finally:
+        engine.close()
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
+
+
+def test_sends_append_and_polls_read() -> None:
+    """Every form there is: single and several steps, failed, unknown and unread sends."""
+    told = (
+        Told()
+        .send(0, 1, 5, 0)
+        .txn(0, "[[:send 1 6] [:poll]]", "[[:send 1 [1 6]] [:poll {1 [[0 5]]}]]")
+    )
+    told.op(1, "send", "[[:send 1 7]]", "[[:send 1 7]]", "fail").send(1, 2, 8)
+    told.poll(2, "{1 [[1 6]]}").poll(2, "{1 [[1 6]]}", "fail").poll(2, "{}")
+    made = events(told.imported())
+    assert [event["index"] for event in made] == list(range(len(made)))
+    assert {event["f"] for event in made} == {"txn"}
+    a = "jepsen-0/0"
+    assert [(event["process"], event["type"], event["value"]) for event in made] == [
+        (0, "invoke", [["append", a, 5]]),
+        (0, "ok", [["append", a, 5]]),
+        (1, "invoke", [["append", a, 6], ["r", a, None]]),
+        (1, "ok", [["append", a, 6], ["r", a, [5]]]),
+        (2, "invoke", [["append", "jepsen-0/unread", 7]]),
+        (2, "fail", [["append", "jepsen-0/unread", 7]]),
+        (3, "invoke", [["append", "jepsen-1/unread", 8]]),
+        (3, "info", [["append", "jepsen-1/unread", 8]]),
+        (4, "invoke", [["r", a, None]]),
+        (4, "ok", [["r", a, [5, 6]]]),
+        (5, "invoke", [["r", a, None]]),
+        (5, "fail", [["r", a, None]]),
+    ]
+
+
+def test_long_partitions_are_several_lists() -> None:
+    """A poll reads the lists that its records are in, whole but for the last one."""
+    many = 2 * STRETCH + 3
+    pairs = " ".join(f"[{n} {n}]" for n in range(many))
+    told = Told()
+    sends = " ".join(f"[:send 1 [{n} {n}]]" for n in range(many))
+    told.op(0, "send", sends.join("[]"), sends.join("[]")).poll(1, f"{{1 [{pairs}]}}")
+    told.poll(2, f"{{1 [[{STRETCH - 1} {STRETCH - 1}] [{STRETCH} {STRETCH}]]}}")
+    read = [event["value"] for event in events(told.imported()) if event["type"] == "ok"][1:]
+    assert [[(key, len(values)) for _, key, values in steps] for steps in read] == [
+        [("jepsen-0/0", STRETCH), ("jepsen-0/1", STRETCH), ("jepsen-0/2", 3)],
+        [("jepsen-0/0", STRETCH), ("jepsen-0/1", 1)],
+    ]

@@ -22,6 +22,7 @@ SCENARIO_OF: Final[Mapping[str, str]] = {
     "commits_by_proposed_isr": "zoo/leader-on-its-own",
     "readds_the_fenced": "zoo/fenced-member",
     "last_replica_standing": "zoo/last-replica-standing",
+    "trusts_the_last_leader": "zoo/unclean-recovery",
     "acknowledges_before_flush": "zoo/correlated-power-loss",
     "elects_who_lags": "zoo/unclean-election",
     "isr_of_one": "zoo/isr-of-one",

@@ -12,7 +12,7 @@ import pytest
 from harness.plan import PlanError
 from harness.zoo import record, trials
 from harness.zoo.exhibit import collection
-from nodes.control import isr
+from nodes.control import isr, partition_changes
 from nodes.control.elections import TopicPolicy
 from nodes.control.sessions import BrokerSessions
 from nodes.log.health import Health
@@ -37,9 +37,9 @@ from tests.scenarios import path_of, prepared
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((path_of("zoo/x").parent).glob("*.toml"))
 DECIDE: tuple[Any, ...] = (
-    isr, TopicPolicy, BrokerSessions, Health, Producers, Elections, Leadership, Voter,
-    PartitionState, fetch_read, PartReader, Fetcher, FetcherPool, IsrManager, BrokerLifecycle,
-    LogDirectory, MetadataLog, RaftMember, Replica,
+    isr, partition_changes, TopicPolicy, BrokerSessions, Health, Producers, Elections, Leadership,
+    Voter, PartitionState, fetch_read, PartReader, Fetcher, FetcherPool, IsrManager,
+    BrokerLifecycle, LogDirectory, MetadataLog, RaftMember, Replica,
 )  # fmt: skip
 """What mutants patch."""
 

@@ -5,24 +5,29 @@ import asyncio
 from tests.harness.targets.sim.schedules.stage import TOPIC, Stage, Unmet, disk
 
 
-async def goes_on_after_errors(stage: Stage) -> None:
+async def failing_disk(stage: Stage) -> None:
     """The leader's disk fails, for a while."""
     await stage.make([2, 3, 4])
     await stage.send()
     disk(stage.host(2)).fail()
     stage.client.leaders[TOPIC] = 2
     await stage.client.send(*TOPIC, 1)
-    await asyncio.sleep(0.5)
     disk(stage.host(2)).repair()
     await asyncio.sleep(5)
     if stage.host(2).running:
         raise Unmet("node 2 goes on with a log of which it cannot know what is on the disk")
 
 
-async def beats_while_the_disk_hangs(stage: Stage) -> None:
+async def hanging_disk(stage: Stage) -> None:
     """An fsync of the leader's does not return, while the topic asks for one."""
     await stage.make([2, 3, 4], flush_messages="1")
     await stage.send()
     disk(stage.host(2)).limit(bytes_per_s=5, operations_per_s=0)
     stage.send_soon()
     await stage.until("somebody else leads", lambda: stage.partition.leader in (3, 4), 15)
+
+
+async def flushed_first(stage: Stage) -> None:
+    """A topic that asks for a flush before every acknowledgement."""
+    await stage.make([2, 3, 4], flush_messages="1")
+    await stage.send(count=3)

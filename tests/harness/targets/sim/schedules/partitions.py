@@ -14,7 +14,7 @@ from tests.harness.targets.sim.schedules.stage import (
 )
 
 
-async def counts_zombies(stage: Stage) -> None:
+async def zombie(stage: Stage) -> None:
     """A follower that has heard of no new epoch fetches from its old leader, which leads again.
 
     Node 4 has a record of epoch 0 that nobody else has by then; at its offset is another one.
@@ -34,9 +34,12 @@ async def counts_zombies(stage: Stage) -> None:
     await stage.until("node 2 is in sync again", lambda: 2 in stage.partition.isr)
     await stage.prefer()
     await asyncio.sleep(5)
+    stage.heal()
+    await stage.until("node 4 follows again", lambda: stage.replica(4).state.leader_epoch == 2)
+    await asyncio.sleep(1)
 
 
-async def joins_below_epoch_start(stage: Stage) -> None:
+async def late_follower(stage: Stage) -> None:
     """A new leader's high watermark is stale, and a replica that has no more asks for the rest."""
     await stage.make([2, 3, 4])
     await stage.send(count=3)
@@ -52,7 +55,7 @@ async def joins_below_epoch_start(stage: Stage) -> None:
     await asyncio.sleep(5)
 
 
-async def trusts_old_incarnations(stage: Stage) -> None:
+async def late_request(stage: Stage) -> None:
     """A request to add a follower to the ISR is late: by then it is back with an empty disk."""
     await stage.make([2, 3, 4])
     await stage.send(count=3)
@@ -73,8 +76,11 @@ async def trusts_old_incarnations(stage: Stage) -> None:
     stage.links.restore([(2, 1)], "schedule")
 
 
-async def takes_high_watermark_first(stage: Stage) -> None:
-    """A follower whose tail is of two epochs that nobody else has cuts it in two steps."""
+async def unknown_epochs(stage: Stage) -> None:
+    """A follower's tail is of two epochs that nobody else has, and shorter than the leader's log.
+
+    It is cut in two steps; the last epoch that both have is the first one.
+    """
     await stage.make([4, 3, 2])
     await stage.send(count=3)
     await stage.everywhere()
@@ -84,7 +90,7 @@ async def takes_high_watermark_first(stage: Stage) -> None:
     stage.cut(*between(4, 1))
     await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
     await stage.until("and knows it", lambda: stage.replica(3).state.role is Role.LEADER)
-    await stage.send(acks=1, to=3)
+    await stage.send(acks=1, to=3, count=6)
     stage.cut(*between(3, 1))
     await stage.until("node 2 leads", lambda: stage.replica(2).state.role is Role.LEADER)
     await stage.send(acks=1, to=2, count=2)
@@ -97,7 +103,76 @@ async def takes_high_watermark_first(stage: Stage) -> None:
     await stage.send(to=3, count=5)
 
 
-async def leads_a_damaged_log(stage: Stage) -> None:
+async def leader_dies(stage: Stage) -> None:
+    """A leader is killed; what it committed last, the others do not know as committed."""
+    await stage.make([2, 3, 4])
+    await stage.send(count=3)
+    stage.cluster.kill(2)
+    await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
+    await asyncio.sleep(2)
+
+
+async def leader_alone(stage: Stage) -> None:
+    """A leader that is cut off from its followers goes on, and dies."""
+    await stage.make([2, 3, 4])
+    await stage.send()
+    stage.cut(answers(2, 3), answers(2, 4))
+    for acks in (-1, 1, -1, 1):
+        await stage.try_to_send(acks)
+    await stage.until("node 2 is alone", lambda: stage.partition.isr == (2,))
+    await stage.try_to_send(1)
+    stage.cluster.kill(2)
+    await stage.until("another one leads", lambda: stage.partition.leader in (3, 4))
+
+
+async def leader_dies_first(stage: Stage) -> None:
+    """A leader dies whose followers have not fetched for a moment."""
+    await stage.make([2, 3, 4])
+    await stage.send()
+    stage.cut(answers(2, 3), answers(2, 4))
+    await stage.try_to_send(-1)
+    stage.cluster.kill(2)
+    await stage.until("another one leads", lambda: stage.partition.leader in (3, 4))
+
+
+async def without_controller(stage: Stage) -> None:
+    """A follower hears nothing of the controller, and goes on fetching."""
+    await stage.make([2, 3, 4])
+    stage.cut(*between(4, 1))
+    await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
+    await asyncio.sleep(2)
+
+
+async def outsider(stage: Stage) -> None:
+    """Only one is left that has not been in sync for a while."""
+    await stage.make([2, 3, 4])
+    stage.cut(answers(2, 4))
+    await stage.try_to_send(-1)
+    await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
+    await stage.send(count=3)
+    stage.cluster.kill(2)
+    stage.cluster.kill(3)
+    stage.heal()
+    await asyncio.sleep(8)
+
+
+async def last_one(stage: Stage) -> None:
+    """Both followers fall behind, one after the other; then the leader loses power."""
+    await stage.make([2, 3, 4])
+    stage.cut(answers(2, 4))
+    await stage.try_to_send(-1)
+    await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
+    await stage.send(count=3)
+    stage.cut(answers(2, 3))
+    await stage.try_to_send(-1)
+    await stage.until("node 3 is out", lambda: 3 not in stage.partition.isr)
+    stage.lose_power(2)
+    await stage.until("nobody leads, or node 3", lambda: stage.partition.leader != 2)
+    stage.cluster.start(2)
+    await asyncio.sleep(3)
+
+
+async def damaged_log(stage: Stage) -> None:
     """The last one in sync comes back with a flipped bit in the middle of its log."""
     await stage.make([2, 3, 4], min_insync_replicas="1")
     stage.cut(answers(2, 3), answers(2, 4))

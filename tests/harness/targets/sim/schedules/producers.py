@@ -27,7 +27,7 @@ async def _produce(stage: Stage, sequence: int) -> Any:
     return answer.responses[0].partition_responses[0]
 
 
-async def accepts_gaps(stage: Stage) -> None:
+async def gap(stage: Stage) -> None:
     """The second of three batches does not arrive, and the third does."""
     await stage.make([2, 3, 4])
     await _produce(stage, 0)
@@ -36,7 +36,7 @@ async def accepts_gaps(stage: Stage) -> None:
         raise Unmet(f"a batch whose predecessor is missing is answered {answer.error_code}")
 
 
-async def refuses_repeats(stage: Stage) -> None:
+async def repeat(stage: Stage) -> None:
     """A batch is sent again, after a change of the leader too."""
     await stage.make([2, 3, 4])
     first = await _produce(stage, 0)

@@ -1,6 +1,7 @@
 """Schedules about the metadata quorum."""
 
 import asyncio
+from functools import partial
 
 from harness.admin import topics
 from harness.admin.client import AdminClient
@@ -26,7 +27,7 @@ async def _make_another(stage: Stage, node: int) -> None:
         await topics.create(admin, "another", partitions=1, replication_factor=1)
 
 
-async def leads_an_epoch_twice(stage: Stage) -> None:
+async def lost_tail(stage: Stage) -> None:
     """A leader loses a record that the others have, and is alone when it comes back."""
     leader = await _settled(stage)
     others = _others(stage, leader)
@@ -45,12 +46,12 @@ async def leads_an_epoch_twice(stage: Stage) -> None:
     await asyncio.sleep(5)
 
 
-async def votes_in_memory(stage: Stage) -> None:
+async def first_election(stage: Stage) -> None:
     """The first election."""
     await _settled(stage)
 
 
-async def commits_earlier_epochs(stage: Stage) -> None:
+async def unheard_of(stage: Stage) -> None:
     """A leader dies when the others have its last record, and it has not heard that they do."""
     leader = await _settled(stage)
     others = _others(stage, leader)
@@ -72,7 +73,7 @@ async def commits_earlier_epochs(stage: Stage) -> None:
     await asyncio.sleep(5)
 
 
-async def leads_without_majority(stage: Stage) -> None:
+async def minority_leads(stage: Stage) -> None:
     """A leader that is cut off from the other voters, and not from the brokers."""
     leader = await _settled(stage)
     for node in _others(stage, leader):
@@ -84,7 +85,7 @@ async def leads_without_majority(stage: Stage) -> None:
         raise Unmet(f"node {leader} still leads, without a majority for 10 s")
 
 
-async def stands_without_asking(stage: Stage) -> None:
+async def voter_comes_back(stage: Stage) -> None:
     """A voter that was cut off for a while comes back."""
     leader = await _settled(stage)
     member = stage.eye(leader).member
@@ -97,3 +98,18 @@ async def stands_without_asking(stage: Stage) -> None:
     await asyncio.sleep(5)
     if (stage.quorum_leader(), member.quorum.epoch) != (leader, epoch):
         raise Unmet(f"node {away} came back, and epoch {epoch} became {member.quorum.epoch}")
+
+
+async def empty_voter(stage: Stage) -> None:
+    """Two of three commit; one of them comes back with an empty disk, and the third one alone."""
+    leader = await _settled(stage)
+    away, other = _others(stage, leader)
+    for node in stage.invariants.eyes:
+        await stage.until("the voters are recorded", partial(stage.voters_are_recorded, node))
+    stage.cluster.kill(away)
+    await asyncio.sleep(5)
+    stage.cluster.kill(leader)
+    stage.cluster.kill(other)
+    stage.wipe(other)
+    stage.cluster.start(other, away)
+    await asyncio.sleep(8)

@@ -55,8 +55,9 @@ class Schedule:
     play: Callable[["Stage"], Awaitable[None]]
     layout: Callable[[], Layout] = lambda: Layout.split(controllers=1, brokers=3)
     overrides: Mapping[str, str | int | float | bool] = field(default_factory=dict)
-    settles: bool = True
-    """Whether everything must converge in the end, and everything acknowledged be there."""
+    settles_s: float = 60.0
+    """Within which everything must converge in the end, and what was acknowledged be there; with 0
+    nothing need."""
 
 
 class Stage:
@@ -83,18 +84,23 @@ class Stage:
 
     async def _main(self) -> None:
         await self._schedule.play(self)
-        if self._schedule.settles:
-            await self.settle()
+        if self._schedule.settles_s:
+            await self.settle(self._schedule.settles_s)
 
-    async def settle(self) -> None:
-        """Undo everything, and wait until the cluster is as it must be in the end."""
+    async def settle(self, within_s: float) -> None:
+        """Undo everything, and wait until the cluster is as it must be in the end.
+
+        Raises NotConverged, Unmet.
+        """
         self.heal()
         for node, host in self.cluster.nodes.items():
             disk(host).repair()
             disk(host).unlimit()
             if not host.running:
                 self.cluster.start(node)
-        await converge(self.invariants)
+        await converge(self.invariants, within_s)
+        await self.client.send_until_acked(*TOPIC)
+        await converge(self.invariants, within_s)
         self.client.leaders.clear()  # a follower would tell less
         read = await self.client.read(*TOPIC)
         lost = sorted(set(self.client.acked.get(TOPIC, ())) - set(read))
@@ -123,7 +129,6 @@ class Stage:
     @property
     def partition(self) -> PartitionImage:
         """As the newest metadata has it."""
-        assert self.invariants.images is not None
         found = self.invariants.images.newest.partition(*TOPIC)
         assert found is not None
         return found
@@ -144,6 +149,11 @@ class Stage:
             if member.quorum.role is Role.LEADER and member.quorum.epoch == newest:
                 return node
         return 0
+
+    def voters_are_recorded(self, node: int) -> bool:
+        """Whether the node knows the voters by their disks."""
+        member = self.eye(node).member
+        return member is not None and not member.quorum.voters.is_static
 
     async def until(self, what: str, look: Callable[[], bool], within_s: float = 60) -> None:
         """Let time pass until it is so. Raises Unmet."""
@@ -179,6 +189,12 @@ class Stage:
                 raise Unmet(f"a record with acks {acks} to node {to or 'that leads'} was refused")
             if acks == 1:  # nothing is promised
                 self.client.acked[TOPIC].pop()
+
+    async def try_to_send(self, acks: int) -> None:
+        """Send a record to the leader, whatever comes of it."""
+        self.client.leaders[TOPIC] = self.partition.leader
+        if await self.client.send(*TOPIC, acks) and acks == 1:
+            self.client.acked[TOPIC].pop()
 
     def send_soon(self) -> "asyncio.Task[bool]":
         """Send a record to the leader, and do not wait for it."""

@@ -237,7 +237,7 @@ def _elect(
         order = (replicas[0], *order)
     leader = next((n for n in order if n in able and n in replicas and rules.live(n)), NO_NODE)
     if leader in isr:
-        return _Elected(leader, isr, elr)
+        return _Elected(leader, isr if before != NO_NODE else _live(isr, rules), elr)
     if leader != NO_NODE:
         others = tuple(node for node in elr if node != leader)
         return _Elected(leader, (leader,), () if rules.enough((leader,), replicas) else others)
@@ -245,6 +245,11 @@ def _elect(
     if leader != NO_NODE:
         return _Elected(leader, (leader,), (), unclean=True)
     return _Elected(NO_NODE, isr, elr)
+
+
+def _live(isr: Nodes, rules: Rules) -> Nodes:
+    """The members that are there: nobody took the others out while nobody led (KIP-841)."""
+    return tuple(node for node in isr if rules.live(node))
 
 
 def _directories(partition: PartitionImage, replicas: Nodes) -> tuple[UUID | None, ...] | None:

@@ -28,18 +28,15 @@ class ReplicaLogInfo:
 
     def handle(self, request: Any, context: RequestContext) -> Any:
         """The end of each log, for the first MAX_PARTITIONS that are asked about."""
-        asked = [
-            (topic.topic_id, number)
-            for topic in request.topic_partitions or ()
-            for number in topic.partitions
-        ]
+        wanted = request.topic_partitions or ()
+        asked = ((topic.topic_id, number) for topic in wanted for number in topic.partitions)
         topics: dict[UUID | None, list[dict[str, Any]]] = {}
         for topic_id, number in islice(asked, MAX_PARTITIONS):
             topics.setdefault(topic_id, []).append(self._row(topic_id, number))
         return respond(
             request,
             broker_epoch=self._registration.broker_epoch,
-            truncated=len(asked) > MAX_PARTITIONS,
+            truncated=sum(len(topic.partitions) for topic in wanted) > MAX_PARTITIONS,
             topic_partition_log_info_list=[
                 {"topic_id": topic_id, "partition_log_info": rows}
                 for topic_id, rows in topics.items()

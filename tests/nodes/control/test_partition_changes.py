@@ -339,6 +339,13 @@ CASES = {
         {"leader": node(1)},
         eligible_leaders=False,
     ),
+    "of members that went together, those that are not back yet are not in sync": Case(
+        partition(isr=nodes(1, 2), leader=NO_NODE),
+        UNCHANGED,
+        nodes(2, 3),
+        {"leader": node(2), "isr": nodes(2)},
+        eligible_leaders=False,
+    ),
     "and an unclean election replaces it": Case(
         partition(isr=nodes(1)),
         Target(isr=()),

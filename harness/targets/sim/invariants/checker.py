@@ -30,7 +30,7 @@ class Invariants:
 
     def __init__(self, cluster: "SimCluster") -> None:
         self.voting = Voting()
-        self.images: Images | None = None
+        self.images = Images()
         self.excused: list[str] = []
         """What was lost and might be, in sentences."""
         self.eyes: dict[int, Eye] = {}
@@ -38,26 +38,45 @@ class Invariants:
         self.cluster = cluster
         self._world = cluster.world
         self._touched: dict[Eye, None] = {}
+        self._disks: dict[int, SimDisk] = {}
         cluster.on_node = self._made
 
     def damaged(self, node: int, *, wiped: bool = False) -> None:
         """Somebody has changed what is on the disk of a node that is down, or has `wiped` it: it
-        may have lost anything. A quorum whose voter was wiped is watched no more: what it promises
-        depends on whether the voters' directories were known by then (KIP-853).
+        may have lost anything. A quorum whose voter was wiped before every node knew the voters by
+        their disks is watched no more: it is as exposed as a static one (KIP-853).
         """
         self._loses(node, everything=True)
         self.voting.persisted.pop(node, None)
-        if wiped and node in self.cluster.layout.controllers:
+        if wiped and node in self.cluster.layout.controllers and not self._voters_are_known():
             self.voting.excused = f"the disk of node {node}, a voter, was wiped"
             self.excused.append(f"{self.voting.excused}: the quorum is watched no more")
+
+    def permit_unclean(self, topic: str) -> None:
+        """Somebody asks for unclean elections of the topic, whatever its configuration says."""
+        self.images.unclean_topics[topic] = None
+
+    def _voters_are_known(self) -> bool:
+        members = [eye.member for eye in self.eyes.values()]
+        return bool(members) and all(m and not m.quorum.voters.is_static for m in members)
 
     def _made(self, node: int, made: Node) -> None:
         disk = self.cluster.nodes[node].disk
         assert disk is not None
-        if self.images is None:
-            self.images = Images(made.config.static)
+        self.images.static = made.config.static
+        if self._disks.setdefault(node, disk) is not disk:
+            self._disks[node] = disk
+            self._is_another(node)
         eye = self.eyes[node] = Eye(self, self.images, node, made, disk)
         disk.watcher = _OfDisk(self, node, eye)
+
+    def _is_another(self, node: int) -> None:
+        """A machine of that number was removed, and another one added."""
+        self.voting.persisted.pop(node, None)
+        self.voting.copy(node).retired = True
+        for partition in self.images.partitions.values():
+            if node in partition.copies:
+                partition.copies[node].retired = True
 
     def touch(self, eye: "Eye") -> None:
         """Look at `eye` after this event."""
@@ -84,8 +103,6 @@ class Invariants:
             self._touched.pop(eye, None)
 
     def _loses(self, node: int, *, everything: bool) -> None:
-        if self.images is None:
-            return
         epoch = broker_epoch(self.images.newest, node)
         for partition in self.images.partitions.values():
             if node in partition.copies:
@@ -197,7 +214,9 @@ class Eye:
             self._check_flushed()
         if self._quorum_changed and self.member is not None:
             self._quorum_changed = False
-            self.member.check()
+            halted = self._raft is not None and self._raft.halted is not None
+            if not halted:  # whoever has could not write what it decided, and answers nobody
+                self.member.check()
         if self._publisher is not None and self._publisher.image is not self.image:
             self.image = self._publisher.image
             self._images.seen(self.node, self.image)

@@ -62,8 +62,6 @@ def _of_nodes(invariants: Invariants) -> str:
 
 def _of_partitions(invariants: Invariants) -> str:
     images = invariants.images
-    if images is None:
-        return "no node was ever started"
     for topic_id, topic in images.newest.topics.items():
         for number, image in topic.partitions.items():
             found = images.partitions[topic_id, number]

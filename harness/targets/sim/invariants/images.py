@@ -69,14 +69,15 @@ class Partition:
 
 
 class Images:
-    """See the module. `static` are the properties that all nodes have in their files."""
+    """See the module."""
 
-    def __init__(self, static: Mapping[str, str]) -> None:
+    def __init__(self) -> None:
         self.newest = ClusterImage()
+        self.static: Mapping[str, str] = {}
+        """The properties that all nodes have in their files."""
         self.unclean_topics: dict[str, None] = {}
         """Topics whose elections may be unclean although their configuration does not say so."""
         self.partitions: dict[PartitionOf, Partition] = {}
-        self._static = static
         self._first: dict[int, ClusterImage] = {}
         """The first image that was seen of each offset."""
         self._offsets: deque[int] = deque()
@@ -204,7 +205,7 @@ class Images:
         )
 
     def _may_be_unclean(self, image: ClusterImage, topic: str) -> bool:
-        value = effective(UNCLEAN, image, self._static, topic=topic)
+        value = effective(UNCLEAN, image, self.static, topic=topic)
         return value.lower() == "true" or topic in self.unclean_topics
 
     @staticmethod

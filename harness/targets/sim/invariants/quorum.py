@@ -112,7 +112,8 @@ class Member:
                 f"the quorum's high watermark on node {self._node} goes back from {before} to "
                 f"{now} in epoch {quorum.epoch}",
             )
-        if quorum.leadership is None:
+        # Who leads may commit, and step down by that, in one event: a voter that is removed.
+        if quorum.leadership is None and quorum.epoch != self._led:
             if now > copy.start:
                 voting.ledger.told(self._node, now, batch, quorum.epoch)
             return

@@ -53,7 +53,7 @@ class Watched:
                 f"its high watermark {state.high_watermark}",
             )
         excuse = ""
-        before = self._high_watermark
+        before, led = self._high_watermark, self._role is Role.LEADER
         if (state.role, state.leader_epoch) != (self._role, self._epoch):
             excuse = self._check_role(state, image)
             if state.role is Role.LEADER:
@@ -67,7 +67,8 @@ class Watched:
                 )
             if state.high_watermark > max(before, self._high_watermark):
                 self._check_commit(state, image, settled=settled)
-        elif state.high_watermark > before >= 0 and state.high_watermark > log.start_offset:
+        elif not led and 0 <= before < state.high_watermark > log.start_offset:
+            # Of one that led until this event, it may be its own: its last image but one moved it.
             batch = self.copy.batches.get(state.high_watermark)
             self.partition.ledger.told(self._node, state.high_watermark, batch, state.leader_epoch)
         self._high_watermark = state.high_watermark

@@ -50,6 +50,8 @@ def _client_id_bytes(client_id: str) -> bytes:
 
 def _skip_tags(frame: bytes, position: int) -> int:
     """Where the header's tagged fields end; header tags are not used by anyone yet."""
+    if frame[position : position + 1] == _NO_TAGS:
+        return position + 1
     try:
         count, position = uvarint(frame, position)
         for _ in range(count):

@@ -42,11 +42,15 @@ class FrameBuffer:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take `data`, return the frames that are complete now, in order, without their length."""
+        if not self._buffer and len(data) > 4:
+            (length,) = _LENGTH.unpack_from(data)
+            if length == len(data) - 4 and length <= self.max_frame_bytes:
+                return [data[4:]]  # one frame and nothing else, as nearly always
         if self._buffer:
             self._buffer += data
             source: bytes | memoryview = memoryview(self._buffer)
         else:
-            source = data  # nothing is left over, as nearly always
+            source = data
         frames: list[bytes] = []
         start, end = 0, len(source)
         while end - start >= 4:

@@ -113,18 +113,17 @@ class Socket:
         if self.loop.held is not None:
             # The program stands still in the middle of something: no byte of it can leave.
             self.loop.delivered_at_ns(self._world.now_ns, self._leave, segment)
-        else:
+        elif self._undelivered or self.peer._silent or self._out.cuts:
             self._leave(segment)
+        else:
+            self._travel(segment)
 
     def _leave(self, segment: _Segment) -> None:
-        out = self._out
-        if self._undelivered or self.peer._silent:
+        stuck = self._undelivered or self.peer._silent
+        if stuck or (self._out.cuts and self._is_dropped(segment)):
             self._keep(segment)
-            return
-        if out.cuts and self._is_dropped(segment):
-            self._keep(segment)
-            return
-        self._travel(segment)
+        else:
+            self._travel(segment)
 
     def _travel(self, segment: _Segment) -> None:
         peer, data = self.peer, segment[1]
@@ -136,7 +135,8 @@ class Socket:
         if arrives_ns < self._arrives_ns:
             arrives_ns = self._arrives_ns
         self._arrives_ns = arrives_ns
-        peer.loop.delivered_at_ns(arrives_ns, peer._arrive, segment)
+        loop = peer.loop
+        self._world.set_timer(arrives_ns, loop, peer._arrive, (segment,), loop._context)
 
     def _is_dropped(self, segment: _Segment) -> bool:
         passage = self._ack_passage if segment[1] is None else self._passage
@@ -249,8 +249,10 @@ class Socket:
         if self._out.cuts and self._out.drops(self._ack_passage):
             sender._unacknowledged += size
             sender._retry_later()
-        else:
+        elif sender._unsent:
             sender._acknowledged(size)
+        else:
+            sender._in_window -= size
 
     # -- the end
 

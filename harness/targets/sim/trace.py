@@ -45,7 +45,10 @@ class Trace:
 
     def noted(self, now_ns: int, host: int, label: str, value: int = 0) -> None:
         """Something that is no event of its own: bytes that arrived, a kill."""
-        self._numbers += (now_ns, host, self._number(label), value)
+        number = self._labels.get(label)
+        if number is None:
+            number = self._number(label)
+        self._numbers += (now_ns, host, number, value)
 
     def digest(self) -> str:
         """The hash of all so far."""

@@ -17,7 +17,6 @@ from typing import Any
 from uuid import UUID
 
 from crc32c import crc32c
-from kio.index import load_request_schema
 from kio.serial._introspect import (
     EntityField,
     EntityTupleField,
@@ -31,6 +30,7 @@ from kio.serial._introspect import (
 
 from nodes.wire.codec import encode_request
 from nodes.wire.frames import frame_of
+from nodes.wire.schemas import request_schema
 from nodes.wire.versions import Draft
 
 PRODUCE, API_VERSIONS = 0, 18
@@ -107,10 +107,10 @@ class Malice:
     def request(self) -> bytes:
         """A well-formed request that may ask for anything."""
         key, version = self._rng.choice(self._requests)
-        values = self._values(load_request_schema(key, version), 0)
+        values = self._values(request_schema(key, version), 0)
         if key == PRODUCE:
             values["transactional_id"] = None
-        frame = encode_request(Draft(load_request_schema(key, version), values), 7, "malice")
+        frame = encode_request(Draft(request_schema(key, version), values), 7, "malice")
         if self._rng.random() < 0.2:
             frame = self._newer(key, version, frame)
         return frame
@@ -156,7 +156,7 @@ class Malice:
 
     def _newer(self, key: int, version: int, frame: bytes) -> bytes:
         """The body ends in two unknown tagged fields, if it ends in tagged fields at all."""
-        if not load_request_schema(key, version).__flexible__ or frame[-1] != 0:
+        if not request_schema(key, version).__flexible__ or frame[-1] != 0:
             return frame
         return frame_of(frame[4:-1], b"\x02\x2a\x03new\x99\x10\x00")
 
@@ -201,7 +201,7 @@ class Malice:
 @cache
 def _exists(key: int, version: int) -> bool:
     try:
-        load_request_schema(key, version)
+        request_schema(key, version)
     except Exception:
         return False
     return True

@@ -1,8 +1,18 @@
-"""A channel leaves nothing open, however it ends."""
+"""A channel leaves nothing open, however it ends, and nobody waits beyond his time."""
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
+from kio.schema.api_versions.v0.response import ApiVersionsResponse
+from kio.schema.errors import ErrorCode
 
 from nodes.wire.client import Channel
+from nodes.wire.codec import encode_response
+from nodes.wire.errors import ConnectFailed, RequestTimedOut
 from nodes.wire.security import ClientSecurity, Credentials
 
 PATIENCE_S = 30.0
@@ -39,3 +49,74 @@ def test_a_channel_that_is_closed_while_it_logs_in_disconnects() -> None:
         return rest
 
     asyncio.run(run())
+
+
+Ask = Callable[[Channel], Awaitable[None]]
+
+
+def with_server(answers: int, ask: Ask) -> None:
+    """Let `ask` have a channel to a server that answers so many requests, and no more."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(answers):
+            size = int.from_bytes(await reader.readexactly(4))
+            frame = await reader.readexactly(size)
+            answer = ApiVersionsResponse(error_code=ErrorCode.none, api_keys=())
+            writer.write(encode_response(answer, int.from_bytes(frame[4:8])))
+        with contextlib.suppress(ConnectionResetError):
+            await reader.read()
+        writer.close()
+        ended.set()
+
+    ended = asyncio.Event()
+
+    async def run() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        channel = Channel("127.0.0.1", port, client_id="test", request_timeout_s=PATIENCE_S)
+        async with server, asyncio.timeout(PATIENCE_S):
+            await ask(channel)
+            channel.close()
+            await ended.wait()
+
+    asyncio.run(run())
+
+
+def test_the_first_deadline_of_all_requests_counts() -> None:
+    """A patient request does not keep an impatient one after it waiting; all of them end then."""
+
+    async def ask(channel: Channel) -> None:
+        await channel.request(ApiVersionsRequest())
+        patient = channel.begin(ApiVersionsRequest())
+        hasty = channel.begin(ApiVersionsRequest(), timeout_s=0.05)
+        with pytest.raises(RequestTimedOut, match=r"api key 18 within 0.05 s"):
+            await hasty
+        with pytest.raises(RequestTimedOut):
+            await patient
+
+    with_server(1, ask)
+
+
+def test_a_deadline_counts_also_after_earlier_ones_that_were_met() -> None:
+    """The timer of a request that was answered looks after those that came later."""
+
+    async def ask(channel: Channel) -> None:
+        await channel.request(ApiVersionsRequest(), timeout_s=PATIENCE_S / 2)
+        await channel.request(ApiVersionsRequest(), timeout_s=2.0)
+        with pytest.raises(RequestTimedOut):
+            await channel.request(ApiVersionsRequest(), timeout_s=2.1)
+
+    with_server(2, ask)
+
+
+def test_what_is_begun_without_a_connection_connects_first() -> None:
+    """And fails as a request does."""
+
+    async def ask(channel: Channel) -> None:
+        answer: Any = await channel.begin(ApiVersionsRequest())
+        assert answer.error_code is ErrorCode.none
+        nobody = Channel("127.0.0.1", 1, client_id="test", request_timeout_s=PATIENCE_S)
+        with pytest.raises(ConnectFailed):
+            await nobody.begin(ApiVersionsRequest())
+
+    with_server(1, ask)

@@ -10,6 +10,9 @@ A permission to lose a write holds only where its cause is in the record. The ca
   Elections after the final read (of a shutdown, say) explain nothing.
 - a *state loss*: replicas in sync lost what they had (their power, their disk), and the next
   leader, perhaps one of them, began its epoch at some offset. It reaches back from the first loss.
+- a *quorum loss*: a majority of the controllers' voters lost their disks together, and with them
+  leaders, epochs and in-sync replicas. It explains whatever was lost of what was written until a
+  majority was whole again.
 - a *fault* that touched the leader in power: explains acks=0 sends that no one ever asked about.
 
 The number of elections and faults is small, so this part is plain Python over aggregates; losses
@@ -26,6 +29,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from checkers.engine import Engine, Frame
+from checkers.quorum_loss import QuorumLoss, learn_quorum_losses
 from checkers.recorded_faults import Fault, read_fault, seconds, touching
 from checkers.settings import FOREVER_NS, Settings
 from checkers.state_loss import VIEW_SLACK_NS, Members, StateLoss, lacking, losses_of
@@ -36,6 +40,8 @@ to learn of it, where nobody saw it learn; and a client to find the new leader."
 
 LAST_EPOCH = 1 << 20
 """More leader epochs, and more causes, than a partition has in any run."""
+
+NO_LEADER = -1
 
 SettingsOf = Callable[[str], Settings]
 """The least that was ever promised to the topic of this name."""
@@ -48,6 +54,7 @@ class CauseKind(StrEnum):
 
     ELECTION = "election"
     STATE_LOSS = "state-loss"
+    QUORUM_LOSS = "quorum-loss"
     FAULT = "fault"
 
 
@@ -88,10 +95,12 @@ class Cause:
     @property
     def of_state(self) -> bool:
         """Replicas lost what they had, however long they had had it."""
-        return self.lost is not None
+        return self.lost is not None or self.kind is CauseKind.QUORUM_LOSS
 
     def took_committed(self, settings: Settings) -> bool:
         """Whether a partition of these settings may have lost committed records by it."""
+        if self.kind is CauseKind.QUORUM_LOSS:
+            return True
         if self.lost is not None:
             return self.lost.toll(settings) is not None
         return self.left_isr and (
@@ -162,16 +171,39 @@ def learn_causes(
     """
     known = [fault for row in engine.rows(faults) if (fault := read_fault(row)) is not None]
     records = _read_cluster(engine, cluster, complete)
+    forgotten = learn_quorum_losses(engine, cluster, known)
     elections: list[Cause] = []
     losses: list[Cause] = []
     troubles: list[Cause] = []
     for partition, record in sorted(records.items()):
         elections.extend(_elections(partition, record, known))
         losses.extend(_state_losses(partition, record, known, settings(partition[0])))
+        losses.extend(_forgotten(partition, record, each) for each in forgotten)
         troubles.extend(_leader_troubles(partition, record, known))
     return Causes(
         causes=(*elections, *losses, *troubles),
         recorded=frozenset(p for p, r in records.items() if r.leaders and r.starts),
+    )
+
+
+def _forgotten(partition: Partition, record: _Record, loss: QuorumLoss) -> Cause:
+    """Whoever leads since, and from whichever offset on: it may know of nothing before."""
+    led = [row["leader"] for row in record.leaders if row["at_ns"] <= loss.from_ns]
+    return Cause(
+        kind=CauseKind.QUORUM_LOSS,
+        topic=partition[0],
+        partition=partition[1],
+        text=loss.text,
+        from_ns=loss.from_ns - SLACK_NS,
+        near_until_ns=loss.back_ns + SLACK_NS,
+        epoch=LAST_EPOCH,
+        leader=NO_LEADER,
+        deposed=led[-1] if led else None,
+        start_offset=0,
+        elected_ns=loss.from_ns,
+        until_ns=loss.back_ns + SLACK_NS,
+        chain=0,
+        strength=0,
     )
 
 

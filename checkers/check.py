@@ -180,6 +180,7 @@ def _anomaly(
         cause_recorded=not unread,
         state_taken=frames.state_taken(topic, partition),
         state_in_doubt=frames.state_in_doubt(topic, partition),
+        quorum_lost=frames.quorum_lost,
         settled=settled,
         exceeds_bound=_exceeds_bound(frames.plan, kind, examples),
     )

@@ -51,7 +51,21 @@ REAL_TIME: tuple[Rule, ...] = (
     ),
 )  # fmt: skip
 
+
+def _forgotten(anomaly: str, reason: str) -> Rule:
+    """The row that permits it where the metadata quorum lost its memory."""
+    return rule(
+        "a majority of the metadata quorum's voters lost their disks together", anomaly, _PERMITTED,
+        reason,
+        "KIP-853; KAFKA-14077",
+        lambda c: c.quorum_lost,
+    )  # fmt: skip
+
+
 LEADERSHIP: tuple[Rule, ...] = (
+    _forgotten("two-leaders", "epochs that were given may be given again"),
+    _forgotten("isr-broken", "who was in sync may be forgotten"),
+    _forgotten("metadata-rollback", "what was committed was on their disks"),
     rule(
         "any", "two-leaders", _FORBIDDEN,
         "an epoch has one leader",
@@ -68,6 +82,12 @@ LEADERSHIP: tuple[Rule, ...] = (
         "leaders are elected from the in-sync and the eligible leader replicas, and no fenced "
         "broker is among them",
         "KIP-841; KIP-903; KIP-966",
+    ),
+    rule(
+        "nodes lost power or disks", "metadata-rollback", _UNKNOWN,
+        "whether the disks of a majority of the controllers were lost is not told here",
+        "KIP-595; KIP-853",
+        lambda c: c.state_taken or c.state_in_doubt,
     ),
     rule(
         "any", "metadata-rollback", _FORBIDDEN,

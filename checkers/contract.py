@@ -50,6 +50,13 @@ def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> t
             "the original replication design",
             lambda c: counts(c, Toll.DISKS),
         ),
+        rule(
+            "a majority of the metadata quorum's voters lost their disks together", anomaly,
+            PERMITTED,
+            f"{reason}: who led, in which epoch, and who was in sync may be forgotten",
+            "KIP-853; KAFKA-14077",
+            lambda c: c.forgotten,
+        ),
     )  # fmt: skip
 
 
@@ -338,6 +345,13 @@ _REPLICAS = (
         "what it took is not in the record",
         "-",
         lambda c: c.state_in_doubt,
+    ),
+    rule(
+        "a majority of the metadata quorum's voters lost their disks together",
+        "divergent-replicas", PERMITTED,
+        "leader epochs that were given may be given again, and tell logs apart no more",
+        "KIP-853; KAFKA-14077",
+        lambda c: c.quorum_lost,
     ),
     rule(
         "any", "divergent-replicas", FORBIDDEN,

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from checkers.engine import Column, Frame
 from checkers.frames import TP, Frames, evidence, left_join
-from checkers.recorded_faults import with_flipped_bits
+from checkers.history import METADATA_TOPIC
+from checkers.recorded_faults import METADATA_FILE, with_flipped_bits
 
 PAIRS = pa.schema(
     [
@@ -33,6 +34,8 @@ PAIRS = pa.schema(
 def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     """kind divergent-replicas, one row per batch or replica, offset: where, node: who.
 
+    The metadata log's replicas (METADATA_TOPIC) are the nodes' copies: one may always lag.
+
     aspect bytes: another batch than the reference's at the same base offset; damaged: likewise, and
     a fault had flipped a bit in the log of one of the two; extra: a batch that
     the reference has not; missing: a batch of the reference is not there; short: the log ends
@@ -40,7 +43,8 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     """
     F = frames.engine.functions
     pairs = _pairs(frames)
-    short = F.col("end_offset") < F.col("their_hw")
+    copied = F.col("topic") == F.lit(METADATA_TOPIC)
+    short = ~copied & (F.col("end_offset") < F.col("their_hw"))
     unequal = frames.suspects(pairs.where(short | (F.col("end_offset") != F.col("their_end"))))
     if unequal is not None:
         yield evidence(
@@ -56,26 +60,43 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     unlike = frames.suspects(_unlike(frames, pairs))
     if unlike is not None:
         aspect = F.when(F.col("their_digest").isNull(), F.lit("extra")).otherwise(F.lit("bytes"))
-        if flipped := with_flipped_bits(frames.engine.rows(frames.faults)):
+        for flipped, concerned in _flips(frames, copied):
             either = F.col("node").isin(*flipped) | F.col("reference").isin(*flipped)
             known = ~F.col("their_digest").isNull()
-            aspect = F.when(known & either, F.lit("damaged")).otherwise(aspect)
-        yield evidence(frames.engine, unlike, kind=kind, aspect=aspect, detail=_against(frames))
+            aspect = F.when(known & concerned & either, F.lit("damaged")).otherwise(aspect)
+        epochs = _epochs(frames, "leader_epoch", "their_epoch")
+        yield evidence(frames.engine, unlike, kind=kind, aspect=aspect, detail=epochs)
     missing = frames.suspects(_missing(frames, pairs))
     if missing is not None:
-        aspect = F.lit("missing")
-        yield evidence(frames.engine, missing, kind=kind, aspect=aspect, detail=_against(frames))
+        aspect, epochs = F.lit("missing"), _epochs(frames, None, "leader_epoch")
+        yield evidence(frames.engine, missing, kind=kind, aspect=aspect, detail=epochs)
+
+
+def _flips(frames: Frames, copied: Column) -> Iterator[tuple[list[int], Column]]:
+    """The nodes in whose logs, and copies of the metadata log, faults flipped bits."""
+    rows = frames.engine.rows(frames.faults)
+    for flipped, concerned in (
+        (with_flipped_bits(rows), ~copied),
+        (with_flipped_bits(rows, METADATA_FILE), copied),
+    ):
+        if flipped:
+            yield flipped, concerned
 
 
 def _unlike(frames: Frames, pairs: Frame) -> Frame:
     """Batches below the replica's own HW that the reference has not, or has with other bytes."""
     F = frames.engine.functions
     mine = frames.replicas.select(
-        "node", *TP, "base_offset", F.col("last_offset").alias("other_offset"), "digest"
+        "node",
+        *TP,
+        "base_offset",
+        F.col("last_offset").alias("other_offset"),
+        "digest",
+        "leader_epoch",
     ).join(pairs, on=["node", *TP], how="inner")
     theirs = frames.replicas.select(
         F.col("node").alias("reference"), *TP, "base_offset",
-        F.col("digest").alias("their_digest"),
+        F.col("digest").alias("their_digest"), F.col("leader_epoch").alias("their_epoch"),
     )  # fmt: skip
     within = (F.col("other_offset") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start"))
     compared = left_join(mine.where(within), theirs, on=["reference", *TP, "base_offset"])
@@ -88,7 +109,7 @@ def _missing(frames: Frames, pairs: Frame) -> Frame:
     """Batches of the reference below the replica's own HW that the replica has not."""
     F = frames.engine.functions
     theirs = frames.replicas.select(
-        F.col("node").alias("reference"), *TP, "base_offset",
+        F.col("node").alias("reference"), *TP, "base_offset", "leader_epoch",
         F.col("last_offset").alias("other_offset"),
     ).join(pairs, on=["reference", *TP], how="inner")  # fmt: skip
     within = (F.col("other_offset") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start"))
@@ -128,6 +149,20 @@ def _pairs(frames: Frames) -> Frame:
             if row["node"] != reference["node"]
         ]
     return frames.engine.load([pa.Table.from_pylist(pairs, schema=PAIRS)], PAIRS)
+
+
+def _epochs(frames: Frames, mine: str | None, theirs: str) -> Column:
+    """Against whom, and the leader epochs of the two batches."""
+    F = frames.engine.functions
+    nothing = F.lit("nothing")
+
+    def told(name: str) -> Column:
+        return F.coalesce(F.concat(F.lit("epoch "), F.col(name).cast("string")), nothing)
+
+    here = nothing if mine is None else told(mine)
+    return F.concat(
+        _against(frames), F.lit(": "), here, F.lit(" here, "), told(theirs), F.lit(" there")
+    )
 
 
 def _against(frames: Frames) -> Column:

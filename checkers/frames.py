@@ -14,6 +14,7 @@ from checkers.causes import Causes, learn_causes
 from checkers.engine import Column, Engine, Frame
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
+from checkers.quorum_loss import learn_quorum_losses
 from checkers.recorded_faults import read_fault, taken_in_doubt, touched_nodes
 from checkers.settings import (
     FOREVER_NS,
@@ -162,6 +163,13 @@ class Frames:
         known = [fault for row in rows if (fault := read_fault(row)) is not None and fault.takes]
         doubtful = [touched_nodes(row["targets"])[0] for row in rows if taken_in_doubt(row)]
         return frozenset().union(*(each.aimed for each in known)), frozenset().union(*doubtful)
+
+    @cached_property
+    def quorum_lost(self) -> bool:
+        """Whether a majority of the metadata quorum's voters ever lacked its disks."""
+        rows = self.engine.rows(self.faults)
+        known = [fault for row in rows if (fault := read_fault(row)) is not None]
+        return bool(learn_quorum_losses(self.engine, self.cluster, known))
 
     def _was_on(self, topic: str | None, partition: int | None, nodes: frozenset[int]) -> bool:
         """Of a partition of which nothing is recorded, it may have been on any node."""

@@ -76,8 +76,8 @@ REFUSED_HEAD = "refused at the head of the line"
 # What the cluster said of itself. kind: leader (a partition's leader or ISR changed), epoch (a row
 # of the final leader-epoch table), view (a node's own view of a partition's leader, polled),
 # truncation (a replica cut its log back to end_offset), fenced, unfenced (a broker, by the metadata
-# log), quorum (the metadata log's leader in an epoch, as a node told it). elr: the eligible leader
-# replicas; log_offset: of the batch of the metadata log that says so.
+# log), quorum (the metadata log's leader in an epoch, as a node told it; isr: its voters). elr: the
+# eligible leader replicas; log_offset: of the batch of the metadata log that says so.
 CLUSTER = pa.schema(
     [
         pa.field("at_ns", pa.int64(), nullable=False),
@@ -117,6 +117,9 @@ FAULTS = pa.schema(
         pa.field("error", pa.string()),
     ]
 )
+
+METADATA_TOPIC = "__cluster_metadata"
+"""The metadata log's name among the replicas; its partition is 0."""
 
 # Every record batch in every replica's files, after shutdown. digest: hex of the batch's bytes.
 REPLICAS = pa.schema(

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from checkers.engine import Frame
 from checkers.frames import EVIDENCE, TP, Frames, evidence
+from checkers.history import METADATA_TOPIC
 from checkers.recorded_faults import with_flipped_bits
 
 METADATA_LOG = "metadata-log"
@@ -205,8 +206,17 @@ def forgotten_metadata(frames: Frames) -> Iterator[Frame]:
 
     aspect leader: a leader and its epoch that a node told before the final read (node, invoke_ns).
     Only what the log itself covers is judged: a log that was trimmed begins with a snapshot.
+    aspect log: every node's copy ends (offset) below what was told to be committed (other_offset).
     """
     F = frames.engine.functions
+    copies = frames.replica_ends.where(F.col("topic") == F.lit(METADATA_TOPIC)).groupBy(*TP)
+    ends = copies.agg(
+        F.max("end_offset").alias("offset"), F.max("high_watermark").alias("other_offset")
+    )
+    cut = frames.suspects(ends.where(F.col("offset") < F.col("other_offset")))
+    if cut is not None:
+        kind, aspect = F.lit("metadata-rollback"), F.lit("log")
+        yield evidence(frames.engine, cut, kind=kind, aspect=aspect)
     log = frames.engine.keep(
         frames.cluster.where(
             (F.col("source") == F.lit(METADATA_LOG)) & (F.col("kind") == F.lit("leader"))

@@ -12,6 +12,8 @@ _DISK_FAULTS = ("disk.lost", "disk.bit-flip", "disk.cut-tail", "disk.stale-copy"
 NOT_INJECTED = "not injected"
 """How the error of a fault begins that did nothing."""
 _CLOCKS = "clock."
+METADATA_FILE = "metadata-log"
+"""The kind of file that is a node's copy of the metadata log."""
 _LOGS = "log"
 """The kind of file whose damage takes records; another kind's takes none."""
 
@@ -40,6 +42,8 @@ class Fault:
     healed_ns: int  # FOREVER_NS: never healed
     effective_ns: int = 0
     takes: Taken | None = None
+    whole_disk: bool = False
+    """Everything that was on the disk is gone, the metadata log included."""
 
     def describe(self) -> str:
         """Such as `fault 3 (pause node 2, 10.000 s to 14.000 s)`."""
@@ -74,15 +78,14 @@ def read_fault(row: Mapping[str, Any]) -> Fault | None:
         healed_ns=FOREVER_NS if healed_ns is None else healed_ns,
         effective_ns=row["started_ns"] if effective_ns is None else effective_ns,
         takes=_taken(row["fault"], targets),
+        whole_disk=row["fault"] == "disk.lost",
     )
 
 
 def _taken(fault: str, targets: Any) -> Taken | None:
     if fault == "power-loss":
         return Taken.UNFLUSHED
-    details = targets.get("details") if isinstance(targets, dict) else None
-    file = details.get("file", _LOGS) if isinstance(details, dict) else _LOGS
-    return Taken.DISK if fault in _DISK_FAULTS and file == _LOGS else None
+    return Taken.DISK if fault in _DISK_FAULTS and _file(targets) == _LOGS else None
 
 
 def taken_in_doubt(row: Mapping[str, Any]) -> bool:
@@ -96,12 +99,18 @@ def taken_in_doubt(row: Mapping[str, Any]) -> bool:
     return bool(error) or row["effect"] is None
 
 
-def with_flipped_bits(rows: Iterable[Mapping[str, Any]]) -> list[int]:
-    """The nodes in whose logs a recorded fault flipped bits, where nobody may have looked since."""
-    flips = [read_fault(row) for row in rows if row["fault"] == "disk.bit-flip"]
-    return sorted(
-        {node for f in flips if f is not None and f.takes is not None for node in f.aimed}
-    )
+def with_flipped_bits(rows: Iterable[Mapping[str, Any]], file: str = _LOGS) -> list[int]:
+    """The nodes in whose files of a kind a recorded fault flipped bits; who knows who read them."""
+    struck = [row for row in rows if row["fault"] == "disk.bit-flip"]
+    struck = [row for row in struck if _file(_parsed(row["targets"])) == file]
+    flips = [fault for row in struck if (fault := read_fault(row)) is not None]
+    return sorted({node for fault in flips for node in fault.aimed})
+
+
+def _file(targets: Any) -> str:
+    """Which kind of file a fault was aimed at."""
+    details = targets.get("details") if isinstance(targets, dict) else None
+    return str(details.get("file", _LOGS)) if isinstance(details, dict) else _LOGS
 
 
 def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:

@@ -26,6 +26,7 @@ class Context(Settings):
     cause: the recorded cause, if any. cause_recorded: the record could have shown a cause, since
     the leaders' epochs at the end were read. state_taken: some fault of the run took something from
     a node for good; state_in_doubt: one began to, and how far it came is not in the record.
+    quorum_lost: a majority of the voters lost their disks together, at some time of the run.
     settled: all replicas were in sync again. exceeds_bound: an unavailability longer than the
     plan's bound; None without a bound.
     """
@@ -35,6 +36,7 @@ class Context(Settings):
     cause_recorded: bool = True
     state_taken: bool = False
     state_in_doubt: bool = False
+    quorum_lost: bool = False
     settled: bool = True
     exceeds_bound: bool | None = None
 
@@ -64,6 +66,11 @@ class Context(Settings):
         if self.cause is None or self.cause.lost is None:
             return False
         return self.cause.deposed in self.cause.lost.gone(self)
+
+    @property
+    def forgotten(self) -> bool:
+        """The metadata quorum had lost its memory within the write's reach."""
+        return self.cause is not None and self.cause.kind is CauseKind.QUORUM_LOSS
 
     @property
     def toll(self) -> Toll | None:

@@ -134,10 +134,10 @@ class Members:
 
     def between(self, from_ns: int, until_ns: int) -> list[_Members]:
         """Every state that was in force at some moment of the stretch."""
-        ends = [step.at_ns for step in self._steps[1:]] + [FOREVER_NS]
+        ends = [*(step.at_ns for step in self._steps[1:]), FOREVER_NS]
         return [
             step
-            for step, end_ns in zip(self._steps, ends, strict=True)
+            for step, end_ns in zip(self._steps, ends, strict=False)  # of nothing there is no end
             if step.at_ns <= until_ns and from_ns <= end_ns
         ]
 

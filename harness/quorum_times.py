@@ -40,6 +40,11 @@ class QuorumTimes:
     _committed: list[tuple[int, int]] = field(default_factory=list)
     """(high watermark, when it was told first): what was there already; both ascending."""
 
+    @property
+    def high_watermark(self) -> int:
+        """How much of the metadata log was told to be committed; 0 when nobody told."""
+        return self._committed[-1][0] if self._committed else 0
+
     def saw(
         self, *, epoch: int, log_end: int, high_watermark: int, asked_ns: int, told_ns: int
     ) -> None:

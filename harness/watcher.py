@@ -104,6 +104,7 @@ class Watcher:
         self._poll_s = poll_s
         self._quorum: tuple[int, int] = (-1, -1)  # epoch, leader
         self._votes: tuple[int, tuple[int, ...]] = (0, ())  # when they were told, voters
+        self._quorum_told: dict[int, tuple[tuple[int, int], tuple[int, ...]]] = {}
         self.quorum_times = QuorumTimes()
         """How long the metadata log was when; for the system, once the watching is over."""
         self._channels: dict[int, Channel] = {}
@@ -326,9 +327,22 @@ class Watcher:
                 if partition.error_code is ErrorCode.none and partition.leader_id >= 0:
                     heard = (int(partition.leader_epoch), int(partition.leader_id))
                     told_ns = self._writer.now_ns()
+                    self._record_quorum(node, heard, partition, told_ns)
                     if heard >= self._quorum:
                         self._quorum, self._votes = heard, (told_ns, votes_of(partition))
                     self.quorum_times.heard(partition, asked_ns=asked_ns, told_ns=told_ns)
+
+    def _record_quorum(
+        self, node: int, heard: tuple[int, int], partition: Any, told_ns: int
+    ) -> None:
+        """A row for whatever a node says first of the quorum's leader and voters."""
+        voters = tuple(sorted(int(each.replica_id) for each in partition.current_voters))
+        if self._quorum_told.get(node) != (heard, voters):
+            self._quorum_told[node] = heard, voters
+            self._cluster.append_named(
+                at_ns=told_ns, kind="quorum", node=node, leader=heard[1], leader_epoch=heard[0],
+                isr=list(voters), source="describe-quorum",
+            )  # fmt: skip
 
     def _by_leader(self) -> dict[int, list[tuple[TopicPartition, PartitionView]]]:
         leaders: dict[int, list[tuple[TopicPartition, PartitionView]]] = {}

@@ -9,14 +9,15 @@ transactions came first there.
     rw   it read up to a record, and the other one wrote the next
 
 Only the last record that a transaction read of a partition counts: it read a range, and who wrote
-the earlier ones is before the last one's writer by ww.
+the earlier ones is before the last one's writer by ww. A read that ended inside what one
+transaction wrote is no circle of the two, but a phenomenon of its own (G1b).
 
 Most of that graph cannot be in a circle and is never made. In one partition all edges go up, so a
 circle needs transactions that are at two places at once (*connectors*: of two partitions, or twice
-in one). Kept are they, the writers next to what they read, and the ww edges between neighbours of
-those that are kept; whether one can be reached from another stays what it was. What is left out
-besides is beside a kept ww edge, and its circle would say less than that one's. Of the rest, nodes
-that no edge leads to, or from, are trimmed, round by round.
+in one). Kept are their writes, those that they read last, the one behind each of these, and the ww
+edges between neighbours of what is kept; whether one can be reached from another stays what it was.
+What is left out besides is beside a kept ww edge, and its circle would say less than that one's. Of
+the rest, nodes that no edge leads to, or from, are trimmed, round by round.
 
 The order of offsets is that of the log in the end; where that was not read to its end, of all that
 was read, and of what was acknowledged besides. Offsets with two values order nothing.
@@ -114,21 +115,18 @@ class Graph:
                 self.writes, on=[*TP, "place"], how="inner"
             )
         )
-        kept = (
-            self.writes.join(connectors, on="txn", how="left_semi")
-            .select(*TP, "place")
-            .unionByName(beside.select(*TP, "place"))
-            .unionByName(
-                beside.where(F.col("next_place").isNotNull()).select(
-                    *TP, F.col("next_place").alias("place")
-                )
-            )
-            .distinct()
+        written = self.writes.join(connectors, on="txn", how="left_semi")
+        known = [*TP, "place", "next_place"]
+        here = self._engine.keep(written.select(*known).unionByName(beside.select(*known)))
+        behind = here.where(F.col("next_place").isNotNull()).select(
+            *TP, F.col("next_place").alias("place")
         )
+        kept = here.select(*TP, "place").unionByName(behind).distinct()
+        overtaken = beside.where(F.col("next_txn") != F.col("txn"))
         edges = (
             self._following(kept)
             .unionByName(self._edge(beside, "wr", "txn", "reader", "value", "value"))
-            .unionByName(self._edge(beside, "rw", "reader", "next_txn", "value", "next_value"))
+            .unionByName(self._edge(overtaken, "rw", "reader", "next_txn", "value", "next_value"))
         )
         apart = edges.where(F.col("dst").isNotNull() & (F.col("src") != F.col("dst")))
         one_each = apart.groupBy("src", "dst", "kind").agg(

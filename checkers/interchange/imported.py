@@ -24,6 +24,15 @@ UNKNOWN_LEADER = 0
 
 SYSTEM = "imported"
 
+SUBSCRIBED = "subscribed"
+"""The `group` of an assignment by a consumer group, whose name is not in the history."""
+
+SOMEWHERE, BEGINNING = -1, -2
+"""Offsets of an assignment that are places and not numbers."""
+
+VALUE_BITS = 32
+"""Below them is what another tool calls a value, above them what makes it the only one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
@@ -42,7 +51,7 @@ class Promises:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The tables and the plan of an import. partitions: by topic, how many there are."""
+    """The tables and the plan of an import; the tables that are not here are empty."""
 
     history: Sequence[Row]
     cluster: Sequence[Row]
@@ -53,19 +62,16 @@ class Imported:
 class Origin:
     """Where an import comes from; kept in its plan.
 
-    tool: jepsen or kafkatest. real_time: whether the times of invocations are known. further: what
-    the way back needs.
+    tool: jepsen or kafkatest. further: what the way back needs.
     """
 
     tool: str
     files: tuple[str, ...]
-    real_time: bool
     further: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """As plan.json has it."""
-        made = {"tool": self.tool, "files": list(self.files), "real_time": self.real_time}
-        return made | dict(self.further)
+        return {"tool": self.tool, "files": list(self.files)} | dict(self.further)
 
 
 def assemble(

@@ -20,13 +20,8 @@ from typing import Any
 from checkers.history import HistoryError
 from checkers.interchange import edn
 from checkers.interchange.as_read import Partition
-from checkers.interchange.imported import Row
-from checkers.interchange.jepsen_import import (
-    REBALANCED,
-    SUBSCRIBED,
-    UNSURE,
-    VALUE_BITS,
-)
+from checkers.interchange.imported import BEGINNING, SUBSCRIBED, VALUE_BITS, Row
+from checkers.interchange.jepsen_import import REBALANCED, UNSURE
 from checkers.interchange.jepsen_ops import Key, Op, Poll, Record, Send, Step
 
 _SENDS, _POLLS, _ASSIGNS = ("send",), ("poll", "final-read"), ("assign",)
@@ -165,7 +160,7 @@ def _assignment(unit: Sequence[Row], keys: Mapping[Partition, Key]) -> Op:
         time_ns=0,
         keys=tuple(keys[row["topic"], row["partition"]] for row in unit),
         # In our own histories the beginning is offset 0, as long as nothing was deleted.
-        from_beginning=all(offset in (0, -2) for offset in offsets),
+        from_beginning=all(offset in (0, BEGINNING) for offset in offsets),
     )
 
 

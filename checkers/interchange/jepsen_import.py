@@ -23,7 +23,17 @@ from dataclasses import dataclass, field
 from checkers.interchange import edn
 from checkers.interchange.as_read import LogAsRead, Partition
 from checkers.interchange.errors import InterchangeError
-from checkers.interchange.imported import Imported, Origin, Promises, Row, assemble
+from checkers.interchange.imported import (
+    BEGINNING,
+    SOMEWHERE,
+    SUBSCRIBED,
+    VALUE_BITS,
+    Imported,
+    Origin,
+    Promises,
+    Row,
+    assemble,
+)
 from checkers.interchange.jepsen_ops import (
     ASSIGNMENTS,
     TRANSACTIONS,
@@ -35,17 +45,9 @@ from checkers.interchange.jepsen_ops import (
     Step,
 )
 
-SUBSCRIBED = "subscribed"
-"""The `group` of what happens under a group's assignment; its name is not in the history."""
-
 REBALANCED, UNSURE = "rebalanced", "a group may move it"
 """The `error` of an assignment that stands for what a group did, or may have done, unseen: as a
 rebalance log says, and as it must be feared between any two polls."""
-
-SOMEWHERE, BEGINNING = -1, -2
-"""Offsets of an assignment that are places and not numbers."""
-
-VALUE_BITS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +92,6 @@ def to_history(
     origin = Origin(
         tool="jepsen",
         files=tuple(files),
-        real_time=True,
         further={"keys": written, "packed": writer.packed},
     )
     clients = sorted({pair.invoked.process for pair in paired})

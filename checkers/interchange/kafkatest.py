@@ -28,14 +28,21 @@ from typing import Any, Final
 
 from checkers.interchange.as_read import LogAsRead, Partition
 from checkers.interchange.errors import InterchangeError
-from checkers.interchange.imported import Imported, Origin, Promises, Row, assemble
+from checkers.interchange.imported import (
+    SOMEWHERE,
+    SUBSCRIBED,
+    VALUE_BITS,
+    Imported,
+    Origin,
+    Promises,
+    Row,
+    assemble,
+)
 
 _VALUE: Final = re.compile(r"(?:(?P<prefix>[0-9]{1,9})\.)?(?P<number>[0-9]{1,9})")
 _PRODUCING: Final = ("producer_send_success", "producer_send_error")
 _CONSUMING: Final = ("record_data", "records_consumed", "partitions_assigned")
-SOMEWHERE: Final = -1
 CLIENT_BITS: Final = 40
-VALUE_BITS: Final = 32
 NS_PER_MS: Final = 1_000_000
 
 
@@ -98,9 +105,7 @@ class _Values:
         return self.producers.get(prefix, (1 << 31) - 1) << VALUE_BITS | number
 
 
-def to_history(
-    texts: Mapping[str, str], *, promises: Promises, files: Sequence[str] = ()
-) -> Imported:
+def to_history(texts: Mapping[str, str], *, promises: Promises) -> Imported:
     """Everything that producers and consumers printed, as an import. texts: by file name.
 
     Raises InterchangeError.
@@ -125,7 +130,7 @@ def to_history(
             log.read((row["topic"], row["partition"]), row["offset"], row["value"], finally_=False)
         elif row["type"] == "ok" and row["f"] == "send":
             log.acknowledged((row["topic"], row["partition"]), row["value"], row["offset"])
-    origin = Origin(tool="kafkatest", files=tuple(files or texts), real_time=False)
+    origin = Origin(tool="kafkatest", files=tuple(texts))
     ended = [process.client for process in processes if process.ended]
     return assemble(_from_zero(rows), log, topics, promises, origin, ended=ended)
 
@@ -234,7 +239,7 @@ def _consumed(process: _Process, values: _Values) -> Iterator[Row]:
                 place = Event(where=event.where, name=event.name, said=each).partition
                 yield _row(
                     process, event, op, "assign", topic=place[0], partition=place[1],
-                    offset=SOMEWHERE, group="subscribed",
+                    offset=SOMEWHERE, group=SUBSCRIBED,
                 )  # fmt: skip
             op += 1
 

@@ -35,8 +35,10 @@ def contract(
     console = Console()
     for kind, several in groupby(rows, key=lambda row: row["anomaly"]):
         table = Table(title=kind, title_justify="left", title_style="bold", expand=True)
-        for heading, share in (("configuration", 4), ("is", 1), ("because", 4), ("source", 2)):
-            table.add_column(heading, ratio=share, min_width=13 if heading == "is" else None)
+        table.add_column("configuration", ratio=2)
+        table.add_column("is", width=len("informational"))
+        table.add_column("because", ratio=2)
+        table.add_column("source", ratio=1)
         for row in several:
             verdict = Text(row["judgement"], style=_STYLES.get(row["judgement"], ""))
             table.add_row(row["configuration"], verdict, row["reason"], row["source"])

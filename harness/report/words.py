@@ -33,6 +33,14 @@ MEANINGS: Mapping[str, str] = {
     "unavailable": "The longest time that a partition went without an acknowledged send while "
     "sends were tried.",
     "recovery": "The time from a fault's start or heal to the next acknowledged send.",
+    "stuck": "Everything was healed, and a client or a partition got nowhere from then on.",
+    "reordered-ack": "A send that began after another was acknowledged lies before it.",
+    "uncommitted-read": "A consumer was given a record at or beyond the end that was told later.",
+    "stale-read": "The longest time that a committed record had lain behind the end of a poll.",
+    "two-leaders": "Two brokers led a partition, or the quorum, in one epoch.",
+    "isr-broken": "The controllers elected, or took in, a replica that was not in sync or fenced.",
+    "metadata-rollback": "What the quorum had committed is in its log no more.",
+    "refused-head": "A broker refused a producer's next batch in line as out of order.",
     "unrecorded": "A value was read whose send was in flight when its recorder was cut off.",
 }
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from checkers.history import METADATA_TOPIC
 from harness.history import FLUSH_ROWS
 from harness.plan import Topic
 from harness.quorum_times import QuorumTimes
@@ -15,17 +16,20 @@ from nodes.ids import TopicPartition
 FOREVER_NS: Final = 1 << 62
 
 
-def collect_replicas(run: Run, topics: Sequence[Topic], log_dirs: Mapping[int, Path]) -> None:
-    """Every replica's batches and ends into the run. `log_dirs` by node."""
+def collect_replicas(
+    run: Run, topics: Sequence[Topic], log_dirs: Mapping[int, Path], *, metadata_hw: int = 0
+) -> None:
+    """Every replica's batches and ends into the run, those of the metadata log too, of which
+    `metadata_hw` was told to be committed (no node keeps that). `log_dirs` by node."""
+    metadata = TopicPartition(METADATA_TOPIC, 0)
     partitions = [
-        TopicPartition(topic.name, partition)
-        for topic in topics
-        for partition in range(topic.partitions)
+        metadata,
+        *(TopicPartition(t.name, partition) for t in topics for partition in range(t.partitions)),
     ]
     ends = []
     replicas = run.replicas_stream()
     for node, log_dir in log_dirs.items():
-        committed = replica_files.high_watermarks(log_dir)
+        committed = {**replica_files.high_watermarks(log_dir), metadata: metadata_hw}
         for partition in partitions:
             if not (log_dir / str(partition)).is_dir():
                 continue

@@ -284,7 +284,8 @@ class NodesSystem:
         """
         nodes = [node for node in self.layout.nodes if node not in but]
         log_dirs = {node: self._log_dir(node) for node in nodes}
-        collect_replicas(self._run, self._plan.topics, log_dirs)
+        hw = quorum_times.high_watermark
+        collect_replicas(self._run, self._plan.topics, log_dirs, metadata_hw=hw)
         collect_decisions(
             cluster,
             log_dirs,

@@ -8,14 +8,14 @@ Judging what differs is left to the checkers.
 import contextlib
 import hashlib
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from harness.quorum_times import QuorumTimes, Stamp
-from nodes.control.image import ClusterImage, PartitionImage, PartitionKey
+from nodes.control.image import ClusterImage, Delta, PartitionImage, PartitionKey
 from nodes.control.records import decode
 from nodes.ids import Epoch, Offset, TopicPartition
 from nodes.log.batch import BatchHeader, decode_records, iter_batches
@@ -104,7 +104,7 @@ def high_watermarks(log_dir: Path) -> dict[TopicPartition, Offset]:
 def metadata_rows(
     log_dirs: Sequence[Path], started_wall_ns: int, times: QuorumTimes
 ) -> list[dict[str, Any]]:
-    """The controllers' decisions as rows of checkers.history.CLUSTER, kind leader.
+    """The controllers' decisions as rows of checkers.history.CLUSTER: leader, fenced, unfenced.
 
     Taken from the metadata log that a quorum election would prefer: last epoch, then length. Its
     wall-clock timestamps count from `started_wall_ns`, with the millisecond that they are good to,
@@ -119,7 +119,7 @@ def metadata_rows(
     if best is None:
         return []
     stamps: list[Stamp] = []
-    changed: list[Mapping[PartitionKey, PartitionImage | None]] = []
+    changed: list[Delta] = []
     image = ClusterImage()
     if (snapshot := _beginning(best)) is not None:
         records = [decode(value) for value in snapshot.records]
@@ -127,7 +127,7 @@ def metadata_rows(
         image, delta = image.apply(records, last, snapshot.snapshot_id.epoch)
         at_ns = snapshot.last_timestamp_ms * 1_000_000 - started_wall_ns
         stamps.append(Stamp(last, snapshot.snapshot_id.epoch, at_ns))
-        changed.append({key: change.after for key, change in delta.partitions.items()})
+        changed.append(delta)
     for batch in read_batches(best):
         header = batch.header
         if header.is_control or header.last_offset <= image.offset:
@@ -136,21 +136,26 @@ def metadata_rows(
         image, delta = image.apply(records, header.last_offset, header.partition_leader_epoch)
         at_ns = header.max_timestamp * 1_000_000 - started_wall_ns
         stamps.append(Stamp(header.last_offset, header.partition_leader_epoch, at_ns))
-        changed.append({key: change.after for key, change in delta.partitions.items()})
+        changed.append(delta)
     return [
-        row
-        for at_ns, partitions in zip(times.place(stamps), changed, strict=True)
-        for key, after in partitions.items()
-        if (row := _leader_row(key, after, at_ns))
+        {"at_ns": at_ns, "log_offset": stamp.offset, "source": "metadata-log", **row}
+        for stamp, at_ns, delta in zip(stamps, times.place(stamps), changed, strict=True)
+        for row in _decided(delta)
     ]
 
 
-def _leader_row(key: PartitionKey, after: PartitionImage | None, at_ns: int) -> dict[str, Any]:
-    """A row, or nothing when the partition is gone."""
-    if after is None:
-        return {}
+def _decided(delta: Delta) -> Iterator[dict[str, Any]]:
+    """What one batch changed of brokers, and of partitions that are still there."""
+    for node, broker in delta.brokers.items():
+        if broker.after is not None:
+            yield {"kind": "fenced" if broker.after.fenced else "unfenced", "node": int(node)}
+    for key, partition in delta.partitions.items():
+        if partition.after is not None:
+            yield _leader_row(key, partition.after)
+
+
+def _leader_row(key: PartitionKey, after: PartitionImage) -> dict[str, Any]:
     return {
-        "at_ns": at_ns,
         "kind": "leader",
         "topic": key.topic,
         "partition": key.partition,
@@ -158,7 +163,7 @@ def _leader_row(key: PartitionKey, after: PartitionImage | None, at_ns: int) -> 
         "leader_epoch": after.leader_epoch,
         "partition_epoch": after.partition_epoch,
         "isr": list(after.isr),
-        "source": "metadata-log",
+        "elr": list(after.elr),
     }
 
 

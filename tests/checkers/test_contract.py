@@ -18,6 +18,9 @@ SOLE = Cause(
     left_isr=True, sole_isr=True,
 )  # fmt: skip
 FAULT = Cause(kind=CauseKind.FAULT, topic="t", partition=0, text="", from_ns=0, near_until_ns=1)
+FORGOTTEN = Cause(
+    kind=CauseKind.QUORUM_LOSS, topic="t", partition=0, text="", from_ns=0, near_until_ns=1
+)
 NOT_RECORDED = {"cause_recorded": False}
 
 
@@ -89,6 +92,13 @@ NOT_RECORDED = {"cause_recorded": False}
         ("divergent-replicas", Context(acks=0, aspect="bytes"), "forbidden"),
         ("divergent-replicas", Context(acks=0, aspect="short"), "forbidden"),
         ("divergent-replicas", Context(acks=0, aspect="short", settled=False), "informational"),
+        ("lost-write", Context(acks=-1, min_insync_replicas=3, cause=FORGOTTEN), "permitted"),
+        ("truncated-read", Context(acks=1, min_insync_replicas=3, cause=FORGOTTEN), "permitted"),
+        ("divergent-replicas", Context(acks=0, aspect="bytes", quorum_lost=True), "permitted"),
+        ("two-leaders", Context(acks=None, quorum_lost=True), "permitted"),
+        ("two-leaders", Context(acks=None), "forbidden"),
+        ("isr-broken", Context(acks=None, quorum_lost=True), "permitted"),
+        ("metadata-rollback", Context(acks=None, quorum_lost=True), "permitted"),
         ("unequal-ends", Context(acks=0), "informational"),
         ("unavailable", Context(acks=1), "informational"),
         ("unavailable", Context(acks=1, exceeds_bound=False), "informational"),

@@ -48,7 +48,13 @@ def epoch_end(request: Any) -> dict[str, Any]:
 
 
 def quorum(leader: int, error: ErrorCode) -> Any:
-    found = {"partition_index": 0, "leader_id": leader, "leader_epoch": 9, "error_code": error}
+    found = {
+        "partition_index": 0,
+        "leader_id": leader,
+        "leader_epoch": 9,
+        "error_code": error,
+        "current_voters": [{"replica_id": voter} for voter in (1, 3, 2)],
+    }
     return lambda _: {"topics": [{"topic_name": "__cluster_metadata", "partitions": [found]}]}
 
 
@@ -173,7 +179,10 @@ def test_watermarks_and_epochs_are_recorded(monitor: Monitor, tmp_path: Path) ->
         if row["kind"] == "epoch"
     ]
     assert epochs == [(0, 0, 10), (2, 10, 42)]
-    assert {row["kind"] for row in cluster} == {"view", "leader", "epoch"}
+    assert {row["kind"] for row in cluster} == {"view", "leader", "epoch", "quorum"}
+    [quorum] = [row for row in cluster if row["kind"] == "quorum"]
+    assert (quorum["node"], quorum["leader"], quorum["leader_epoch"]) == (2, 2, 9)
+    assert quorum["isr"] == [1, 2, 3]
 
 
 def test_epochs_are_recorded_whole_or_not_at_all(

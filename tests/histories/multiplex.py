@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from checkers.history import METADATA_TOPIC
 from tests.histories.story import Row, Story, healthy
 
 CLIENTS_EACH = 1000
@@ -26,10 +27,13 @@ def prefix(number: int) -> str:
 
 
 def alike(story: Story) -> bool:
-    """Whether a story can share a run: it has the healthy run's plan (topics aside), and its faults
-    are over when those of the healthy run are, after which all others are to recover."""
+    """Whether a story can share a run: it has the healthy run's plan (topics aside), its faults are
+    over when those of the healthy run are, after which all others are to recover, and it says
+    nothing of the metadata log, of which a run has one."""
     usual = healthy()
     over_ns = max(row["healed_ns"] for row in usual.faults)
+    if any(row["topic"] == METADATA_TOPIC for row in story.replica_ends):
+        return False
     return _rest(story.plan) == _rest(usual.plan) and all(
         row["healed_ns"] is not None and row["healed_ns"] <= over_ns for row in story.faults
     )

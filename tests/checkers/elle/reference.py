@@ -34,7 +34,8 @@ def all_edges(rows: Sequence[Row]) -> Edges:
                 last[node(row)] = max(last.get(node(row), -1), place[row["value"]])
         for reader, at in last.items():
             edges |= {(writer[order[at]], reader, "wr")}
-            edges |= {(reader, writer[value], "rw") for value in order[at + 1 : at + 2]}
+            follows = {writer[value] for value in order[at + 1 : at + 2]}
+            edges |= {(reader, other, "rw") for other in follows - {writer[order[at]]}}
     return {edge for edge in edges if edge[0] != edge[1]}
 
 

@@ -64,6 +64,13 @@ def long_fork() -> Told:
     return told.poll(4, "{1 [[0 1]], 2 [[0 2] [1 4]]}").poll(5, "{1 [[1 3]], 2 [[1 4]]}")
 
 
+def long_fork_with_more_between() -> Told:
+    """The same, with a send between that only a reader of one partition sees."""
+    told = Told().send(0, 1, 1, 0).send(0, 2, 2, 0).send(1, 1, 9, 1).send(1, 1, 3, 2)
+    told.send(2, 2, 4, 1).poll(3, "{1 [[0 1] [2 3]], 2 [[0 2]]}").poll(6, "{1 [[1 9]]}")
+    return told.poll(4, "{1 [[0 1]], 2 [[0 2] [1 4]]}").poll(5, "{1 [[2 3]], 2 [[1 4]]}")
+
+
 NAMED = {
     healthy: set(),
     crossed_writes: {G0},
@@ -71,6 +78,7 @@ NAMED = {
     seen_and_overtaken: {G1C},
     half_seen: {G_SINGLE},
     long_fork: {G2},
+    long_fork_with_more_between: {G2},
 }
 
 
@@ -134,7 +142,10 @@ def random_history(random: Random) -> Told:
     """Transactions of sends and polls of three partitions, and who read it all in the end."""
     logs: dict[int, list[int]] = {key: [] for key in (1, 2, 3)}
     plans = [
-        [random.choice((1, 2, 3)) if random.random() < 0.6 else None for _ in range(3)]
+        [
+            random.choice((1, 2, 3)) if random.random() < 0.6 else None
+            for _ in range(random.randint(1, 3))
+        ]
         for _ in range(random.randint(2, 6))
     ]
     sends = [(txn, n) for txn, plan in enumerate(plans) for n, key in enumerate(plan) if key]

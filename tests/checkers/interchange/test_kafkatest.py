@@ -19,10 +19,10 @@ def line(name: str, at_ms: int = 0, **said: Any) -> str:
     return json.dumps({"timestamp": 1_700_000_000_000 + at_ms, "name": name, **said}) + "\n"
 
 
-def sent(value: str, offset: int, partition: int = 0, topic: str = "t") -> str:
+def sent(value: str, offset: int, partition: int = 0, topic: str = "t", at_ms: int = 5) -> str:
     """A record that was acknowledged."""
     where = {"topic": topic, "partition": partition, "offset": offset}
-    return line("producer_send_success", offset, key=None, value=value, **where)
+    return line("producer_send_success", at_ms, key=None, value=value, **where)
 
 
 def failed(value: str) -> str:
@@ -113,7 +113,7 @@ def test_knows_what_it_does_not_know() -> None:
 
 def test_acknowledgements_of_two_producers_have_no_order() -> None:
     """Without times of invocation, one that is printed later may have begun earlier."""
-    one, two = told(sent("1.0", 5)), told(sent("2.0", 4))
+    one, two = told(sent("1.0", 5, at_ms=1)), told(sent("2.0", 4, at_ms=9))
     consumer = told(polled((4, "2.0"), (5, "1.0")))
     verdict = judged(to_history({"1": one, "2": two, "c": consumer}, promises=PROMISES))
     assert (verdict.outcome.value, found(verdict)) == ("VALID", {})

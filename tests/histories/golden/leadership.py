@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tests.histories.golden.base import F, P, golden
+from checkers.history import METADATA_TOPIC
+from tests.histories.golden.base import INFO, F, P, golden
 from tests.histories.golden.state_losses import led
 from tests.histories.story import ALL, S, Story
 
@@ -152,3 +153,41 @@ def leader_was_told_after_the_final_read(s: Story) -> None:
 def leader_was_told_before_the_log_begins(s: Story) -> None:
     """Near miss: the log was trimmed, and begins with epoch 1."""
     _decided(s, (10, 2, 1, (2, 3)), END)
+
+
+def _copies(s: Story, *ends: int, committed: int) -> None:
+    """The nodes' copies of the metadata log, which end there; nine records a batch."""
+    for node, end in enumerate(ends, 1):
+        common = {"node": node, "topic": METADATA_TOPIC, "partition": 0}
+        for base in range(0, end, 9):
+            where = {"base_offset": base, "last_offset": base + 8, "leader_epoch": 1}
+            s.replicas.append(common | where | {"crc": base, "digest": f"{base}", "size": 90})
+        s.replica_ends.append(
+            common | {"start_offset": 0, "end_offset": end, "high_watermark": committed}
+        )
+
+
+@golden("VALID", {("unequal-ends", None): (INFO, 1)})
+def one_node_is_late_with_the_metadata_log(s: Story) -> None:
+    """Near miss: the others have what is committed."""
+    _copies(s, 27, 18, 27, committed=25)
+
+
+@golden("INVALID", {("metadata-rollback", "log"): (F, 1)})
+def metadata_log_ends_before_what_was_committed(s: Story) -> None:
+    """Up to 28 was told to be committed, and nobody has more than 27."""
+    _copies(s, 27, 27, 27, committed=28)
+
+
+@golden("INVALID", {("two-leaders", "wrote"): (F, 1)})
+def two_leaders_of_the_quorum(s: Story) -> None:
+    """Not committed, and yet the proof: two batches of one epoch at one offset."""
+    _copies(s, 27, 27, 27, committed=18)
+    s.replicas[-1].update(crc=99, digest="another")
+
+
+@golden("INVALID", {("divergent-replicas", "bytes"): (F, 1)})
+def metadata_logs_differ_below_what_is_committed(s: Story) -> None:
+    """Another epoch's batch."""
+    _copies(s, 27, 27, 27, committed=27)
+    s.replicas[-1].update(crc=99, digest="another", leader_epoch=2)

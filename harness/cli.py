@@ -55,16 +55,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.add_typer(cluster_app, name="cluster")
-app.add_typer(import_app, name="import")
-app.add_typer(export_app, name="export")
-app.command()(bench)
-app.command()(contract)
-app.command()(elle)
-app.command()(simulate)
-app.command()(shrink)
-app.command()(zoo)
-app.command()(nightly)
 
 
 class Engine(StrEnum):
@@ -240,6 +230,19 @@ def clean(
 
     ensure_privileges()
     tell_cleaned(clean_up(store, everything=everything), "nothing was left behind")
+
+
+# In the order of the help: those above come first.
+app.command()(simulate)
+app.command()(shrink)
+app.command()(zoo)
+app.command()(nightly)
+app.command()(contract)
+app.command()(elle)
+app.add_typer(import_app, name="import")
+app.add_typer(export_app, name="export")
+app.command()(bench)
+app.add_typer(cluster_app, name="cluster")
 
 
 def _prepared(

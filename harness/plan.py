@@ -134,6 +134,8 @@ class Bounds(_Frozen):
 
     unavailable_ms: int | None = Field(default=None, ge=1)
     """The longest time without an acknowledged send in a partition whose ISR is reachable."""
+    stale_ms: int | None = Field(default=None, ge=1)
+    """How long a committed record may have lain behind the end of a poll when that began."""
 
 
 _TOPICS = (

@@ -6,6 +6,7 @@ a result is the same whichever process made it and whatever ran there before.
 
 import contextlib
 import shutil
+import signal
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -92,7 +93,7 @@ def run_seed(task: Task, seed: int) -> Result:
     screened = clean and seed % DOUBLE_CHECK != 0 and not task.keep
     judged = _Judged(VALID) if screened else _judged(task, recording)
     reasons = judged.reasons
-    if clean and judged.outcome == INVALID:
+    if clean and judged.outcome != VALID:
         reasons = ("the screen called clean what the checkers do not", *reasons)
     return Result(
         seed=seed,
@@ -181,7 +182,11 @@ class Campaign:
     def results(self, until_s: float | None = None) -> Iterator[Result]:
         """Every result, until seeds or time (monotonic seconds) are up; seeds under way end."""
         pool = ProcessPoolExecutor(
-            self._jobs, mp_context=get_context("spawn"), max_tasks_per_child=SEEDS_PER_PROCESS
+            self._jobs,
+            mp_context=get_context("spawn"),
+            initializer=signal.signal,
+            initargs=(signal.SIGINT, signal.SIG_IGN),  # Ctrl-C is for us; seeds under way end
+            max_tasks_per_child=SEEDS_PER_PROCESS,
         )
         with pool:
             running: dict[Future[Result], int] = {}

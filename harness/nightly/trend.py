@@ -99,12 +99,14 @@ _TROUBLE: Final = (Outcome.ERROR, Outcome.UNKNOWN, Outcome.KNOWN)
 
 
 def rows(nights: Sequence[Night], results: Sequence[Sequence[Result]]) -> list[Row]:
-    """A row for each cell that any of the nights had, the last night's cells first."""
+    """A row for each cell that any of the nights had: the last night's first, the gravest of them."""
     now = results[-1] if results else []
     changed = changes(now, results[-2] if len(results) > 1 else [])
     shaky = flaky(results[-FLAKY_NIGHTS:])
     grouped = [by_cell(each) for each in results]
+    order = list(Outcome)
     names = list(dict.fromkeys(cell for each in reversed(grouped) for cell in each))
+    names.sort(key=lambda cell: order.index(worst(r.outcome for r in by_cell(now).get(cell, ()))))
     return [
         Row(
             cell=cell,

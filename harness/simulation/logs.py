@@ -23,7 +23,10 @@ class _Keeper(logging.Handler):
         lines = self._logs.setdefault(0 if owner is None else owner.number - 1, [])
         if len(lines) < MOST_LINES:
             at_s = self._world.now_ns / NS
-            lines.append(f"{at_s:.6f} {record.levelname} {record.name}: {record.getMessage()}")
+            error = record.exc_info[1] if record.exc_info else None
+            why = "" if error is None else f" ({type(error).__name__}: {error})"
+            text = record.getMessage()
+            lines.append(f"{at_s:.6f} {record.levelname} {record.name}: {text}{why}")
 
 
 @contextmanager

@@ -99,7 +99,7 @@ _TROUBLE: Final = (Outcome.ERROR, Outcome.UNKNOWN, Outcome.KNOWN)
 
 
 def rows(nights: Sequence[Night], results: Sequence[Sequence[Result]]) -> list[Row]:
-    """A row for each cell that any of the nights had: the last night's first, the gravest of them."""
+    """A row for each cell that any of the nights had: those of the last first, by gravity."""
     now = results[-1] if results else []
     changed = changes(now, results[-2] if len(results) > 1 else [])
     shaky = flaky(results[-FLAKY_NIGHTS:])

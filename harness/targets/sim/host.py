@@ -182,3 +182,5 @@ class Host:
 
     def _note(self, what: str) -> None:
         self.world.trace.noted(self.world.now_ns, self.number + 1, what, self.incarnations)
+        if self.network.observer is not None:
+            self.network.observer.noted(self, what)

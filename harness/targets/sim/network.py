@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from harness.targets.sim.link import Link, NetworkSettings, Passage
 from harness.targets.sim.loop import HostLoop
+from harness.targets.sim.observer import Observer
 from harness.targets.sim.tcp import Socket, SocketName
 from harness.targets.sim.transport import Endpoint, pair
 from harness.targets.sim.world import NS, World
@@ -87,6 +88,8 @@ class Network:
     def __init__(self, world: World, settings: NetworkSettings | None = None) -> None:
         self.world = world
         self.settings = settings or NetworkSettings()
+        self.observer: Observer | None = None
+        """Is told of everything; there is none unless somebody wants to see."""
         self.sockets: dict[int, Socket] = {}
         """Of connections, by number: those that a kernel still knows."""
         self._places = _Places()

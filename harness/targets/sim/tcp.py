@@ -110,6 +110,8 @@ class Socket:
         number = self._next_number
         self._next_number = number + 1
         segment = number, data
+        if self._network.observer is not None and data is not None:
+            self._network.observer.sent(self, number, data)
         if self.loop.held is not None:
             # The program stands still in the middle of something: no byte of it can leave.
             self.loop.delivered_at_ns(self._world.now_ns, self._leave, segment)
@@ -146,6 +148,8 @@ class Socket:
         """It did not get through: send it again later, in order."""
         if self._gave_up:
             return
+        if self._network.observer is not None:
+            self._network.observer.held_up(self, segment[0])
         self._undelivered.append(segment)
         self._retry_later()
 
@@ -236,6 +240,8 @@ class Socket:
         if data is not None:
             world = self._world
             world.trace.noted(world.now_ns, self.loop.number, "bytes", zlib.crc32(data))
+            if self._network.observer is not None:
+                self._network.observer.arrived(sender, number)
         if self._ended:
             if data is not None:
                 self._send_reset(0)

@@ -1,0 +1,137 @@
+"""How fast the checkers are, and whether they find everything, on histories of any size.
+
+    python -m tests.checkers.scale --sends 10000000 --partitions 64
+
+writes a run (as many polls and final reads as sends) with known anomalies in it, judges it with the
+embedded engine, compares what was found with what was planted, and prints operations per second,
+seconds per detector, the peak of the memory and of what was spilled to disk. An operation is a
+send, a polled record or a record of the final read. Exits with 1 when anything was missed or made
+up.
+"""
+
+import argparse
+import json
+import multiprocessing
+import resource
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from checkers.check import check
+from checkers.verdict import Verdict
+from tests.checkers.scale_history import Size, write_run
+
+ALWAYS_THERE = ("unavailable", "recovery", "stale-read")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write, judge, compare, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--sends", type=int, default=1_000_000)
+    parser.add_argument("--partitions", type=int, default=64)
+    parser.add_argument("--each", type=int, default=10, help="anomalies of every kind")
+    parser.add_argument("--directory", type=Path, help="keep the run here, or take it from here")
+    chosen = parser.parse_args(arguments)
+    size = Size(
+        sends=chosen.sends // chosen.partitions * chosen.partitions,
+        partitions=chosen.partitions,
+        each=chosen.each,
+    )
+    temporary = Path(tempfile.mkdtemp(prefix="highwater-scale-"))
+    try:
+        run_dir = chosen.directory or temporary / "run"
+        if not run_dir.exists():
+            # In a process of its own: the peak of this one is the checker's.
+            context = multiprocessing.get_context("spawn")
+            writer = context.Process(target=_write, args=(run_dir, size))
+            writer.start()
+            writer.join()
+        planted = json.loads((run_dir / "planted.json").read_text())
+        return _judge(run_dir, size, planted, temporary)
+    finally:
+        shutil.rmtree(temporary)
+
+
+def _write(run_dir: Path, size: Size) -> None:
+    planted = write_run(run_dir, size)
+    (run_dir / "planted.json").write_text(json.dumps(planted))
+
+
+def _judge(run_dir: Path, size: Size, planted: Mapping[str, int], temporary: Path) -> int:
+    tempfile.tempdir = str(temporary)
+    before, started = _cpu_s(), time.perf_counter()
+    with _Spill(temporary) as spill:
+        verdict = check(run_dir)
+    wall_s, cpu_s = time.perf_counter() - started, _cpu_s() - before
+    for result in verdict.detectors:
+        print(f"{result.seconds:8.2f} s  {result.name} {result.detail}")
+    operations = 3 * size.sends
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(
+        f"{operations:,} operations: {wall_s:.2f} s, {operations / wall_s:,.0f}/s; "
+        f"{cpu_s:.2f} s of CPU, {operations / cpu_s:,.0f} per CPU second; "
+        f"peak {peak_mb} MB, spilled {spill.peak >> 20} MB"
+    )
+    wrong = differences(verdict, planted)
+    print("\n".join(wrong) or f"all {sum(planted.values())} planted anomalies found, no other")
+    return 1 if wrong else 0
+
+
+def differences(verdict: Verdict, planted: Mapping[str, int]) -> list[str]:
+    """Sentences on what was missed, made up, or failed."""
+    found: Counter[str] = Counter()
+    for anomaly in verdict.anomalies:
+        if anomaly.kind not in ALWAYS_THERE:
+            found[anomaly.kind] += anomaly.count
+    told = [
+        f"{kind}: {planted.get(kind, 0)} planted, {found[kind]} found"
+        for kind in sorted({*found, *planted})
+        if planted.get(kind, 0) != found[kind]
+    ]
+    failed = [r.detail for r in verdict.detectors if r.status.value == "crashed"]
+    broken = [f"{a.name}: {a.detail}" for a in verdict.assumptions if not a.holds]
+    return [*told, *failed, *broken, *verdict.extra_reasons]
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+class _Spill:
+    """Watches how large a directory grows; peak in bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.peak = 0
+        self._folder = folder
+        self._done = threading.Event()
+        self._watcher = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> "_Spill":
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.2):
+            engines = self._folder.glob("highwater-duckdb-*/*")
+            self.peak = max(self.peak, sum(_size(path) for path in engines))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -55,15 +55,20 @@ def check(
         sources = load_run(run)
         plan = plan if plan is not None else load_plan(run)
     if engine is not None:
-        return _check(Frames(engine, sources, plan), detector_timeout_s, now)
+        return judge_frames(Frames(engine, sources, plan), detector_timeout_s, now)
     own = DuckDbEngine()
     try:
-        return _check(Frames(own, sources, plan), detector_timeout_s, now)
+        return judge_frames(Frames(own, sources, plan), detector_timeout_s, now)
     finally:
         own.close()
 
 
-def _check(frames: Frames, timeout_s: float, now: Callable[[], datetime]) -> Verdict:
+def judge_frames(
+    frames: Frames,
+    timeout_s: float = DETECTOR_TIMEOUT_S,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Verdict:
+    """`check` of frames that somebody else goes on using."""
     troubles: list[str] = []
 
     def attempt(what: str, compute: Callable[[], T], otherwise: T) -> T:
@@ -114,7 +119,7 @@ def _detect(
                 anomalies = tuple(
                     anomaly
                     for found in detector.find(frames)
-                    for anomaly in _judged(frames, found, settled=settled)
+                    for anomaly in judged(frames, found, settled=settled)
                 )
         except Exception as error:
             status, detail, decisive = Status.CRASHED, _brief(error), True
@@ -128,8 +133,11 @@ def _detect(
     )
 
 
-def _judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...]:
-    """The anomalies in a frame of evidence, each group of like rows judged by the contract."""
+def judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...]:
+    """The anomalies in a frame of evidence, each group of like rows judged by the contract.
+
+    settled: whether the cluster was whole when the final reads began.
+    """
     F = frames.engine.functions
     found = frames.engine.keep(found)
     counts = frames.engine.rows(found.groupBy(*GROUP).agg(F.count(F.lit(1)).alias("count")))

@@ -110,8 +110,10 @@ class DuckDbEngine:
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
         """A view over the files (read again when scanned again) and tables in memory."""
         columns = ", ".join(f'"{name}"' for name in schema.names)
+        if addresses := [source for source in sources if isinstance(source, str)]:
+            raise EngineError(f"{addresses[0]}: only Spark reads such an address: --engine spark")
         paths = [str(source) for source in sources if isinstance(source, Path)]
-        tables = [source for source in sources if not isinstance(source, Path)]
+        tables = [source for source in sources if isinstance(source, pa.Table)]
         selects = []
         if paths:
             quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
@@ -196,8 +198,8 @@ class SparkEngine:
 
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
         """The files by Spark's own reader; tables in memory through Arrow."""
-        paths = [str(source) for source in sources if isinstance(source, Path)]
-        tables = [source for source in sources if not isinstance(source, Path)]
+        paths = [str(source) for source in sources if isinstance(source, Path | str)]
+        tables = [source for source in sources if isinstance(source, pa.Table)]
         frames = []
         if paths:
             frames.append(self._session.read.parquet(*paths).select(*schema.names))
@@ -226,15 +228,16 @@ class SparkEngine:
     @contextlib.contextmanager
     def bounded(self, seconds: float) -> Iterator[None]:
         """Cancels the running jobs at the bound."""
-        context = self._session.sparkContext
-        group = f"highwater-{id(self)}-{next(self._groups)}"
+        session = self._session
+        # Tags, not job groups: Spark Connect has no others.
+        tag = f"highwater-{id(self)}-{next(self._groups)}"
         expired = threading.Event()
 
         def cancel() -> None:
             expired.set()
-            context.cancelJobGroup(group)
+            session.interruptTag(tag)
 
-        context.setJobGroup(group, "highwater check", interruptOnCancel=True)
+        session.addTag(tag)
         timer = threading.Timer(seconds, cancel)
         timer.daemon = True
         timer.start()
@@ -246,6 +249,7 @@ class SparkEngine:
             raise
         finally:
             timer.cancel()
+            session.removeTag(tag)
 
     def close(self) -> None:
         """Forget what was kept; the session belongs to whoever made it."""

@@ -244,8 +244,9 @@ def _ends_in_order(path: Path) -> bool:
         return file.read() == END_OF_STREAM
 
 
-Source: TypeAlias = "Path | pa.Table"
-"""A Parquet file, or rows already in memory."""
+Source: TypeAlias = "Path | str | pa.Table"
+"""A Parquet file; the address of Parquet files that Spark alone reads (with a scheme, and maybe
+wildcards); or rows already in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

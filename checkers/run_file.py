@@ -37,8 +37,16 @@ NOTHING_SAID: Final = RunFile()
 def read_run_file(run_dir: Path) -> RunFile:
     """What run.json in a run's directory says; nothing where there is none that can be read."""
     try:
-        found = json.loads((run_dir / "run.json").read_text())
-    except (OSError, ValueError):
+        return parse_run_file((run_dir / "run.json").read_text())
+    except (OSError, UnicodeDecodeError):
+        return NOTHING_SAID
+
+
+def parse_run_file(text: str) -> RunFile:
+    """What the text of a run.json says; nothing when it is no such thing."""
+    try:
+        found = json.loads(text)
+    except ValueError:
         return NOTHING_SAID
     if not isinstance(found, dict):
         return NOTHING_SAID

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from checkers.contract import Judgement
-from checkers.engine import Column
+from checkers.engine import Column, Frame
 from checkers.frames import Frames
 from checkers.settings import acks_number
 from checkers.verdict import Anomaly
@@ -87,18 +87,27 @@ def _total(anomalies: Iterable[Anomaly]) -> int:
 def _latencies(frames: Frames) -> dict[str, list[tuple[int, int]]]:
     """Per topic the histogram (latency in us, sends), ascending."""
     F = frames.engine.functions
-    took = frames.acked.where(F.col("complete_ns") >= F.col("invoke_ns")).select(
-        "topic", (F.col("complete_ns") - F.col("invoke_ns")).alias("latency_ns")
-    )
-    took = took.select("topic", F.expr("`latency_ns` div 1000").cast("bigint").alias("us"))
-    rounded = took.select("topic", (F.col("us") - F.col("us") % _grain(frames)).alias("us"))
     rows = frames.engine.rows(
-        rounded.groupBy("topic", "us").agg(F.count(F.lit(1)).alias("sends")).orderBy("topic", "us")
+        rounded_latencies(frames)
+        .groupBy("topic", "us")
+        .agg(F.count(F.lit(1)).alias("sends"))
+        .orderBy("topic", "us")
     )
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
         found[row["topic"]].append((row["us"], row["sends"]))
     return found
+
+
+def rounded_latencies(frames: Frames) -> Frame:
+    """topic, acks, invoke_ns, us: the publish latency of every send that was ok, rounded down."""
+    F = frames.engine.functions
+    kept = ["topic", "acks", "invoke_ns"]
+    took = frames.acked.where(F.col("complete_ns") >= F.col("invoke_ns")).select(
+        *kept, (F.col("complete_ns") - F.col("invoke_ns")).alias("latency_ns")
+    )
+    took = took.select(*kept, F.expr("`latency_ns` div 1000").cast("bigint").alias("us"))
+    return took.select(*kept, (F.col("us") - F.col("us") % _grain(frames)).alias("us"))
 
 
 def _grain(frames: Frames) -> Column:

@@ -141,7 +141,7 @@ def test_run_directory_of_all_kinds_of_files(tmp_path: Path) -> None:
         pyarrow.parquet.write_table(table(HISTORY, [ROW]), tmp_path / "history" / f"{name}.parquet")
     pyarrow.parquet.write_table(healthy().tables()["faults"], tmp_path / "faults.parquet")
     found = load_run(tmp_path)
-    assert [s.name if isinstance(s, Path) else s.num_rows for s in found.history] == [
+    assert [s.num_rows if isinstance(s, pa.Table) else Path(s).name for s in found.history] == [
         "3.parquet",
         "4.parquet",
         20,

@@ -1,5 +1,7 @@
 """`highwater shrink`: the shortest schedule, smallest cluster and workload that fail the same way.
 
+Writes the scenario, and beside it a page that shows who told whom what when it fails.
+
 Exit codes: 0 when something was written, 254 when what was given does not fail.
 """
 
@@ -41,12 +43,12 @@ def shrink(
 ) -> None:
     """Reduce a failing run to the shortest schedule that fails the same way."""
     from harness.simulation.shrinking import scenario
-    from harness.simulation.shrinking.search import Search, failure_of
+    from harness.simulation.shrinking.search import Search, first_failure
     from harness.store import StoreError, write_atomic
 
     began_s = time.monotonic()
     given, seeds = _given(what, plan, swarm, broker_module)
-    first = failure_of(given, seeds)
+    first = first_failure(given, seeds)
     if first is None:
         asked = f"seed {what}" if len(seeds) == 1 else f"{what} in {len(seeds)} simulated worlds"
         raise StoreError(f"{asked} does not fail: there is nothing to reduce")
@@ -63,6 +65,27 @@ def shrink(
     end = "nothing more can be left out" if shrunk.finished else "time is up"
     warn(f"{shrunk.tried} plans tried in {time.monotonic() - began_s:.0f} s; {end}")
     print(path)
+    page = path.with_suffix(".html")
+    write_atomic(page, _diagram(shrunk.failure, path))
+    print(page)
+
+
+def _diagram(failure: "Failure", scenario: Path) -> str:
+    """The failure's space-time diagram, from a run of its own."""
+    from harness.simulation.campaign import Task, prepared
+    from harness.simulation.diagram.showing import diagram
+    from harness.simulation.shrinking.scenario import repeated_by
+    from harness.simulation.shrinking.search import processes
+
+    made = prepared(Task(plan=failure.plan, root=Path()), failure.plan.seed)
+    with processes(1) as pool:
+        return pool.submit(
+            diagram,
+            made,
+            sign=failure.signs[0],
+            invariants=not failure.visible,
+            repeat=repeated_by(failure, str(scenario)),
+        ).result()
 
 
 def _given(

@@ -26,11 +26,19 @@ def text(failure: Failure, origin: str) -> str:
     said["workload"] = _unusual(raw["workload"], usual["workload"])
     said["nemesis"] = {"events": [_event(event) for event in raw["nemesis"]["events"]]}
     about = (
-        f"Shows {', '.join(failure.signs)}: {failure.reason}. Reduced from `{origin}`; `highwater "
-        "simulate` with this file repeats it exactly, `highwater run` with real processes."
+        f"Shows {', '.join(failure.signs)}: {failure.reason}. Reduced from `{origin}`; "
+        f"`{repeated_by(failure, 'FILE')}` repeats it exactly, `highwater run FILE` tries it with "
+        "real processes."
     )
     head = textwrap.fill(about, WIDTH, initial_indent="# ", subsequent_indent="# ")
     return f"{head}\n{tomli_w.dumps(said)}"
+
+
+def repeated_by(failure: Failure, path: str) -> str:
+    """The command that shows the failure again, from its scenario's file."""
+    seed = failure.plan.seed
+    unseen = " --no-invariants" if failure.visible else ""
+    return f"highwater simulate {path} --seeds {seed}..{seed}{unseen}"
 
 
 def _unusual(said: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Which of a failing plan can be left out: found by running what is left, in processes.
 
-A candidate fails the same way when it shows the sign of the first failure: the same invariant
-broken, or the same kind of forbidden anomaly. Leaving something out shifts everything random that
-comes after it, so each candidate has a few seeds; the one that shows the sign becomes the plan's.
+A candidate fails the same way when it shows the sign of the first failure: the same kind of
+forbidden anomaly, or the same invariant broken. An anomaly is preferred, since clients see it, so
+that real processes can show it too; an invariant is taken where clients see nothing. Leaving
+something out shifts everything random that comes after it, so each candidate has a few seeds; the
+one that shows the sign becomes the plan's.
 The candidates of a step are run some at a time, and the boldest that fails is taken, so that the
 result does not depend on how many there are at a time.
 """
@@ -35,9 +37,12 @@ class Failure:
     signs: tuple[str, ...]
     """The gravest first."""
     reason: str
+    visible: bool = True
+    """Clients see it; found without looking at the nodes' own state."""
 
 
-Find = Callable[[Plan, Sequence[int], str | None], Failure | None]
+Find = Callable[[Plan, Sequence[int], str | None, bool], Failure | None]
+"""Plan, seeds, sign, whether clients are to see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,19 +56,28 @@ class Shrunk:
     """Nothing more can be left out; or else time was up."""
 
 
-def failure_of(plan: Plan, seeds: Sequence[int], sign: str | None = None) -> Failure | None:
+def failure_of(
+    plan: Plan, seeds: Sequence[int], sign: str | None = None, visible: bool = True
+) -> Failure | None:
     """The first of the seeds with which the plan fails, by showing `sign` if one is given."""
     root = Path(tempfile.mkdtemp(prefix="highwater-shrink-"))
     try:
         for seed in seeds:
-            task = Task(plan=plan, root=root)
+            task = Task(plan=plan, root=root, invariants=not visible)
             result = run_seed(task, seed)
             if result.outcome == INVALID and (sign is None or sign in result.signs):
                 found = plan.model_copy(update={"seed": seed})
-                return Failure(plan=found, signs=result.signs, reason=result.reasons[0])
+                return Failure(
+                    plan=found, signs=result.signs, reason=result.reasons[0], visible=visible
+                )
     finally:
         shutil.rmtree(root, ignore_errors=True)
     return None
+
+
+def first_failure(plan: Plan, seeds: Sequence[int]) -> Failure | None:
+    """What is to be reduced: a failure that clients see, or else one that only the nodes show."""
+    return failure_of(plan, seeds) or failure_of(plan, seeds, visible=False)
 
 
 def processes(jobs: int) -> Executor:
@@ -121,13 +135,14 @@ class Search:
     def _first(self, step: Step, pool: Executor) -> Failure | None:
         """The first candidate that fails the same way."""
         waiting = self._new(step(self.failure.plan))
+        same_way = self.sign, self.failure.visible
         while self._goes_on():
             batch = list(islice(waiting, self.jobs))
             if not batch:
                 return None
             self._tried += len(batch)
             tries = [
-                pool.submit(self.find, plan, range(plan.seed, plan.seed + SEEDS), self.sign)
+                pool.submit(self.find, plan, range(plan.seed, plan.seed + SEEDS), *same_way)
                 for plan in batch
             ]
             found = next((f for each in tries if (f := each.result()) is not None), None)

@@ -1,0 +1,283 @@
+"""Where everything of a diagram lies: lanes side by side, time downwards. Pure; in pixels.
+
+Time is not to scale: every sending, arriving and incident has a place of its own below the one
+before it, so that all can be read; where much time passes, a break says how much.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from harness.simulation.diagram.incidents import Mark, Span
+from harness.simulation.diagram.messages import Message
+
+WIDTH: Final = 1232
+LEFT: Final = 92
+RIGHT: Final = 24
+TOP: Final = 12
+ROW: Final = 19
+"""Below what has words beside it."""
+STEP: Final = 7
+"""Below an arrival, which has none."""
+BREAK: Final = 26
+BREAK_NS: Final = 150_000_000
+"""So much time without anything is a break."""
+LETTER: Final = 6.1
+"""The width of one, about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrow:
+    """A message on its way; `lost` ends in a cross."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    text: "Note"
+    css: str
+    lost: bool
+    loops: bool
+    """From a machine to itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of a lane: alive, leading, dead; or a fault beside it."""
+
+    x: float
+    y1: float
+    y2: float
+    css: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Words at a place on a lane, or across all of them without a lane."""
+
+    x: float
+    y: float
+    words: str
+    css: str
+    after: bool = True
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """A machine, or one client on the clients' machine."""
+
+    name: str
+    x: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """All of it."""
+
+    height: float
+    lanes: Sequence[Lane]
+    pieces: Sequence[Piece]
+    bars: Sequence[Piece]
+    arrows: Sequence[Arrow]
+    notes: Sequence[Note]
+    breaks: Sequence[Note]
+    times: Sequence[Note]
+
+
+class Order(IntEnum):
+    """What lies above what at one instant: what was sent before a kill had left."""
+
+    ARRIVED = 0
+    SENT = 1
+    EDGE = 2
+    MARK = 3
+    END = 4
+
+
+Moment = tuple[int, Order]
+
+
+class Rows:
+    """Places for moments: the later, the lower; those of one instant by their order."""
+
+    def __init__(self, moments: Iterable[Moment], base_ns: int) -> None:
+        self.breaks: list[tuple[float, str]] = []
+        self.times: list[tuple[float, str]] = []
+        self._places: dict[Moment, list[float]] = {}
+        self._known: list[tuple[int, float]] = []
+        y, last_ns, said = float(TOP), None, ""
+        for at_ns, order in sorted(moments):
+            room = STEP if order in (Order.ARRIVED, Order.END) else ROW
+            if last_ns is not None and at_ns - last_ns >= BREAK_NS:
+                self.breaks.append((y + BREAK / 2 - 6, f"{(at_ns - last_ns) / 1e9:.2f} s later"))
+                y += BREAK
+            text = f"{(at_ns - base_ns) / 1e9:.3f} s"
+            if text != said and room >= ROW:
+                self.times.append((y, text))
+                said = text
+            self._places.setdefault((at_ns, order), []).append(y)
+            self._known.append((at_ns, y))
+            last_ns = at_ns
+            y += room
+        self.end = y + TOP
+
+    def take(self, at_ns: int, order: Order) -> float:
+        """The next place of that moment."""
+        return self._places[at_ns, order].pop(0)
+
+    def near(self, at_ns: int) -> float:
+        """Where a moment would be that has no place of its own."""
+        return next((y for known, y in self._known if known >= at_ns), self.end - TOP)
+
+
+def lanes_of(chosen: Sequence[Message], nodes: Sequence[str]) -> list[Lane]:
+    """Clients that said something on the left, then the nodes."""
+    others = {name for m in chosen for name in (m.sender, m.receiver)} - set(nodes)
+    names = [*sorted(others), *nodes]
+    gap = (WIDTH - LEFT - RIGHT) / max(1, len(names))
+    return [Lane(name=n, x=LEFT + gap * (i + 0.5)) for i, n in enumerate(names)]
+
+
+def draw(
+    chosen: Sequence[Message],
+    marks: Sequence[Mark],
+    spans: Sequence[Span],
+    nodes: Sequence[str],
+    *,
+    seen: tuple[int, int],
+    base_ns: int,
+    words: Callable[[Message], tuple[str, str, str]],
+) -> Drawing:
+    """The drawing of what was chosen. `words` gives a message's short and long text and its class.
+
+    Marks before the window say what the lanes begin as.
+    """
+    start_ns, end_ns = seen
+    lanes = lanes_of(chosen, nodes)
+    inside = [mark for mark in marks if start_ns <= mark.at_ns <= end_ns]
+    edges = [
+        (at_ns, span, began)
+        for span in spans
+        for at_ns, began in ((span.began_ns, True), (span.ended_ns, False))
+        if at_ns is not None and start_ns <= at_ns <= end_ns
+    ]
+    rows = Rows(
+        [
+            (start_ns, Order.END),
+            *((m.sent_ns, Order.SENT) for m in chosen),
+            *((m.arrived_ns, Order.ARRIVED) for m in chosen if m.arrived_ns is not None),
+            *((mark.at_ns, Order.MARK) for mark in inside),
+            *((at_ns, Order.EDGE) for at_ns, _, _ in edges),
+            (end_ns, Order.END),
+        ],
+        base_ns,
+    )
+    at = {lane.name: lane.x for lane in lanes}
+    notes = [_edge(rows.take(at_ns, Order.EDGE), span, began) for at_ns, span, began in edges]
+    placed = [(mark, rows.take(mark.at_ns, Order.MARK)) for mark in inside]
+    notes += [_note(mark, at[mark.lane], y) for mark, y in placed if mark.lane in at]
+    return Drawing(
+        height=rows.end,
+        lanes=lanes,
+        pieces=[p for lane in lanes for p in _lane(lane, marks, placed, start_ns, rows.end)],
+        bars=[bar for span in spans for bar in _bars(span, at, rows, seen)],
+        arrows=[_arrow(message, at, rows, *words(message)) for message in chosen],
+        notes=notes,
+        breaks=[Note(x=LEFT - 10, y=y, words=text, css="break") for y, text in rows.breaks],
+        times=[Note(x=LEFT - 18, y=y, words=text, css="time") for y, text in rows.times],
+    )
+
+
+def _arrow(
+    message: Message, at: Mapping[str, float], rows: Rows, short: str, title: str, css: str
+) -> Arrow:
+    x1, x2 = at[message.sender], at[message.receiver]
+    y1 = rows.take(message.sent_ns, Order.SENT)
+    lost = message.arrived_ns is None
+    if message.arrived_ns is None:
+        x2, y2 = x1 + (x2 - x1) * 0.6, y1 + 12
+    else:
+        y2 = rows.take(message.arrived_ns, Order.ARRIVED)
+    rightwards = x2 >= x1
+    text_x = x1 + 9 if rightwards else x1 - 9
+    room = (WIDTH - text_x if rightwards else text_x - 4) / LETTER
+    return Arrow(
+        x1=x1,
+        y1=y1,
+        x2=x2,
+        y2=y2,
+        text=Note(
+            x=text_x,
+            y=y1 - 3,
+            words=clipped(short, int(room)),
+            css=css,
+            after=rightwards,
+            title=title,
+        ),
+        css=css,
+        lost=lost,
+        loops=x1 == x2,
+    )
+
+
+def clipped(words: str, most: int) -> str:
+    """With an ellipsis where there is no room."""
+    return words if len(words) <= most else words[: max(1, most - 1)].rstrip(" ,") + "…"
+
+
+def _note(mark: Mark, x: float, y: float) -> Note:
+    rightwards = WIDTH - x > x - LEFT or len(mark.words) * LETTER < WIDTH - x
+    text_x = x + 9 if rightwards else x - 9
+    room = (WIDTH - text_x if rightwards else text_x - 4) / LETTER
+    return Note(
+        x=text_x,
+        y=y + 4,
+        words=clipped(mark.words, int(room) - 2),
+        css=f"mark {mark.kind}{' grave' if mark.grave else ''}",
+        after=rightwards,
+        title=f"{mark.lane} {mark.words}",
+    )
+
+
+def _edge(y: float, span: Span, began: bool) -> Note:
+    words = f"{span.words} begins" if began else f"{span.words} is healed; it did: {span.effect}"
+    most = int((WIDTH - LEFT) / LETTER) - 4
+    return Note(x=LEFT, y=y, words=clipped(words, most), css="fault", title=span.effect)
+
+
+ALIVE: Final = {"boot": "up", "leader": "leads", "follower": "up", "offline": "up", "end": "down"}
+
+
+def _lane(
+    lane: Lane,
+    marks: Sequence[Mark],
+    placed: Sequence[tuple[Mark, float]],
+    start_ns: int,
+    end: float,
+) -> list[Piece]:
+    """A lane in pieces: what it was before the window, and what it became in it."""
+    own = [m for m in marks if m.lane == lane.name and m.kind in ALIVE and m.at_ns < start_ns]
+    state, since = (ALIVE[own[-1].kind] if own else "up"), 0.0
+    pieces = []
+    for mark, y in placed:
+        if mark.lane == lane.name and mark.kind in ALIVE:
+            pieces.append(Piece(x=lane.x, y1=since, y2=y, css=state))
+            state, since = ALIVE[mark.kind], y
+    return [*pieces, Piece(x=lane.x, y1=since, y2=end, css=state)]
+
+
+def _bars(
+    span: Span, at: Mapping[str, float], rows: Rows, seen: tuple[int, int]
+) -> Iterable[Piece]:
+    """A fault beside the lanes that it strikes."""
+    ended_ns = seen[1] if span.ended_ns is None else span.ended_ns
+    if span.began_ns > seen[1] or ended_ns < seen[0]:
+        return
+    y1 = 0.0 if span.began_ns < seen[0] else rows.near(span.began_ns)
+    y2 = rows.end if ended_ns > seen[1] else rows.near(ended_ns)
+    for lane in span.lanes:
+        if lane in at:
+            yield Piece(x=at[lane], y1=y1, y2=y2, css="fault", title=span.words)

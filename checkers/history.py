@@ -324,11 +324,19 @@ def load_plan(run_dir: Path) -> dict[str, Any]:
     """The run's plan.json as a dict. Raises HistoryError when nothing can be judged by it."""
     path = run_dir / "plan.json"
     try:
-        plan = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        return parse_plan(path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
         raise HistoryError(f"{path}: cannot be read as a plan: {error}") from error
+
+
+def parse_plan(text: str, where: str) -> dict[str, Any]:
+    """The text of a plan.json as a dict. Raises HistoryError, which starts with `where`."""
+    try:
+        plan = json.loads(text)
+    except ValueError as error:
+        raise HistoryError(f"{where}: cannot be read as a plan: {error}") from error
     if not isinstance(plan, dict):
-        raise HistoryError(f"{path}: is no plan: expected a JSON object")
+        raise HistoryError(f"{where}: is no plan: expected a JSON object")
     if wrong := wrong_with(plan):
-        raise HistoryError(f"{path}: is no plan to judge by: {wrong}")
+        raise HistoryError(f"{where}: is no plan to judge by: {wrong}")
     return plan

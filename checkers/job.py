@@ -1,10 +1,11 @@
-"""Entry point for spark-submit: judge stored runs on a cluster.
+"""Entry point for spark-submit: analyze stored runs on a cluster.
 
-    spark-submit checkers/job.py RUN_DIR... [--output DIR]
+    spark-submit checkers/job.py RUN... [--out DIR]
 
-Prints one verdict (JSON) per run and line, or writes DIR/<n>.json. Exits like `highwater check`:
-0 valid, 1 a forbidden anomaly, 2 unknown, 254 when an argument is no run. The run directories must
-be readable under the same path on every executor.
+A run is a directory that is readable under the same path on every executor, or an address that
+Spark reads (`s3a://…`); so is DIR. It gets what `highwater analyze` writes (see checkers.analysis);
+without it, one verdict (JSON) per run and line is printed. Exits like `highwater check`: 0 valid,
+1 a forbidden anomaly, 2 unknown, 254 when an argument is no run.
 """
 
 import argparse
@@ -12,46 +13,54 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from checkers.check import check
+from checkers.analysis import analyze_all, outcome, write, write_remote
 from checkers.engine import SparkEngine
-from checkers.history import HistoryError
-from checkers.verdict import Outcome, merge
+from checkers.history import HistoryError, RunSources, load_plan, load_run
+from checkers.remote import Session, is_address, load_remote_run, spark_session
+from checkers.verdict import Outcome
 
 EXIT_CODES = {Outcome.VALID: 0, Outcome.INVALID: 1, Outcome.UNKNOWN: 2}
 EXIT_BAD_ARGUMENTS = 254
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Judge every run directory; the worst outcome is the exit code."""
-    parser = argparse.ArgumentParser(description="Judge stored highwater runs on Spark.")
-    parser.add_argument("run_dirs", nargs="+", type=Path, metavar="RUN_DIR")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="write DIR/<n>.json instead")
+    """Analyze every run; the worst outcome is the exit code."""
+    parser = argparse.ArgumentParser(description="Analyze stored highwater runs on Spark.")
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument("--out", metavar="DIR", help="where verdicts and tables are written")
     arguments = parser.parse_args(argv)
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.builder.appName("highwater check").getOrCreate()
-    outcomes = []
+    session = spark_session()
     try:
-        for number, run_dir in enumerate(arguments.run_dirs):
-            engine = SparkEngine(session)
-            try:
-                verdict = check(run_dir, engine=engine)
-            except HistoryError as error:
-                print(error, file=sys.stderr)
-                return EXIT_BAD_ARGUMENTS
-            finally:
-                engine.close()
-            outcomes.append(verdict.outcome)
-            text = json.dumps({"run": str(run_dir), **verdict.as_json()}, sort_keys=True)
-            if arguments.output is None:
-                print(text)
-            else:
-                arguments.output.mkdir(parents=True, exist_ok=True)
-                (arguments.output / f"{number}.json").write_text(text + "\n")
+        analyzed = list(
+            analyze_all(
+                arguments.runs, lambda run: load(session, run), lambda: SparkEngine(session)
+            )
+        )
+        if arguments.out is None:
+            for each in analyzed:
+                print(json.dumps({"run": each.run, **each.verdict.as_json()}, sort_keys=True))
+        elif is_address(arguments.out):
+            write_remote(session, arguments.out, analyzed)
+        else:
+            write(Path(arguments.out), analyzed)
+    except HistoryError as error:
+        print(error, file=sys.stderr)
+        return EXIT_BAD_ARGUMENTS
     finally:
         session.stop()
-    return EXIT_CODES[merge(outcomes)]
+    return EXIT_CODES[outcome(analyzed)]
+
+
+def load(session: Session | None, run: str) -> tuple[RunSources, dict[str, Any]]:
+    """The sources and the plan of a run: by Spark's session where it is an address, which needs
+    one. Raises HistoryError."""
+    if not is_address(run):
+        return load_run(Path(run)), load_plan(Path(run))
+    if session is None:
+        raise HistoryError(f"{run}: only Spark reads such an address: --engine spark")
+    return load_remote_run(session, run)
 
 
 if __name__ == "__main__":

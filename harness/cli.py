@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from harness.commands.analyze import analyze
 from harness.commands.base import (
     BAD_ARGUMENTS,
     HARNESS_FAILED,
@@ -233,6 +234,7 @@ def clean(
 
 
 # In the order of the help: those above come first.
+app.command()(analyze)
 app.command()(simulate)
 app.command()(shrink)
 app.command()(zoo)

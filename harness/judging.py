@@ -19,7 +19,7 @@ import checkers.check
 from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
 from checkers.history import FAULTS, HistoryError
 from harness import clean, journal, report, store
-from harness.store import StoreError
+from harness.store import Run, StoreError
 from nemesis.fault import Strike
 
 EngineName = Literal["duckdb", "spark"]
@@ -35,10 +35,7 @@ def check(run_dir: Path, engine: EngineName = "duckdb") -> dict[str, Any]:
     Raises StoreError when the directory is no run, cannot be judged, or its run still goes on, and
     EngineError when the engine cannot start here.
     """
-    run = store.open_run(run_dir)
-    _end_leftovers(run.path)
-    store.seal(run.path)
-    _complete_faults(run.path)
+    run = prepare(run_dir)
     try:
         with _engine(engine) as made:
             verdict = checkers.check.check(run.path, engine=made).as_json()
@@ -46,6 +43,16 @@ def check(run_dir: Path, engine: EngineName = "duckdb") -> dict[str, Any]:
         raise StoreError(str(error)) from error
     run.write_json("verdict.json", verdict)
     return verdict
+
+
+def prepare(run_dir: Path) -> Run:
+    """Bring a run into the state in which the checkers read it. Raises StoreError when the
+    directory is no run, or its run still goes on."""
+    run = store.open_run(run_dir)
+    _end_leftovers(run.path)
+    store.seal(run.path)
+    _complete_faults(run.path)
+    return run
 
 
 def forbidden_of(verdict: Mapping[str, Any]) -> dict[str, int]:

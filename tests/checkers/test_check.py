@@ -160,10 +160,10 @@ def test_spark_job(run_dir: Path, tmp_path: Path) -> None:
         [submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false",
          "--conf", "spark.driver.bindAddress=127.0.0.1",
          "--conf", "spark.driver.host=127.0.0.1",
-         "--conf", "spark.sql.shuffle.partitions=2", job, run_dir, "--output", output],
+         "--conf", "spark.sql.shuffle.partitions=2", job, run_dir, "--out", output],
         capture_output=True, text=True, timeout=900, check=False,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    verdict = json.loads((output / "0.json").read_text())
+    verdict = json.loads((output / "verdicts" / "0.json").read_text())
     assert (verdict["verdict"], verdict["engine"]) == ("VALID", "spark")

@@ -1,0 +1,96 @@
+"""Runs that lie where only Spark reads: object stores and distributed file systems.
+
+An address has a scheme (`s3a://bucket/run`, `hdfs://…`, `abfss://…`, `file:///…`) and is handed to
+Spark as it is; which schemes work is the business of its configuration. A run must be sealed before
+it is taken there: streams that were still written are not read. Everything but the history's rows
+is checked as in a directory.
+"""
+
+from typing import Any
+
+from checkers.engine import EngineError
+from checkers.history import SCHEMAS, HistoryError, RunSources, Source, parse_plan, validate
+from checkers.run_file import NOTHING_SAID, parse_run_file
+
+Session = Any
+"""A Spark session, of this process's own JVM or of Spark Connect."""
+
+
+def spark_session(*, master: str | None = None, remote: str | None = None) -> Session:
+    """A session on a cluster: its master's URL, or `sc://host` of a Spark Connect server; without
+    either what spark-submit set up. Raises EngineError."""
+    try:
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.appName("highwater analyze")
+        # A driver of ours has no console of its own to draw on; the rest is the cluster's business.
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
+        if remote is not None:
+            return builder.remote(remote).getOrCreate()
+        if master is not None:
+            builder = builder.master(master).config("spark.ui.enabled", "false")
+        return builder.getOrCreate()
+    except Exception as error:
+        where = remote or master or "here"
+        lacks = "; Spark Connect needs pip install pyspark[connect]" if remote else ""
+        raise EngineError(f"Spark cannot start on {where} ({error}){lacks}") from error
+
+
+def is_address(run: str) -> bool:
+    """Whether `run` is for Spark alone, and no path of this machine."""
+    return "://" in run
+
+
+def load_remote_run(session: Session, address: str) -> tuple[RunSources, dict[str, Any]]:
+    """The sources and the plan of a run at an address. Raises HistoryError when it is no run."""
+    folder = address.rstrip("/")
+    plan = _text(session, f"{folder}/plan.json")
+    if plan is None:
+        raise HistoryError(f"{address}: is no run, or cannot be read: it has no plan.json")
+    told = _text(session, f"{folder}/run.json")
+    tables: dict[str, tuple[Source, ...]] = {}
+    for name, schema in SCHEMAS.items():
+        where = f"{folder}/history/*.parquet" if name == "history" else f"{folder}/{name}.parquet"
+        found = _schema(session, where)
+        if found is not None:
+            validate(found, schema, where)
+        tables[name] = () if found is None else (where,)
+    sources = RunSources(
+        history=tables["history"],
+        cluster=tables["cluster"],
+        faults=tables["faults"],
+        replicas=tables["replicas"],
+        replica_ends=tables["replica_ends"],
+        missing=tuple(name for name, found in tables.items() if not found),
+        run_file=NOTHING_SAID if told is None else parse_run_file(told),
+    )
+    return sources, parse_plan(plan, f"{folder}/plan.json")
+
+
+def _text(session: Session, address: str) -> str | None:
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows = session.read.text(address, wholetext=True).collect()
+    except AnalysisException as error:
+        if _is_missing(error):
+            return None
+        raise HistoryError(f"{address}: cannot be read: {error}") from error
+    return str(rows[0]["value"]) if rows else None
+
+
+def _schema(session: Session, address: str) -> Any:
+    """The Arrow schema of Parquet files; None where there are none."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        return to_arrow_schema(session.read.parquet(address).schema, timezone="UTC")
+    except AnalysisException as error:
+        if _is_missing(error):
+            return None
+        raise HistoryError(f"{address}: cannot be read as Parquet: {error}") from error
+
+
+def _is_missing(error: Any) -> bool:
+    return bool(error.getCondition() == "PATH_NOT_FOUND")

@@ -1,0 +1,124 @@
+"""`highwater analyze`: many runs judged together, on this machine or on a cluster."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.admin.errors import BadRequest
+from harness.commands.base import Debug, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from checkers.analysis import Analyzed
+    from checkers.engine import Engine
+
+
+class EngineName(StrEnum):
+    """Where histories are judged."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+def analyze(
+    runs: Annotated[
+        list[str], typer.Argument(help="Run directories, or addresses that Spark reads (s3a://…).")
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Write verdicts and Parquet tables below this folder.")
+    ] = None,
+    engine: Annotated[
+        EngineName | None, typer.Option(help="Where they are judged; a cluster is always Spark.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="A Spark master: spark://host:7077.")] = None,
+    remote: Annotated[str | None, typer.Option(help="A Spark Connect server: sc://host.")] = None,
+    report: Annotated[bool, typer.Option(help="Write report.html into the directories.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Judge runs together: verdicts, and tables of anomalies and of every minute."""
+    from checkers import analysis
+    from harness import judging
+
+    if master is not None and remote is not None:
+        raise BadRequest("--master and --remote are two ways to one cluster; give one of them")
+    if (master or remote) and engine is EngineName.DUCKDB:
+        raise BadRequest("--engine duckdb works here only; leave out --master and --remote")
+    spark = bool(master or remote) or engine is EngineName.SPARK
+    analyzed = _analyze(runs, out, report, spark, master, remote)
+    answer = analysis.combined(analyzed)
+    print(json.dumps(answer) if as_json else text(answer))
+    raise Exit(judging.EXIT_CODES[answer["verdict"]])
+
+
+def _analyze(
+    runs: "Sequence[str]",
+    out: str | None,
+    report: bool,
+    spark: bool,
+    master: str | None,
+    remote: str | None,
+) -> "list[Analyzed]":
+    from checkers import analysis, job
+    from checkers.history import HistoryError
+    from checkers.remote import is_address
+    from harness import judging
+    from harness.store import StoreError
+
+    if not spark and out is not None and is_address(out):
+        raise BadRequest(f"--out {out}: only Spark writes to such an address: --engine spark")
+    local = {run: judging.prepare(Path(run)) for run in runs if not is_address(run)}
+    with _engines(spark, master, remote) as (session, engine):
+        try:
+            analyzed = list(analysis.analyze_all(runs, lambda run: job.load(session, run), engine))
+        except HistoryError as error:
+            raise StoreError(str(error)) from error
+        if out is not None and is_address(out):
+            analysis.write_remote(session, out, analyzed)
+    if out is not None and not is_address(out):
+        analysis.write(Path(out), analyzed)
+    for each in analyzed:
+        if each.run in local:
+            local[each.run].write_json("verdict.json", each.verdict.as_json())
+            if report:
+                judging.write_report(local[each.run].path)
+    return analyzed
+
+
+@contextmanager
+def _engines(
+    spark: bool, master: str | None, remote: str | None
+) -> "Iterator[tuple[Any, Callable[[], Engine]]]":
+    """Spark's session, or None, and what makes an engine for a run."""
+    from checkers.engine import DuckDbEngine, SparkEngine, local_spark_session
+    from checkers.remote import spark_session
+
+    if not spark:
+        yield None, DuckDbEngine
+        return
+    with ExitStack() as ends:
+        clustered = bool(master or remote)
+        session = (
+            spark_session(master=master, remote=remote) if clustered else local_spark_session()
+        )
+        ends.callback(session.stop)
+        yield session, lambda: SparkEngine(session)
+
+
+def text(answer: dict[str, Any]) -> str:
+    """The answer for people: the outcome of all, then of each with what was found."""
+    lines = [answer["verdict"]]
+    for run in answer["runs"]:
+        lines.append(f"  {run['verdict']:<8} {run['run']}")
+        shown = run["reasons"] if run["verdict"] != "VALID" else ()
+        lines += [f"    {reason}" for reason in shown]
+        if run["permitted"]:
+            counts = ", ".join(f"{count:,} {kind}" for kind, count in run["permitted"].items())
+            lines.append(f"    permitted: {counts}")
+    return "\n".join(lines)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from harness.targets.sim.disk import DiskWatcher, SimDisk
 from harness.targets.sim.invariants.broken import InvariantBroken
 from harness.targets.sim.invariants.copies import Copy
-from harness.targets.sim.invariants.durable import is_durable
+from harness.targets.sim.invariants.durable import is_durable, was_set_aside
 from harness.targets.sim.invariants.images import Images, broker_epoch
 from harness.targets.sim.invariants.quorum import NAME, Member, Voting
 from harness.targets.sim.invariants.replicas import Watched
@@ -267,15 +267,14 @@ class Eye:
     def _add(self, partition: TopicPartition, replica: Replica) -> None:
         found = self._images.partition(partition.topic, replica.topic_id, partition.partition)
         watched = self.watched[partition] = Watched(found, self.node, replica)
-        assert self._manager is not None
-        replaced = self._manager.logs.must_refetch(partition)
-        self._open(str(partition), replica.log, watched.copy, replaced=replaced)
+        aside = was_set_aside(self._disk, str(partition))
+        self._open(str(partition), replica.log, watched.copy, set_aside=aside)
         watch(replica.state, partial(self._on_state, watched))
         self._states[watched] = None
 
-    def _open(self, directory: str, log: Log, copy: Copy, *, replaced: bool = False) -> None:
+    def _open(self, directory: str, log: Log, copy: Copy, *, set_aside: bool = False) -> None:
         self._by_directory[directory] = copy
-        copy.open(log, replaced=replaced)
+        copy.open(log, set_aside=set_aside)
         watch(log._flusher, partial(self._on_flush, directory, log))
         self._to_flush[directory] = log
 

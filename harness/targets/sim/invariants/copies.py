@@ -29,6 +29,8 @@ class Copy:
         """The broker epoch in which its disk lost something, if it has not got it again."""
         self.damaged = False
         """Whether what it lost was not only what lay in its page cache."""
+        self.set_aside = False
+        """Whether it began anew after damage that the node saw, and has not caught up."""
         self.unreadable = False
         """Whether it is damaged so that nothing can be said of it, in this incarnation."""
         self.retired = False
@@ -54,18 +56,18 @@ class Copy:
         """Where the log begins."""
         return self._start if self._log is None else self._log.start_offset
 
-    def open(self, log: Log, *, replaced: bool = False) -> None:
+    def open(self, log: Log, *, set_aside: bool = False) -> None:
         """A new incarnation has opened the log. What was there must be there still, or what was on
-        the disk if power was lost; then a log may also have been set aside and `replaced`.
+        the disk if power was lost; then a log may also have been `set_aside`, this being another.
         """
-        self._log = log
+        self._log, self.set_aside = log, set_aside
         if self.retired:
             self.retired, self.lost_at, self.damaged = False, None, False
             self.batches, self.flushed = {}, 0
         self.unreadable = False
         gone = self._read_all()
         self.flushed = min(self.flushed, self.end)
-        if gone and not (replaced and self.lost_at is not None):
+        if gone and not (set_aside and self.lost_at is not None):
             what = "had" if self.lost_at is None else "had on its disk when it lost power"
             raise InvariantBroken(
                 "a-restart-loses-nothing",
@@ -151,7 +153,7 @@ class Copy:
         if not self.has(batch):
             return False
         if self._log is not None:
-            self.lost_at, self.damaged = None, False
+            self.lost_at, self.damaged, self.set_aside = None, False, False
         return True
 
 

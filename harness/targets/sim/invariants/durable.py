@@ -1,7 +1,8 @@
-"""What a simulated disk would still have after a loss of power, for certain."""
+"""What a simulated disk surely has after a loss of power, and what is marked on it."""
 
 from harness.targets.sim.disk import SimDisk
 from nodes.log.log import Log
+from nodes.server.log_directory import REFETCH_MARK
 from nodes.storage.memory import _Directory, _Inode
 
 
@@ -25,6 +26,14 @@ def is_durable(disk: SimDisk, log: Log, end: int) -> bool:
             if inode is None or inode.same < wanted:
                 return False
     return True
+
+
+def was_set_aside(disk: SimDisk, partition: str) -> bool:
+    """Whether a log of the partition was damaged and set aside, and nothing has replaced it yet."""
+    return any(
+        name.startswith(f"{partition}.") and disk.content.exists(f"{name}/{REFETCH_MARK}")
+        for name in disk.content.listdir("")
+    )
 
 
 def _durable(disk: SimDisk, path: str) -> _Inode | None:

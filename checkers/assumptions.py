@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.durability import cut_clients
-from checkers.engine import Frame
 from checkers.frames import TP, Frames
 from checkers.verdict import Assumption
 
@@ -54,10 +53,10 @@ def take_census(frames: Frames) -> Census:
         operations={(row["f"], row["type"]): row["rows"] for row in rows},
         backwards=sum(row["backwards"] for row in rows),
         acked_topics=frozenset(row["topic"] for row in acked),
-        replicas=_count(frames, frames.replica_ends),
-        cluster=_count(frames, frames.cluster),
-        valueless=_count(
-            frames, frames.sends.where(F.col("value").isNull() | F.col("topic").isNull())
+        replicas=frames.count(frames.replica_ends),
+        cluster=frames.count(frames.cluster),
+        valueless=frames.count(
+            frames.sends.where(F.col("value").isNull() | F.col("topic").isNull())
         ),
     )
 
@@ -91,13 +90,7 @@ def _tables_present(frames: Frames) -> Assumption:
 
 
 def _values_sent_once(frames: Frames) -> Assumption:
-    F = frames.engine.functions
-    twice = (
-        frames.sends.groupBy("value")
-        .agg(F.count(F.lit(1)).alias("sends"))
-        .where(F.col("sends") > F.lit(1))
-    )
-    count = _count(frames, twice)
+    count = frames.sent_again_count
     return Assumption(
         name="every value was sent once",
         holds=count == 0,
@@ -108,7 +101,7 @@ def _values_sent_once(frames: Frames) -> Assumption:
 
 def _histories_ended(frames: Frames) -> Assumption:
     cut = cut_clients(frames)
-    count = _count(frames, cut)
+    count = frames.count(cut)
     named = frames.engine.rows(cut.orderBy("client").limit(NAMED))
     streams = frames.sources.cut
     detail = ""
@@ -317,8 +310,3 @@ def _unsettled(frames: Frames) -> list[str]:
         elif factor is not None and len(refused.union(row["isr"] or ())) < factor:
             found.append(f"{topic}-{partition} (ISR {row['isr']})")
     return found
-
-
-def _count(frames: Frames, frame: Frame) -> int:
-    F = frames.engine.functions
-    return int(frames.engine.rows(frame.agg(F.count(F.lit(1)).alias("rows")))[0]["rows"])

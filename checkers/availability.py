@@ -43,11 +43,9 @@ def unavailability(frames: Frames) -> Iterator[Frame]:
     acknowledgement.
     """
     F = frames.engine.functions
-    answers = frames.engine.keep(
-        frames.acked.where((F.col("acks") != F.lit(0)) & F.col("complete_ns").isNotNull()).select(
-            *TP, "complete_ns", div(frames.engine, "complete_ns", BUCKET_NS).alias("bucket")
-        )
-    )
+    answers = frames.acked.where(
+        (F.col("acks") != F.lit(0)) & F.col("complete_ns").isNotNull()
+    ).select(*TP, "complete_ns", div(frames.engine, "complete_ns", BUCKET_NS).alias("bucket"))
     buckets = frames.engine.keep(
         answers.groupBy(*TP, "bucket").agg(
             F.min("complete_ns").alias("first_ns"), F.max("complete_ns").alias("last_ns")

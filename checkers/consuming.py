@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from checkers.engine import Column, Frame, div
-from checkers.frames import TP, Frames, evidence
+from checkers.frames import TP, Frames, evidence, left_join
 
-BUCKET_OFFSETS = 1 << 20
-"""Offsets that are ordered together: the bound on what one task sorts of a partition."""
+BUCKET_OFFSETS = 1 << 8
+"""How many offsets are searched for the predecessor of one."""
 
 
 def poll_jumps(frames: Frames) -> Iterator[Frame]:
@@ -19,7 +19,8 @@ def poll_jumps(frames: Frames) -> Iterator[Frame]:
     since the history keeps no other.
     """
     F = frames.engine.functions
-    jumps = frames.suspects(_jumps(frames))
+    odd = frames.suspects(_odd_polls(frames))
+    jumps = None if odd is None else frames.suspects(_jumps(frames, odd))
     if jumps is None:
         return
     yield evidence(
@@ -31,7 +32,7 @@ def poll_jumps(frames: Frames) -> Iterator[Frame]:
     )
     skipped = (
         jumps.where(F.col("offset") > F.col("expected"))
-        .join(_predecessors(frames), on=[*TP, "offset"], how="inner")
+        .join(_predecessors(frames, jumps), on=[*TP, "offset"], how="inner")
         .where(F.col("before") >= F.col("expected"))
     )
     yield evidence(
@@ -49,43 +50,74 @@ def _where(frames: Frames) -> Column:
     return F.when(inside, F.lit("inside one poll")).otherwise(F.lit("between polls"))
 
 
-def _jumps(frames: Frames) -> Frame:
-    """Polled records whose offset is not `expected`: one after the last, or as assigned."""
+def _odd_polls(frames: Frames) -> Frame:
+    """op, client, topic, partition, due (the offset that was next before; null: unknown), due_op of
+    the polls that did not begin there, or that did not go on record by record."""
     F = frames.engine.functions
-    polled = F.col("f") == F.lit("poll")
+    polled = frames.polls.select(
+        "op", "client", *TP, "records", "first_offset", "last_offset",
+        (F.col("last_offset") + F.lit(1)).alias("after"),
+    )  # fmt: skip
+    none = F.lit(None).cast("bigint")
     # A negative assigned offset is a place (the beginning, the end) and not a number.
-    after = F.when(polled, F.col("offset") + F.lit(1)).when(
-        F.col("offset") >= F.lit(0), F.col("offset")
-    )
-    columns = ["op", "client", "f", "invoke_ns", "complete_ns", *TP, "value", "offset"]
-    moves = frames.history.where(
-        F.col("f").isin("poll", "assign") & (F.col("type") == F.lit("ok"))
-    ).select(*columns, after.alias("after"))
-    order = frames.engine.window.partitionBy("client", *TP).orderBy("op", "offset")
-    steps = moves.select(
-        *columns,
-        F.lag("after").over(order).alias("expected"),
-        F.lag("op").over(order).alias("other_op"),
-    )
+    assigned = frames.others.where(
+        (F.col("f") == F.lit("assign")) & (F.col("type") == F.lit("ok"))
+    ).select(
+        "op", "client", *TP, none.alias("records"), none.alias("first_offset"),
+        none.alias("last_offset"),
+        F.when(F.col("offset") >= F.lit(0), F.col("offset")).alias("after"),
+    )  # fmt: skip
+    order = frames.engine.window.partitionBy("client", *TP).orderBy("op", "first_offset")
+    steps = polled.unionByName(assigned).select(
+        "op", "client", *TP, "records", "first_offset", "last_offset",
+        F.lag("after").over(order).alias("due"),
+        F.lag("op").over(order).alias("due_op"),
+    )  # fmt: skip
+    whole = F.col("last_offset") - F.col("first_offset") + F.lit(1) == F.col("records")
     # An unknown expectation compares as null, which is not true.
-    return steps.where(polled & (F.col("offset") != F.col("expected")))
-
-
-def _predecessors(frames: Frames) -> Frame:
-    """topic, partition, offset, before: the record's predecessor in the log, for every offset that
-    any read returned. Ordered bucket by bucket, so that no task needs a whole partition."""
-    F = frames.engine.functions
-    known = frames.engine.keep(
-        frames.reads.select(
-            *TP, "offset", div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
-        ).distinct()
+    return steps.where((F.col("first_offset") != F.col("due")) | ~whole).select(
+        "op", "client", *TP, "due", "due_op"
     )
-    inside = frames.engine.window.partitionBy(*TP, "bucket").orderBy("offset")
+
+
+def _jumps(frames: Frames, odd: Frame) -> Frame:
+    """Records of odd polls whose offset is not `expected`: one after the last, or as assigned."""
+    F = frames.engine.functions
+    columns = ["op", "client", "invoke_ns", "complete_ns", *TP, "value", "offset"]
+    polls = frames.reads.where(F.col("f") == F.lit("poll")).select(*columns)
+    records = polls.join(odd, on=["op", "client", *TP], how="inner")
+    before = F.lag("offset").over(
+        frames.engine.window.partitionBy("op", "client", *TP).orderBy("offset")
+    )
+    steps = records.select(*columns, "due", "due_op", before.alias("before"))
+    first = F.col("before").isNull()
+    told = steps.select(
+        *columns,
+        F.when(first, F.col("due")).otherwise(F.col("before") + F.lit(1)).alias("expected"),
+        F.when(first, F.col("due_op")).otherwise(F.col("op")).alias("other_op"),
+    )
+    return told.where(F.col("offset") != F.col("expected"))
+
+
+def _predecessors(frames: Frames, jumps: Frame) -> Frame:
+    """topic, partition, offset, before: the record's predecessor in the log, of all that any read
+    returned, for the offsets that were jumped to. Searched bucket by bucket, so that no task needs
+    a whole partition."""
+    F = frames.engine.functions
+    bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
+    known = frames.reads.select(*TP, F.col("offset").alias("known"), bucket)
     along = frames.engine.window.partitionBy(*TP).orderBy("bucket")
-    tops = known.groupBy(*TP, "bucket").agg(F.max("offset").alias("top"))
+    tops = known.groupBy(*TP, "bucket").agg(F.max("known").alias("top"))
     tops = tops.select(*TP, "bucket", F.lag("top").over(along).alias("below"))
-    befores = known.select(*TP, "bucket", "offset", F.lag("offset").over(inside).alias("inside"))
-    return befores.join(tops, on=[*TP, "bucket"], how="inner").select(
+    wanted = frames.engine.keep(jumps.select(*TP, "offset", bucket).distinct())
+    nearest = (
+        known.join(wanted, on=[*TP, "bucket"], how="inner")
+        .where(F.col("known") < F.col("offset"))
+        .groupBy(*TP, "offset")
+        .agg(F.max("known").alias("inside"))
+    )
+    found = left_join(wanted, frames.engine.keep(nearest), on=[*TP, "offset"])
+    return left_join(found, frames.engine.keep(tops), on=[*TP, "bucket"]).select(
         *TP, "offset", F.coalesce(F.col("inside"), F.col("below")).alias("before")
     )
 
@@ -97,11 +129,7 @@ def watermark_regressions(frames: Frames) -> Iterator[Frame]:
     is not; null: the answers do not tell their epochs.
     """
     F = frames.engine.functions
-    asked = frames.history.where(
-        (F.col("f") == F.lit("watermark"))
-        & (F.col("type") == F.lit("ok"))
-        & F.col("offset").isNotNull()
-    ).select("op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch", "node")
+    asked = frames.asks
     order = frames.engine.window.partitionBy("client", *TP).orderBy("complete_ns", "op")
     steps = asked.select(
         "op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch", "node",

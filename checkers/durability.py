@@ -6,7 +6,7 @@ Detectors over sends, reads and the final log. Each finds every instance; none j
 from collections.abc import Iterator
 
 from checkers.engine import Column, Frame
-from checkers.frames import TP, Frames, evidence, left_join
+from checkers.frames import SEND, TP, Frames, evidence, left_join
 
 SEQUENCE_BITS = 32  # value = client << 32 | sequence
 FLUSH_SLACK_MS = 5_000
@@ -24,10 +24,8 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     not reach the end, nothing is known: kind unseen.
     """
     F = frames.engine.functions
-    kept = frames.placements.where(F.col("final_offset").isNotNull())
-    missing = frames.suspects(
-        frames.acked.join(kept.select(*TP, "value"), on=[*TP, "value"], how="left_anti")
-    )
+    acked = frames.fates.where(F.col("type") == F.lit("ok"))
+    missing = frames.suspects(acked.where(F.col("final_offset").isNull()).select(*SEND))
     if missing is None:
         return
     bounds = frames.final.groupBy(*TP).agg(
@@ -65,8 +63,13 @@ def _part_of_log(frames: Frames) -> Column:
 def truncated_reads(frames: Frames) -> Iterator[Frame]:
     """Records that a consumer was given and that the final log does not hold at their offset."""
     F = frames.engine.functions
+    if frames.disputed is None:
+        return
     polls = frames.reads.where((F.col("f") == F.lit("poll")) & F.col("value").isNotNull())
-    gone = frames.suspects(polls.join(frames.final, on=[*TP, "offset", "value"], how="left_anti"))
+    there = frames.engine.keep(
+        polls.join(frames.disputed.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
+    )
+    gone = frames.suspects(there.join(frames.final, on=[*TP, "offset", "value"], how="left_anti"))
     if gone is None:
         return
     judged = gone.join(frames.complete.select(*TP), on=TP, how="left_semi")
@@ -94,8 +97,8 @@ def read_as_committed(frames: Frames, reads: Frame) -> Frame:
 def aborted_reads(frames: Frames) -> Iterator[Frame]:
     """Values whose send surely failed (type fail) and that were read all the same (G1a)."""
     F = frames.engine.functions
-    failed = frames.sends.where(F.col("type") == F.lit("fail")).drop("offset")
-    found = frames.suspects(failed.join(frames.placements, on=[*TP, "value"], how="inner"))
+    read = F.col("first_offset").isNotNull()
+    found = frames.suspects(frames.fates.where((F.col("type") == F.lit("fail")) & read))
     if found is not None:
         kind, offset = F.lit("aborted-read"), F.col("first_offset")
         yield evidence(frames.engine, found, kind=kind, offset=offset)
@@ -114,6 +117,8 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
     if broken is not None:
         aspect = F.coalesce(F.col("error"), F.lit("foreign"))
         yield evidence(frames.engine, broken, kind=F.lit("phantom"), aspect=aspect)
+    if _all_sent(frames):
+        return
     unsent = frames.suspects(
         frames.placements.join(frames.sends, on=[*TP, "value"], how="left_anti")
     )
@@ -129,7 +134,7 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
     found = left_join(senders, _horizons(frames), on=["client"])
     excused = F.col("sequence") > F.col("horizon")
     if frames.sources.cut:
-        known = frames.history.select("client").distinct().withColumn("known", F.lit(1))
+        known = frames.clients.select("client").withColumn("known", F.lit(1))
         found = left_join(frames.engine.keep(found), frames.engine.keep(known), on=["client"])
         excused = F.col("known").isNull() | excused
     yield evidence(
@@ -138,6 +143,15 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
         kind=F.when(excused, F.lit("unrecorded")).otherwise(F.lit("phantom")),
         aspect=F.when(excused, F.lit(None)).otherwise(F.lit("unsent")),
     )
+
+
+def _all_sent(frames: Frames) -> bool:
+    """Whether as many values were read as sent ones were, of which none was sent twice."""
+    F = frames.engine.functions
+    if frames.sent_again_count:
+        return False
+    read = frames.count(frames.fates.where(F.col("first_offset").isNotNull()))
+    return read == frames.count(frames.placements)
 
 
 def _horizons(frames: Frames) -> Frame:
@@ -159,7 +173,4 @@ def _horizons(frames: Frames) -> Frame:
 def cut_clients(frames: Frames) -> Frame:
     """client, last_ns of every client without an `end` row; last_ns: the last time it recorded."""
     F = frames.engine.functions
-    ended = F.max(F.when(F.col("f") == F.lit("end"), F.lit(1)).otherwise(F.lit(0)))
-    last_ns = F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns")))
-    clients = frames.history.groupBy("client").agg(ended.alias("ended"), last_ns.alias("last_ns"))
-    return clients.where(F.col("ended") == F.lit(0)).select("client", "last_ns")
+    return frames.clients.where(F.col("ended") == F.lit(0)).select("client", "last_ns")

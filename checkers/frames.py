@@ -28,6 +28,10 @@ from checkers.settings import (
 
 TP = ["topic", "partition"]
 
+SEND = ["op", "client", "type", "invoke_ns", "complete_ns", *TP]
+SEND += ["value", "offset", "leader_epoch", "node", "acks"]
+"""The columns of a send."""
+
 EVIDENCE: Mapping[str, str] = {
     "kind": "string",  # the anomaly's name
     "aspect": "string",  # which shape of it: tail, middle, prefix; acknowledged, read; …
@@ -72,13 +76,18 @@ class Frames:
         self.replica_ends = engine.load(sources.replica_ends, REPLICA_ENDS)
 
     @cached_property
+    def fates(self) -> Frame:
+        """One row per send, with the columns of `placements`: null where nobody read its value."""
+        F = self.engine.functions
+        plain = [name for name in SEND if name != "acks"]
+        rows = self.history.where(F.col("f") == F.lit("send"))
+        sends = rows.select(*plain, F.col("acks").cast("int").alias("acks"))
+        return self.engine.keep(left_join(sends, self.placements, on=[*TP, "value"]))
+
+    @cached_property
     def sends(self) -> Frame:
         """One row per send."""
-        F = self.engine.functions
-        columns = ["op", "client", "type", "invoke_ns", "complete_ns", *TP]
-        columns += ["value", "offset", "leader_epoch", "node"]
-        rows = self.history.where(F.col("f") == F.lit("send"))
-        return self.engine.keep(rows.select(*columns, F.col("acks").cast("int").alias("acks")))
+        return self.fates.select(*SEND)
 
     @cached_property
     def acked(self) -> Frame:
@@ -87,13 +96,103 @@ class Frames:
         return self.sends.where(F.col("type") == F.lit("ok"))
 
     @cached_property
+    def sent_again_count(self) -> int:
+        """How many values were sent more than once."""
+        F = self.engine.functions
+        twice = self.sends.groupBy("value").agg(F.count(F.lit(1)).alias("sends"))
+        return self.count(twice.where(F.col("sends") > F.lit(1)))
+
+    @cached_property
+    def kept(self) -> Frame:
+        """The acknowledged sends that the final log holds at the offset of their
+        acknowledgement."""
+        F = self.engine.functions
+        in_place = self._located.where(F.col("offset") == F.col("final_offset")).select(*SEND)
+        elsewhere = self.elsewhere
+        if elsewhere is None:
+            return in_place
+        also = elsewhere.join(self.final, on=[*TP, "offset", "value"], how="left_semi")
+        return in_place.unionByName(also.select(*SEND))
+
+    @cached_property
+    def elsewhere(self) -> Frame | None:
+        """The acknowledged sends, with their fates, whose value is in the final log, and first at
+        another offset than that of their acknowledgement; None without any."""
+        F = self.engine.functions
+        return self.suspects(self._located.where(F.col("offset") != F.col("final_offset")))
+
+    @cached_property
+    def _located(self) -> Frame:
+        """The sends that were acknowledged with an offset and that are in the final log."""
+        F = self.engine.functions
+        known = F.col("offset").isNotNull() & F.col("final_offset").isNotNull()
+        return self.fates.where((F.col("type") == F.lit("ok")) & known)
+
+    @cached_property
     def reads(self) -> Frame:
         """One row per record that a consumer or a final read returned."""
         F = self.engine.functions
         columns = ["op", "client", "f", "invoke_ns", "complete_ns", *TP, "value", "offset", "error"]
         wanted = F.col("f").isin("poll", "final-read") & (F.col("type") == F.lit("ok"))
         rows = self.history.where(wanted & F.col("offset").isNotNull())
-        return self.engine.keep(rows.select(*columns))
+        return rows.select(*columns)
+
+    @cached_property
+    def polls(self) -> Frame:
+        """One row per poll and partition: op, client, topic, partition, records, first_offset,
+        last_offset, invoke_ns, complete_ns."""
+        F = self.engine.functions
+        rows = self.reads.where(F.col("f") == F.lit("poll")).groupBy("op", "client", *TP)
+        return self.engine.keep(
+            rows.agg(
+                F.count(F.lit(1)).alias("records"),
+                F.min("offset").alias("first_offset"),
+                F.max("offset").alias("last_offset"),
+                F.min("invoke_ns").alias("invoke_ns"),
+                F.max("complete_ns").alias("complete_ns"),
+            )
+        )
+
+    @cached_property
+    def disputed(self) -> Frame | None:
+        """topic, partition, offset, value, other_value (least and greatest), polled, kept (1: a
+        poll, the final log has a value there) of the offsets of which two values were read, or
+        that were polled and are not in the final log; None without any."""
+        F = self.engine.functions
+        final = F.col("f") == F.lit("final-read")
+        places = self.reads.where(F.col("value").isNotNull()).groupBy(*TP, "offset")
+        told = places.agg(
+            F.min("value").alias("value"),
+            F.max("value").alias("other_value"),
+            F.max(F.when(final, F.lit(0)).otherwise(F.lit(1))).alias("polled"),
+            F.max(F.when(final, F.lit(1)).otherwise(F.lit(0))).alias("kept"),
+        )
+        two = F.col("value") < F.col("other_value")
+        return self.suspects(told.where(two | (F.col("kept") == F.lit(0))))
+
+    @cached_property
+    def others(self) -> Frame:
+        """The rows of the history that are no sends and no records read: few."""
+        F = self.engine.functions
+        return self.engine.keep(self.history.where(~F.col("f").isin("send", "poll", "final-read")))
+
+    @cached_property
+    def asks(self) -> Frame:
+        """One row per end offset that a client asked for and was told."""
+        F = self.engine.functions
+        told = (F.col("type") == F.lit("ok")) & F.col("offset").isNotNull()
+        columns = ["op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch"]
+        rows = self.others.where((F.col("f") == F.lit("watermark")) & told)
+        return rows.select(*columns, "node")
+
+    @cached_property
+    def clients(self) -> Frame:
+        """client, ended (1: it has an end row), last_ns: the last time it recorded."""
+        F = self.engine.functions
+        ended = F.max(F.when(F.col("f") == F.lit("end"), F.lit(1)).otherwise(F.lit(0)))
+        last_ns = F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns")))
+        rows = self.history.groupBy("client")
+        return self.engine.keep(rows.agg(ended.alias("ended"), last_ns.alias("last_ns")))
 
     @cached_property
     def final(self) -> Frame:
@@ -122,7 +221,7 @@ class Frames:
         """Partitions whose final read reached the end: topic, partition, end_offset, read_ns."""
         F = self.engine.functions
         reached = (F.col("f") == F.lit("final-read-end")) & (F.col("type") == F.lit("ok"))
-        rows = self.history.where(reached).groupBy(*TP)
+        rows = self.others.where(reached).groupBy(*TP)
         return self.engine.keep(
             rows.agg(F.max("offset").alias("end_offset"), F.max("complete_ns").alias("read_ns"))
         )
@@ -131,6 +230,11 @@ class Frames:
         """The rows of `frame`, computed; None when there are none."""
         kept = self.engine.keep(frame)
         return None if self.engine.is_empty(kept) else kept
+
+    def count(self, frame: Frame) -> int:
+        """How many rows a frame has."""
+        F = self.engine.functions
+        return int(self.engine.rows(frame.agg(F.count(F.lit(1)).alias("rows")))[0]["rows"])
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -250,7 +354,7 @@ class Frames:
     @cached_property
     def bumps(self) -> tuple[Bump, ...]:
         """Every producer epoch that a client left."""
-        return learn_bumps(self.engine, self.history, self._bereft)
+        return learn_bumps(self.engine, self.others, self._bereft)
 
     def _bereft(self, topic: str, partition: int, at_ns: int) -> bool:
         return any(

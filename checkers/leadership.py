@@ -43,9 +43,13 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
         F.col("kind").isin("leader", "view", "quorum") & (F.col("leader") >= F.lit(0))
     ).select(*TP, "leader_epoch", "leader", "at_ns")
     yield from _two_in_one_epoch(frames, told, "told")
-    answered = frames.history.where(
-        F.col("f").isin("send", "watermark") & (F.col("type") == F.lit("ok"))
-    ).select(*TP, "leader_epoch", F.col("node").alias("leader"), F.col("invoke_ns").alias("at_ns"))
+    columns = [
+        *TP,
+        "leader_epoch",
+        F.col("node").alias("leader"),
+        F.col("invoke_ns").alias("at_ns"),
+    ]
+    answered = frames.acked.select(*columns).unionByName(frames.asks.select(*columns))
     yield from _two_in_one_epoch(frames, answered, "answered")
     batches = frames.replicas
     if flipped := with_flipped_bits(frames.engine.rows(frames.faults)):

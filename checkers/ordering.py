@@ -36,18 +36,7 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
     altogether is a lost write and not counted here again); other_offset: where it is.
     """
     F = frames.engine.functions
-    two_valued = frames.suspects(
-        frames.reads.where(F.col("value").isNotNull())
-        .groupBy(*TP, "offset")
-        .agg(
-            F.min("value").alias("value"),
-            F.max("value").alias("other_value"),
-            F.min("invoke_ns").alias("invoke_ns"),
-            F.max("complete_ns").alias("complete_ns"),
-            F.min("op").alias("op"),
-        )
-        .where(F.col("value") < F.col("other_value"))
-    )
+    two_valued = _two_valued(frames)
     if two_valued is not None:
         yield evidence(
             frames.engine,
@@ -56,14 +45,10 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
             aspect=F.lit("read"),
             acks=F.lit(None),
         )
-    elsewhere = (F.col("first_offset") != F.col("offset")) | (
-        F.col("last_offset") != F.col("offset")
-    )
-    surviving = frames.placements.where(F.col("final_offset").isNotNull())
+    if frames.elsewhere is None:
+        return
     misplaced = frames.suspects(
-        frames.acked.join(surviving, on=[*TP, "value"], how="inner")
-        .where(F.col("offset").isNotNull() & elsewhere)
-        .join(frames.final, on=[*TP, "offset", "value"], how="left_anti")
+        frames.elsewhere.join(frames.final, on=[*TP, "offset", "value"], how="left_anti")
     )
     if misplaced is not None:
         yield evidence(
@@ -73,6 +58,27 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
             aspect=F.lit("acknowledged"),
             other_offset=F.col("final_offset"),
         )
+
+
+def _two_valued(frames: Frames) -> Frame | None:
+    """topic, partition, offset, value, other_value, op, invoke_ns, complete_ns of the offsets of
+    which two values were read."""
+    F = frames.engine.functions
+    if frames.disputed is None:
+        return None
+    two = frames.disputed.where(F.col("value") < F.col("other_value"))
+    reads = frames.reads.where(F.col("value").isNotNull())
+    return frames.suspects(
+        reads.join(two.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
+        .groupBy(*TP, "offset")
+        .agg(
+            F.min("value").alias("value"),
+            F.max("value").alias("other_value"),
+            F.min("invoke_ns").alias("invoke_ns"),
+            F.max("complete_ns").alias("complete_ns"),
+            F.min("op").alias("op"),
+        )
+    )
 
 
 def reordered_sends(frames: Frames) -> Iterator[Frame]:
@@ -89,11 +95,11 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     place = F.when(read_to_end, F.col("final_offset")).otherwise(
         F.coalesce(F.col("final_offset"), F.col("first_offset"))
     )
-    places = left_join(frames.placements, frames.complete, on=TP).select(
-        *TP, "value", place.alias("place")
+    acked = frames.fates.where((F.col("type") == F.lit("ok")) & F.col("first_offset").isNotNull())
+    placed = left_join(acked, frames.complete, on=TP).select(
+        "op", "client", *TP, "acks", "value", "invoke_ns", "complete_ns", place.alias("place")
     )
-    places = places.where(F.col("place").isNotNull())
-    placed = frames.acked.drop("offset").join(places, on=[*TP, "value"], how="inner")
+    placed = placed.where(F.col("place").isNotNull())
     order = frames.engine.window.partitionBy("client", *TP).orderBy("op")
     steps = placed.select(
         "op", "client", *TP, "acks", "value", "invoke_ns", "complete_ns",

@@ -13,6 +13,9 @@ from checkers.frames import TP, Frames, evidence, left_join
 
 BUCKET_NS = 100_000_000
 
+BUCKET_OFFSETS = 1 << 20
+"""Offsets that are ordered together: the bound on what one task sorts of a partition."""
+
 
 def reordered_acks(frames: Frames) -> Iterator[Frame]:
     """kind reordered-ack: a write that began after another was acknowledged (other_*), and was
@@ -21,17 +24,12 @@ def reordered_acks(frames: Frames) -> Iterator[Frame]:
     Of whichever clients: the order is that of time. A write that is lost has no place in it.
     """
     F = frames.engine.functions
-    kept = frames.engine.keep(
-        frames.acked.where(F.col("offset").isNotNull()).join(
-            frames.final, on=[*TP, "offset", "value"], how="left_semi"
-        )
-    )
+    late = frames.suspects(_late(frames))
+    if late is None:
+        return
+    kept = frames.kept
     back = frames.suspects(
-        _overtaken(
-            frames,
-            kept.select(*TP, F.col("complete_ns").alias("at_ns"), "offset"),
-            kept.select("op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"),
-        )
+        _overtaken(frames, kept.select(*TP, F.col("complete_ns").alias("at_ns"), "offset"), late)
     )
     if back is None:
         return
@@ -51,20 +49,34 @@ def reordered_acks(frames: Frames) -> Iterator[Frame]:
     )
 
 
+def _late(frames: Frames) -> Frame:
+    """op, topic, partition, at_ns, offset of the kept writes that began after a greater offset was
+    acknowledged. Along offsets only half as much is to be ordered as along time."""
+    F, window = frames.engine.functions, frames.engine.window
+    bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
+    writes = frames.kept.select("op", *TP, "offset", "invoke_ns", "complete_ns", bucket)
+    tops = writes.groupBy(*TP, "bucket").agg(F.min("complete_ns").alias("soonest"))
+    beyond = window.unboundedPreceding, -1
+    along = window.partitionBy(*TP).orderBy(F.col("bucket").desc()).rowsBetween(*beyond)
+    inside = window.partitionBy(*TP, "bucket").orderBy(F.col("offset").desc())
+    tops = tops.select(*TP, "bucket", F.min("soonest").over(along).alias("after"))
+    ahead = F.min("complete_ns").over(inside.rowsBetween(*beyond)).alias("ahead")
+    known = writes.select("op", *TP, "offset", "invoke_ns", "bucket", ahead)
+    overtaken = (F.col("invoke_ns") > F.col("ahead")) | (F.col("invoke_ns") > F.col("after"))
+    return (
+        known.join(frames.engine.keep(tops), on=[*TP, "bucket"], how="inner")
+        .where(overtaken)
+        .select("op", *TP, F.col("invoke_ns").alias("at_ns"), "offset")
+    )
+
+
 def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     """kind uncommitted-read: an end offset told at or below a record that a consumer had been given
     before (other_offset): the record was not committed then, or the end went back. aspect deposed:
     a leader told it that was none any more by then."""
     F = frames.engine.functions
-    polls = frames.reads.where((F.col("f") == F.lit("poll")) & F.col("complete_ns").isNotNull())
-    asks = frames.engine.keep(
-        frames.history.where(
-            (F.col("f") == F.lit("watermark"))
-            & (F.col("type") == F.lit("ok"))
-            & F.col("offset").isNotNull()
-        ).select("op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch", "node")
-    )
-    beyond = (F.col("offset") + F.lit(1)).alias("offset")
+    polls, asks = frames.polls.where(F.col("complete_ns").isNotNull()), frames.asks
+    beyond = (F.col("last_offset") + F.lit(1)).alias("offset")
     back = frames.suspects(
         _overtaken(
             frames,
@@ -148,10 +160,12 @@ def stale_polls(frames: Frames) -> Frame:
     """op, client, topic, partition, value, offset, acked_ns, polled_ns of the first record that
     each poll ended short of although acks=all had acknowledged it before the poll began."""
     F = frames.engine.functions
-    ends = (
-        frames.reads.where(F.col("f") == F.lit("poll"))
-        .groupBy("op", "client", *TP)
-        .agg((F.max("offset") + F.lit(1)).alias("offset"), F.min("invoke_ns").alias("polled_ns"))
+    ends = frames.polls.select(
+        "op",
+        "client",
+        *TP,
+        (F.col("last_offset") + F.lit(1)).alias("offset"),
+        F.col("invoke_ns").alias("polled_ns"),
     )
     committed = frames.acked.where((F.col("acks") == F.lit(-1)) & F.col("offset").isNotNull())
     committed = committed.select(*TP, "offset", "value", F.col("complete_ns").alias("acked_ns"))

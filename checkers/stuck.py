@@ -26,7 +26,7 @@ def stuck(frames: Frames) -> Iterator[Frame]:
         return
     F = frames.engine.functions
     ends = frames.engine.keep(
-        frames.history.where(F.col("f") == F.lit("end")).select(
+        frames.others.where(F.col("f") == F.lit("end")).select(
             "client", F.col("invoke_ns").alias("complete_ns")
         )
     )
@@ -72,15 +72,13 @@ def _consumers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
     """client, topic, partition, offset, value, since_ns, complete_ns: the first record behind the
     last one of a consumer that was given nothing since the heal; acknowledged at since_ns."""
     F = frames.engine.functions
-    polls = frames.reads.where(F.col("f") == F.lit("poll"))
-    last = polls.groupBy("client", *TP).agg(
-        (F.max("offset") + F.lit(1)).alias("offset"), F.max("complete_ns").alias("polled_ns")
+    last = frames.polls.groupBy("client", *TP).agg(
+        (F.max("last_offset") + F.lit(1)).alias("offset"), F.max("complete_ns").alias("polled_ns")
     )
     last = last.where(F.col("polled_ns") < F.lit(healed_ns)).drop("polled_ns")
-    written = frames.acked.where(F.col("acks") == F.lit(-1)).join(
-        frames.final, on=[*TP, "offset", "value"], how="left_semi"
+    written = frames.kept.where(F.col("acks") == F.lit(-1)).select(
+        *TP, "offset", "value", F.col("complete_ns").alias("since_ns")
     )
-    written = written.select(*TP, "offset", "value", F.col("complete_ns").alias("since_ns"))
     return last.join(written, on=[*TP, "offset"], how="inner").join(ends, on="client", how="inner")
 
 
@@ -109,5 +107,5 @@ def _elections(frames: Frames, healed_ns: int) -> Frame:
 def _read(frames: Frames) -> Frame:
     """topic, partition, complete_ns of every final read, complete or not."""
     F = frames.engine.functions
-    ends = frames.history.where(F.col("f") == F.lit("final-read-end"))
+    ends = frames.others.where(F.col("f") == F.lit("final-read-end"))
     return ends.groupBy(*TP).agg(F.max("complete_ns").alias("complete_ns"))

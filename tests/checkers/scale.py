@@ -31,7 +31,7 @@ ALWAYS_THERE = ("unavailable", "recovery", "stale-read")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write, judge, compare, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sends", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=64)
     parser.add_argument("--each", type=int, default=10, help="anomalies of every kind")

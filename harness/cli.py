@@ -95,7 +95,12 @@ def run(
         str | None, typer.Argument(help="A TOML file or a packaged plan; none is first-light.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
-    duration: Annotated[float | None, typer.Option(help="Seconds of chaos.")] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="Length of the chaos: 90, 90s, 10m, 12h, 7d.")
+    ] = None,
+    rotate: Annotated[
+        str | None, typer.Option(help="Seal the history every so often: what may be followed.")
+    ] = None,
     nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
     acks: Annotated[list[Acks] | None, typer.Option(help="Only topics of these modes.")] = None,
     rate: Annotated[
@@ -134,9 +139,13 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Deploy a cluster, load it, break it, and judge what it did."""
+    from harness import plan as plans
+    from harness.ending import Ending
+
     flags: dict[str, Any] = {
         "seed": seed,
-        "duration_s": duration,
+        "duration_s": None if duration is None else plans.seconds(duration),
+        "rotate_s": None if rotate is None else plans.seconds(rotate),
         "nodes": nodes,
         "acks": None if acks is None else [each.value for each in acks],
         "rate_per_s": rate,
@@ -146,8 +155,6 @@ def run(
         "target": target,
         "broker_module": broker_module,
     }
-    from harness.ending import Ending
-
     ending = Ending.asked(teardown=teardown, heal=heal)
     prepared = _prepared(plan, flags, replay, resolved=resolved, refuse=not dry_run)
     if dry_run:

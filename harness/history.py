@@ -7,10 +7,12 @@ stream reads up to its last whole batch.
 
 `HistoryWriter` is the row stream of the operations. It numbers operations uniquely in the run and
 frames every client's rows by `start` and `end`: a client without its `end` row was cut, and what it
-had in flight is unknown. Judging, and sealing streams into Parquet, are left to others.
+had in flight is unknown. Of a long run it makes segments, which can be sealed while it goes on.
+Judging, and sealing streams into Parquet, are left to others.
 """
 
 import itertools
+import re
 import threading
 import time
 from collections import deque
@@ -29,6 +31,21 @@ FLUSH_ROWS: Final = 5_000
 OP_BITS: Final = 40
 """Operations that one writer can number; writer ids use the bits above."""
 
+_SEGMENT: Final = re.compile(r".+-\d{6}")
+
+
+def segment_path(path: Path, number: int) -> Path:
+    """Where the segment of that number of a stream is; segments sort by their names."""
+    return path.with_name(f"{path.stem}-{number:06d}{path.suffix}")
+
+
+def ended_segments(folder: Path) -> list[Path]:
+    """The streams in `folder` whose writers have gone on to another segment."""
+    segments = sorted(each for each in folder.glob("*.arrows") if _SEGMENT.fullmatch(each.stem))
+    writers = [each.stem[: -len("-000000")] for each in segments]
+    pairs = zip(segments, writers, writers[1:], strict=False)  # the last one is followed by none
+    return [each for each, writer, following in pairs if writer == following]
+
 
 class RowStream:
     """Rows of `schema` into an Arrow IPC stream at `path`, which must not exist yet."""
@@ -40,8 +57,15 @@ class RowStream:
         # A deque's append and popleft are atomic: threads append while another one flushes.
         self.append = self._rows.append
         self._flushing = threading.Lock()
-        self._file = pa.OSFile(str(path), "wb")
-        self._stream = pa.ipc.new_stream(self._file, schema)
+        self._open()
+
+    def _open(self) -> None:
+        self._file = pa.OSFile(str(self.path), "wb")
+        self._stream = pa.ipc.new_stream(self._file, self.schema)
+
+    def _end(self) -> None:
+        self._stream.close()
+        self._file.close()
 
     def __len__(self) -> int:
         """Rows not flushed yet."""
@@ -77,22 +101,44 @@ class RowStream:
         if self._file.closed:
             return
         self.flush()
-        self._stream.close()
-        self._file.close()
+        self._end()
 
 
 class HistoryWriter(RowStream):
     """The operations of one process.
 
     `writer_id` is unique in the run and owns the operation numbers from `writer_id << 40`;
-    `base_ns` is the run's start on CLOCK_MONOTONIC: recorded times are ns since then.
+    `base_ns` is the run's start on CLOCK_MONOTONIC: recorded times are ns since then. With
+    `rotate_s` a new segment is begun so long after the last one; the segments are named after
+    `path` and their number, and all but the last have ended in order.
     """
 
-    def __init__(self, path: Path, *, writer_id: int, base_ns: int) -> None:
-        super().__init__(path, HISTORY)
+    def __init__(
+        self, path: Path, *, writer_id: int, base_ns: int, rotate_s: float | None = None
+    ) -> None:
+        self._whole = path
+        self._rotate_ns = None if rotate_s is None else round(rotate_s * 1_000_000_000)
+        self._segment = 0
+        super().__init__(path if rotate_s is None else segment_path(path, 0), HISTORY)
         self._base_ns = base_ns
+        self._opened_ns = self.now_ns()
         numbers = itertools.count(writer_id << OP_BITS)
         self.next_op = numbers.__next__
+
+    def flush(self) -> int:
+        """Write the rows appended so far; then begin a new segment when it is time for one."""
+        with self._flushing:
+            count = self._write_batch()
+            if self._rotate_ns is not None and self.now_ns() - self._opened_ns >= self._rotate_ns:
+                self._rotate()
+            return count
+
+    def _rotate(self) -> None:
+        self._end()
+        self._segment += 1
+        self.path = segment_path(self._whole, self._segment)
+        self._opened_ns = self.now_ns()
+        self._open()
 
     def now_ns(self) -> int:
         """ns since the start of the run."""

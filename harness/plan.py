@@ -8,12 +8,13 @@ is carried out.
 """
 
 import json
+import re
 import secrets
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -162,6 +163,8 @@ class Plan(_Frozen):
     """Length of the chaos phase."""
     settle_timeout_s: float = Field(default=30.0, gt=0)
     """How long after the last heal every replica may take to be in sync again."""
+    rotate_s: float | None = Field(default=None, ge=0.1)
+    """Of a long run the history is sealed in segments of this length while it goes on."""
     topics: tuple[Topic, ...] = Field(default=_TOPICS, min_length=1)
     workload: Workload = Workload()
     nemesis: Nemesis = Nemesis()
@@ -247,17 +250,17 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None = None) -> Plan:
     """A plan from raw data with flags on top. Raises PlanError.
 
-    Flags: seed, duration_s, nodes, acks (only the topics of these modes), rate_per_s, faults (a
-    random mix of these in place of whatever was planned), schedule (a file of events, likewise),
-    nemesis (the mode), target, broker_module, name; those that are None say nothing. A plan without
-    a seed gets a random one.
+    Flags: seed, duration_s, rotate_s, nodes, acks (only the topics of these modes), rate_per_s,
+    faults (a random mix of these in place of whatever was planned), schedule (a file of events,
+    likewise), nemesis (the mode), target, broker_module, name; those that are None say nothing. A
+    plan without a seed gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}
     if "schedule" in given:
         path = Path(given["schedule"])
         merged = _with_schedule(_without_faults(merged), path, "schedule")
-    for name in ("seed", "duration_s", "nodes", "target", "broker_module", "name"):
+    for name in ("seed", "duration_s", "rotate_s", "nodes", "target", "broker_module", "name"):
         if name in given:
             merged[name] = given[name]
     if "rate_per_s" in given:
@@ -280,6 +283,17 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
 
 def _without_faults(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {**raw, "nemesis": {**raw.get("nemesis", {}), "faults": [], "mix": {}}}
+
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def seconds(text: str) -> float:
+    """A length of time as people write it: `90`, `90s`, `10m`, `12h`, `7d`. Raises PlanError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip())
+    if found is None:
+        raise PlanError(f"{text!r} is no length of time; write seconds, or 10m, 12h, 7d")
+    return float(found[1]) * _UNITS[found[2] or "s"]
 
 
 def acks_name(acks: int) -> str:

@@ -206,7 +206,10 @@ class Runner:
         cluster = run.cluster_stream()
         streams.callback(cluster.close)
         writer = HistoryWriter(
-            run.history_dir / "monitor.arrows", writer_id=MONITOR_CLIENT, base_ns=run.base_ns
+            run.history_dir / "monitor.arrows",
+            writer_id=MONITOR_CLIENT,
+            base_ns=run.base_ns,
+            rotate_s=plan.rotate_s,
         )
         streams.callback(writer.close)
         monitor = Monitor(
@@ -225,7 +228,7 @@ class Runner:
             self._progress.watch(counters=workload.stats, partitions=monitor.view)
             with self._phase(run, "warm up", plan.warmup_s):
                 self._await_acks(run, workload)
-                self._wait(workload, plan.warmup_s)
+                self._wait(run, workload, plan.warmup_s)
             stage = Stage(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
             refusals = Refusals(target, lambda node: run.node_dir(node) / "node.log")
             self._chaos(stage, journal, workload, refusals)
@@ -309,7 +312,7 @@ class Runner:
                 thread.start()
                 script.start()
                 while (thread.is_alive() or script.is_alive()) and not self._stop.is_set():
-                    self._watch(workload)
+                    self._watch(run, workload)
                     (thread if thread.is_alive() else script).join(POLL_S)
         finally:
             with self._phase(run, "heal"):
@@ -410,17 +413,19 @@ class Runner:
             if time.monotonic() > deadline_s:
                 self._note(run, f"no send to {', '.join(waiting)} was acknowledged in time")
                 return
-            self._watch(workload)
+            self._watch(run, workload)
             self._stop.wait(POLL_S)
 
-    def _wait(self, workload: Workload, seconds: float) -> None:
+    def _wait(self, run: Run, workload: Workload, seconds: float) -> None:
         deadline_s = time.monotonic() + seconds
         while not self._stop.is_set() and (left_s := deadline_s - time.monotonic()) > 0:
-            self._watch(workload)
+            self._watch(run, workload)
             self._stop.wait(min(POLL_S, left_s))
 
-    def _watch(self, workload: Workload) -> None:
-        """Clients that died would make every later second of the run worthless."""
+    def _watch(self, run: Run, workload: Workload) -> None:
+        """Clients that died would make every later second of the run worthless. Meanwhile, what is
+        over of a long history is sealed."""
+        store.seal_ended(run)
         if problems := workload.problems():
             raise RunFailed("; ".join(problems))
 

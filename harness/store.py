@@ -30,7 +30,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from checkers.history import HISTORY, SCHEMAS, HistoryError, table, validate
-from harness.history import RowStream
+from harness.history import RowStream, ended_segments
 
 RUN_FILE = "run.json"
 ROW_GROUP_ROWS = 200_000
@@ -172,6 +172,15 @@ def seal(path: Path) -> list[Path]:
         for name, schema in SCHEMAS.items()
         if (path / f"{name}.arrows").exists()
     ]
+    return _seal(streams)
+
+
+def seal_ended(run: Run) -> list[Path]:
+    """Seal the segments of the history that are over, while the run goes on. Raises StoreError."""
+    return _seal([(stream, HISTORY) for stream in ended_segments(run.history_dir)])
+
+
+def _seal(streams: Iterable[tuple[Path, pa.Schema]]) -> list[Path]:
     made = []
     for stream, schema in streams:
         target = stream.with_suffix(".parquet")

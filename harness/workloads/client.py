@@ -58,6 +58,7 @@ class Workload:
             Path(config.history_dir) / f"{config.topic}.{config.first_client}.arrows",
             writer_id=config.first_client,
             base_ns=config.base_ns,
+            rotate_s=config.rotate_s,
         )
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
         self._clients = itertools.count(config.first_client)

@@ -12,7 +12,7 @@ class ClientConfig:
     `first_client` numbers the process's clients (and, being unique, its operations): every
     producer or consumer instance takes the next number. `rate_per_s` is per producer; 0 means as
     fast as `max_in_flight` unanswered messages per producer allow. `drain_ms` bounds how long
-    producers wait for outcomes once told to stop.
+    producers wait for outcomes once told to stop. `rotate_s`: see `harness.history.HistoryWriter`.
     """
 
     run_id: str
@@ -32,6 +32,7 @@ class ClientConfig:
     linger_ms: float
     message_timeout_ms: int
     drain_ms: int = 5_000
+    rotate_s: float | None = None
 
     def save(self, path: Path) -> None:
         """Write as JSON."""

@@ -211,6 +211,7 @@ async def run(config: ClientConfig) -> int:
         Path(config.history_dir) / f"{config.topic}.{config.first_client}.arrows",
         writer_id=config.first_client,
         base_ns=config.base_ns,
+        rotate_s=config.rotate_s,
     )
     tallies: list[Tally] = []
     world = World(rng=random.Random(), wall_clock_ms=lambda: time.time_ns() // 1_000_000)

@@ -44,7 +44,7 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             ["run", "--target", "moon"],
             "target: input should be 'local' or 'sim', not \"moon\"",
         ),
-        (None, ["run", "--duration", "soon"], "Invalid value for '--duration'"),
+        (None, ["run", "--duration", "soon"], "no length of time"),
         (None, ["run", "--acks", "2"], "--acks"),
         (None, ["run", "quick", "random"], "unexpected extra argument"),
         (None, ["run", "--loudly"], "No such option: --loudly"),

@@ -13,12 +13,14 @@ from typing import Any, Final
 from harness.simulation.diagram.saying import value_name
 from harness.simulation.diagram.tap import Noted
 
+LOST: Final = "lost-write"
 BOOT: Final = "boot"
 NS: Final = 1_000_000_000
 
 _ROLE = re.compile(r"(\S+): (leader|follower|offline|\w+) in leader epoch (\d+) \((.*)\)$")
 _CUT = re.compile(r"truncating (\S+) from (\d+) to (\d+): (.*)$")
-_QUORUM = re.compile(r"leads epoch (\d+) (from offset|no more)")
+_QUORUM = re.compile(r"leads epoch (\d+) (?:from offset|(no more))")
+_WHEN = re.compile(r" \(at [\d.]+ s, after an event of node (\d+)\)$")
 _PLACE = re.compile(r"\b([\w.]+(?:-[\w.]+)*)-(\d+)\b")
 
 
@@ -34,6 +36,8 @@ class Wrong:
     value: int | None = None
     offset: int | None = None
     client: str = ""
+    lane: str = ""
+    """Of the node at whose event an invariant broke."""
     began_ns: int | None = None
     """When the operation that went wrong began."""
     ended_ns: int | None = None
@@ -81,10 +85,12 @@ def from_verdict(verdict: Mapping[str, Any], sign: str | None, base_ns: int) -> 
     value, offset = example.get("value"), example.get("offset")
     client = example.get("client")
     many = anomaly["count"]
-    sentence = f"{many} {anomaly['kind']} in {topic}-{partition}" if topic else anomaly["kind"]
+    lost = f"acknowledged write{'s' * (many > 1)} lost"
+    kind = lost if anomaly["kind"] == LOST else anomaly["kind"]
+    sentence = f"{many:,} {kind}" + (f" in {topic}-{partition}" if topic else "")
     if value is not None:
         sentence += f"; the first is {value_name(value)}"
-        sentence += "" if offset is None else f", acknowledged at offset {offset}"
+        sentence += "" if offset is None else f", at offset {offset}"
     if detail := example.get("detail"):
         sentence += f": {detail}"
     return Wrong(
@@ -106,23 +112,47 @@ def from_invariant(name: str, sentence: str, topics: Iterable[str], at_ns: int) 
     known = set(topics)
     places = [(t, int(p)) for t, p in _PLACE.findall(sentence) if t in known]
     topic, partition = places[0] if places else ("", 0)
-    return Wrong(kind=name, sentence=sentence, topic=topic, partition=partition, ended_ns=at_ns)
+    when = _WHEN.search(sentence)
+    return Wrong(
+        kind=name,
+        sentence=f"{name}: {sentence[: when.start()] if when else sentence}",
+        topic=topic,
+        partition=partition,
+        lane=f"node-{when[1]}" if when else "",
+        ended_ns=at_ns,
+    )
+
+
+def turning(wrong: Wrong) -> list[Mark]:
+    """Where it is that a promise was given, or that an invariant broke."""
+    if wrong.ended_ns is None:
+        return []
+    if wrong.lane:
+        return [_wrong(wrong.ended_ns, wrong.lane, f"here it breaks: {wrong.kind}")]
+    if wrong.value is None or not wrong.client:
+        return []
+    where = "" if wrong.offset is None else f" at offset {wrong.offset}"
+    words = f"{value_name(wrong.value)} is acknowledged{where}"
+    return [_wrong(wrong.ended_ns, wrong.client, words)]
+
+
+def _wrong(at_ns: int, lane: str, words: str) -> Mark:
+    return Mark(at_ns=at_ns, lane=lane, kind="wrong", words=words, grave=True)
 
 
 def _plus(at_ns: int | None, base_ns: int) -> int | None:
     return None if at_ns is None else at_ns + base_ns
 
 
-def lives(notes: Sequence[Noted]) -> list[Mark]:
-    """Boots and ends of the machines' programs."""
-    marks = []
-    for note in notes:
-        boot = note.what == BOOT
-        words = "starts" if boot else _end(note.what)
-        marks.append(
-            Mark(at_ns=note.at_ns, lane=note.host, kind="boot" if boot else "end", words=words)
-        )
-    return marks
+def lives(notes: Sequence[Noted], end_ns: int) -> list[Mark]:
+    """Boots and ends of the machines' programs, before everything was ended."""
+    return [
+        Mark(at_ns=note.at_ns, lane=note.host, kind="boot", words="starts")
+        if note.what == BOOT
+        else Mark(at_ns=note.at_ns, lane=note.host, kind="end", words=_end(note.what))
+        for note in notes
+        if note.at_ns < end_ns
+    ]
 
 
 def _end(what: str) -> str:
@@ -155,7 +185,7 @@ def _said(at_ns: int, lane: str, rest: str, place: str) -> Mark | None:
         words = f"truncates from {cut[2]} to {cut[3]}: {cut[4]}"
         return Mark(at_ns=at_ns, lane=lane, kind="cut", words=words, grave=cut[2] != cut[3])
     if (quorum := _QUORUM.search(rest)) is not None:
-        words = "metadata quorum: " + quorum[0]
+        words = f"leads the metadata quorum in epoch {quorum[1]}{' no more' * bool(quorum[2])}"
         return Mark(at_ns=at_ns, lane=lane, kind="quorum", words=words)
     return None
 

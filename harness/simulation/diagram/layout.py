@@ -88,13 +88,14 @@ class Drawing:
 
 
 class Order(IntEnum):
-    """What lies above what at one instant: what was sent before a kill had left."""
+    """What lies above what at one instant: what was sent at a kill was sent before it."""
 
-    ARRIVED = 0
-    SENT = 1
-    EDGE = 2
-    MARK = 3
-    END = 4
+    HEALED = 0
+    ARRIVED = 1
+    SENT = 2
+    BEGAN = 3
+    MARK = 4
+    END = 5
 
 
 Moment = tuple[int, Order]
@@ -159,9 +160,9 @@ def draw(
     lanes = lanes_of(chosen, nodes)
     inside = [mark for mark in marks if start_ns <= mark.at_ns <= end_ns]
     edges = [
-        (at_ns, span, began)
+        (at_ns, span, order)
         for span in spans
-        for at_ns, began in ((span.began_ns, True), (span.ended_ns, False))
+        for at_ns, order in ((span.began_ns, Order.BEGAN), (span.ended_ns, Order.HEALED))
         if at_ns is not None and start_ns <= at_ns <= end_ns
     ]
     rows = Rows(
@@ -170,13 +171,13 @@ def draw(
             *((m.sent_ns, Order.SENT) for m in chosen),
             *((m.arrived_ns, Order.ARRIVED) for m in chosen if m.arrived_ns is not None),
             *((mark.at_ns, Order.MARK) for mark in inside),
-            *((at_ns, Order.EDGE) for at_ns, _, _ in edges),
+            *((at_ns, order) for at_ns, _, order in edges),
             (end_ns, Order.END),
         ],
         base_ns,
     )
     at = {lane.name: lane.x for lane in lanes}
-    notes = [_edge(rows.take(at_ns, Order.EDGE), span, began) for at_ns, span, began in edges]
+    notes = [_edge(rows.take(at_ns, order), span, order) for at_ns, span, order in edges]
     placed = [(mark, rows.take(mark.at_ns, Order.MARK)) for mark in inside]
     notes += [_note(mark, at[mark.lane], y) for mark, y in placed if mark.lane in at]
     return Drawing(
@@ -242,8 +243,12 @@ def _note(mark: Mark, x: float, y: float) -> Note:
     )
 
 
-def _edge(y: float, span: Span, began: bool) -> Note:
-    words = f"{span.words} begins" if began else f"{span.words} is healed; it did: {span.effect}"
+def _edge(y: float, span: Span, order: Order) -> Note:
+    words = (
+        f"{span.words} begins"
+        if order is Order.BEGAN
+        else f"{span.words} is healed; it did: {span.effect}"
+    )
     most = int((WIDTH - LEFT) / LETTER) - 4
     return Note(x=LEFT, y=y, words=clipped(words, most), css="fault", title=span.effect)
 

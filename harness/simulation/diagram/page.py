@@ -15,7 +15,7 @@ from harness.simulation.diagram.incidents import Mark, Span, Wrong
 from harness.simulation.diagram.layout import LEFT, WIDTH, Drawing, draw
 from harness.simulation.diagram.messages import Message
 from harness.simulation.diagram.saying import value_name
-from harness.simulation.diagram.selection import Selection
+from harness.simulation.diagram.selection import Selection, settles
 
 KINDS: Final = {
     "Produce": "produce",
@@ -25,7 +25,7 @@ KINDS: Final = {
     "BeginQuorumEpoch": "control",
     "EndQuorumEpoch": "control",
 }
-TOLD: Final = ("end", "boot", "leader", "cut")
+TOLD: Final = ("end", "boot", "leader", "cut", "wrong")
 """Marks that belong to the story."""
 STORY: Final = 14
 """Sentences at the most."""
@@ -132,9 +132,9 @@ def sentences(story: Story) -> list[Sentence]:
             if ended_ns < seen[1]:
                 found.append((ended_ns, f"{span.words} is healed", False))
     found += [
-        (mark.at_ns, f"{mark.lane} {_told(mark, wrong)}", mark.grave)
+        (mark.at_ns, _told(mark, wrong), mark.grave)
         for mark in story.marks
-        if seen[0] <= mark.at_ns <= seen[1] and mark.kind in TOLD and mark.lane in story.nodes
+        if seen[0] <= mark.at_ns <= seen[1] and mark.kind in TOLD
     ]
     if wrong.value is not None:
         found += _life(story, wrong)
@@ -151,9 +151,15 @@ def _rest(found: Sequence[tuple[int, str, bool]], many: int) -> list[tuple[int, 
 
 
 def _told(mark: Mark, wrong: Wrong) -> str:
-    if mark.kind == "leader":
-        return f"leads {wrong.place}: {mark.words.removeprefix('leader, ')}"
-    return mark.words
+    match mark.kind:
+        case "wrong":
+            return mark.words
+        case "leader":
+            return f"{mark.lane} leads {wrong.place}: {mark.words.removeprefix('leader, ')}"
+        case "cut" if settles(mark, wrong) and wrong.value is not None:
+            return f"{mark.lane} {mark.words}. {value_name(wrong.value)} is gone"
+        case _:
+            return f"{mark.lane} {mark.words}"
 
 
 def _life(story: Story, wrong: Wrong) -> list[tuple[int, str, bool]]:
@@ -171,9 +177,6 @@ def _life(story: Story, wrong: Wrong) -> list[tuple[int, str, bool]]:
             found.append(
                 (message.sent_ns, f"{message.sender} gives {name} to {message.receiver}", False)
             )
-    if wrong.ended_ns is not None:
-        where = "" if wrong.offset is None else f" at offset {wrong.offset}"
-        found.append((wrong.ended_ns, f"{name} is acknowledged to {wrong.client}{where}", True))
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from harness.simulation.diagram.incidents import Mark, Span, Wrong
 from harness.simulation.diagram.messages import Message
+from harness.simulation.diagram.saying import Part
 
 NS: Final = 1_000_000_000
 BEFORE_NS: Final = NS // 5
@@ -42,7 +43,7 @@ def window(wrong: Wrong, marks: Sequence[Mark], spans: Sequence[Span], end_ns: i
         return first - BEFORE_NS, min(end_ns, ended_ns + AFTER_NS)
     done_ns = wrong.ended_ns
     for mark in marks:
-        if mark.at_ns >= wrong.began_ns and _settles(mark, wrong):
+        if mark.at_ns >= wrong.began_ns and settles(mark, wrong):
             done_ns = max(done_ns, mark.at_ns)
             break
     else:
@@ -56,7 +57,7 @@ def window(wrong: Wrong, marks: Sequence[Mark], spans: Sequence[Span], end_ns: i
 _ROLES = ("leader", "cut")
 
 
-def _settles(mark: Mark, wrong: Wrong) -> bool:
+def settles(mark: Mark, wrong: Wrong) -> bool:
     """Whether it is the truncation that removes what was acknowledged."""
     if mark.kind != "cut" or wrong.offset is None:
         return False
@@ -71,9 +72,13 @@ def select(
     inside = [m for m in messages if seen[0] <= m.sent_ns <= seen[1]]
     quiet = quiet_exchanges(inside, wrong)
     ranked = []
+    repeated: set[tuple[str, str, str, tuple[Part, ...]]] = set()
     for message in inside:
         rank = _rank(message, wrong, quiet)
-        if rank is not None:
+        key = message.api, message.sender, message.receiver, message.parts
+        again = message.is_election and key in repeated
+        repeated.add(key)
+        if rank is not None and not again:
             away_ns = min((abs(message.sent_ns - at) for at in incidents), default=0)
             ranked.append((rank, away_ns, message))
     ranked.sort(key=lambda each: (each[0], each[1], each[2].sent_ns, each[2].response))

@@ -39,8 +39,8 @@ def diagram(prepared: Prepared, *, sign: str | None, invariants: bool, repeat: s
     if wrong is None:
         raise StoreError(f"seed {prepared.plan.seed} shows nothing that a diagram could explain")
     spans = incidents.faults(recording.faults.named(), base_ns)
-    lives, roles = incidents.lives(tap.notes), incidents.roles(recording.logs, wrong.place)
-    marks = sorted([*lives, *roles], key=lambda mark: mark.at_ns)
+    lives, roles = incidents.lives(tap.notes, end_ns), incidents.roles(recording.logs, wrong.place)
+    marks = sorted([*lives, *roles, *incidents.turning(wrong)], key=lambda mark: mark.at_ns)
     told = messages(tap.streams)
     seen = window(wrong, roles, spans, end_ns)
     told_ns = [each for each in (wrong.began_ns, wrong.ended_ns) if each is not None]

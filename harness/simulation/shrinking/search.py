@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
@@ -41,8 +42,8 @@ class Failure:
     """Clients see it; found without looking at the nodes' own state."""
 
 
-Find = Callable[[Plan, Sequence[int], str | None, bool], Failure | None]
-"""Plan, seeds, sign, whether clients are to see it."""
+Find = Callable[[Plan, Sequence[int], str | None, bool, float], Failure | None]
+"""Plan, seeds, sign, whether clients are to see it, and until when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +58,21 @@ class Shrunk:
 
 
 def failure_of(
-    plan: Plan, seeds: Sequence[int], sign: str | None = None, visible: bool = True
+    plan: Plan,
+    seeds: Sequence[int],
+    sign: str | None = None,
+    visible: bool = True,
+    until_s: float = inf,
 ) -> Failure | None:
-    """The first of the seeds with which the plan fails, by showing `sign` if one is given."""
+    """The first of the seeds with which the plan fails, by showing `sign` if one is given.
+
+    None is begun after `until_s` on the monotonic clock, which all processes share.
+    """
     root = Path(tempfile.mkdtemp(prefix="highwater-shrink-"))
     try:
         for seed in seeds:
+            if time.monotonic() > until_s:
+                break
             task = Task(plan=plan, root=root, invariants=not visible)
             result = run_seed(task, seed)
             if result.outcome == INVALID and (sign is None or sign in result.signs):
@@ -135,7 +145,7 @@ class Search:
     def _first(self, step: Step, pool: Executor) -> Failure | None:
         """The first candidate that fails the same way."""
         waiting = self._new(step(self.failure.plan))
-        same_way = self.sign, self.failure.visible
+        same_way = self.sign, self.failure.visible, self.until_s
         while self._goes_on():
             batch = list(islice(waiting, self.jobs))
             if not batch:

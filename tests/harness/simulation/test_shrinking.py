@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from harness import plan as plans
 from harness.plan import Plan
 from harness.simulation.campaign import Task, prepared
 from harness.simulation.shrinking import scenario
-from harness.simulation.shrinking.search import Failure, Search, Shrunk, failure_of
+from harness.simulation.shrinking.search import Failure, Search, Shrunk, failure_of, first_failure
 from harness.simulation.shrinking.steps import STEPS, size
 
 
@@ -28,7 +29,13 @@ def failing(seed: int = 1, plan: str = "simulation", **flags: object) -> Plan:
 def shrunk(plan: Plan, needs: Sequence[str], *, jobs: int = 2) -> Shrunk:
     """The search where a plan fails that has these faults in this order, and two topics."""
 
-    def find(plan: Plan, seeds: Sequence[int], sign: str | None = None) -> Failure | None:
+    def find(
+        plan: Plan,
+        seeds: Sequence[int],
+        sign: str | None = None,
+        visible: bool = True,
+        until_s: float = inf,
+    ) -> Failure | None:
         named = iter(event.fault for event in plan.nemesis.events)
         fails = all(fault in named for fault in needs) and len(plan.topics) >= 2
         return Failure(plan=plan, signs=("lost-write",), reason="lost") if fails else None
@@ -38,7 +45,7 @@ def shrunk(plan: Plan, needs: Sequence[str], *, jobs: int = 2) -> Shrunk:
     heard: list[Failure] = []
     search = Search(
         failure=first,
-        until_s=float("inf"),
+        until_s=inf,
         jobs=jobs,
         told=heard.append,
         find=find,
@@ -92,10 +99,10 @@ def test_a_scenario_is_the_plan_that_was_found() -> None:
 def test_a_broken_broker_is_reduced_to_a_few_faults() -> None:
     """And what is left fails the same way, again and again."""
     plan = failing(1, broker_module="tests.mutants.truncate_to_high_watermark")
-    first = failure_of(plan, [plan.seed])
+    first = first_failure(plan, [plan.seed])
     assert first is not None
-    search = Search(failure=first, until_s=float("inf"), jobs=2, told=lambda _: None)
+    search = Search(failure=first, until_s=inf, jobs=2, told=lambda _: None)
     found = search.run().failure
     assert len(found.plan.nemesis.events) <= 6
-    again = failure_of(found.plan, [found.plan.seed], found.signs[0])
+    again = failure_of(found.plan, [found.plan.seed], found.signs[0], found.visible)
     assert again == found

@@ -5,10 +5,14 @@ which the controller itself seems to have stood still; one that is set back keep
 the partitions that they led have no leader for as long.
 """
 
-import time
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from nodes.control.sessions import BrokerSessions
 from nodes.server import controller_brokers, controller_io
+from nodes.server.raft_member import RaftMember
 from tests.mutants.patching import Undo, patch, run, together
 
 BUG = "sessions by a clock that people set"
@@ -16,9 +20,20 @@ SOURCES = ("clock-driven leases",)
 SHOWS = ("unavailable",)
 
 
+_CLOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[], int]] = WeakKeyDictionary()
+"""The wall clock of the node that a loop runs: a simulated world has many in one process."""
+_make = RaftMember.__init__
+
+
+def init(self: RaftMember, *given: Any, wall_clock: Callable[[], int], **named: Any) -> None:
+    """Remember the node's wall clock, too."""
+    _CLOCKS[asyncio.get_running_loop()] = wall_clock
+    _make(self, *given, wall_clock=wall_clock, **named)
+
+
 def now_ms() -> float:
     """The time that somebody may set."""
-    return time.time() * 1000
+    return float(_CLOCKS[asyncio.get_running_loop()]())
 
 
 def forgive(self: BrokerSessions, stall_ms: float, now_ms: float) -> None:
@@ -28,6 +43,7 @@ def forgive(self: BrokerSessions, stall_ms: float, now_ms: float) -> None:
 def apply() -> Undo:
     """Break the broker; returns what mends it."""
     return together(
+        patch(RaftMember, __init__=init),
         patch(controller_io, now_ms=now_ms),
         patch(controller_brokers, now_ms=now_ms),
         patch(BrokerSessions, forgive=forgive),

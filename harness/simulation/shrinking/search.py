@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Final
 
 from harness.plan import Plan
-from harness.simulation.campaign import INVALID, Task, run_seed
-from harness.simulation.shrinking.steps import STEPS, Step, size
+from harness.simulation.campaign import INVALID, Result, Task, run_seed
+from harness.simulation.shrinking.steps import STEPS, Step, around, size
 
+NS, MS = 1_000_000_000, 1_000_000
 SEEDS: Final = 3
 """Tries of a candidate: its plan's own seed, and the next ones."""
 
@@ -40,6 +41,8 @@ class Failure:
     reason: str
     visible: bool = True
     """Clients see it; found without looking at the nodes' own state."""
+    at_ms: int | None = None
+    """When it happened, in ms since the chaos began, if that is known."""
 
 
 Find = Callable[[Plan, Sequence[int], str | None, bool, float], Failure | None]
@@ -78,11 +81,30 @@ def failure_of(
             if result.outcome == INVALID and (sign is None or sign in result.signs):
                 found = plan.model_copy(update={"seed": seed})
                 return Failure(
-                    plan=found, signs=result.signs, reason=result.reasons[0], visible=visible
+                    plan=found,
+                    signs=result.signs,
+                    reason=result.reasons[0],
+                    visible=visible,
+                    at_ms=_when(result, sign or result.signs[0]),
                 )
     finally:
         shutil.rmtree(root, ignore_errors=True)
     return None
+
+
+def _when(result: Result, sign: str) -> int | None:
+    """When the first operation that shows the sign ended, or the run, where an invariant did."""
+    if result.run is None:
+        return None
+    said = map(json.loads, (result.run / "simulation.jsonl").read_text().splitlines())
+    chaos_ns = next((e["at_ns"] for e in said if e.get("phase") == "chaos"), 0)
+    ended_ns = [round(result.simulated_s * NS)]
+    verdict = result.run / "verdict.json"
+    if verdict.exists():
+        found = [a for a in json.loads(verdict.read_text())["anomalies"] if a["kind"] == sign]
+        examples = [e for a in found if a["judgement"] == "forbidden" for e in a["examples"]]
+        ended_ns += [ns for e in examples if (ns := e.get("complete_ns")) is not None]
+    return max(0, (min(ended_ns) - chaos_ns) // MS)
 
 
 def first_failure(plan: Plan, seeds: Sequence[int]) -> Failure | None:
@@ -120,13 +142,17 @@ class Search:
         with self.pool(self.jobs) as pool:
             helped = True
             while helped and self._goes_on():
-                helped = sum(self._exhaust(step, pool) for step in STEPS) > 0
+                helped = sum(self._exhaust(step, pool) for step in (self._around, *STEPS)) > 0
         return Shrunk(
             failure=self.failure,
             tried=self._tried,
             seconds=time.monotonic() - began_s,
             finished=self._goes_on(),
         )
+
+    def _around(self, plan: Plan) -> Iterator[Plan]:
+        at_ms = self.failure.at_ms
+        return iter(()) if at_ms is None else around(plan, at_ms)
 
     def _goes_on(self) -> bool:
         return time.monotonic() < self.until_s

@@ -21,6 +21,8 @@ STURDY_MS: Final = 6_000
 """Thrice the session timeout: what lasts only just long enough shows nothing in real time."""
 SLOWEST_PER_S: Final = 5.0
 """Below it real processes seldom have a write under way when a fault strikes."""
+NEAR_MS: Final = (3_000, 8_000)
+"""How far around a failure its reason is sought: first a bit more than a session, then more."""
 AIMLESS: Final = ("one", "leader")
 """Targets that mean other nodes in another run."""
 
@@ -50,6 +52,26 @@ def fewer_events(plan: Plan) -> Iterator[Plan]:
         for start in range(len(events) - many, -1, -many):
             yield _with_events(plan, (*events[:start], *events[start + many :]))
         many //= 2
+
+
+def around(plan: Plan, at_ms: int) -> Iterator[Plan]:
+    """Only the faults in force around the time at which it failed, or those up to then.
+
+    What comes later cannot be the reason, and what was over long before seldom is.
+    """
+    events = plan.nemesis.events
+    for reach_ms in (*NEAR_MS, at_ms + NEAR_MS[-1]):
+        near = [
+            event
+            for event in events
+            if event.at_ms <= at_ms + min(reach_ms, NEAR_MS[-1])
+            and event.at_ms + event.duration_ms >= at_ms - reach_ms
+        ]
+        for fewer in earlier_end(_with_events(plan, near)):
+            yield fewer
+            break
+        else:
+            yield _with_events(plan, near)
 
 
 def earlier_end(plan: Plan) -> Iterator[Plan]:

@@ -77,7 +77,8 @@ REFUSED_HEAD = "refused at the head of the line"
 # of the final leader-epoch table), view (a node's own view of a partition's leader, polled),
 # truncation (a replica cut its log back to end_offset), fenced, unfenced (a broker, by the metadata
 # log), quorum (the metadata log's leader in an epoch, as a node told it; isr: its voters). elr: the
-# eligible leader replicas; log_offset: of the batch of the metadata log that says so.
+# eligible leader replicas; log_offset: of the batch of the metadata log that says so; replicas: all
+# that are to hold the partition.
 CLUSTER = pa.schema(
     [
         pa.field("at_ns", pa.int64(), nullable=False),
@@ -94,6 +95,7 @@ CLUSTER = pa.schema(
         pa.field("source", pa.string()),
         pa.field("elr", pa.list_(pa.int32()), metadata=LATER),
         pa.field("log_offset", pa.int64(), metadata=LATER),
+        pa.field("replicas", pa.list_(pa.int32()), metadata=LATER),
     ]
 )
 

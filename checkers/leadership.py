@@ -150,6 +150,7 @@ def _outsiders(rows: Sequence[Mapping[str, Any]], least: int) -> Iterator[dict[s
     in_sync: set[int] | None = None
     eligible: set[int] = set()
     last_leader: int | None = None
+    before: Mapping[str, Any] | None = None
     for row in rows:
         leader, isr = row["leader"], set(row["isr"] or ())
         leads = leader is not None and leader >= 0
@@ -157,7 +158,7 @@ def _outsiders(rows: Sequence[Mapping[str, Any]], least: int) -> Iterator[dict[s
             yield _broken(row, "absent", f"leads in epoch {row['leader_epoch']}, not in sync")
         elif leads and in_sync is not None and leader != last_leader:
             had = in_sync | eligible
-            if had and leader not in had:
+            if had and leader not in had and not _is_moved_away(before, row):
                 yield _broken(
                     row, "outside", f"elected in epoch {row['leader_epoch']}; in sync: "
                     f"{sorted(in_sync)}, eligible: {sorted(eligible)}",
@@ -168,9 +169,21 @@ def _outsiders(rows: Sequence[Mapping[str, Any]], least: int) -> Iterator[dict[s
             eligible = (eligible | (in_sync or set())) - isr
         else:
             eligible = set()
-        in_sync = isr
+        in_sync, before = isr, row
         if leads:
             last_leader = leader
+
+
+def _is_moved_away(before: Mapping[str, Any] | None, row: Mapping[str, Any]) -> bool:
+    """Whether the leader until now is none of the replicas any more: what it asked for last.
+
+    One record then adds the last new replica to the in-sync ones, ends the reassignment, and elects
+    from the in-sync replicas that it makes (Kafka: PartitionChangeBuilder, KIP-455).
+    """
+    if before is None or row["replicas"] is None or before["replicas"] is None:
+        return False
+    old = before["leader"]
+    return old in before["isr"] and old in before["replicas"] and old not in row["replicas"]
 
 
 def _fenced(

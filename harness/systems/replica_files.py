@@ -164,6 +164,7 @@ def _leader_row(key: PartitionKey, after: PartitionImage) -> dict[str, Any]:
         "partition_epoch": after.partition_epoch,
         "isr": list(after.isr),
         "elr": list(after.elr),
+        "replicas": list(after.replicas),
     }
 
 

@@ -108,6 +108,34 @@ def replica_is_elected_that_the_controllers_held_not_eligible(s: Story) -> None:
             row["elr"] = []
 
 
+def _hosted(s: Story, *replicas: Sequence[int]) -> None:
+    """Who is to hold the partition, by what the controllers decided, in turn."""
+    mine = [row for row in s.cluster if (row["kind"], row["topic"]) == ("leader", ALL)]
+    for row, hosts in zip(mine, replicas, strict=True):
+        row["replicas"] = list(hosts)
+
+
+@golden("VALID")
+def new_replica_is_elected_when_the_leader_is_moved_away(s: Story) -> None:
+    """One record adds node 2 to the in-sync replicas, ends the reassignment, and elects it."""
+    _decided(s, START[:3] + ((1, 3),), (10, 2, 1, (2, 3)), END)
+    _hosted(s, (1, 3, 2), (2, 3), (2, 3, 1))
+
+
+@golden("INVALID", {("isr-broken", "outside"): (F, 1)})
+def new_replica_is_elected_though_the_leader_stays(s: Story) -> None:
+    """Near miss: the reassignment is over, and node 1 is still one of the replicas."""
+    _decided(s, START[:3] + ((1, 3),), (10, 2, 1, (2, 3)), END)
+    _hosted(s, (1, 3, 2), (2, 3, 1), (2, 3, 1))
+
+
+@golden("INVALID", {("isr-broken", "absent"): (F, 1)})
+def somebody_else_is_elected_when_the_leader_is_moved_away(s: Story) -> None:
+    """Near miss: node 2 was not in sync before, and is not now."""
+    _decided(s, START[:3] + ((1, 3),), (10, 2, 1, (3,)), END)
+    _hosted(s, (1, 3, 2), (2, 3), (2, 3, 1))
+
+
 @golden("INVALID", {("isr-broken", "absent"): (F, 1)})
 def leader_is_not_in_sync_itself(s: Story) -> None:
     """Node 2 leads, and only nodes 1 and 3 are in sync."""

@@ -4,6 +4,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from checkers.history import METADATA_TOPIC
 from tests.checkers.reference import Counts, Row
 from tests.histories.story import S, Story
 
@@ -14,17 +15,17 @@ def find_in_cluster(story: Story) -> Counts:
     """Every instance of every anomaly that is in the cluster's and the replicas' tables, and of
     those that only all tables together show."""
     found: Counts = Counter()
-    rows = [r for r in story.cluster + story.replica_ends if r["topic"] is not None]
+    rows = [r for r in story.cluster + story.replica_ends if r.get("topic") is not None]
     partitions = {(r["topic"], r["partition"]) for r in rows}
     for topic, partition in sorted(partitions):
         of = (topic, partition)
-        cluster = [r for r in story.cluster if (r["topic"], r.get("partition")) == of]
+        cluster = [r for r in story.cluster if (r.get("topic"), r.get("partition")) == of]
         batches = [r for r in story.replicas if (r["topic"], r["partition"]) == of]
         ends = [r for r in story.replica_ends if (r["topic"], r["partition"]) == of]
         history = [r for r in story.history if (r.get("topic"), r.get("partition")) == of]
         for kind, aspect in (
             *_leaders(cluster, history, batches),
-            *_replicas(batches, ends),
+            *_replicas(batches, ends, copied=topic == METADATA_TOPIC),
             *_stuck(story, cluster, history),
         ):
             found[kind, aspect, topic, partition] += 1
@@ -50,7 +51,9 @@ def _leaders(
                 yield "two-leaders", aspect
 
 
-def _replicas(batches: list[Row], ends: list[Row]) -> Iterable[tuple[str, str | None]]:
+def _replicas(
+    batches: list[Row], ends: list[Row], *, copied: bool
+) -> Iterable[tuple[str, str | None]]:
     if not ends:
         return
     best = min(ends, key=lambda r: (-r["high_watermark"], r["node"]))
@@ -61,7 +64,7 @@ def _replicas(batches: list[Row], ends: list[Row]) -> Iterable[tuple[str, str | 
     for end in ends:
         if end is best:
             continue
-        if end["end_offset"] < best["high_watermark"]:
+        if end["end_offset"] < best["high_watermark"] and not copied:
             yield "divergent-replicas", "short"
         elif end["end_offset"] != best["end_offset"]:
             yield "unequal-ends", None

@@ -42,8 +42,8 @@ CAUGHT_BY = {
     "votes_by_node_id": "leader-has-all-committed: ",
     "votes_in_memory": "votes-are-on-disk: ",
 }
-NOT_HERE = {"sessions_by_wall_clock"}
-"""It asks for the real clock, which there is none of in a simulated world."""
+NOT_HERE = {"sessions_by_wall_clock", "trusts_the_last_leader"}
+"""Those have scenarios for real processes (`tests/zoo.py`)."""
 ONCE = list({schedule.play: name for name, schedule in SCHEDULES.items()}.values())
 """A mutant for each play."""
 

@@ -191,6 +191,7 @@ class Eye:
         self._invariants.touch(self)
 
     def _on_state(self, watched: Watched) -> None:
+        watched.noted()
         self._states[watched] = None
         self._invariants.touch(self)
 

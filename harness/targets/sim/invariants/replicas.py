@@ -37,6 +37,18 @@ class Watched:
         self._epoch = NO_EPOCH
         self._role = Role.OFFLINE
         self._high_watermark = replica.state.high_watermark
+        self._moved_to = replica.state.high_watermark
+        self._moved_by = replica.state.isr, replica.state.min_isr
+        """The ISR by which the high watermark was moved last, and the fewest it might have been."""
+
+    def noted(self) -> None:
+        """The state has changed, and may change again before it is looked at: in one event a leader
+        may be told of several ISRs, commit by one, and have a smaller one in the end.
+        """
+        state = self.replica.state
+        if state.high_watermark != self._moved_to:
+            self._moved_to = state.high_watermark
+            self._moved_by = state.isr, state.min_isr
 
     def check(self, image: ClusterImage, *, settled: bool) -> str:
         """Look at what may have changed. `image` is the node's own, and `settled` tells that its
@@ -117,14 +129,15 @@ class Watched:
                     f"{self._who(state)}: its high watermark {end} is no batch's end",
                 )
             return
-        if len(state.isr) < state.min_isr:
+        isr, min_isr = self._moved_by
+        if len(isr) < min_isr:
             raise InvariantBroken(
                 "commits-with-enough",
-                f"{self._who(state)}: it commits up to {end} with an ISR of {sorted(state.isr)}, "
-                f"fewer than {state.min_isr}",
+                f"{self._who(state)}: it commits up to {end} with an ISR of {sorted(isr)}, "
+                f"fewer than {min_isr}",
             )
         proposed = () if state.proposal is None else (node for node, _ in state.proposal.isr)
-        for node in sorted({*state.isr, *proposed}):
+        for node in sorted({*isr, *proposed}):
             copy = self.partition.copies.get(node)
             if copy is not None and self._has(copy, batch):
                 continue
@@ -134,7 +147,7 @@ class Watched:
                 continue
             raise InvariantBroken(
                 "isr-has-all-committed",
-                f"{self._who(state)}: it commits {batch} with an ISR of {sorted(state.isr)}, but "
+                f"{self._who(state)}: it commits {batch} with an ISR of {sorted(isr)}, but "
                 f"node {node} has {'nothing' if copy is None else _words(copy)}",
             )
         self.partition.ledger.commit(batch, state.leader_epoch, self._node)

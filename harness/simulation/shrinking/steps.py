@@ -151,7 +151,7 @@ def sturdier_events(plan: Plan) -> Iterator[Plan]:
     events = plan.nemesis.events
     leaders = [f"leader:{topic.name}/{n}" for topic in plan.topics for n in range(topic.partitions)]
     for leader in leaders:
-        for lasts_ms in (STURDY_MS, 0):
+        for lasts_ms in (STURDY_MS, STURDY_MS // 2, 0):
             yield _prolonged(plan, [_sturdier(event, leader, lasts_ms) for event in events])
     yield _prolonged(plan, [_sturdier(event, event.targets, STURDY_MS) for event in events])
     for n, event in enumerate(events):

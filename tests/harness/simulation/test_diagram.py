@@ -322,13 +322,13 @@ def test_a_broken_broker_is_explained() -> None:
     from harness.simulation.diagram.showing import diagram
 
     pauses = [
-        {"at_ms": 1500, "fault": "pause", "targets": "leader:t/0", "duration_ms": 6000},
+        {"at_ms": 1500, "fault": "pause", "targets": "leader:t/0", "duration_ms": 3000},
     ]
     made = prepared(
         broker_module="tests.mutants.ack_before_replication",
         topics=[{"name": "t", "acks": -1, "partitions": 1}],
         nemesis={"events": pauses},
-        duration_s=8,
+        duration_s=6,
     )
     with processes(1) as pool:
         page = pool.submit(

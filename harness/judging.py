@@ -7,17 +7,27 @@ checkers' business.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, assert_never
 
+import pyarrow as pa
 import pyarrow.parquet
 
 import checkers.check
 from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
-from checkers.history import FAULTS, HistoryError
+from checkers.history import (
+    FAULTS,
+    SCHEMAS,
+    HistoryError,
+    RunSources,
+    Source,
+    load_run,
+    read_arrow_stream,
+    table,
+)
 from harness import clean, journal, report, store
 from harness.store import Run, StoreError
 from nemesis.fault import Strike
@@ -94,9 +104,7 @@ def _end_leftovers(run_dir: Path) -> None:
     """End what still writes into the run: nothing, unless its harness was killed. A cluster that
     was left for a look writes nothing more into it."""
     path = run_dir / "journal.jsonl"
-    records = journal.read(path) if path.is_file() else []
-    ended = not records or any(r["kind"] == journal.UNDONE for r in records)
-    if ended or clean.lives_detached(records):
+    if has_ended(run_dir) or clean.lives_detached(journal.read(path)):
         return
     cleaned = clean.undo(path)
     match cleaned.outcome:
@@ -113,7 +121,39 @@ def _complete_faults(run_dir: Path) -> None:
     """Give every fault of the journal its row; a killed harness wrote only those that were over."""
     path = run_dir / "faults.parquet"
     rows = pyarrow.parquet.read_table(path, schema=FAULTS).to_pylist() if path.is_file() else []
-    known = {row["fault_id"] for row in rows}
+    late = _faults_of_journal(run_dir, {row["fault_id"] for row in rows})
+    if late or not path.is_file():
+        store.open_run(run_dir).write_table("faults", [*rows, *late])
+
+
+def live_sources(run_dir: Path) -> RunSources:
+    """What is recorded by now of a run that may still go on. Raises HistoryError."""
+    found = load_run(run_dir)
+    faults = found.faults or _streamed(run_dir, "faults")
+    known: set[object] = set()
+    for each in faults:
+        rows = each if isinstance(each, pa.Table) else pyarrow.parquet.read_table(each)
+        known |= set(rows["fault_id"].to_pylist())
+    late = table(FAULTS, _faults_of_journal(run_dir, known))
+    cluster = found.cluster or _streamed(run_dir, "cluster")
+    return replace(found, faults=(*faults, late), cluster=cluster)
+
+
+def _streamed(run_dir: Path, name: str) -> tuple[Source, ...]:
+    """A table of a run as far as its stream goes."""
+    stream = run_dir / f"{name}.arrows"
+    return (read_arrow_stream(stream, SCHEMAS[name])[0],) if stream.is_file() else ()
+
+
+def has_ended(run_dir: Path) -> bool:
+    """Whether nothing more is recorded: everything of the run is undone, or it never was."""
+    path = run_dir / "journal.jsonl"
+    records = journal.read(path) if path.is_file() else []
+    return not records or any(record["kind"] == journal.UNDONE for record in records)
+
+
+def _faults_of_journal(run_dir: Path, known: Set[object]) -> list[dict[str, Any]]:
+    """The rows of the faults that only the journal knows."""
     late: dict[object, dict[str, Any]] = {}
     entries = (
         journal.read(run_dir / "journal.jsonl") if (run_dir / "journal.jsonl").is_file() else ()
@@ -142,5 +182,4 @@ def _complete_faults(run_dir: Path) -> None:
             }
         elif entry["kind"] == "fault-healed" and number in late:
             late[number] |= {"healed_ns": entry["at_ns"], "healing": entry.get("healing")}
-    if late or not path.is_file():
-        store.open_run(run_dir).write_table("faults", [*rows, *late.values()])
+    return list(late.values())

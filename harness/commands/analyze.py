@@ -38,6 +38,12 @@ def analyze(
     ] = None,
     master: Annotated[str | None, typer.Option(help="A Spark master: spark://host:7077.")] = None,
     remote: Annotated[str | None, typer.Option(help="A Spark Connect server: sc://host.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="One run, while it goes on, until an alarm or its end.")
+    ] = False,
+    webhook: Annotated[
+        str | None, typer.Option(help="Follow: where an alarm is posted as JSON.")
+    ] = None,
     report: Annotated[bool, typer.Option(help="Write report.html into the directories.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     debug: Debug = False,
@@ -50,11 +56,32 @@ def analyze(
         raise BadRequest("--master and --remote are two ways to one cluster; give one of them")
     if (master or remote) and engine is EngineName.DUCKDB:
         raise BadRequest("--engine duckdb works here only; leave out --master and --remote")
+    if webhook is not None and not follow:
+        raise BadRequest("--webhook is told of alarms: it needs --follow")
+    if follow:
+        _follow(runs, out, webhook, as_json)
     spark = bool(master or remote) or engine is EngineName.SPARK
     analyzed = _analyze(runs, out, report, spark, master, remote)
     answer = analysis.combined(analyzed)
     print(json.dumps(answer) if as_json else text(answer))
     raise Exit(judging.EXIT_CODES[answer["verdict"]])
+
+
+def _follow(runs: "Sequence[str]", out: str | None, webhook: str | None, as_json: bool) -> None:
+    """Returns when the run is over and nothing forbidden was seen by then."""
+    from checkers.remote import is_address
+    from harness import following, judging
+
+    if len(runs) != 1 or is_address(runs[0]) or (out is not None and is_address(out)):
+        raise BadRequest("--follow is for one run in a directory of this machine, like its --out")
+    run_dir = Path(runs[0]).resolve()
+    found = following.follow(run_dir)
+    if not found:
+        return
+    alarm = following.raise_alarm(run_dir, found, Path(out or run_dir), webhook)
+    counted = (f"  {each.count} {each.kind} in {each.topic}-{each.partition}" for each in found)
+    print(json.dumps(alarm) if as_json else "\n".join(["ALARM", *counted]))
+    raise Exit(judging.EXIT_CODES["INVALID"])
 
 
 def _analyze(

@@ -1,0 +1,162 @@
+"""From the segments of a run to its first alarm.
+
+Each look takes the segments that were sealed since the last one. What they make suspicious is
+judged one look later, when what may excuse it is in the record too: by the detectors themselves,
+on the rows of the run that concern the suspects, and by the contract.
+
+It leaves to others: what a run's other tables hold meanwhile (`live`), when a run is over, waiting,
+and everybody who is to be told.
+"""
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from checkers.check import judged
+from checkers.contract import Judgement
+from checkers.durability import aborted_reads, phantoms
+from checkers.engine import DuckDbEngine, Engine, Frame
+from checkers.following.carried import Carried, Suspect
+from checkers.frames import Detect, Frames, evidence
+from checkers.history import HISTORY, PRODUCER_EPOCH, RunSources, conform
+from checkers.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.verdict import Anomaly
+
+SUSPECTS = 20
+"""Of one kind in one partition, between two looks."""
+
+_DETECTORS: tuple[Detect, ...] = (
+    duplicates, inconsistent_offsets, reordered_sends, aborted_reads, phantoms,
+)  # fmt: skip
+_SEGMENT = re.compile(r"(?P<writer>.+)-(?P<number>\d{6})")
+_FINDINGS = pa.schema(
+    [
+        *(HISTORY.field(name) for name in ("op", "client", "topic", "partition", "value")),
+        *(HISTORY.field(name) for name in ("offset", "invoke_ns", "complete_ns")),
+        *(HISTORY.field(name) for name in ("leader_epoch", "node")),
+        pa.field("acks", pa.int32()),
+        pa.field("kind", pa.string()),
+        pa.field("other_op", pa.int64()),
+        pa.field("other_offset", pa.int64()),
+    ]
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Follower:
+    """Follows one run; `look` is called again and again. plan: the run's."""
+
+    plan: Mapping[str, Any]
+    live: Callable[[], RunSources]
+    carried: Carried = field(default_factory=Carried)
+    segments: int = 0
+    _next: dict[str, int] = field(default_factory=dict)
+    _held: list[Suspect] = field(default_factory=list)
+
+    def look(self, history: Path) -> tuple[Anomaly, ...]:
+        """Take what was sealed in `history` since the last look; what is forbidden by now.
+
+        Raises HistoryError when the run cannot be read.
+        """
+        fresh = self._fresh(history)
+        if not fresh:
+            return ()
+        ripe, self._held = self._held, []
+        found: dict[tuple[str, str, int], int] = {}
+        for path in fresh:
+            rows = conform(pyarrow.parquet.read_table(path), HISTORY)
+            for suspect in self.carried.take(rows):
+                key = (suspect.kind, suspect.topic, suspect.partition)
+                found[key] = found.get(key, 0) + 1
+                if found[key] <= SUSPECTS:
+                    self._held.append(suspect)
+        self.segments += len(fresh)
+        return self._judge(ripe)
+
+    def finish(self) -> tuple[Anomaly, ...]:
+        """What is forbidden of what was suspicious last, once nothing more will be recorded."""
+        ripe, self._held = self._held, []
+        return self._judge(ripe)
+
+    def _judge(self, suspects: Sequence[Suspect]) -> tuple[Anomaly, ...]:
+        if not suspects:
+            return ()
+        engine = DuckDbEngine()
+        try:
+            return forbidden(engine, self.live(), self.plan, suspects)
+        finally:
+            engine.close()
+
+    def _fresh(self, history: Path) -> list[Path]:
+        """Sealed segments not taken yet, the oldest of all writers first. A stream that was never
+        cut into segments is its own first one."""
+        found = []
+        for path in sorted(history.glob("*.parquet")):
+            parts = _SEGMENT.fullmatch(path.stem)
+            writer, number = (parts["writer"], int(parts["number"])) if parts else (path.stem, 0)
+            if number >= self._next.get(writer, 0):
+                found.append((number, writer, path))
+        for number, writer, _ in found:
+            self._next[writer] = max(number + 1, self._next.get(writer, 0))
+        return [path for _, _, path in sorted(found)]
+
+
+def forbidden(
+    engine: Engine, sources: RunSources, plan: Mapping[str, Any], suspects: Sequence[Suspect]
+) -> tuple[Anomaly, ...]:
+    """What the contract forbids among suspects, whatever may still be recorded."""
+    frames = Frames(engine, sources, plan)
+    frames.history = engine.keep(frames.history.where(_concerns(frames, suspects)))
+    found: list[Frame] = [each for detect in _DETECTORS for each in detect(frames)]
+    findings = [each for each in suspects if each.evidence is not None]
+    found += [*_findings(frames, findings)]
+    return tuple(
+        anomaly
+        for each in found
+        for anomaly in judged(frames, each, settled=False)
+        # A record is read before its send is recorded: only the end shows that nobody sent it.
+        if anomaly.judgement is Judgement.FORBIDDEN and anomaly.aspect != "unsent"
+    )
+
+
+def _concerns(frames: Frames, suspects: Iterable[Suspect]) -> Any:
+    """The rows that decide about suspects: all of their values, all at their offsets."""
+    F = frames.engine.functions
+    listed = list(suspects)
+    conditions = [F.col("f").isin("start", "end", PRODUCER_EPOCH)]
+    if values := sorted({value for each in listed for value in each.values}):
+        conditions.append(F.col("value").isin(*values))
+    conditions += [
+        (F.col("topic") == F.lit(each.topic))
+        & (F.col("partition") == F.lit(each.partition))
+        & (F.col("offset") == F.lit(each.offset))
+        & (F.col("f") == F.lit("poll"))
+        for each in listed
+        if each.offset is not None
+    ]
+    return functools.reduce(operator.or_, conditions)
+
+
+def _findings(frames: Frames, suspects: Sequence[Suspect]) -> list[Frame]:
+    """Suspects that are evidence already, as frames of it."""
+    engine, F = frames.engine, frames.engine.functions
+    names = set(_FINDINGS.names)
+    rows = [
+        {name: value for name, value in (each.evidence or {}).items() if name in names}
+        | {"kind": each.kind}
+        for each in suspects
+    ]
+    made = []
+    for kind in sorted({each.kind for each in suspects}):
+        table = pa.Table.from_pylist([r for r in rows if r["kind"] == kind], schema=_FINDINGS)
+        loaded = engine.load([table], _FINDINGS)
+        known = frames.explained(loaded) if kind == "lost-write" else loaded
+        made.append(evidence(engine, known, kind=F.lit(kind)))
+    return made

@@ -1,0 +1,30 @@
+"""The set of sequences: exact within its bound, and honest about what it forgot."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkers.following.intervals import Intervals, Seen
+
+
+@given(st.lists(st.integers(0, 60)))
+def test_a_set_while_it_fits(numbers: list[int]) -> None:
+    """Within the bound it answers as a set does."""
+    known, model = Intervals(100), set[int]()
+    for number in numbers:
+        assert known.add(number) is (Seen.AGAIN if number in model else Seen.NEW)
+        model.add(number)
+    assert all(known.seen(number) == (number in model) for number in range(61))
+    gaps = sum(number - 1 not in model for number in model)
+    assert len(known) == gaps
+
+
+@given(st.lists(st.integers(0, 60)), st.integers(1, 5))
+def test_bounded_and_never_wrong(numbers: list[int], limit: int) -> None:
+    """Beyond the bound it says that it does not know, and never that it saw what it did not."""
+    known, model = Intervals(limit), set[int]()
+    for number in numbers:
+        said = known.add(number)
+        assert said is not Seen.AGAIN or number in model
+        assert said is not Seen.NEW or number not in model
+        model.add(number)
+        assert len(known) <= limit

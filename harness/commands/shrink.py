@@ -73,19 +73,15 @@ def shrink(
 def _diagram(failure: "Failure", scenario: Path) -> str:
     """The failure's space-time diagram, from a run of its own."""
     from harness.simulation.campaign import Task, prepared
-    from harness.simulation.diagram.showing import diagram
+    from harness.simulation.diagram.showing import drawn
     from harness.simulation.shrinking.scenario import repeated_by
-    from harness.simulation.shrinking.search import processes
 
-    made = prepared(Task(plan=failure.plan, root=Path()), failure.plan.seed)
-    with processes(1) as pool:
-        return pool.submit(
-            diagram,
-            made,
-            sign=failure.signs[0],
-            invariants=not failure.visible,
-            repeat=repeated_by(failure, str(scenario)),
-        ).result()
+    return drawn(
+        prepared(Task(plan=failure.plan, root=Path()), failure.plan.seed),
+        sign=failure.signs[0],
+        invariants=not failure.visible,
+        repeat=repeated_by(failure, str(scenario)),
+    )
 
 
 def _given(

@@ -48,6 +48,10 @@ def simulate(
     replay: Annotated[
         Path | None, typer.Option(help="Repeat the plan, schedule and seed of this run directory.")
     ] = None,
+    diagram: Annotated[
+        Path | None,
+        typer.Option(help="Of one INVALID seed: write a page of who told whom what when."),
+    ] = None,
     duration: Annotated[float | None, typer.Option(help="Simulated seconds of chaos.")] = None,
     nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
     acks: Annotated[list[str] | None, typer.Option(help="Only topics of these modes.")] = None,
@@ -72,6 +76,7 @@ def simulate(
         "faults": None if faults is None else [f.strip() for f in faults.split(",") if f.strip()],
         "broker_module": broker_module,
     }
+    from harness.plan import PlanError
     from harness.simulation import telling
 
     if replay is not None:
@@ -81,13 +86,31 @@ def simulate(
         wanted = telling.seeds(seeds)
     if len(wanted) > telling.ENDLESS // 2 and time_s is None:
         warn("these seeds have no end: it goes on until it is interrupted")
+    if diagram is not None and len(wanted) != 1:
+        raise PlanError("--diagram shows one seed: give --seeds N, or --replay RUN")
     _check(task, wanted[0])
     total = _run(task, wanted, jobs, time_s, keep_going=keep_going, as_json=as_json, plan=plan)
     if not as_json:
         print(total.line())
         print(f"digest of all seeds: {total.digest}")
         print(telling.coverage(total.met))
+    if diagram is not None:
+        _draw(task, wanted[0], total, diagram)
     raise Exit(total.exit_code)
+
+
+def _draw(task: "Task", seed: int, total: "Sum", path: Path) -> None:
+    from harness.simulation.campaign import INVALID, prepared
+    from harness.simulation.diagram.showing import drawn
+    from harness.store import write_atomic
+
+    if not total.outcomes[INVALID]:
+        warn(f"seed {seed} is not INVALID: there is nothing to draw")
+        return
+    repeat = " ".join(_command(seed))
+    page = drawn(prepared(task, seed), sign=None, invariants=task.invariants, repeat=repeat)
+    write_atomic(path, page)
+    warn(f"the diagram of seed {seed} is {path}")
 
 
 def _task(

@@ -5,6 +5,8 @@ The run is the same as without being looked at. It has the process to itself, as
 
 import shutil
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from harness import judging
@@ -21,6 +23,14 @@ from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 from harness.store import StoreError
 from harness.targets.sim.invariants import InvariantBroken
+
+
+def drawn(prepared: Prepared, *, sign: str | None, invariants: bool, repeat: str) -> str:
+    """`diagram` in a process of its own: what ran here before must not show in the run."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(
+            diagram, prepared, sign=sign, invariants=invariants, repeat=repeat
+        ).result()
 
 
 def diagram(prepared: Prepared, *, sign: str | None, invariants: bool, repeat: str) -> str:

@@ -147,5 +147,6 @@ def watermark_regressions(frames: Frames) -> Iterator[Frame]:
     if back is not None:
         older = F.col("leader_epoch") < F.col("other_epoch")
         aspect = F.when(older, F.lit("deposed")).when(~older, F.lit("advanced"))
-        found, kind = frames.near_change(back), F.lit("watermark-regression")
+        found = frames.near_change(back, since="other_complete_ns", up_to="leader_epoch")
+        kind = F.lit("watermark-regression")
         yield evidence(frames.engine, found, kind=kind, aspect=aspect)

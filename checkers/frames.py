@@ -373,19 +373,22 @@ class Frames:
         known = attribute(self.engine, self.bumps, evidence)
         return left_join(evidence, known, on=["op", *TP, "value"])
 
-    def near_change(self, evidence: Frame) -> Frame:
-        """Fill `cause_id` with the first change of leadership around a row's `invoke_ns`.
+    def near_change(
+        self, evidence: Frame, *, since: str = "invoke_ns", up_to: str | None = None
+    ) -> Frame:
+        """Fill `cause_id` with the first change of leadership around a row's `invoke_ns`, or from
+        the column `since` on; of those into epochs beyond the column `up_to`, if known, none.
 
         evidence: columns op, topic, partition, invoke_ns, at most one row per op and partition.
         """
         F = self.engine.functions
         key = ["op", *TP]
-        near = (F.col("from_ns") <= F.col("invoke_ns")) & (
-            F.col("invoke_ns") <= F.col("near_until_ns")
-        )
+        near = (F.col("from_ns") <= F.col("invoke_ns")) & (F.col(since) <= F.col("near_until_ns"))
+        if up_to is not None:
+            near = near & F.coalesce(F.col("epoch") <= F.col(up_to), F.lit(True))
         rank = F.col("strength").cast("bigint") * F.lit(RANK_LIMIT) + F.col("number")
         best = (
-            evidence.select(*key, "invoke_ns")
+            evidence.select(*dict.fromkeys([*key, "invoke_ns", since, *filter(None, [up_to])]))
             .join(self._causes_frame, on=TP, how="inner")
             .where(near & F.col("epoch").isNotNull())
             .groupBy(*key)

@@ -1,6 +1,6 @@
 """Positions and end offsets as clients see them."""
 
-from tests.histories.golden.base import INFO, F, golden
+from tests.histories.golden.base import INFO, F, P, golden
 from tests.histories.story import ALL, S, Story, v
 
 
@@ -73,6 +73,19 @@ def end_offset_goes_back_with_the_new_leader(s: Story) -> None:
     s.rows("watermark", ALL)[1].update(invoke_ns=20 * S, complete_ns=20 * S, leader_epoch=1)
     s.watermark(ALL, 10.5, 10, leader_epoch=0)
     s.watermark(ALL, 11.2, 9, leader_epoch=1)
+
+
+@golden("VALID", {("watermark-regression", "advanced"): (P, 1)},
+        cause="the new leader was not in sync")  # fmt: skip
+def end_offset_goes_back_over_an_unclean_election(s: Story) -> None:
+    """It is not long before the second answer that who was asked lost its records, but between."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.leader(ALL, 8, 1, 0, [1])
+    s.rows("watermark", ALL)[1].update(invoke_ns=20 * S, complete_ns=20 * S, leader_epoch=1)
+    s.watermark(ALL, 9.5, 10, leader_epoch=0)
+    s.watermark(ALL, 18, 9, leader_epoch=1)
+    for row in s.rows("poll", ALL):
+        row.update(invoke_ns=19 * S, complete_ns=19 * S)
 
 
 @golden("VALID", {("watermark-regression", "deposed"): (INFO, 1),

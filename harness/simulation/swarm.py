@@ -2,11 +2,13 @@
 
 Bugs hide in combinations that nobody writes down; so each seed leaves out most faults and turns
 most knobs, and many seeds meet what no one plan does ("Swarm Testing", Groce et al., 2012). A plan
-is a function of the seed and of the plan that it is drawn from, whose topics, times and name stay.
+is a function of the seed and of the plan that it is drawn from, whose topics and name stay, and
+which no run outlasts. Most runs are short: what goes wrong begins with the first few faults, and
+many short runs draw more beginnings than a long one.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.plan import Nemesis, Plan, Topic, Workload, acks_name
@@ -16,8 +18,21 @@ NODES: Final = (3, 3, 4, 5)
 MOST_FAULTS: Final = 6
 DAMAGE: Final = frozenset({"disk.bit-flip", "disk.cut-tail", "disk.stale-copy", "disk.lost"})
 """What may take from a cluster what it cannot do without: in few plans only."""
+DURATIONS_S: Final = (8.0, 12.0, 12.0, 20.0, 30.0)
 LONG: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}
 """Faults that do nothing in a short time."""
+AIMS: Final = (
+    *("one", "leader", "controller", "isr-one", "followers", "minority"),
+    *("isr", "last-isr", "broker", "majority", "all"),
+)
+"""For whatever can be aimed; the first few leave most of a cluster alone."""
+PARAMS: Final[Mapping[str, Mapping[str, tuple[str, ...] | tuple[int, int]]]] = {
+    "cut.port": {"port": ("data", "controller"), "direction": ("in", "out", "both")},
+    "response-lost": {"peers": ("clients", "nodes")},
+    "link.slow": {"delay_ms": (10, 400), "peers": ("nodes", "all")},
+    "link.lossy": {"lost_percent": (5, 30)},
+}
+"""What some faults may do besides what they do unasked."""
 
 
 def drawn(plan: Plan, seed: int) -> Plan:
@@ -28,6 +43,7 @@ def drawn(plan: Plan, seed: int) -> Plan:
         update={
             "seed": seed,
             "nodes": nodes,
+            "duration_s": min(plan.duration_s, rng.choice(DURATIONS_S)),
             "broker": {**plan.broker, **_broker(rng)},
             "topics": tuple(_topic(topic, nodes, rng) for topic in _some(plan.topics, rng)),
             "workload": _workload(plan.workload, rng),
@@ -45,12 +61,14 @@ def said(plan: Plan) -> str:
     )
     work, nemesis = plan.workload, plan.nemesis
     return (
-        f"nodes = {plan.nodes}, broker = {_inline(plan.broker)}, topics = [{topics}], "
+        f"nodes = {plan.nodes}, duration_s = {plan.duration_s:g}, "
+        f"broker = {_inline(plan.broker)}, topics = [{topics}], "
         f"workload = {{ producers = {work.producers}, consumers = {work.consumers}, rate_per_s = "
         f"{work.rate_per_s:g}, value_bytes = {work.value_bytes}, message_timeout_ms = "
-        f"{work.message_timeout_ms} }}, nemesis = {{ faults = {list(nemesis.faults)}, overlap = "
-        f"{nemesis.overlap}, interval_ms = {list(nemesis.interval_ms)}, duration_ms = "
-        f"{list(nemesis.duration_ms)} }}"
+        f"{work.message_timeout_ms} }}, nemesis = {{ faults = {list(nemesis.faults)}, targets = "
+        f"{list(nemesis.targets)}, majority = {str(nemesis.majority).lower()}, overlap = "
+        f"{nemesis.overlap}, burst = {list(nemesis.burst)}, interval_ms = "
+        f"{list(nemesis.interval_ms)}, duration_ms = {list(nemesis.duration_ms)} }}"
     ).replace("'", '"')
 
 
@@ -92,10 +110,12 @@ def _broker(rng: random.Random) -> dict[str, str | int]:
     found: dict[str, str | int] = {}
     if rng.random() < 0.3:
         found["eligible.leader.replicas.version"] = 0
+    if rng.random() < 0.4:
+        found["broker.session.timeout.ms"] = rng.choice((1_000, 1_000, 4_000))
+    if rng.random() < 0.4:
+        found["replica.lag.time.max.ms"] = rng.choice((600, 5_000, 30_000))
     if rng.random() < 0.3:
-        found["broker.session.timeout.ms"] = rng.choice((1_000, 4_000))
-    if rng.random() < 0.2:
-        found["replica.lag.time.max.ms"] = rng.choice((600, 5_000))
+        found["leader.imbalance.check.interval.seconds"] = 1
     return found
 
 
@@ -114,18 +134,29 @@ def _workload(workload: Workload, rng: random.Random) -> Workload:
 
 def _nemesis(nodes: int, rng: random.Random) -> Nemesis:
     known = [name for name, fault in FAULTS.items() if fault.min_nodes <= nodes]
-    damaging = rng.random() < 0.1
+    damaging = rng.random() < 0.15
     usable = [name for name in known if damaging or name not in DAMAGE]
     faults = sorted(rng.sample(usable, rng.randint(1, MOST_FAULTS)), key=usable.index)
     shortest_ms = rng.choice((300, 1_000, 3_000))
     return Nemesis.model_validate(
         {
             "faults": faults,
-            "mix": {name: {"duration_ms": LONG[name]} for name in faults if name in LONG},
-            "targets": ["one", "leader", "controller", "isr-one", "followers", "minority"],
-            "interval_ms": [rng.choice((200, 1_000)), rng.choice((2_000, 6_000))],
+            "mix": {name: tuned for name in faults if (tuned := _tuned(name, rng))},
+            "targets": sorted(rng.sample(AIMS, rng.randint(2, 6)), key=AIMS.index),
+            "interval_ms": [rng.choice((100, 500)), rng.choice((1_000, 4_000))],
             "duration_ms": [shortest_ms, shortest_ms + rng.choice((1_000, 6_000))],
             "overlap": rng.randint(1, 3),
+            "burst": [1, rng.choice((1, 1, 3))],
+            "majority": rng.random() < 0.5,
             "mode": "auto",
         }
     )
+
+
+def _tuned(fault: str, rng: random.Random) -> dict[str, Any]:
+    tuned: dict[str, Any] = {}
+    if fault in LONG:
+        tuned["duration_ms"] = LONG[fault]
+    if fault in PARAMS:
+        tuned["params"] = PARAMS[fault]
+    return tuned

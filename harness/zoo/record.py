@@ -54,7 +54,7 @@ class Line:
         if self.scripted:
             said["scripted"] = {k: getattr(self.scripted, k) for k in ("worlds", "caught", "sound")}
         if self.chance:
-            said["random_seeds"] = list(self.chance.seeds)
+            said |= {"random_seeds": list(self.chance.seeds), "seeds_tried": self.chance.tried}
         if self.real:
             said["real"] = {"verdict": self.real.verdict, "seconds": self.real.seconds}
         return said
@@ -74,7 +74,7 @@ def _chance(found: Chance | None) -> str:
     median = found.median
     caught = sum(each is not None for each in found.seeds)
     if median is None:
-        return f"not within {found.limit} seeds ({caught} of {len(found.seeds)} searches)"
+        return f"not within {found.tried} seeds ({caught} of {len(found.seeds)} searches)"
     return f"{median:g} seeds"
 
 

@@ -74,7 +74,8 @@ class Chance:
 
     seeds: tuple[int | None, ...]
     """Of each search, up to and with the one that caught it; None where none did."""
-    limit: int
+    tried: int
+    """How many seeds the longest of them took, or as many as its time allowed."""
     signs: tuple[str, ...] = ()
 
     @property
@@ -144,6 +145,7 @@ def by_chance(
 ) -> Chance:
     """Search with swarms, several times, each with `limit` seeds and `time_s` seconds at most."""
     found: list[int | None] = []
+    tried = 0
     signs: tuple[str, ...] = ()
     for number in range(searches):
         first = number * APART + 1
@@ -152,13 +154,14 @@ def by_chance(
         campaign = Campaign(task, range(first, first + limit), jobs=jobs)
         until_s = time.monotonic() + time_s
         caught = {}
-        for result in campaign.results(until_s):
+        for count, result in enumerate(campaign.results(until_s), start=1):
+            tried = max(tried, count)
             if result.outcome == INVALID:
                 caught[result.seed] = result.signs
                 campaign.stop()
         found.append(min(caught) - first + 1 if caught else None)
         signs = signs or (caught[min(caught)] if caught else ())
-    return Chance(seeds=tuple(found), limit=limit, signs=signs)
+    return Chance(seeds=tuple(found), tried=tried, signs=signs)
 
 
 def real(exhibit: Exhibit, store: Path) -> Real:

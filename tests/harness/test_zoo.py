@@ -125,8 +125,8 @@ def test_a_record_says_what_holds_and_what_does_not() -> None:
     exhibit = zoo.EXHIBITS[0]
     good = trials.Scripted(worlds=3, caught=2, sound=3, signs=("lost-write: 3",))
     bad = trials.Scripted(worlds=3, caught=3, sound=2, signs=("x",), said="unmodified, seed 1: x")
-    lucky = trials.Chance(seeds=(3, None, 9), limit=50)
-    unlucky = trials.Chance(seeds=(3, None, None), limit=50)
+    lucky = trials.Chance(seeds=(3, None, 9), tried=50)
+    unlucky = trials.Chance(seeds=(3, None, None), tried=50)
     lines = [
         record.Line(exhibit=exhibit, scripted=good, chance=lucky),
         record.Line(exhibit=exhibit, scripted=bad, chance=unlucky),

@@ -33,12 +33,13 @@ def test_every_plan_can_be_run() -> None:
 
 
 def test_what_stays_is_the_plans() -> None:
-    """Its name, its times, its topics' names and acks."""
+    """Its name, its topics' names and acks; no run is longer than it says."""
     plan = base()
     acks = {topic.name: topic.acks for topic in plan.topics}
     for seed in SEEDS:
         drawn = swarm.drawn(plan, seed)
-        assert (drawn.name, drawn.duration_s, drawn.seed) == (plan.name, plan.duration_s, seed)
+        assert (drawn.name, drawn.seed) == (plan.name, seed)
+        assert drawn.duration_s <= plan.duration_s
         assert {topic.name: topic.acks for topic in drawn.topics}.items() <= acks.items()
         assert any(topic.acks == -1 for topic in drawn.topics)
 
@@ -57,6 +58,8 @@ def test_seeds_go_everywhere() -> None:
     assert {"3 nodes", "4 nodes", "5 nodes", "min ISR 1", "min ISR 2"} <= met.keys()
     assert {"eligible.leader.replicas.version 0", "flush.messages"} <= met.keys()
     assert {"power-loss", "disk.bit-flip", "reassign", "clock.drift"} <= met.keys()
+    short = swarm.drawn(base().model_copy(update={"duration_s": 5.0}), 1)
+    assert short.duration_s == 5
 
 
 def test_what_was_drawn_reads_as_toml() -> None:

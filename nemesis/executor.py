@@ -285,10 +285,24 @@ class Nemesis:
                 break
         if problem is None:
             active.record.healed_ns = self._clock.now_ns()
+            self._look_after(active, strike)
             self._note(active.record, "fault-healed", healing=active.record.healing)
         else:
             active.record.failed(f"not healed: {problem}")
         active.over = True
+
+    def _look_after(self, active: _InForce, strike: Strike) -> None:
+        """What a fault has begun may go on after its heal, for as long as it says itself."""
+        until_ns = self._clock.now_ns() + active.fault.look_after_ms * 1_000_000
+        while not self._leave and self._clock.now_ns() < until_ns:
+            self._clock.wait(threading.Event(), TICK_S)
+            try:
+                done = active.fault.look_after(self._hosts, strike)
+            except Exception as error:
+                active.record.failed(f"healed, and not looked after: {_said(error)}")
+                return
+            if done:
+                active.record.healing = f"{active.record.healing}; {done}"
 
     def _try_to_heal(self, active: _InForce, strike: Strike) -> str | None:
         """One attempt; returns why it is not healed."""

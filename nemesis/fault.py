@@ -185,6 +185,11 @@ class Fault(Protocol):
         """How often `pulse` is called while the fault is in force; None for never."""
         ...
 
+    @property
+    def look_after_ms(self) -> int:
+        """For how long `look_after` is called again and again once it is healed; 0 for not."""
+        ...
+
     def label(self, strike: Strike) -> str:
         """A short text for people: what was done to whom."""
         ...
@@ -221,6 +226,13 @@ class Fault(Protocol):
         """Measure, after `heal`, whether everything is as it was."""
         ...
 
+    def look_after(self, hosts: Hosts, strike: Strike) -> str:
+        """Undo what the fault did to a node only after the heal; what that was, if anything.
+
+        Other faults may be in force by then, on the same nodes too: theirs is to be left alone.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultBase:
@@ -234,6 +246,7 @@ class FaultBase:
     default_targets: str = "one"
     aimable: bool = True
     pulse_ms: int | None = None
+    look_after_ms: int = 0
 
     def label(self, strike: Strike) -> str:
         """Such as `kill node 2`; a fault without a target says just its name."""
@@ -250,6 +263,10 @@ class FaultBase:
 
     def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
         """Nothing more is done."""
+
+    def look_after(self, hosts: Hosts, strike: Strike) -> str:
+        """What is healed stays so."""
+        return ""
 
 
 def node_list(nodes: Sequence[int]) -> str:

@@ -60,15 +60,13 @@ def end_node(hosts: Hosts, strike: Strike, node: int) -> None:
         hosts.processes.kill(node)
 
 
-def start_nodes(hosts: Hosts, strike: Strike, *, but: Sequence[int] = ()) -> None:
-    """The strike keeps nobody down any more: start its nodes that do not run.
+def start_nodes(hosts: Hosts, strike: Strike, *, but: Sequence[int] = ()) -> list[int]:
+    """The strike keeps nobody down any more: start its nodes that do not run; which those were.
 
     Not those that another fault keeps down: they start with its heal.
     """
     hosts.ledger.let_go(key_of(strike))
-    for node in present(hosts, strike):
-        if node not in but:
-            start(hosts, node)
+    return [node for node in present(hosts, strike) if node not in but and start(hosts, node)]
 
 
 def in_bytes(by_directory: Mapping[str, int], *, most: int = 4) -> str:

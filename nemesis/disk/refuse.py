@@ -9,14 +9,17 @@ import errno
 import os
 from dataclasses import dataclass
 
-from nemesis.disk.base import DiskFault, end_node, key_of, require_well, start_nodes
-from nemesis.fault import Ability, Effect, Fault, Strike
+from nemesis.disk.base import DiskFault, end_node, key_of, note, noted, require_well, start_nodes
+from nemesis.fault import Ability, Effect, Fault, Strike, node_list
 from nemesis.hosts import Hosts
 from nemesis.process.base import running
 
 PROBE_BYTES = 65_536
 ROOM_BYTES = 1 << 20
 """How much has to be free again before a full disk counts as healed."""
+ENDING_MS = 7_000
+"""How long a node may go on running that has met a full disk, and is about to end by that: it hands
+over what it leads first."""
 
 _FAULTS = frozenset({Ability.DISK_FAULTS})
 
@@ -68,6 +71,7 @@ class Full(_Refusal):
     about: str = "everything that is free on the disk is taken, so that writes fail (ENOSPC)"
     errno: int = errno.ENOSPC
     pulse_ms: int | None = 250
+    look_after_ms: int = ENDING_MS
 
     def inject(self, hosts: Hosts, strike: Strike) -> None:
         """Fill every target's disk."""
@@ -96,6 +100,16 @@ class Full(_Refusal):
         free = {node: hosts.disks.free_bytes(node) for node in _well(hosts, strike)}
         told = "; ".join(f"node {node}: {room:,} bytes free" for node, room in free.items())
         return Effect(took=all(room >= ROOM_BYTES for room in free.values()), evidence=told)
+
+    def look_after(self, hosts: Hosts, strike: Strike) -> str:
+        """Start whoever was still running at the heal, and ended then by the write that failed:
+        once, since what ends again has another reason.
+        """
+        started = [node for node in strike.nodes if noted(hosts, strike, node)]
+        ended = start_nodes(hosts, strike, but=[*started, *_unwell(hosts, strike)])
+        for node in ended:
+            note(hosts, strike, node, "started")
+        return f"{node_list(ended)} ended later by it, and was started" if ended else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,6 +143,25 @@ def test_a_heal_that_fails_is_tried_again_and_then_said(world: World) -> None:
     assert world.only.error == "not healed: unblock is broken"
 
 
+def test_who_ends_by_a_fault_after_its_heal_is_started(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had met a full disk, and handed over first what it led."""
+    processes, passes = world.machines.processes, world.clock.wait
+
+    def wait(stop: threading.Event, seconds: float) -> bool:
+        if world.clock.ns >= 5_000_000_000 and not world.trace.of("kill"):
+            processes.kill(2)
+        return passes(stop, seconds)
+
+    monkeypatch.setattr(world.clock, "wait", wait)
+    world.run(event("disk.full", targets="node:2"))
+    assert world.only.healed_ns is not None
+    assert world.only.healed_ns < 5_000_000_000
+    assert str(world.only.healing).endswith("; node 2 ended later by it, and was started")
+    world.assert_whole()
+
+
 @pytest.mark.parametrize(
     ("fault", "prepared", "deed"),
     [("disk.stall", "flush", "freeze"), ("link.slow", "prepare", "degrade")],

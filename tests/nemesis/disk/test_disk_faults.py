@@ -128,6 +128,23 @@ def test_a_node_that_ended_on_a_full_disk_is_started(machines: FakeMachines) -> 
     assert machines.processes.is_running(2)
 
 
+def test_a_node_that_ends_after_a_full_disk_was_healed_is_started(machines: FakeMachines) -> None:
+    """It had met the full disk, and was still on its way out; who is kept down stays down."""
+    fault, hosts = find("disk.full"), machines.hosts()
+    aimed = strike(fault, (1, 2))
+    fault.inject(hosts, aimed)
+    fault.heal(hosts, aimed)
+    assert fault.healing(hosts, aimed).took
+    assert fault.look_after(hosts, aimed) == ""
+    for node in (1, 2):
+        machines.processes.kill(node)
+    hosts.ledger.hold("another fault", 1)
+    assert fault.look_after(hosts, aimed) == "node 2 ended later by it, and was started"
+    assert [machines.processes.is_running(node) for node in (1, 2)] == [False, True]
+    machines.processes.kill(2)
+    assert fault.look_after(hosts, aimed) == ""
+
+
 def test_a_write_that_slipped_through_a_stall_is_tried_again(machines: FakeMachines) -> None:
     """Another fault may have made the disk go on for a moment."""
     fault, hosts = find("disk.stall"), machines.hosts()

@@ -36,7 +36,8 @@ def test_a_run_that_is_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_dead_run_is_not_waited_for(tmp_path: Path) -> None:
     """Nothing is sealed, and nobody says that it is over."""
     run_dir = Path(stored(tmp_path, healthy()))
-    Journal.create(run_dir / "journal.jsonl", run_id="x").record("phase")
+    with Journal.create(run_dir / "journal.jsonl", run_id="x") as journal:
+        journal.record("phase")
     now = [0.0]
 
     def wait(seconds: float) -> None:

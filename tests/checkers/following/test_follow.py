@@ -48,6 +48,7 @@ def follow(folder: Path, story: Story, segments: int = SEGMENTS) -> tuple[Anomal
     return follower.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ALL_GOLDEN))
 def test_an_alarm_is_confirmed_by_the_whole(name: str, tmp_path: Path) -> None:
     """Whatever a golden history raises an alarm for, the one check of it all is INVALID too."""

@@ -15,7 +15,15 @@ from harness.plan import Plan
 from harness.simulation.campaign import Task, prepared
 from harness.simulation.shrinking import scenario
 from harness.simulation.shrinking.search import Failure, Search, Shrunk, failure_of, first_failure
-from harness.simulation.shrinking.steps import STEPS, size
+from harness.simulation.shrinking.steps import (
+    NEAR_MS,
+    STEPS,
+    STURDY_MS,
+    around,
+    size,
+    sturdier_events,
+)
+from nemesis.schedule import Event
 
 
 def failing(seed: int = 1, plan: str = "simulation", **flags: object) -> Plan:
@@ -65,6 +73,29 @@ def test_every_candidate_is_a_smaller_plan_that_can_be_run(seed: int) -> None:
             if size(candidate) < size(plan):
                 prepared(Task(plan=candidate, root=Path()), candidate.seed)
                 Plan.from_json(candidate.to_json(), "candidate")
+
+
+def test_the_reason_is_sought_around_the_failure_first() -> None:
+    """What was over long before, and what came later, is left out; then only what came later."""
+    plan = failing(3)
+    at_ms = 12_000
+    near, nearer_than_later, before = around(plan, at_ms)
+    events = plan.nemesis.events
+    assert 0 < len(near.nemesis.events) < len(before.nemesis.events) < len(events)
+    assert all(event in nearer_than_later.nemesis.events for event in near.nemesis.events)
+    assert before.nemesis.events == tuple(e for e in events if e.at_ms <= at_ms + NEAR_MS[-1])
+    assert near.duration_s < plan.duration_s
+
+
+def test_what_is_left_is_aimed_and_long_enough_for_real_processes() -> None:
+    """At one partition's leader, for longer than sessions last, within the chaos."""
+    event = Event(at_ms=500, fault="pause", targets="one", duration_ms=700)
+    plan = failing(3).model_copy(update={"nemesis": plans.Nemesis(events=(event,))})
+    first = next(sturdier_events(plan))
+    (aimed,) = first.nemesis.events
+    assert (aimed.targets, aimed.duration_ms) == ("leader:acks-0/0", STURDY_MS)
+    assert first.duration_s * 1000 > aimed.at_ms + aimed.duration_ms
+    assert size(first) < size(plan)
 
 
 def test_what_a_failure_needs_is_left_and_nothing_else() -> None:

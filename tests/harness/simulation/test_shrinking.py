@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import plan as plans
@@ -64,6 +64,7 @@ def shrunk(plan: Plan, needs: Sequence[str], *, jobs: int = 2) -> Shrunk:
     return found
 
 
+@settings(deadline=None, max_examples=25)  # a busy machine takes its time
 @given(st.integers(0, 50))
 def test_every_candidate_is_a_smaller_plan_that_can_be_run(seed: int) -> None:
     """So that the search ends, and whatever it finds is a plan."""

@@ -14,11 +14,13 @@ is, in SQL text, see `div`).
 """
 
 import contextlib
+import functools
 import itertools
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -30,6 +32,10 @@ Frame: TypeAlias = Any
 
 Column: TypeAlias = Any
 """A column expression of the engine at hand."""
+
+
+MEMORY_LIMIT = "3GB"
+"""What the embedded engine keeps in memory before it spills; a process has more than that."""
 
 
 class EngineError(Exception):
@@ -57,6 +63,9 @@ class Engine(Protocol):
 
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
         """The rows of all sources as one frame with the columns of `schema`."""
+
+    def name_it(self, frame: Frame) -> Frame:
+        """The same frame, to which others can be added without planning its making again."""
 
     def keep(self, frame: Frame) -> Frame:
         """The same rows, computed once (now or at first use) however often they are used."""
@@ -94,7 +103,9 @@ class DuckDbEngine:
         from sqlframe.duckdb import functions as functions_module
 
         self._spill = tempfile.TemporaryDirectory(prefix="highwater-duckdb-")
-        self._connection = duckdb.connect(config={"temp_directory": self._spill.name})
+        self._connection = duckdb.connect(
+            config={"temp_directory": self._spill.name, "memory_limit": MEMORY_LIMIT}
+        )
         self._connection.execute("SET preserve_insertion_order = false")
         if threads is not None:
             self._connection.execute(f"SET threads = {int(threads)}")
@@ -125,6 +136,12 @@ class DuckDbEngine:
             selects.append(f"SELECT {columns} FROM {held}")
         name = self._new_name()
         self._connection.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(selects)}")
+        return self._table(name)
+
+    def name_it(self, frame: Frame) -> Frame:
+        """A view, computed whenever it is used."""
+        name = self._new_name()
+        self._connection.execute(f"CREATE VIEW {name} AS {self._sql(frame)}")
         return self._table(name)
 
     def keep(self, frame: Frame) -> Frame:
@@ -165,18 +182,66 @@ class DuckDbEngine:
         return f"t{next(self._numbers)}"
 
     def _table(self, name: str) -> Frame:
+        from sqlglot import exp
+
         # SQLFrame would look the columns up with six queries; it needs only their names, since
         # DuckDB resolves the types.
         described = self._connection.execute(f"SELECT * FROM {name} LIMIT 0").description
-        columns = {column[0]: "string" for column in described}
-        self._session.catalog.add_table(name, column_mapping=columns)
-        return self._session.table(name)
+        columns = [exp.column(exp.to_identifier(column[0], quoted=True)) for column in described]
+        return _brief_frames()(
+            self._session, exp.Select().from_(exp.to_table(name)).select(*columns)
+        )
 
     @staticmethod
     def _sql(frame: Frame) -> str:
         # DuckDB optimizes better than SQLFrame's rewriting would, which costs more than most
         # queries here take.
         return str(frame.sql(dialect="duckdb", optimize=False, pretty=False))
+
+
+@functools.cache
+def _brief_frames() -> type[Any]:
+    """SQLFrame's frames, with less to copy: a frame copies its whole expression at every step.
+
+    Here it does not also copy the one that it replaces, and no name remembers where in which text
+    it was read. For a small history this is half of the time that a check takes.
+    """
+    from sqlframe.duckdb.dataframe import DuckDBDataFrame
+    from sqlglot.expressions import Identifier
+    from sqlglot.helper import ensure_list, object_to_dict
+
+    numbers = itertools.count()
+
+    class BriefFrame(DuckDBDataFrame):  # type: ignore[misc]  # SQLFrame is not typed
+        def copy(self, **changed: Any) -> Any:
+            changed["join_on_uuid"] = str(next(numbers))
+            same = {name: value for name, value in vars(self).items() if name not in changed}
+            return type(self)(**object_to_dict(SimpleNamespace(**same)), **changed)
+
+        def _convert_leaf_to_cte(self, *args: Any, **kwargs: Any) -> Any:
+            made = super()._convert_leaf_to_cte(*args, **kwargs)
+            forget(made.expression.ctes[-1])
+            for name in ("from_", "expressions"):
+                for part in ensure_list(made.expression.args.get(name)):
+                    forget(part)
+            return made
+
+        def _ensure_and_normalize_cols(self, *args: Any, **kwargs: Any) -> Any:
+            columns = super()._ensure_and_normalize_cols(*args, **kwargs)
+            for column in columns:
+                forget(column.expression)
+            return columns
+
+        def _ensure_and_normalize_col(self, col: Any) -> Any:
+            column = super()._ensure_and_normalize_col(col)
+            forget(column.expression)
+            return column
+
+    def forget(expression: Any) -> None:
+        for identifier in expression.find_all(Identifier):
+            identifier._meta = None
+
+    return BriefFrame
 
 
 class SparkEngine:
@@ -210,6 +275,10 @@ class SparkEngine:
         for other in others:
             first = first.unionByName(other)
         return first
+
+    def name_it(self, frame: Frame) -> Frame:
+        """Nothing to do: Spark copies no plans."""
+        return frame
 
     def keep(self, frame: Frame) -> Frame:
         """Cached at first use; spills to disk."""

@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--operations", type=int, default=300_000)
     parser.add_argument("--partitions", type=int, default=8)
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that everything is ended then, too
     with (
         tempfile.TemporaryDirectory(prefix="highwater-standalone-") as made,
         _cluster(Path(made)) as cluster,
@@ -146,6 +147,15 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _settings(out: Path) -> Path:
+    """Spark's settings for little data: it would cut every shuffle into 200 parts."""
+    folder = out.with_name("conf")
+    folder.mkdir(exist_ok=True)
+    lines = ("spark.sql.shuffle.partitions 4", "spark.sql.codegen.wholeStage false")
+    (folder / "spark-defaults.conf").write_text("\n".join(lines) + "\n")
+    return folder
+
+
 def _analyze(run: Path, out: Path, *arguments: str) -> dict[str, Any]:
     """The answer of `highwater analyze`, without what may differ."""
     copy = out.with_name(f"{out.name}-run")
@@ -157,7 +167,7 @@ def _analyze(run: Path, out: Path, *arguments: str) -> dict[str, Any]:
         [sys.executable, "-m", "harness.cli", "analyze", str(copy), "--out", str(out),
          "--no-report", *arguments],
         capture_output=True, text=True, timeout=ANALYZE_S, check=False,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(_settings(out))},
     )  # fmt: skip
     if done.returncode not in (0, 1, 2):
         raise SystemExit(done.stderr[-2000:])

@@ -11,6 +11,7 @@ from tests.histories.golden.base import INFO, F, P, U, golden
 from tests.histories.story import ALL, ONE, S, Story, v
 
 LOST = ("lost-write", "middle")
+OTHER = 99
 
 
 def taken(
@@ -268,6 +269,16 @@ def consumer_read_what_then_lost_power(s: Story) -> None:
     s.send(ALL, 99, 20, 9.4)
     s.poll(ALL, 9.5, {20: v(ALL, 99)})
     taken(s, 1, 2)
+
+
+@golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1),
+                  ("uncommitted-read", None): (INFO, 2)})  # fmt: skip
+def end_is_told_long_after_what_was_read_had_lost_power(s: Story) -> None:
+    """Nobody could be asked in between: the change lies between the read and the answer."""
+    consumer_read_what_then_lost_power(s)
+    s.row("start", OTHER, 0)
+    s.watermark(ALL, 40, 20, client=OTHER)
+    s.row("end", OTHER, 61)
 
 
 def twice_across_epochs(s: Story) -> None:

@@ -49,8 +49,7 @@ def simulate(
         Path | None, typer.Option(help="Repeat the plan, schedule and seed of this run directory.")
     ] = None,
     diagram: Annotated[
-        Path | None,
-        typer.Option(help="Of one INVALID seed: write a page of who told whom what when."),
+        Path | None, typer.Option(help="Of one INVALID seed: a page of who told whom what.")
     ] = None,
     duration: Annotated[float | None, typer.Option(help="Simulated seconds of chaos.")] = None,
     nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
@@ -76,7 +75,6 @@ def simulate(
         "faults": None if faults is None else [f.strip() for f in faults.split(",") if f.strip()],
         "broker_module": broker_module,
     }
-    from harness.plan import PlanError
     from harness.simulation import telling
 
     if replay is not None:
@@ -86,20 +84,20 @@ def simulate(
         wanted = telling.seeds(seeds)
     if len(wanted) > telling.ENDLESS // 2 and time_s is None:
         warn("these seeds have no end: it goes on until it is interrupted")
-    if diagram is not None and len(wanted) != 1:
-        raise PlanError("--diagram shows one seed: give --seeds N, or --replay RUN")
-    _check(task, wanted[0])
+    _check(task, wanted, diagram)
     total = _run(task, wanted, jobs, time_s, keep_going=keep_going, as_json=as_json, plan=plan)
     if not as_json:
         print(total.line())
         print(f"digest of all seeds: {total.digest}")
         print(telling.coverage(total.met))
-    if diagram is not None:
-        _draw(task, wanted[0], total, diagram)
+    _draw(task, wanted[0], total, diagram)
     raise Exit(total.exit_code)
 
 
-def _draw(task: "Task", seed: int, total: "Sum", path: Path) -> None:
+def _draw(task: "Task", seed: int, total: "Sum", path: Path | None) -> None:
+    """Write the diagram, where one is wanted."""
+    if path is None:
+        return
     from harness.simulation.campaign import INVALID, prepared
     from harness.simulation.diagram.showing import drawn
     from harness.store import write_atomic
@@ -141,11 +139,14 @@ def _repeated(
     return task, range(made.seed, made.seed + 1)
 
 
-def _check(task: "Task", seed: int) -> None:
+def _check(task: "Task", seeds: range, diagram: Path | None) -> None:
     """Everything that can be wrong with what was asked for is found before anything starts."""
+    from harness.plan import PlanError
     from harness.simulation import campaign
 
-    with campaign.broken_by(campaign.prepared(task, seed).plan.broker_module):
+    if diagram is not None and len(seeds) != 1:
+        raise PlanError("--diagram shows one seed: give --seeds N, or --replay RUN")
+    with campaign.broken_by(campaign.prepared(task, seeds[0]).plan.broker_module):
         pass
 
 

@@ -162,7 +162,8 @@ FROM range($partitions) AS _p(p), range(($per_partition + {BATCH} - 1) // {BATCH
 def write_run(folder: Path, size: Size, *, memory: str = "2GB") -> Mapping[str, int]:
     """Write a run directory into the new `folder`; {kind: how many were planted}.
 
-    sends must be a multiple of partitions, and a thousand times what is planted.
+    sends must be a multiple of partitions, a thousand times what is planted, and take more than a
+    second: 60,000.
     """
     run = _Run(size)
     _plant_in_sends(run)

@@ -75,12 +75,11 @@ def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     before (other_offset): the record was not committed then, or the end went back. aspect deposed:
     a leader told it that was none any more by then."""
     F = frames.engine.functions
-    polls, asks = frames.polls.where(F.col("complete_ns").isNotNull()), frames.asks
-    beyond = (F.col("last_offset") + F.lit(1)).alias("offset")
+    asks = frames.asks
     back = frames.suspects(
         _overtaken(
             frames,
-            polls.select(*TP, F.col("complete_ns").alias("at_ns"), beyond),
+            _lasting(frames),
             asks.select("op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"),
         )
     )
@@ -101,6 +100,28 @@ def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
         kind=F.lit("uncommitted-read"),
         other_offset=F.col("passed") - F.lit(1),
     )
+
+
+def _lasting(frames: Frames) -> Frame:
+    """topic, partition, at_ns, offset behind the last record of each poll that was not taken back.
+
+    Whether it might be taken back, truncated-read and inconsistent-offset say; an end that is told
+    after that is right to be below it.
+    """
+    F = frames.engine.functions
+    polls, disputed = frames.polls, frames.disputed
+    if disputed is not None:
+        two = disputed.where(F.col("value") < F.col("other_value"))
+        gone = disputed.join(frames.complete.select(*TP), on=TP, how="left_semi")
+        rows = frames.reads.where(F.col("f") == F.lit("poll"))
+        for taken in (two, gone):
+            rows = rows.join(taken.select(*TP, "offset"), on=[*TP, "offset"], how="left_anti")
+        polls = rows.groupBy("op", *TP).agg(
+            F.max("offset").alias("last_offset"), F.max("complete_ns").alias("complete_ns")
+        )
+    beyond = (F.col("last_offset") + F.lit(1)).alias("offset")
+    known = polls.where(F.col("complete_ns").isNotNull())
+    return known.select(*TP, F.col("complete_ns").alias("at_ns"), beyond)
 
 
 def _deposed(frames: Frames, answers: Frame) -> Frame:

@@ -70,7 +70,8 @@ def _of_partition(rows: list[Row], excused: set[int]) -> Iterable[tuple[str, str
     yield from _order(acked, final, polls, excused, complete)
     yield from _offsets(acked, final, polls)
     yield from _reads(sends, final, polls, complete)
-    yield from _real_time(acked, final, polls, [r for r in rows if r["f"] == "watermark"])
+    asks = [r for r in rows if r["f"] == "watermark"]
+    yield from _real_time(acked, final, _lasting(polls, final, complete), polls, asks)
     for client in {r["client"] for r in rows}:
         yield from _jumps(
             [r for r in rows if r["client"] == client], {r["offset"] for r in final + polls}
@@ -177,8 +178,23 @@ def _watermarks(rows: list[Row]) -> Iterable[tuple[str, str | None]]:
             yield "watermark-regression", None
 
 
+def _lasting(polls: list[Row], final: list[Row], complete: bool) -> list[Row]:
+    """The polled records that were not taken back."""
+    told = defaultdict(set)
+    for row in final + polls:
+        if row["value"] is not None:
+            told[row["offset"]].add(row["value"])
+    there = {r["offset"] for r in final if r["value"] is not None}
+    return [
+        r
+        for r in polls
+        if len(told[r["offset"]]) <= 1
+        and (r["offset"] in there or not complete or not told[r["offset"]])
+    ]
+
+
 def _real_time(
-    acked: list[Row], final: list[Row], polls: list[Row], asks: list[Row]
+    acked: list[Row], final: list[Row], lasting: list[Row], polls: list[Row], asks: list[Row]
 ) -> Iterable[tuple[str, str | None]]:
     log = {(r["offset"], r["value"]) for r in final}
     kept = [r for r in acked if (r["offset"], r["value"]) in log]
@@ -186,7 +202,7 @@ def _real_time(
         if any(r["offset"] > send["offset"] for r in kept if r["complete_ns"] < send["invoke_ns"]):
             yield "reordered-ack", None
     for ask in asks:
-        seen = [r["offset"] for r in polls if r["complete_ns"] < ask["invoke_ns"]]
+        seen = [r["offset"] for r in lasting if r["complete_ns"] < ask["invoke_ns"]]
         if any(offset >= ask["offset"] for offset in seen):
             yield "uncommitted-read", None
     if any(_behind(poll, acked) for poll in _ends(polls)):

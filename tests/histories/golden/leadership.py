@@ -118,21 +118,21 @@ def _hosted(s: Story, *replicas: Sequence[int]) -> None:
 @golden("VALID")
 def new_replica_is_elected_when_the_leader_is_moved_away(s: Story) -> None:
     """One record adds node 2 to the in-sync replicas, ends the reassignment, and elects it."""
-    _decided(s, START[:3] + ((1, 3),), (10, 2, 1, (2, 3)), END)
+    _decided(s, (*START[:3], (1, 3)), (10, 2, 1, (2, 3)), END)
     _hosted(s, (1, 3, 2), (2, 3), (2, 3, 1))
 
 
 @golden("INVALID", {("isr-broken", "outside"): (F, 1)})
 def new_replica_is_elected_though_the_leader_stays(s: Story) -> None:
     """Near miss: the reassignment is over, and node 1 is still one of the replicas."""
-    _decided(s, START[:3] + ((1, 3),), (10, 2, 1, (2, 3)), END)
+    _decided(s, (*START[:3], (1, 3)), (10, 2, 1, (2, 3)), END)
     _hosted(s, (1, 3, 2), (2, 3, 1), (2, 3, 1))
 
 
 @golden("INVALID", {("isr-broken", "absent"): (F, 1)})
 def somebody_else_is_elected_when_the_leader_is_moved_away(s: Story) -> None:
     """Near miss: node 2 was not in sync before, and is not now."""
-    _decided(s, START[:3] + ((1, 3),), (10, 2, 1, (3,)), END)
+    _decided(s, (*START[:3], (1, 3)), (10, 2, 1, (3,)), END)
     _hosted(s, (1, 3, 2), (2, 3), (2, 3, 1))
 
 

@@ -1,6 +1,7 @@
 """What began after something else was over, and does not show it."""
 
-from tests.histories.golden.base import INFO, F, golden
+from tests.histories.golden.base import INFO, F, P, golden
+from tests.histories.golden.state_losses import led
 from tests.histories.story import ALL, Story, v, value
 
 OTHER = 99
@@ -68,6 +69,37 @@ def older_end_is_told_around_an_election(s: Story) -> None:
     """Near miss: node 1 does not know yet that it is deposed."""
     s.row("start", OTHER, 0)
     s.watermark(ALL, 14.5, 9, client=OTHER)
+    s.row("end", OTHER, 61)
+
+
+@golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1)})
+def lower_end_is_told_long_after_what_was_read_was_lost(s: Story) -> None:
+    """Near miss: what had been read at offset 20 was taken back, as an unclean election may."""
+    _read_then_lost(s)
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+
+
+@golden("INVALID", {("truncated-read", None): (F, 1), ("lost-write", "tail"): (F, 1)})
+def lower_end_is_told_after_what_was_read_was_lost_though_it_might_not_be(s: Story) -> None:
+    """The record is held against the cluster once, by what it lost."""
+    _read_then_lost(s)
+
+
+@golden("INVALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1),
+                    ("uncommitted-read", None): (F, 1)})  # fmt: skip
+def lower_end_is_told_than_what_was_kept(s: Story) -> None:
+    """It is below offset 19 too, which nobody took back."""
+    lower_end_is_told_long_after_what_was_read_was_lost(s)
+    s.rows("watermark", ALL)[-1]["offset"] = 19
+
+
+def _read_then_lost(s: Story) -> None:
+    """Node 2, which is not in sync, leads from 10 s on; at 30 s the log is committed up to 20."""
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 3)), (10, 2, 1, (2,)), (16, 2, 1, (2, 3, 1)))
+    s.send(ALL, 99, 20, 9.4)
+    s.poll(ALL, 9.5, {20: v(ALL, 99)})
+    s.row("start", OTHER, 0)
+    s.watermark(ALL, 30, 20, client=OTHER)
     s.row("end", OTHER, 61)
 
 

@@ -260,8 +260,7 @@ def power_loss_without_a_record_of_epochs(s: Story) -> None:
     taken(s, 1, 2)
 
 
-@golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1),
-                  ("uncommitted-read", None): (INFO, 1)})  # fmt: skip
+@golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1)})
 def consumer_read_what_then_lost_power(s: Story) -> None:
     """It was below the high watermark, in the memory of all in-sync replicas."""
     wiped(s)

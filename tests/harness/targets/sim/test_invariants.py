@@ -245,6 +245,15 @@ async def _commits_too_early(stage: Stage) -> None:
     stage.replica(2).state.high_watermark = stage.replica(2).log.end_offset
 
 
+async def _commits_alone(stage: Stage) -> None:
+    stage.cut(answers(2, 4))
+    await stage.send(acks=1)
+    state = stage.replica(2).state
+    together, state.min_isr, state.isr = state.isr, 2, frozenset({NodeId(2)})
+    state.high_watermark = stage.replica(2).log.end_offset
+    state.isr = together
+
+
 async def _two_leaders(stage: Stage) -> None:
     stage.replica(3).state.leader = NodeId(3)
     stage.replica(3).state.role = Role.LEADER
@@ -293,6 +302,7 @@ BY_HAND: dict[str, tuple[Callable[[Stage], Awaitable[None]], str]] = {
     "leader's high watermark": (_high_watermark_goes_back, "high-watermark-rises"),
     "follower's high watermark": (_follower_knows_too_much, "follower-high-watermark"),
     "commit": (_commits_too_early, "isr-has-all-committed"),
+    "commit alone": (_commits_alone, "commits-with-enough"),
     "leaders": (_two_leaders, "one-leader"),
     "restart": (_restart_loses, "a-restart-loses-nothing"),
     "cut": (_follower_cuts, "committed-stays"),

@@ -87,16 +87,9 @@ def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
         return
     found = frames.engine.keep(asks.join(back.select("op", *TP, "passed"), on=["op", *TP]))
     found = left_join(found, _deposed(frames, found), on=["op", *TP])
-    given = (
-        polls.select(*TP, "complete_ns", (F.col("last_offset") + F.lit(1)).alias("passed"))
-        .join(found.select(*TP, "passed").distinct(), on=[*TP, "passed"])
-        .groupBy(*TP, "passed")
-        .agg(F.min("complete_ns").alias("given_ns"))
-    )
-    found = left_join(found, given, on=[*TP, "passed"])
     yield evidence(
         frames.engine,
-        frames.near_change(found, since="given_ns"),
+        frames.near_change(found),
         kind=F.lit("uncommitted-read"),
         other_offset=F.col("passed") - F.lit(1),
     )

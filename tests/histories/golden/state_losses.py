@@ -270,8 +270,7 @@ def consumer_read_what_then_lost_power(s: Story) -> None:
     taken(s, 1, 2)
 
 
-@golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1),
-                  ("uncommitted-read", None): (INFO, 2)})  # fmt: skip
+@golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1)})
 def end_is_told_long_after_what_was_read_had_lost_power(s: Story) -> None:
     """Nobody could be asked in between: the change lies between the read and the answer."""
     consumer_read_what_then_lost_power(s)

@@ -62,7 +62,7 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
     [
         ({"nodes": 0}, "nodes: input should be greater than or equal to 1, not 0"),
         ({"nodez": 3}, "nodez: there is no such key"),
-        ({"target": "moon"}, "target: input should be 'local', not \"moon\""),
+        ({"target": "moon"}, "target: input should be 'local' or 'sim', not \"moon\""),
         ({"topics": topic(acks=2)}, "topics.0.acks: input should be 0, 1 or -1, not 2"),
         ({"topics": [{"acks": 1}]}, "topics.0.name: is missing"),
         ({"topics": []}, "topics: "),

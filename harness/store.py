@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from checkers.history import HISTORY, SCHEMAS, HistoryError, table, validate
+from checkers.history import HISTORY, SCHEMAS, HistoryError, conform, table, validate
 from harness.history import RowStream, ended_segments
 
 RUN_FILE = "run.json"
@@ -233,7 +233,7 @@ def _readable_batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]
                 batch = stream.read_next_batch()
             except (StopIteration, pa.ArrowInvalid, OSError):
                 return  # the orderly end, or a cut inside a message
-            yield batch.select(schema.names)
+            yield from conform(pa.Table.from_batches([batch]), schema).to_batches()
 
 
 def _write_parquet(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema | str) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.history import HISTORY, load_run
+from checkers.history import CLUSTER, HISTORY, load_run
 from harness import store
 from harness.history import HistoryWriter, RowStream
 
@@ -70,6 +70,18 @@ def test_sealing_keeps_every_whole_batch_of_a_stream_cut_anywhere(tmp_path: Path
         assert rows["client"].to_pylist() == list(range(rows.num_rows))
         seen.add(rows.num_rows)
     assert seen == {0, 1, 2, 3}
+
+
+def test_a_stream_of_earlier_days_is_sealed_without_what_came_later(tmp_path: Path) -> None:
+    """Columns that its harness did not know are there, and null."""
+    run = new_run(tmp_path)
+    known = pa.schema([field for field in CLUSTER if not field.metadata])
+    row = dict.fromkeys(known.names) | {"at_ns": 1, "kind": "leader", "source": "polled"}
+    with pa.ipc.new_stream(run.path / "cluster.arrows", known) as stream:
+        stream.write_table(pa.Table.from_pylist([row], schema=known))
+    store.seal(run.path)
+    (read,) = pq.read_table(run.path / "cluster.parquet").to_pylist()
+    assert read == dict.fromkeys(CLUSTER.names) | row
 
 
 def test_sealing_is_idempotent_and_readable_by_the_checkers(tmp_path: Path) -> None:

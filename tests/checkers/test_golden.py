@@ -25,6 +25,9 @@ SHARED = [
     if golden.outcome != "UNKNOWN" and alike(golden.story())
 ]
 ALONE = [name for name in sorted(ALL_GOLDEN) if name not in SHARED]
+ALONE_ON_SPARK = ALONE[::6]
+"""Some: what they have alone is a plan of their own or a part that is not there, which is not read
+by the engines; what the engines might do differently is in the run that the others share."""
 
 
 def summary(anomalies: Iterable[Anomaly]) -> dict[tuple[str, str | None], tuple[str, int]]:
@@ -104,7 +107,7 @@ def test_engines_agree_on_all_golden_histories(spark: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", ALONE_ON_SPARK)
 def test_engines_agree_on_golden_history(name: str, spark: Any) -> None:
     """The histories that cannot share a run, each by itself on Spark."""
     golden = ALL_GOLDEN[name]

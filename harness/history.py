@@ -15,7 +15,9 @@ import itertools
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +32,8 @@ FLUSH_ROWS: Final = 5_000
 
 OP_BITS: Final = 40
 """Operations that one writer can number; writer ids use the bits above."""
+
+Row = tuple[Any, ...]
 
 _SEGMENT: Final = re.compile(r".+-\d{6}")
 
@@ -104,45 +108,25 @@ class RowStream:
         self._end()
 
 
-class HistoryWriter(RowStream):
-    """The operations of one process.
+class Operations(ABC):
+    """How what clients do becomes rows of HISTORY, and how operations are numbered.
 
-    `writer_id` is unique in the run and owns the operation numbers from `writer_id << 40`;
-    `base_ns` is the run's start on CLOCK_MONOTONIC: recorded times are ns since then. With
-    `rotate_s` a new segment is begun so long after the last one; the segments are named after
-    `path` and their number, and all but the last have ended in order.
+    `writer_id` is unique in the run and owns the operation numbers from `writer_id << 40`. Where
+    rows are kept is left to subclasses.
     """
 
-    def __init__(
-        self, path: Path, *, writer_id: int, base_ns: int, rotate_s: float | None = None
-    ) -> None:
-        self._whole = path
-        self._rotate_ns = None if rotate_s is None else round(rotate_s * 1_000_000_000)
-        self._segment = 0
-        super().__init__(path if rotate_s is None else segment_path(path, 0), HISTORY)
-        self._base_ns = base_ns
-        self._opened_ns = self.now_ns()
-        numbers = itertools.count(writer_id << OP_BITS)
-        self.next_op = numbers.__next__
+    append: Callable[[Row], None]
 
-    def flush(self) -> int:
-        """Write the rows appended so far; then begin a new segment when it is time for one."""
-        with self._flushing:
-            count = self._write_batch()
-            if self._rotate_ns is not None and self.now_ns() - self._opened_ns >= self._rotate_ns:
-                self._rotate()
-            return count
+    def __init__(self, writer_id: int) -> None:
+        self.next_op = itertools.count(writer_id << OP_BITS).__next__
 
-    def _rotate(self) -> None:
-        self._end()
-        self._segment += 1
-        self.path = segment_path(self._whole, self._segment)
-        self._opened_ns = self.now_ns()
-        self._open()
-
+    @abstractmethod
     def now_ns(self) -> int:
         """ns since the start of the run."""
-        return time.monotonic_ns() - self._base_ns
+
+    @abstractmethod
+    def flush(self) -> int:
+        """Bring the rows appended so far to where they are safe; returns how many."""
 
     def record(
         self,
@@ -183,3 +167,42 @@ class HistoryWriter(RowStream):
         """The client's last row: everything that it did is in the history."""
         now = self.now_ns()
         self.record(self.next_op(), client, "end", "ok", now, now)
+
+
+class HistoryWriter(RowStream, Operations):
+    """The operations of one process.
+
+    `base_ns` is the run's start on CLOCK_MONOTONIC: recorded times are ns since then. With
+    `rotate_s` a new segment is begun so long after the last one; the segments are named after
+    `path` and their number, and all but the last have ended in order.
+    """
+
+    def __init__(
+        self, path: Path, *, writer_id: int, base_ns: int, rotate_s: float | None = None
+    ) -> None:
+        self._whole = path
+        self._rotate_ns = None if rotate_s is None else round(rotate_s * 1_000_000_000)
+        self._segment = 0
+        RowStream.__init__(self, path if rotate_s is None else segment_path(path, 0), HISTORY)
+        Operations.__init__(self, writer_id)
+        self._base_ns = base_ns
+        self._opened_ns = self.now_ns()
+
+    def flush(self) -> int:
+        """Write the rows appended so far; then begin a new segment when it is time for one."""
+        with self._flushing:
+            count = self._write_batch()
+            if self._rotate_ns is not None and self.now_ns() - self._opened_ns >= self._rotate_ns:
+                self._rotate()
+            return count
+
+    def _rotate(self) -> None:
+        self._end()
+        self._segment += 1
+        self.path = segment_path(self._whole, self._segment)
+        self._opened_ns = self.now_ns()
+        self._open()
+
+    def now_ns(self) -> int:
+        """ns since the start of the run."""
+        return time.monotonic_ns() - self._base_ns

@@ -20,7 +20,6 @@ from kio.schema.list_offsets.v7.request import ListOffsetsRequest
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
 
-from harness.clients.own import recording as clients
 from harness.cluster_view import (
     ClusterTracker,
     PartitionView,
@@ -29,7 +28,7 @@ from harness.cluster_view import (
     views_of,
     votes_of,
 )
-from harness.history import FLUSH_INTERVAL_S
+from harness.history import FLUSH_INTERVAL_S, Operations
 from harness.questions import FRESH_S, Eligible, Ends, Questions, Reassigning
 from harness.quorum_times import QuorumTimes
 from nodes.ids import TopicPartition
@@ -51,14 +50,6 @@ DEBUGGING_REPLICA: Final = -2
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 Address = tuple[str, int]
-
-
-class Recorder(clients.Recorder, Protocol):
-    """Where operations are recorded."""
-
-    def flush(self) -> object:
-        """What was recorded is to survive the process."""
-        ...
 
 
 class Rows(Protocol):
@@ -86,7 +77,7 @@ class Watcher:
         brokers: Mapping[int, Address],
         controllers: Mapping[int, Address],
         partitions: Mapping[str, int],
-        writer: Recorder,
+        writer: Operations,
         client: int,
         cluster: Rows,
         poll_s: float = POLL_S,

@@ -4,26 +4,20 @@ Times are ns of the world's since the run began. Nothing here takes time from an
 equal seeds give equal rows.
 """
 
-import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from checkers.history import CLUSTER, FAULTS, HISTORY
 from harness import store
-from harness.history import OP_BITS, RowStream
+from harness.history import Operations, Row, RowStream
 from harness.planning import Prepared
 from harness.quorum_times import QuorumTimes
 from harness.store import Run
 from harness.systems.collecting import collect_decisions, collect_replicas
 from nodes.storage.memory import MemoryDisk
-
-Row = tuple[Any, ...]
-
-SILENT: Final = -1
-"""How clients say that they do not know an offset or an epoch: anything below 0."""
 
 
 class Rows:
@@ -31,69 +25,36 @@ class Rows:
 
     def __init__(self, names: list[str]) -> None:
         self.rows: list[Row] = []
+        self.append = self.rows.append
         self._names = names
 
     def append_named(self, **columns: Any) -> None:
         """See `RowStream.append_named`."""
         unknown = columns.keys() - set(self._names)
         assert not unknown, f"no such columns: {sorted(unknown)}"
-        self.rows.append(tuple(columns.get(name) for name in self._names))
+        self.append(tuple(columns.get(name) for name in self._names))
 
-    def flush(self) -> None:
+    def flush(self) -> int:
         """Memory is all there is."""
+        return 0
 
     def named(self) -> list[dict[str, Any]]:
         """The rows with their columns' names."""
         return [dict(zip(self._names, row, strict=True)) for row in self.rows]
 
 
-class History(Rows):
-    """The operations of what would be one process. See `harness.history.HistoryWriter`."""
+class History(Rows, Operations):
+    """The operations of what would be one process."""
 
     def __init__(self, name: str, writer_id: int, now_ns: Callable[[], int]) -> None:
-        super().__init__(HISTORY.names)
+        Rows.__init__(self, HISTORY.names)
+        Operations.__init__(self, writer_id)
         self.name = name
-        self.now_ns = now_ns
-        self.next_op = itertools.count(writer_id << OP_BITS).__next__
+        self._now_ns = now_ns
 
-    def record(
-        self,
-        op: int,
-        client: int,
-        f: str,
-        type_: str,
-        invoke_ns: int,
-        complete_ns: int | None,
-        topic: str | None = None,
-        partition: int | None = None,
-        value: int | None = None,
-        offset: int | None = None,
-        leader_epoch: int | None = None,
-        acks: int | None = None,
-        node: int | None = None,
-        error: str | None = None,
-    ) -> None:
-        """See `HistoryWriter.record`."""
-        if offset is not None and offset <= SILENT:
-            offset = None
-        if leader_epoch is not None and leader_epoch <= SILENT:
-            leader_epoch = None
-        self.rows.append(
-            (
-                op, client, f, type_, invoke_ns, complete_ns, topic, partition, value, offset,
-                leader_epoch, acks, node, None, None, error,
-            )
-        )  # fmt: skip
-
-    def start(self, client: int) -> None:
-        """The client's first row."""
-        now_ns = self.now_ns()
-        self.record(self.next_op(), client, "start", "ok", now_ns, now_ns)
-
-    def end(self, client: int) -> None:
-        """The client's last row."""
-        now_ns = self.now_ns()
-        self.record(self.next_op(), client, "end", "ok", now_ns, now_ns)
+    def now_ns(self) -> int:
+        """See `Operations`; the world's time."""
+        return self._now_ns()
 
 
 @dataclass(slots=True, kw_only=True)

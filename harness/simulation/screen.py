@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from checkers.history import HISTORY
-from harness.simulation.recording import Recording, Row
+from harness.history import Row
+from harness.simulation.recording import Recording
 
 PATIENCE_NS: Final = 5_000_000_000
 """How far behind a consumer may end."""

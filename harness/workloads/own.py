@@ -30,14 +30,13 @@ from harness.clients.own.line import Limits
 from harness.clients.own.producer import ProducerSettings
 from harness.clients.own.recording import (
     WORKLOAD_CONSUMER,
-    Recorder,
     RecordingConsumer,
     RecordingProducer,
     connect,
 )
 from harness.clients.own.waiting import Signal
 from harness.clients.tally import Tally
-from harness.history import FLUSH_INTERVAL_S, HistoryWriter
+from harness.history import FLUSH_INTERVAL_S, HistoryWriter, Operations
 from harness.payload import PayloadCodec
 from harness.workloads.client import SENDS_PER_POLL, STAT_INTERVAL_S, free_partition, stat_line
 from harness.workloads.config import ClientConfig
@@ -66,7 +65,7 @@ class World:
 
 async def run_workload(
     config: ClientConfig,
-    writer: Recorder,
+    writer: Operations,
     world: World,
     stop: asyncio.Event,
     tallies: list[Tally],
@@ -93,7 +92,7 @@ class _Clients:
     """What the clients of one workload share."""
 
     def __init__(
-        self, config: ClientConfig, writer: Recorder, world: World, stop: asyncio.Event
+        self, config: ClientConfig, writer: Operations, world: World, stop: asyncio.Event
     ) -> None:
         self._config = config
         self._writer = writer

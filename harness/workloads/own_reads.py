@@ -9,10 +9,11 @@ from typing import Final
 
 from harness.clients.own.consumer import Consumer, ConsumerSettings
 from harness.clients.own.offsets import NoAnswer, bounds
-from harness.clients.own.recording import Recorder, connect
+from harness.clients.own.recording import connect
 from harness.clients.own.records import Fetched
 from harness.clients.own.waiting import Signal
 from harness.final_reads import CLIENT, FinalReadConfig
+from harness.history import Operations
 from harness.payload import PayloadCodec
 from harness.workloads.own import World
 
@@ -21,7 +22,7 @@ RETRY_S: Final = 0.1
 LOOK_S: Final = 1.0
 
 
-async def read_everything(config: FinalReadConfig, writer: Recorder, world: World) -> bool:
+async def read_everything(config: FinalReadConfig, writer: Operations, world: World) -> bool:
     """Read all topics until every partition's end or the time-out; whether all were read."""
     writer.start(CLIENT)
     codec = PayloadCodec(config.run_id, config.value_bytes)
@@ -42,7 +43,7 @@ class _TopicReader:
     """One pass over a topic. A `harness.clients.own.consumer.Reader`."""
 
     def __init__(
-        self, topic: str, partitions: int, op: int, writer: Recorder, codec: PayloadCodec
+        self, topic: str, partitions: int, op: int, writer: Operations, codec: PayloadCodec
     ) -> None:
         self._topic = topic
         self._partitions = range(partitions)

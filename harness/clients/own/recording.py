@@ -8,7 +8,7 @@ too; it excuses nothing, because this client writes nothing under two epochs.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from checkers.history import PRODUCER_EPOCH
 from harness.admin.client import parse_bootstrap
@@ -20,38 +20,13 @@ from harness.clients.own.producer import Producer, ProducerSettings
 from harness.clients.own.records import Fetched
 from harness.clients.own.waiting import Signal
 from harness.clients.tally import REWIND_RECORDS, Tally
+from harness.history import Operations
 from harness.payload import MAX_SEQUENCE, PayloadCodec, value_of
 
 LEFT: Final = "left its epoch"
 """How the error of an epoch's row begins: none of the beginnings that excuse duplicates."""
 
 _OUTCOMES: Final = {End.OK: Outcome.OK, End.FAIL: Outcome.FAIL, End.INFO: Outcome.INFO}
-
-
-class Recorder(Protocol):
-    """What is needed of `harness.history.HistoryWriter`."""
-
-    def next_op(self) -> int: ...
-    def now_ns(self) -> int: ...
-    def start(self, client: int) -> None: ...
-    def end(self, client: int) -> None: ...
-    def record(
-        self,
-        op: int,
-        client: int,
-        f: str,
-        type_: str,
-        invoke_ns: int,
-        complete_ns: int | None,
-        topic: str | None = None,
-        partition: int | None = None,
-        value: int | None = None,
-        offset: int | None = None,
-        leader_epoch: int | None = None,
-        acks: int | None = None,
-        node: int | None = None,
-        error: str | None = None,
-    ) -> None: ...
 
 
 def connect(
@@ -76,7 +51,7 @@ class RecordingProducer:
         settings: ProducerSettings,
         *,
         client: int,
-        writer: Recorder,
+        writer: Operations,
         codec: PayloadCodec,
         tally: Tally,
         wall_clock_ms: Callable[[], int],
@@ -181,7 +156,7 @@ class RecordingConsumer:
         offsets: Mapping[int, int],
         *,
         client: int,
-        writer: Recorder,
+        writer: Operations,
         codec: PayloadCodec,
         tally: Tally,
     ) -> None:

@@ -62,7 +62,7 @@ def some_faults(seed: int) -> Trouble:
 def check(run: Run) -> None:
     """What is recorded of every value is true; each is there once, in the order of its sends."""
     assert run.complete
-    sends = {row["value"]: row for row in run.rows.of("send")}
+    sends = {row["value"]: row for row in run.of("send")}
     logged = run.logged()
     found = Counter(value for values in logged.values() for value in values)
     assert len(sends) > 300
@@ -76,7 +76,7 @@ def check(run: Run) -> None:
             mine = [value for value in values if value >> 32 == client]
             assert mine == sorted(mine)
     polled: dict[int, list[int]] = {}
-    for row in run.rows.of("poll"):
+    for row in run.of("poll"):
         polled.setdefault(row["partition"], []).append(row["offset"])
     for offsets in polled.values():
         assert offsets == list(range(len(offsets))), "left out, or read twice"
@@ -86,15 +86,15 @@ def test_an_idempotent_producer_writes_everything_once_and_in_order() -> None:
     """Kills of leaders: nothing has to be given up."""
     run = simulate(1, kills, rate_per_s=30)
     check(run)
-    assert {row["type"] for row in run.rows.of("send")} == {"ok"}
+    assert {row["type"] for row in run.of("send")} == {"ok"}
 
 
 def test_what_is_given_up_begins_epochs_but_writes_nothing_twice() -> None:
     """Messages that time out sooner than the cluster recovers."""
     run = simulate(2, some_faults(2), rate_per_s=20, message_timeout_ms=700)
     check(run)
-    assert Counter(row["type"] for row in run.rows.of("send")).keys() == {"ok", "fail", "info"}
-    epochs = run.rows.of("producer-epoch")
+    assert Counter(row["type"] for row in run.of("send")).keys() == {"ok", "fail", "info"}
+    epochs = run.of("producer-epoch")
     assert epochs
     assert all(row["error"].startswith("left its epoch") for row in epochs)
 
@@ -110,4 +110,4 @@ def test_under_random_faults(seed: int) -> None:
 def test_one_seed_is_one_history() -> None:
     """The same rows and the same events, twice."""
     one, other = (simulate(7, kills, rate_per_s=10) for _ in range(2))
-    assert (one.rows.rows, one.digest) == (other.rows.rows, other.digest)
+    assert (one.history.rows, one.digest) == (other.history.rows, other.digest)

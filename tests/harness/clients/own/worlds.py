@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from checkers.history import HISTORY
 from harness.clients.tally import Tally
 from harness.final_reads import FinalReadConfig
+from harness.simulation.recording import History
 from harness.systems.layout import Layout
 from harness.targets.sim.cluster import SimCluster
 from harness.targets.sim.guard import guard
@@ -22,49 +22,22 @@ PARTITIONS = 3
 
 
 @dataclass(slots=True)
-class Rows:
-    """A recorder that keeps its rows; times are the loop's."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    ops: int = 0
-
-    def next_op(self) -> int:
-        self.ops += 1
-        return self.ops
-
-    def now_ns(self) -> int:
-        return int(asyncio.get_running_loop().time() * 1e9)
-
-    def record(self, op: int, client: int, f: str, type_: str, *values: Any, **named: Any) -> None:
-        names = [name for name in HISTORY.names if name not in ("txn", "group")]
-        row = dict(zip(names, (op, client, f, type_, *values), strict=False))
-        self.rows.append(dict.fromkeys(names) | row | named)
-
-    def start(self, client: int) -> None:
-        now = self.now_ns()
-        self.record(self.next_op(), client, "start", "ok", now, now)
-
-    def end(self, client: int) -> None:
-        now = self.now_ns()
-        self.record(self.next_op(), client, "end", "ok", now, now)
-
-    def of(self, f: str) -> list[dict[str, Any]]:
-        return [row for row in self.rows if row["f"] == f]
-
-
-@dataclass(slots=True)
 class Run:
     """What a workload of one topic left."""
 
-    rows: Rows
+    history: History
     tallies: list[Tally]
     complete: bool
     digest: str
 
+    def of(self, f: str) -> list[dict[str, Any]]:
+        """What was recorded of one kind of operation, in order."""
+        return [row for row in self.history.named() if row["f"] == f]
+
     def logged(self) -> Mapping[int, list[int]]:
         """The values of every partition, in the order of the log."""
         found: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
-        for row in sorted(self.rows.of("final-read"), key=lambda row: row["offset"]):
+        for row in sorted(self.of("final-read"), key=lambda row: row["offset"]):
             found[row["partition"]].append(row["value"])
         return found
 
@@ -98,7 +71,7 @@ def simulate(seed: int, trouble: Trouble, **changes: Any) -> Run:
     """A workload while `trouble` happens, then everything read."""
     world = World(seed)
     cluster = SimCluster(world, Layout.combined([1, 2, 3]))
-    rows, tallies = Rows(), list[Tally]()
+    history, tallies = History("clients", 1, lambda: world.now_ns), list[Tally]()
     wanted = config(cluster, **changes)
 
     async def clients() -> bool:
@@ -106,7 +79,7 @@ def simulate(seed: int, trouble: Trouble, **changes: Any) -> Run:
         await make_topics(cluster, {"t": PARTITIONS})
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_workload(wanted, rows, outside, stop, tallies))
+            group.create_task(run_workload(wanted, history, outside, stop, tallies))
             await trouble(cluster)
             stop.set()
         reads = FinalReadConfig(
@@ -118,7 +91,7 @@ def simulate(seed: int, trouble: Trouble, **changes: Any) -> Run:
             value_bytes=wanted.value_bytes,
             timeout_s=30,
         )
-        return await read_everything(reads, rows, outside)
+        return await read_everything(reads, history, outside)
 
     complete: list[bool] = []
 
@@ -131,4 +104,4 @@ def simulate(seed: int, trouble: Trouble, **changes: Any) -> Run:
         digest = str(world.trace.digest())
         cluster.close()
         world.end()
-    return Run(rows, tallies, complete[0], digest)
+    return Run(history, tallies, complete[0], digest)

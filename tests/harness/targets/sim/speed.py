@@ -20,6 +20,7 @@ from time import process_time_ns
 from typing import Any, Protocol
 
 from harness.clients.tally import Tally
+from harness.simulation.recording import History
 from harness.systems.layout import Layout
 from harness.targets.sim.cluster import SimCluster
 from harness.targets.sim.guard import guard
@@ -27,7 +28,7 @@ from harness.targets.sim.trace import Trace
 from harness.targets.sim.world import World
 from harness.workloads.own import World as Outside
 from harness.workloads.own import run_workload
-from tests.harness.clients.own.worlds import Rows, config
+from tests.harness.clients.own.worlds import config
 from tests.harness.targets.sim.load import Client, make_topics
 
 TOPICS = {"acks-0": 0, "acks-1": 1, "acks-all": -1}
@@ -116,15 +117,9 @@ class Own:
                     rate_per_s=rate_per_s / len(TOPICS) / PRODUCERS,
                     value_bytes=VALUE_BYTES,
                 )
-                work = run_workload(wanted, Recorded(), outside, asyncio.Event(), self._tallies)
+                history = History(topic, number, lambda: cluster.world.now_ns)
+                work = run_workload(wanted, history, outside, asyncio.Event(), self._tallies)
                 group.create_task(work)
-
-
-class Recorded(Rows):
-    """Rows as cheap as they can be kept."""
-
-    def record(self, *row: Any, **named: Any) -> None:
-        self.rows.append({"row": row})
 
 
 LOADS: dict[str, Callable[[SimCluster], Load]] = {"bare": Bare, "own": Own}

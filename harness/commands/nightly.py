@@ -39,6 +39,7 @@ def nightly(
 ) -> None:
     """Run a suite until all had their turn or time is over; go on with a night that was cut."""
     from harness.nightly import cells
+    from harness.nightly import night as nights
     from harness.nightly import suite as suites
     from harness.nightly.conduct import Conductor, open_night
 
@@ -49,10 +50,11 @@ def nightly(
     if dry_run:
         _show(found, as_json)
         return
-    opened = open_night(store, asked, found, new=new, say=warn)
-    conductor = Conductor(opened, warn)
-    on_signals(conductor.stop)
-    code = conductor.conduct()
+    with nights.held(nights.home(store, asked.name)):
+        opened = open_night(store, asked, found, new=new, say=warn)
+        conductor = Conductor(opened, warn)
+        on_signals(conductor.stop)
+        code = conductor.conduct()
     if as_json:
         results = [result.to_json() for result in opened.results]
         print(json.dumps({"night": str(opened.night.path), "exit_code": code, "results": results}))

@@ -6,13 +6,16 @@ nights are compared.
 
 import itertools
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from harness import plan as plans
+from harness import planning
 from harness.nightly.suite import Canary, One, Suite, SuiteError, What
+from harness.plan import Plan
 
 FLAGS: Final[Mapping[str, str]] = {
     "faults": "--faults",
@@ -25,6 +28,9 @@ FLAGS: Final[Mapping[str, str]] = {
     "broker_module": "--broker-module",
 }
 """Options of `highwater run`, by the suite's keys; acks may be given several times."""
+
+NOT_SIMULATED: Final = ("schedule", "nemesis")
+"""Keys that `highwater simulate` has no option for; a plan of one's own has them all."""
 
 NOT_IN_A_NAME: Final = ("duration_s", "nemesis")
 """What says how long and how, and not what."""
@@ -39,17 +45,36 @@ class Cell:
     seeds: int
     canary: bool = False
     expect: str | None = None
+    target: str = "local"
+    acks: str = ""
+    """Of the plan's topics, as people write them."""
+    faults: str = ""
+    """That the plan asks for."""
 
-    def argv(self, seed: int, store: Path) -> list[str]:
-        """The command line of a trial, without the program."""
-        words = ["run", self.what.plan, "--seed", str(seed), "--store", str(store), "--json"]
+    @property
+    def simulated(self) -> bool:
+        """Whether its trials are simulated worlds."""
+        return self.target == "sim"
+
+    def argv(self, seed: int, store: Path | None = None) -> list[str]:
+        """The command line of a trial, without the program; as people type it without a store."""
+        if self.simulated:
+            words = ["simulate", self.what.plan, "--seeds", f"{seed}..{seed}", "--trace"]
+        else:
+            words = ["run", self.what.plan, "--seed", str(seed)]
+        if store is not None:
+            words += ["--store", str(store), "--json"]
         for name, option in FLAGS.items():
             value = getattr(self.what, name)
-            if value is not None:
+            if value is not None and not (self.simulated and name == "target"):
                 words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
         for each in (self.what.acks or "").split(","):
             words += ["--acks", each.strip()] if each.strip() else []
         return words
+
+    def typed(self, seed: int) -> str:
+        """The command line of a trial as people type it."""
+        return shlex.join(["highwater", *self.argv(seed)])
 
 
 def cells_of(suite: Suite, beside: Path) -> tuple[Cell, ...]:
@@ -65,8 +90,6 @@ def cells_of(suite: Suite, beside: Path) -> tuple[Cell, ...]:
     for name in names:
         if names.count(name) > 1:
             raise SuiteError(f"suite {suite.name}: two cells are called {name}; name one of them")
-    for cell in found:
-        _check(cell)
     return tuple(found)
 
 
@@ -89,12 +112,16 @@ def _cell(what: What, suite: Suite, beside: Path) -> Cell:
         found["schedule"] = str(beside / what.schedule)
     plain = What.model_validate({each: getattr(what, each) for each in What.model_fields} | found)
     seeds = (one.seeds if one else None) or suite.seeds
+    plan = _plan(name, plain)
     return Cell(
         name=name,
         what=plain,
         seeds=seeds,
         canary=canary is not None,
         expect=canary.expect if canary else None,
+        target=plan.target,
+        acks=",".join(dict.fromkeys(plans.acks_name(topic.acks) for topic in plan.topics)),
+        faults=",".join(planning.faults_of(plan)),
     )
 
 
@@ -114,14 +141,20 @@ def _found(plan: str, beside: Path) -> str:
     return plan if plan in plans.packaged() else str(beside / plan)
 
 
-def _check(cell: Cell) -> None:
-    """Raises SuiteError for what `highwater run` would refuse, as far as a plan alone tells."""
-    what = cell.what
+def _plan(name: str, what: What) -> Plan:
+    """The cell's plan. Raises SuiteError for what a run would refuse, as far as a plan tells."""
     flags = {name: getattr(what, name) for name in What.model_fields if name != "plan"}
     flags["acks"] = None if what.acks is None else [a.strip() for a in what.acks.split(",")]
     flags["faults"] = None if what.faults is None else [f.strip() for f in what.faults.split(",")]
     flags["schedule"] = None if what.schedule is None else Path(what.schedule)
     try:
-        plans.build(plans.load(what.plan), where=f"plan {what.plan}", flags=flags)
+        made = plans.build(plans.load(what.plan), where=f"plan {what.plan}", flags=flags)
+        planning.faults_of(made)
     except plans.PlanError as error:
-        raise SuiteError(f"cell {cell.name}: {error}") from error
+        raise SuiteError(f"cell {name}: {error}") from error
+    left = [key for key in NOT_SIMULATED if getattr(what, key) is not None]
+    if made.target == "sim" and left:
+        raise SuiteError(
+            f"cell {name}: {left[0]} is not for simulated cells; write it into the plan"
+        )
+    return made

@@ -65,13 +65,13 @@ def open_night(store: Path, suite: Suite, cells: Sequence[Cell], *, new: bool, s
         if cut is not None:
             say(f"the night {cut.name} was cut and stays so")
         made = nights.begin(store, suite, cells, _new_seeds(), time.time(), commit())
-    telling = Telling(night=made, earlier=earlier, home=nights.home(store, suite.name))
+    telling = Telling(night=made, cells=cells, earlier=earlier, home=nights.home(store, suite.name))
     return Opened(night=made, cells=cells, telling=telling, resumed=made is cut)
 
 
 def _new_seeds() -> Iterator[int]:
     while True:
-        yield secrets.randbits(32)
+        yield secrets.randbits(31)
 
 
 @dataclass(slots=True)
@@ -81,8 +81,10 @@ class Conductor:
     opened: Opened
     say: Say
     _shift: Shift = field(init=False)
+    _began_s: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self._began_s = time.monotonic()
         by_name = {cell.name: cell for cell in self.opened.cells}
         before = _before(self.opened.telling.before())
         self._shift = Shift(self.opened.night, by_name, before, self)
@@ -95,15 +97,9 @@ class Conductor:
         """Run what is left; the exit code of the night."""
         made, telling = self.opened.night, self.opened.telling
         waiting = order.in_order(self.opened.cells, made.unfinished(), self._shift.before)
-        began_s = time.monotonic()
-        self._shift.work(waiting, began_s + 60 * made.suite.budget_min - made.spent_s)
+        self._shift.work(waiting, self._began_s + 60 * made.suite.budget_min - made.spent_s)
         stopped = self._shift.stopping
-        telling.night = made = replace(
-            made,
-            spent_s=made.spent_s + time.monotonic() - began_s,
-            ended_s=None if stopped else time.time(),
-        )
-        made.save()
+        made = self._save(ended_s=None if stopped else time.time())
         telling.tell()
         code = exit_code(made.results())
         if stopped:
@@ -111,6 +107,15 @@ class Conductor:
             return code if code == 1 else CUT
         self._settle(made)
         return code
+
+    def _save(self, ended_s: float | None = None) -> Night:
+        """Write down how much of the budget is spent, and the night's end."""
+        before = self.opened.night
+        spent_s = before.spent_s + time.monotonic() - self._began_s
+        made = replace(before, spent_s=spent_s, ended_s=ended_s)
+        made.save()
+        self.opened.telling.night = made
+        return made
 
     def _settle(self, made: Night) -> None:
         """Tell the web hook, and remove what is old."""
@@ -132,6 +137,7 @@ class Conductor:
 
     def ended(self, result: Result) -> None:
         """See `Told`."""
+        self._save()
         self.opened.telling.tell()
         took = f" after {result.seconds:.0f} s" if result.seconds else ""
         self.say(f"{self._count()} {result.outcome}{took}: {result.cell}, seed {result.seed}")

@@ -7,15 +7,17 @@
       runs/<trial>/     the run directories
     <store>/nightly/<suite>/trend.html
 
-A night that was killed has no end, and can be gone on with: what has a result keeps it; a trial
-that was cut has none, and is run again with its seed, since nobody knows what it would have shown.
+A night that was killed has no end, and can be gone on with: what has a result keeps it. One process
+at a time works on a suite's nights.
 """
 
+import fcntl
 import json
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -24,10 +26,19 @@ from harness.nightly.cells import Cell
 from harness.nightly.results import Result, Trial
 from harness.nightly.suite import Suite, SuiteError
 from harness.store import write_atomic
+from harness.targets.local.processes import ProcessId
 
 NIGHT: Final = "night.json"
 TRIALS: Final = "trials.jsonl"
 RUNS: Final = "runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A trial that somebody began: when (UTC, seconds since 1970), and which process it is."""
+
+    process: ProcessId
+    at_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +53,7 @@ class Night:
     machine: str
     ended_s: float | None = None
     spent_s: float = 0.0
-    """Of the budget, before the last time that it was gone on with."""
+    """Of the budget."""
 
     @property
     def name(self) -> str:
@@ -67,9 +78,19 @@ class Night:
         done = {(result.cell, result.seed) for result in self.results()}
         return [trial for trial in self.trials if (trial.cell, trial.seed) not in done]
 
-    def note_begun(self, trial: Trial, now_s: float) -> None:
+    def begun(self) -> dict[Trial, Begun]:
+        """What was begun and has no result; of each trial the last time."""
+        names = {trial.name: trial for trial in self.unfinished()}
+        return {
+            names[line["begun"]]: Begun(process=ProcessId(**line["process"]), at_s=line["at_s"])
+            for line in _lines(self.path / TRIALS)
+            if line.get("begun") in names and line.get("process")
+        }
+
+    def note_begun(self, trial: Trial, process: ProcessId | None, now_s: float) -> None:
         """A trial begins."""
-        self._append({"begun": trial.name, "at_s": now_s})
+        known = None if process is None else asdict(process)
+        self._append({"begun": trial.name, "process": known, "at_s": now_s})
 
     def note(self, result: Result, now_s: float) -> None:
         """A trial is over."""
@@ -125,6 +146,33 @@ def begin(
     except OSError as error:
         raise SuiteError(f"cannot make a night under {store}: {error}") from error
     return night
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Be the only one who works on the nights of `directory`. Raises SuiteError.
+
+    The kernel ends this with the process, however that dies.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise SuiteError(f"cannot make nights in {directory}: {error}") from error
+    try:
+        _lock(descriptor, directory)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise SuiteError(
+            f"{directory}: another process is at work on these nights; wait for it, or stop it"
+        ) from error
 
 
 def home(store: Path, suite: str) -> Path:

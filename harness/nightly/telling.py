@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.nightly import trend
+from harness.nightly.cells import Cell
 from harness.nightly.junit import junit
 from harness.nightly.markdown import markdown
 from harness.nightly.night import Night
@@ -21,6 +22,7 @@ class Telling:
     """One night's files. `earlier`: the nights before it, the oldest first."""
 
     night: Night
+    cells: Sequence[Cell]
     earlier: Sequence[Night]
     home: Path
     """Where the trend page goes."""
@@ -35,7 +37,7 @@ class Telling:
         results = self.night.results()
         changed = changes(results, self.before())
         path = self.night.path
-        self._write(path / "junit.xml", lambda: junit(self.night, results))
+        self._write(path / "junit.xml", lambda: junit(self.night, self.cells, results))
         self._write(path / "summary.md", lambda: markdown(self.night, results, changed))
         self._write(path / "metrics.prom", lambda: metrics(self.night, results))
         try:

@@ -38,9 +38,10 @@ def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> t
         ),
         rule(
             f"{who}no flush before the acknowledgement, min ISR 1 or eligible leader replicas off, "
-            "and all of the in-sync replicas lost power together", anomaly, PERMITTED,
+            "and all that were in sync had lost power together, or had before the others left",
+            anomaly, PERMITTED,
             f"{reason}: the last replica standing had it in memory alone, and leads again",
-            "KIP-966: last replica standing",
+            "KIP-966: last replica standing; min ISR - 1 losses of power are tolerated",
             lambda c: counts(c, Toll.LAST_STANDING),
         ),
         rule(

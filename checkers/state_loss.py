@@ -51,7 +51,7 @@ class Loss:
 class StateLoss:
     """Replicas of a partition that lacked something together.
 
-    in_sync, eligible: as they were right before the last of the losses.
+    in_sync, eligible: as they were right before the last of the losses, or while its node was down.
     """
 
     losses: tuple[Loss, ...]
@@ -175,13 +175,34 @@ def losses_of(members: Members, faults: Sequence[Fault]) -> list[Loss]:
 
 def lacking(members: Members, losses: Sequence[Loss], at_ns: int) -> Iterable[StateLoss]:
     """What lacked together at a moment: first all of it, then what is left of it for writes that
-    came after the first loss, and so on."""
+    came after the first loss, and so on; each with who was in sync beside it, at first and later.
+    """
     open_then = [loss for loss in losses if loss.from_ns <= at_ns <= loss.back_ns]
     if not open_then:
         return
-    held = members.between(open_then[-1].from_ns, open_then[-1].from_ns)
-    in_sync = frozenset(node for each in held for node in each.in_sync)
-    eligible = frozenset(node for each in held for node in each.eligible)
+    beside = _beside(members, open_then[-1], at_ns)
     for first_ns in sorted({loss.at_ns for loss in open_then}):
         late = tuple(loss for loss in open_then if loss.at_ns >= first_ns)
-        yield StateLoss(losses=late, in_sync=in_sync, eligible=eligible)
+        for in_sync, eligible in beside:
+            yield StateLoss(losses=late, in_sync=in_sync, eligible=eligible)
+
+
+def _beside(
+    members: Members, last: Loss, until_ns: int
+) -> list[tuple[frozenset[int], frozenset[int]]]:
+    """Who was in sync, and who eligible, right before the last loss, and then while its node was
+    down: nobody knows yet what it lacks, so that the others may leave it the only one in sync.
+    Once it is back it says so, and whoever keeps it in sync is wrong.
+    """
+    held = members.between(last.from_ns, last.from_ns)
+    at_first = (
+        frozenset(node for each in held for node in each.in_sync),
+        frozenset(node for each in held for node in each.eligible),
+    )
+    end_ns = min(last.fault.healed_ns, until_ns)
+    later = [
+        (each.in_sync, each.eligible)
+        for each in members.between(last.from_ns, end_ns)
+        if last.from_ns < each.at_ns < end_ns and each.in_sync
+    ]
+    return list(dict.fromkeys((at_first, *later)))

@@ -11,11 +11,13 @@ from checkers.state_loss import Loss, Members, StateLoss, Toll, lacking, losses_
 POWER, DISK = Taken.UNFLUSHED, Taken.DISK
 
 
-def fault(takes: Taken | None, *nodes: int, from_ns: int = 0, at_ns: int = 1) -> Fault:
-    """A fault that took something from nodes between two moments."""
+def fault(
+    takes: Taken | None, *nodes: int, from_ns: int = 0, at_ns: int = 1, healed_ns: int = 7
+) -> Fault:
+    """A fault that took something from nodes between two moments, which were back at another."""
     return Fault(
         fault_id=from_ns, label="f", aimed=frozenset(nodes), cut=frozenset(), started_ns=from_ns,
-        healed_ns=99, effective_ns=at_ns, takes=takes,
+        healed_ns=healed_ns, effective_ns=at_ns, takes=takes,
     )  # fmt: skip
 
 
@@ -92,6 +94,15 @@ def test_who_is_in_sync_again_lacks_nothing() -> None:
     assert [len(lost.losses) for lost in lacking(members, losses, 15)] == [2]
     [later] = lacking(members, losses, 30)
     assert [loss.node for loss in later.losses] == [2]
+
+
+def test_who_is_left_alone_by_the_others_stands_last() -> None:
+    """While a node is down nobody knows what it lacks; when it is back everybody does."""
+    members = Members(rows((0, [1, 2]), (10, [2]), (20, []), (30, [2])), min_isr=1)
+    for healed_ns, beside in ((9, [[1, 2]]), (15, [[1, 2], [2]]), (99, [[1, 2], [2]])):
+        lost_power = fault(POWER, 2, from_ns=5, at_ns=6, healed_ns=healed_ns)
+        found = lacking(members, losses_of(members, [lost_power]), 30)
+        assert [sorted(each.in_sync) for each in found] == beside
 
 
 def test_losses_one_after_the_other() -> None:

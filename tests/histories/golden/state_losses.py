@@ -177,6 +177,34 @@ def last_replica_standing_loses_power(s: Story) -> None:
     s.plan["broker"] = {"eligible.leader.replicas.version": 0}
 
 
+def _left_alone(s: Story) -> None:
+    """Min ISR 1: node 1 loses power, node 2 leaves node 1 alone in sync, which leads again."""
+    wiped(s)
+    s.set_topic(ALL, min_insync_replicas=1)
+    led(s, ALL, (0, 1, 0, (1, 2)), (9.8, 1, 0, (1,)), (10, 1, 1, (1,)), (16, 1, 1, (1, 2, 3)))
+    taken(s, 1)
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+def others_leave_who_had_lost_power(s: Story) -> None:
+    """While it is down nobody knows; KIP-966 tolerates one loss less than min ISR."""
+    _left_alone(s)
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def others_leave_who_had_lost_power_with_a_higher_minimum(s: Story) -> None:
+    """Near miss: with min ISR 2 node 2 was eligible still, and should have led."""
+    _left_alone(s)
+    s.set_topic(ALL, min_insync_replicas=2)
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def others_leave_who_is_back_without_its_records(s: Story) -> None:
+    """Near miss: it was back before the other left, and should not have been in sync any more."""
+    _left_alone(s)
+    s.faults[-1]["healed_ns"] = round(9.7 * S)
+
+
 @golden("VALID", {LOST: (P, 1)}, cause="had its disk lost")
 def only_replica_of_min_isr_1_loses_its_disk(s: Story) -> None:
     """With min ISR 1 the leader alone may acknowledge, and its disk was all there was."""

@@ -6,6 +6,7 @@ its own on a node's clock; layers add up, and each goes alone at its heal.
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +27,7 @@ _CLOCKS: Final = frozenset({Ability.CLOCKS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Skew(FaultBase):
+class _Skew(FaultBase, ABC):
     """What the clock faults have in common: how a strike finds, proves and loses its layer."""
 
     needs: frozenset[Ability] = _CLOCKS
@@ -58,9 +59,9 @@ class _Skew(FaultBase):
         for node in _skewed(strike):
             hosts.clocks.skew(node, strike.detail("layer"), offset_ms)
 
+    @abstractmethod
     def offset_ms(self, strike: Strike, elapsed_ms: int) -> float:
         """How far ahead the clocks are to be, so long after the injection."""
-        raise NotImplementedError
 
     def effect(self, hosts: Hosts, strike: Strike) -> Effect:
         """Every target's clock shows what was asked, and not what it would without the fault."""

@@ -4,10 +4,11 @@ Left to subclasses: what is waited for, and what is answered.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Any
 
 
-class LongPoll:
+class LongPoll(ABC):
     """A request that is answered when there is enough to say, or when its time is up.
 
     `answer` is the response to come; cancelled (the connection is lost), the poll is over.
@@ -27,13 +28,13 @@ class LongPoll:
 
     # -- the subclass's part
 
+    @abstractmethod
     def wait(self) -> None:
         """Have `woken` called with the next news."""
-        raise NotImplementedError
 
+    @abstractmethod
     def look(self, *, last: bool) -> Any:
         """The response; None to wait for more, unless this is the `last` look."""
-        raise NotImplementedError
 
     def leave(self) -> None:
         """Wait for nothing any more; called once, before the answer goes out."""

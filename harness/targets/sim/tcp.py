@@ -9,6 +9,7 @@ Left out: slow start and congestion, keep-alive, urgent data, Nagle's algorithm.
 
 import errno
 import zlib
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -43,7 +44,7 @@ _Segment = tuple[int, bytes | None]
 """A segment's number, and its bytes, or None for the end of them."""
 
 
-class Socket:
+class Socket(ABC):
     """One side of a connection. What the program does with it is a subclass's."""
 
     peer: "Socket"
@@ -88,21 +89,21 @@ class Socket:
 
     # -- what the program's side adds
 
+    @abstractmethod
     def _read(self) -> None:
         """Take what came."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fill_window(self) -> None:
         """There is room in the window."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fail(self, error: OSError) -> None:
         """The connection ends now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _let_go(self) -> bool:
         """The program is gone; whether it had left the connection open."""
-        raise NotImplementedError
 
     # -- sending
 

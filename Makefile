@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test check fmt clean setup tools
+.PHONY: run test check fmt clean setup tools kafka
 .DEFAULT_GOAL := run
 
 run: $(READY)
@@ -41,6 +41,14 @@ $(READY): pyproject.toml
 tools:
 	@command -v java >/dev/null \
 	  || { echo "Java is missing (the Spark tests need 17): apt-get install openjdk-17-jre-headless"; exit 1; }
+
+# Apache Kafka, for `highwater run --system kafka`.
+kafka:
+	@command -v mvn >/dev/null \
+	  || { echo "Maven is missing (it fetches Kafka's jars): apt-get install maven"; exit 1; }
+	@mkdir -p .kafka && echo '*' > .kafka/.gitignore
+	mvn --quiet --batch-mode --file harness/systems/kafka/pom.xml \
+	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs
 
 clean:
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

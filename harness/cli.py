@@ -28,6 +28,7 @@ from harness.commands.base import (
     BrokerModule,
     Debug,
     Exit,
+    KafkaHome,
     Store,
     clean_up_after_the_dead,
     ensure_privileges,
@@ -117,6 +118,8 @@ def run(
         typer.Option(help="A TOML or JSON file of events, instead of the plan's faults."),
     ] = None,
     target: Annotated[str | None, typer.Option(help="Where the cluster is deployed.")] = None,
+    system: Annotated[str | None, typer.Option(help="What is tested: nodes or kafka.")] = None,
+    kafka_home: KafkaHome = None,
     broker_module: BrokerModule = None,
     store: Store = Path("store"),
     replay: Annotated[
@@ -153,6 +156,8 @@ def run(
         "schedule": schedule,
         "nemesis": nemesis,
         "target": target,
+        "system": system,
+        "kafka_home": None if kafka_home is None else str(kafka_home),
         "broker_module": broker_module,
     }
     ending = Ending.asked(teardown=teardown, heal=heal)
@@ -260,6 +265,7 @@ def _prepared(
     """The plan as asked for, checked against everything known before a start."""
     from harness import abilities, planning, replaying
     from harness import plan as plans
+    from harness.systems import makes
     from nemesis.faults import find
 
     if replay is not None:
@@ -274,6 +280,7 @@ def _prepared(
         raise plans.PlanError(
             f"plan {made.name} is for a simulated cluster: highwater simulate runs it"
         )
+    makes.make_of(made)  # is it there?
     lacks = abilities.lacking_for(find(name) for name in wanted)
     return planning.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
 

@@ -152,7 +152,10 @@ class Plan(_Frozen):
     name: str = Field(default=FIRST_LIGHT, pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     seed: int = Field(ge=0)
     target: Literal["local", "sim"] = "local"
-    system: Literal["nodes"] = "nodes"
+    system: Literal["nodes", "kafka"] = "nodes"
+    """The built-in broker, or Apache Kafka."""
+    kafka_home: str | None = None
+    """Of system kafka: an unpacked distribution; none is what `make kafka` has fetched."""
     nodes: int = Field(default=3, ge=1, le=15)
     broker_module: str = Field(default="nodes", pattern=r"^[A-Za-z_][\w.]*$")
     """The module that `python -m` starts on each node."""
@@ -247,20 +250,26 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
     return getattr(error, "strerror", None) or "it is no text"
 
 
+_PLAIN_FLAGS: Final = (
+    "seed", "duration_s", "rotate_s", "nodes", "target", "system", "kafka_home", "broker_module",
+    "name",
+)  # fmt: skip
+
+
 def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None = None) -> Plan:
     """A plan from raw data with flags on top. Raises PlanError.
 
     Flags: seed, duration_s, rotate_s, nodes, acks (only the topics of these modes), rate_per_s,
     faults (a random mix of these in place of whatever was planned), schedule (a file of events,
-    likewise), nemesis (the mode), target, broker_module, name; those that are None say nothing. A
-    plan without a seed gets a random one.
+    likewise), nemesis (the mode), target, system, kafka_home, broker_module, name; those that are
+    None say nothing. A plan without a seed gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}
     if "schedule" in given:
         path = Path(given["schedule"])
         merged = _with_schedule(_without_faults(merged), path, "schedule")
-    for name in ("seed", "duration_s", "rotate_s", "nodes", "target", "broker_module", "name"):
+    for name in _PLAIN_FLAGS:
         if name in given:
             merged[name] = given[name]
     if "rate_per_s" in given:

@@ -32,6 +32,11 @@ BrokerModule = Annotated[
     str | None, typer.Option(help="The module that `python -m` starts on each node.")
 ]
 
+KafkaHome = Annotated[
+    Path | None,
+    typer.Option(help="Of --system kafka: a distribution; none is what `make kafka` fetched."),
+]
+
 
 class Exit(Exception):
     """End with this exit code; everything has been said."""

@@ -1,4 +1,4 @@
-"""The built-in broker, configured by Kafka's properties.
+"""Brokers that are configured by Kafka's properties, of any make.
 
 Every node is broker and controller unless a layout says otherwise; brokers may come and go while
 the cluster runs. Timeouts are short, so that a minute of faults holds many failovers; the plan's
@@ -6,9 +6,7 @@ the cluster runs. Timeouts are short, so that a minute of faults holds many fail
 """
 
 import json
-import os
 import shutil
-import sys
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +24,7 @@ from harness.systems.base import DeployError, call_in_client_network
 from harness.systems.collecting import FOREVER_NS, collect_decisions, collect_replicas
 from harness.systems.forming import READY_TIMEOUT_S
 from harness.systems.layout import BROKER, COMBINED, CONTROLLER, Layout
+from harness.systems.makes import NodeFiles, make_of
 from harness.targets.base import Target
 from nodes.config import ConfigError, parse_properties
 
@@ -102,13 +101,14 @@ def _property(value: str | int | float | bool) -> str:
 
 
 class NodesSystem:
-    """The plan's cluster of built-in brokers on `target`; files of the run go below `run`."""
+    """The plan's cluster on `target`; files of the run go below `run`."""
 
     def __init__(self, plan: Plan, target: Target, run: Run, layout: Layout | None = None) -> None:
         self._plan = plan
         self._target = target
         self._run = run
         self.layout = layout or Layout.combined(target.node_ids())
+        self._make = make_of(plan)
         self._stopping_ns = FOREVER_NS
 
     @classmethod
@@ -168,18 +168,18 @@ class NodesSystem:
             layout=self.layout,
             joins=joins,
         )
-        lines = "".join(f"{name}={value}\n" for name, value in properties.items())
-        _properties_file(self._run, node).write_text(lines)
+        self._make.configure(self._files(node), properties)
         self._log_dir(node).mkdir(parents=True, exist_ok=True)
         self._register(node)
 
     def _register(self, node: int) -> None:
-        path = _properties_file(self._run, node)
-        self._target.set_command(
-            node,
-            [sys.executable, "-m", self._plan.broker_module, str(path)],
-            dict(os.environ),
-            self._run.node_dir(node) / "node.log",
+        command = self._make.command(self._files(node))
+        log_path = self._run.node_dir(node) / "node.log"
+        self._target.set_command(node, command.argv, command.env, log_path)
+
+    def _files(self, node: int) -> NodeFiles:
+        return NodeFiles(
+            node=node, properties=_properties_file(self._run, node), log_dir=self._log_dir(node)
         )
 
     def start(self) -> None:
@@ -303,11 +303,12 @@ class NodesSystem:
         return call_in_client_network(self._target, work)
 
     def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
-        """Do `work` within READY_TIMEOUT_S. Raises DeployError that begins with `failure`."""
+        """Do `work` within a bound. Raises DeployError that begins with `failure`."""
+        timeout_s = READY_TIMEOUT_S * self._make.patience
 
         async def working() -> None:
             brokers = list(self.brokers.values())
-            async with AdminClient(brokers, timeout_s=READY_TIMEOUT_S) as admin:
+            async with AdminClient(brokers, timeout_s=timeout_s) as admin:
                 await work(admin)
 
         try:

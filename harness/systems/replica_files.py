@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from harness.quorum_times import QuorumTimes, Stamp
+from harness.systems.metadata_log import Records, counting, decoded
 from nodes.control.image import ClusterImage, Delta, PartitionImage, PartitionKey
-from nodes.control.records import decode
 from nodes.ids import Epoch, Offset, TopicPartition
 from nodes.log.batch import BatchHeader, decode_records, iter_batches
 from nodes.log.checkpoints import (
@@ -122,17 +122,13 @@ def metadata_rows(
     changed: list[Delta] = []
     image = ClusterImage()
     if (snapshot := _beginning(best)) is not None:
-        records = [decode(value) for value in snapshot.records]
+        records = decoded(snapshot.records)
         last = Offset(snapshot.snapshot_id.offset - 1)
         image, delta = image.apply(records, last, snapshot.snapshot_id.epoch)
         at_ns = snapshot.last_timestamp_ms * 1_000_000 - started_wall_ns
         stamps.append(Stamp(last, snapshot.snapshot_id.epoch, at_ns))
         changed.append(delta)
-    for batch in read_batches(best):
-        header = batch.header
-        if header.is_control or header.last_offset <= image.offset:
-            continue
-        records = [decode(record.value or b"") for record in decode_records(batch.data)]
+    for header, records in _counting(best, after=image.offset):
         image, delta = image.apply(records, header.last_offset, header.partition_leader_epoch)
         at_ns = header.max_timestamp * 1_000_000 - started_wall_ns
         stamps.append(Stamp(header.last_offset, header.partition_leader_epoch, at_ns))
@@ -142,6 +138,20 @@ def metadata_rows(
         for stamp, at_ns, delta in zip(stamps, times.place(stamps), changed, strict=True)
         for row in _decided(delta)
     ]
+
+
+def _counting(directory: Path, *, after: Offset) -> Iterator[tuple[BatchHeader, Records]]:
+    """The batches of a metadata log beyond an offset, and the records that count with each."""
+    headers: list[BatchHeader] = []
+
+    def read() -> Iterator[Records]:
+        for batch in read_batches(directory):
+            if not batch.header.is_control and batch.header.last_offset > after:
+                headers.append(batch.header)
+                yield decoded(record.value for record in decode_records(batch.data))
+
+    for records in counting(read()):
+        yield headers[-1], records
 
 
 def _decided(delta: Delta) -> Iterator[dict[str, Any]]:

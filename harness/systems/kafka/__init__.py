@@ -1,0 +1,1 @@
+"""Apache Kafka as the system under test: its jars, its configuration, its command line."""

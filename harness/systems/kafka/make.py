@@ -1,0 +1,105 @@
+"""Apache Kafka (KRaft, version 4 on) as a make of broker.
+
+Every node is a JVM of its own. Heap and further options are those of Kafka's own scripts,
+KAFKA_HEAP_OPTS and KAFKA_JVM_PERFORMANCE_OPTS of the environment; the defaults suit a short run on
+a small machine. A node whose disk was lost formats the new one when it is started, as its operator
+would.
+"""
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from harness.plan import Plan
+from harness.systems.kafka import home as homes
+from harness.systems.kafka.home import Home
+from harness.systems.kafka.properties import (
+    Format,
+    check_overrides,
+    kafka_format,
+    kafka_properties,
+)
+from harness.systems.makes import Command, NodeFiles, as_text
+
+BROKER: Final = "kafka.Kafka"
+STORAGE_TOOL: Final = "kafka.tools.StorageTool"
+LOGGING: Final = Path(__file__).parent / "log4j2.properties"
+
+HEAP: Final = "-Xms256m -Xmx400m"
+QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""The first compiler alone: a node is up in half the time, and is not there for long."""
+TOOL_HEAP: Final = f"-Xmx128m {QUICK_START}"
+
+START: Final = """\
+# A disk without meta.properties is the node's first, or a new one after the loss of that.
+if ! [ -e {meta} ]; then
+  if [ -e {known} ]; then
+    {again} || exit 1
+  else
+    {first} || exit 1
+    touch {known}
+  fi
+fi
+exec {broker}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafka:
+    """Kafka of one home. See `harness.systems.makes.Make`."""
+
+    home: Home
+    java: str
+    patience: float = 3.0
+    """JVMs that start together on a busy machine take their time."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """The plan's. Raises PlanError for a home without Kafka, DeployError without Java."""
+        check_overrides(plan.broker, f"plan {plan.name}")
+        return cls(home=homes.find(plan.kafka_home), java=homes.java())
+
+    def versions(self) -> Mapping[str, str]:
+        """Kafka's."""
+        return {"kafka": self.home.version}
+
+    def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
+        """Write server.properties, and the script that starts the node."""
+        files.properties.write_text(as_text(kafka_properties(wanted)))
+        _script(files).write_text(self._start(files, kafka_format(wanted)))
+
+    def command(self, files: NodeFiles) -> Command:
+        """The script, with this process's environment."""
+        return Command(argv=("/bin/sh", str(_script(files))), env=dict(os.environ))
+
+    def _start(self, files: NodeFiles, format: Format) -> str:
+        """Format what is not formatted; then become the broker."""
+        tool = [*self._java(TOOL_HEAP), STORAGE_TOOL, "format", f"--config={files.properties}"]
+        return START.format(
+            meta=shlex.quote(str(files.log_dir / "meta.properties")),
+            known=shlex.quote(str(files.properties.parent / "formatted")),
+            first=shlex.join([*tool, *format.arguments(first=True)]),
+            again=shlex.join([*tool, *format.arguments(first=False)]),
+            broker=shlex.join([*self._java(_options()), BROKER, str(files.properties)]),
+        )
+
+    def _java(self, options: str) -> list[str]:
+        return [
+            self.java,
+            *shlex.split(options),
+            f"-Dlog4j2.configurationFile={LOGGING}",
+            "-cp",
+            self.home.class_path,
+        ]
+
+
+def _options() -> str:
+    heap = os.environ.get("KAFKA_HEAP_OPTS", HEAP)
+    return f"{heap} {os.environ.get('KAFKA_JVM_PERFORMANCE_OPTS', QUICK_START)}"
+
+
+def _script(files: NodeFiles) -> Path:
+    return files.properties.parent / "start.sh"

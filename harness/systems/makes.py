@@ -1,0 +1,92 @@
+"""What differs between makes of broker that all take Kafka's properties.
+
+`harness.systems.nodes` deploys any of them; a make says those properties in its own words, and how
+a node is started. To add one is to write a `Make` and to name it in `make_of`.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol, assert_never
+
+from harness.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """How a node is started; `env` is its whole environment."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFiles:
+    """Where a node's own files are."""
+
+    node: int
+    properties: Path
+    log_dir: Path
+
+
+class Make(Protocol):
+    """One make of broker. Calls are synchronous and bounded."""
+
+    @property
+    def patience(self) -> float:
+        """How many times as long as the built-in broker a cluster may take to start."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """What a run depends on because of it."""
+        ...
+
+    def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
+        """Write a node's configuration, from the properties that all makes share."""
+        ...
+
+    def command(self, files: NodeFiles) -> Command:
+        """How a configured node is started, whatever its disk has kept."""
+        ...
+
+
+class BuiltIn:
+    """The built-in broker: a Python module."""
+
+    patience: Final = 1.0
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def versions(self) -> Mapping[str, str]:
+        """The commit says it all."""
+        return {}
+
+    def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
+        """Write them as they are."""
+        files.properties.write_text(as_text(wanted))
+
+    def command(self, files: NodeFiles) -> Command:
+        """`python -m` the module."""
+        argv = (sys.executable, "-m", self._module, str(files.properties))
+        return Command(argv=argv, env=dict(os.environ))
+
+
+def as_text(properties: Mapping[str, str]) -> str:
+    """As a file of Kafka's properties."""
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def make_of(plan: Plan) -> Make:
+    """The plan's make. Raises PlanError when it is not to be had as the plan asks for it."""
+    match plan.system:
+        case "nodes":
+            return BuiltIn(plan.broker_module)
+        case "kafka":
+            from harness.systems.kafka.make import Kafka
+
+            return Kafka.of(plan)
+        case _:
+            assert_never(plan.system)

@@ -36,6 +36,7 @@ class LongPoll(ABC):
     def look(self, *, last: bool) -> Any:
         """The response; None to wait for more, unless this is the `last` look."""
 
+    @abstractmethod
     def leave(self) -> None:
         """Wait for nothing any more; called once, before the answer goes out."""
 

@@ -63,6 +63,8 @@ class Ledger:
         """By leader epoch."""
         self.reset_epoch = NEVER
         """Leaders of epochs before this one say nothing of what is committed."""
+        self._given_up: dict[int, Batch] = {}
+        """What was committed before it was lost, as it might be; by the offset after its last."""
         self._tops: dict[int, Batch] = {}
         """The last batch that leaders of an epoch have committed, by epoch."""
         self._top_epoch = NEVER
@@ -180,11 +182,18 @@ class Ledger:
         end = 0 if last is None else last.end
         lost = [each for each in self.committed if each > end]
         for each in lost:
-            del self.committed[each]
+            self._given_up[each] = self.committed.pop(each)
         self._tops = {} if last is None else {epoch - 1: last}
         self._top_epoch = epoch - 1
         self.reset_epoch = epoch
         return len(lost)
+
+    def regain(self, last: Batch | None, epoch: int, node: int) -> None:
+        """`node` begins to lead `epoch` with its high watermark at the end of `last`: if that was
+        given up, it is committed again. After an unclean election another may bring it back.
+        """
+        if last is not None and self._given_up.get(last.end) is last:
+            self.commit(last, epoch, node)
 
     # -- who leads
 

@@ -70,6 +70,8 @@ class Watched:
             excuse = self._check_role(state, image)
             if state.role is Role.LEADER:
                 before = NO_OFFSET
+                known = self.copy.batches.get(state.high_watermark)
+                self.partition.ledger.regain(known, state.leader_epoch, self._node)
         if state.role is Role.LEADER:
             if state.high_watermark < before:
                 raise InvariantBroken(

@@ -106,6 +106,20 @@ def test_what_may_be_lost_is_given_up() -> None:
     assert ledger.top() is other
 
 
+def test_what_was_given_up_is_committed_again_by_who_has_it() -> None:
+    """After one unclean election another may bring it back, with its high watermark."""
+    ledger = Ledger("t-0")
+    zero, one = appended(ledger, 1, header(0, 0), header(1, 0))
+    ledger.commit(one, 0, 1)
+    ledger.reset(zero, 3)
+    ledger.regain(zero, 5, 1)
+    with pytest.raises(InvariantBroken, match="follower-high-watermark"):
+        ledger.told(2, 2, one, Epoch(5))
+    ledger.regain(one, 5, 1)
+    ledger.told(2, 2, one, Epoch(5))
+    assert ledger.top() is one
+
+
 def test_an_epoch_has_one_leader() -> None:
     """Whoever says who it is."""
     ledger = Ledger("t-0")

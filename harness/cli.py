@@ -30,6 +30,7 @@ from harness.commands.base import (
     Exit,
     KafkaHome,
     Store,
+    SystemName,
     clean_up_after_the_dead,
     ensure_privileges,
     on_signals,
@@ -81,6 +82,12 @@ class Mode(StrEnum):
     auto = "auto"
 
 
+Duration = Annotated[str | None, typer.Option(help="Length of the chaos: 90, 90s, 10m, 12h, 7d.")]
+Rotate = Annotated[
+    str | None, typer.Option(help="Seal the history every so often: what may be followed.")
+]
+
+
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
@@ -96,12 +103,8 @@ def run(
         str | None, typer.Argument(help="A TOML file or a packaged plan; none is first-light.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
-    duration: Annotated[
-        str | None, typer.Option(help="Length of the chaos: 90, 90s, 10m, 12h, 7d.")
-    ] = None,
-    rotate: Annotated[
-        str | None, typer.Option(help="Seal the history every so often: what may be followed.")
-    ] = None,
+    duration: Duration = None,
+    rotate: Rotate = None,
     nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
     acks: Annotated[list[Acks] | None, typer.Option(help="Only topics of these modes.")] = None,
     rate: Annotated[
@@ -118,7 +121,7 @@ def run(
         typer.Option(help="A TOML or JSON file of events, instead of the plan's faults."),
     ] = None,
     target: Annotated[str | None, typer.Option(help="Where the cluster is deployed.")] = None,
-    system: Annotated[str | None, typer.Option(help="What is tested: nodes or kafka.")] = None,
+    system: SystemName = None,
     kafka_home: KafkaHome = None,
     broker_module: BrokerModule = None,
     store: Store = Path("store"),

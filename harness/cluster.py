@@ -18,6 +18,7 @@ from harness.plan import Plan, PlanError
 from harness.runner import commit, versions
 from harness.store import Run
 from harness.systems.layout import Layout
+from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
 from harness.targets.local import rootless
 from harness.targets.local.target import LocalTarget
@@ -58,7 +59,8 @@ def up(
             "a cluster of a user who is not root ends with highwater and cannot be detached; "
             "leave out --detach, or run it as root"
         )
-    run = store.create(root, plan.name, versions=versions(), commit=commit())
+    make = make_of(plan, lasting=True)
+    run = store.create(root, plan.name, versions={**versions(), **make.versions()}, commit=commit())
     run.write_json("plan.json", plan.to_json())
     path = run.path / "journal.jsonl"
     with Journal.create(path, run_id=run.run_id, detached=detach) as journal:
@@ -66,7 +68,7 @@ def up(
         keep = False
         try:
             target.up()
-            system = NodesSystem(plan, target, run, layout)
+            system = NodesSystem(plan, target, run, layout, make=make)
             system.configure()
             system.start()
             if stop.is_set():

@@ -57,6 +57,7 @@ def prepare(
     injected are only told as the refusal unless `refuse`.
     """
     where = f"plan {plan.name}"
+    _check_system(plan, where)
     _check_topics(plan, where)
     wanted = faults_of(plan) if schedule is None else [event.fault for event in schedule.events]
     try:
@@ -135,6 +136,21 @@ def _mix(plan: Plan, faults: Sequence[str]) -> Mix:
 
 
 # -- checks
+
+
+def _check_system(plan: Plan, where: str) -> None:
+    if plan.system == "nodes":
+        return
+    if plan.target == "sim":
+        raise PlanError(
+            f"{where}: system {plan.system} cannot run in a simulated world, which only the "
+            "built-in broker can; run it with real processes: highwater run"
+        )
+    if plan.broker_module != "nodes":
+        raise PlanError(
+            f"{where}: broker_module {plan.broker_module} is a built-in broker's; leave it out, or "
+            'say system = "nodes"'
+        )
 
 
 def _check_topics(plan: Plan, where: str) -> None:

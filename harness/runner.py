@@ -33,6 +33,7 @@ from harness.progress import Progress
 from harness.refusals import Refusals
 from harness.store import Run
 from harness.systems.layout import Layout
+from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
 from harness.targets.local.target import LocalTarget
 from harness.workloads.launch import Workload, launch
@@ -135,7 +136,7 @@ class Runner:
 
     def run(self) -> Outcome:
         """Run the plan. Raises StoreError when no run directory can be made; nothing else."""
-        run = store.create(self._root, self._plan.name, versions=versions(), commit=commit())
+        run = store.create(self._root, self._plan.name, versions=self._versions(), commit=commit())
         with _logging_to(run.path / "harness.log"):
             log.info("plan %s, seed %d, run %s", self._plan.name, self._plan.seed, run.run_id)
             try:
@@ -148,6 +149,9 @@ class Runner:
                 log.exception("the run failed in phase %r", self._phase_name)
                 run.update(failed_phase=self._phase_name, error=f"{type(error).__name__}: {error}")
                 return Outcome(run=run, failed_phase=self._phase_name, error=error, left=self._left)
+
+    def _versions(self) -> dict[str, str]:
+        return {**versions(), **make_of(self._plan).versions()}
 
     # -- the phases
 

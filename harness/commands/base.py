@@ -32,6 +32,9 @@ BrokerModule = Annotated[
     str | None, typer.Option(help="The module that `python -m` starts on each node.")
 ]
 
+SystemName = Annotated[
+    str | None, typer.Option("--system", help="What runs: nodes (the built-in broker) or kafka.")
+]
 KafkaHome = Annotated[
     Path | None,
     typer.Option(help="Of --system kafka: a distribution; none is what `make kafka` fetched."),

@@ -13,7 +13,9 @@ from harness.admin.errors import BadRequest
 from harness.commands.base import (
     BrokerModule,
     Debug,
+    KafkaHome,
     Store,
+    SystemName,
     clean_up_after_the_dead,
     ensure_privileges,
     on_signals,
@@ -71,6 +73,8 @@ def cluster_up(
         list[str] | None,
         typer.Option("--config", help="A server property, key=value; may be repeated."),
     ] = None,
+    system: SystemName = None,
+    kafka_home: KafkaHome = None,
     broker_module: BrokerModule = None,
     store: Store = Path("store"),
     detach: Annotated[bool, typer.Option(help="Return, and leave it running.")] = False,
@@ -87,7 +91,12 @@ def cluster_up(
         "nodes": min(15, len(layout.nodes)),
         "broker": {**defaults, **settings(config)},
     }
-    plan = build(raw, where="cluster up", flags={"broker_module": broker_module})
+    flags = {
+        "system": system,
+        "kafka_home": None if kafka_home is None else str(kafka_home),
+        "broker_module": broker_module,
+    }
+    plan = build(raw, where="cluster up", flags=flags)
     from harness import cluster
 
     ensure_privileges()

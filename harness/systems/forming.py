@@ -3,7 +3,7 @@
 Asked of an administrative client, in whatever world that lives.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -17,11 +17,21 @@ READY_TIMEOUT_S: Final = 30.0
 RETRY_S: Final = 0.1
 
 
-async def await_brokers(admin: AdminClient, brokers: Mapping[int, Address]) -> None:
-    """Wait until each broker answers and knows all of them. Raises AdminError."""
+def _nothing() -> None:
+    """What cannot be checked."""
+
+
+async def await_brokers(
+    admin: AdminClient, brokers: Mapping[int, Address], check: Callable[[], None] = _nothing
+) -> None:
+    """Wait until each broker answers and knows all of them; `check` meanwhile what it raises.
+
+    Raises AdminError, and what `check` does.
+    """
     everyone = set(brokers)
 
     async def look() -> None:
+        check()
         for node, address in brokers.items():
             answer = await admin.request("metadata", to=address, topics=())
             known = {int(broker.node_id) for broker in answer.brokers}

@@ -79,14 +79,17 @@ def as_text(properties: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
-def make_of(plan: Plan) -> Make:
-    """The plan's make. Raises PlanError when it is not to be had as the plan asks for it."""
+def make_of(plan: Plan, *, lasting: bool = False) -> Make:
+    """The plan's make; `lasting` nodes may start slowly to be fast later.
+
+    Raises PlanError when there is none where the plan says, DeployError when it cannot run here.
+    """
     match plan.system:
         case "nodes":
             return BuiltIn(plan.broker_module)
         case "kafka":
             from harness.systems.kafka.make import Kafka
 
-            return Kafka.of(plan)
+            return Kafka.of(plan, lasting=lasting)
         case _:
             assert_never(plan.system)

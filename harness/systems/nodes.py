@@ -23,8 +23,9 @@ from harness.systems import forming, replica_files
 from harness.systems.base import DeployError, call_in_client_network
 from harness.systems.collecting import FOREVER_NS, collect_decisions, collect_replicas
 from harness.systems.forming import READY_TIMEOUT_S
+from harness.systems.last_words import last_words
 from harness.systems.layout import BROKER, COMBINED, CONTROLLER, Layout
-from harness.systems.makes import NodeFiles, make_of
+from harness.systems.makes import Make, NodeFiles, make_of
 from harness.targets.base import Target
 from nodes.config import ConfigError, parse_properties
 
@@ -103,12 +104,20 @@ def _property(value: str | int | float | bool) -> str:
 class NodesSystem:
     """The plan's cluster on `target`; files of the run go below `run`."""
 
-    def __init__(self, plan: Plan, target: Target, run: Run, layout: Layout | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        run: Run,
+        layout: Layout | None = None,
+        *,
+        make: Make | None = None,
+    ) -> None:
         self._plan = plan
         self._target = target
         self._run = run
         self.layout = layout or Layout.combined(target.node_ids())
-        self._make = make_of(plan)
+        self._make = make or make_of(plan)
         self._stopping_ns = FOREVER_NS
 
     @classmethod
@@ -131,7 +140,7 @@ class NodesSystem:
                 n: each["broker.rack"] for n, each in properties.items() if "broker.rack" in each
             },
         )
-        system = cls(plan, target, run, layout)
+        system = cls(plan, target, run, layout, make=make_of(plan, lasting=True))
         for node in layout.nodes:
             system._register(node)
         return system
@@ -251,8 +260,18 @@ class NodesSystem:
     def _await_brokers(self) -> None:
         self._administer(
             "the cluster is not complete",
-            lambda admin: forming.await_brokers(admin, self.brokers),
+            lambda admin: forming.await_brokers(admin, self.brokers, self._check_running),
         )
+
+    def _check_running(self) -> None:
+        """Raises DeployError for a node that ended instead of starting."""
+        for node in self.layout.nodes:
+            if not self._target.is_running(node):
+                log_path = self._run.node_dir(node) / "node.log"
+                raise DeployError(
+                    f"node {node} ended by itself, exit code {self._target.exit_code(node)}: "
+                    f"{last_words(log_path) or 'it did not say why'}; see {log_path}"
+                )
 
     def create_topics(self) -> None:
         """Create the topics, and wait until all nodes see them with every replica in sync."""

@@ -1,9 +1,8 @@
 """Apache Kafka (KRaft, version 4 on) as a make of broker.
 
-Every node is a JVM of its own. Heap and further options are those of Kafka's own scripts,
-KAFKA_HEAP_OPTS and KAFKA_JVM_PERFORMANCE_OPTS of the environment; the defaults suit a short run on
-a small machine. A node whose disk was lost formats the new one when it is started, as its operator
-would.
+Every node is a JVM of its own. Heap and further options may be set as for Kafka's own scripts, by
+KAFKA_HEAP_OPTS and KAFKA_JVM_PERFORMANCE_OPTS of the environment; the defaults suit a small
+machine. A node whose disk was lost formats the new one when it is started, as its operator would.
 """
 
 import os
@@ -30,7 +29,9 @@ LOGGING: Final = Path(__file__).parent / "log4j2.properties"
 
 HEAP: Final = "-Xms256m -Xmx400m"
 QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""The first compiler alone: a node is up in half the time, and is not there for long."""
+"""The first compiler alone: a node is up with half the work, and often does not live for long."""
+LASTING: Final = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:MaxInlineLevel=15"
+"""Those of Kafka's scripts that say how fast it is in the long run."""
 TOOL_HEAP: Final = f"-Xmx128m {QUICK_START}"
 
 START: Final = """\
@@ -53,14 +54,15 @@ class Kafka:
 
     home: Home
     java: str
+    lasting: bool = False
     patience: float = 3.0
     """JVMs that start together on a busy machine take their time."""
 
     @classmethod
-    def of(cls, plan: Plan) -> Self:
+    def of(cls, plan: Plan, *, lasting: bool = False) -> Self:
         """The plan's. Raises PlanError for a home without Kafka, DeployError without Java."""
         check_overrides(plan.broker, f"plan {plan.name}")
-        return cls(home=homes.find(plan.kafka_home), java=homes.java())
+        return cls(home=homes.find(plan.kafka_home), java=homes.java(), lasting=lasting)
 
     def versions(self) -> Mapping[str, str]:
         """Kafka's."""
@@ -83,7 +85,7 @@ class Kafka:
             known=shlex.quote(str(files.properties.parent / "formatted")),
             first=shlex.join([*tool, *format.arguments(first=True)]),
             again=shlex.join([*tool, *format.arguments(first=False)]),
-            broker=shlex.join([*self._java(_options()), BROKER, str(files.properties)]),
+            broker=shlex.join([*self._java(self._options()), BROKER, str(files.properties)]),
         )
 
     def _java(self, options: str) -> list[str]:
@@ -95,10 +97,10 @@ class Kafka:
             self.home.class_path,
         ]
 
-
-def _options() -> str:
-    heap = os.environ.get("KAFKA_HEAP_OPTS", HEAP)
-    return f"{heap} {os.environ.get('KAFKA_JVM_PERFORMANCE_OPTS', QUICK_START)}"
+    def _options(self) -> str:
+        ours = LASTING if self.lasting else QUICK_START
+        heap = os.environ.get("KAFKA_HEAP_OPTS", HEAP)
+        return f"{heap} {os.environ.get('KAFKA_JVM_PERFORMANCE_OPTS', ours)}"
 
 
 def _script(files: NodeFiles) -> Path:

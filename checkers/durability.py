@@ -20,8 +20,8 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
 
     aspect: where the acknowledged offset lies against the final log: tail (beyond its last
     record), prefix (before its first), middle; null when no offset was acknowledged (acks=0).
-    other_value: what the final log holds at that offset. Where the final read of the partition did
-    not reach the end, nothing is known: kind unseen.
+    other_value: what the final log holds at that offset. Beyond where the final read of the
+    partition came to, nothing is known: kind unseen.
     """
     F = frames.engine.functions
     acked = frames.fates.where(F.col("type") == F.lit("ok"))
@@ -38,17 +38,30 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
         .groupBy("op", *TP)
         .agg(F.min("other_value").alias("other_value"))
     )
-    found = left_join(frames.engine.keep(frames.explained(missing)), frames.complete, on=TP)
+    ends = frames.engine.keep(_read_ends(frames))
+    found = left_join(frames.engine.keep(frames.explained(missing)), ends, on=TP)
     found = left_join(found, frames.engine.keep(bounds), on=TP)
     found = left_join(found, frames.engine.keep(in_place), on=["op", *TP])
-    read_to_end = F.col("end_offset").isNotNull()
+    passed = (F.col("whole") == F.lit(1)) | (F.col("offset") < F.col("reached"))
     yield evidence(
         frames.engine,
         found,
-        kind=F.when(read_to_end, F.lit("lost-write")).otherwise(F.lit("unseen")),
-        aspect=F.when(read_to_end & F.col("offset").isNotNull(), _part_of_log(frames)),
+        kind=F.when(passed, F.lit("lost-write")).otherwise(F.lit("unseen")),
+        aspect=F.when(passed & F.col("offset").isNotNull(), _part_of_log(frames)),
         detail=F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value")),
     )
+
+
+def _read_ends(frames: Frames) -> Frame:
+    """topic, partition, whole (1: the final read reached the end), reached (how far it came).
+
+    A read that something went wrong with is no truth below that either: the log may have been cut
+    meanwhile.
+    """
+    F = frames.engine.functions
+    ends = frames.others.where((F.col("f") == F.lit("final-read-end")) & F.col("error").isNull())
+    whole = F.when(F.col("type") == F.lit("ok"), F.lit(1)).otherwise(F.lit(0))
+    return ends.groupBy(*TP).agg(F.max(whole).alias("whole"), F.max("offset").alias("reached"))
 
 
 def _part_of_log(frames: Frames) -> Column:

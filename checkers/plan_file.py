@@ -6,6 +6,9 @@ Plans are validated by whoever makes them; a run directory may come from elsewhe
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+IMPORTED = "imported"
+"""The `system` of the plan of an import: another tool ran it, and it cannot be run again."""
+
 _SECTIONS = ("workload", "bounds", "broker", "nemesis")
 _NUMBERS = {
     "workload": ("message_timeout_ms", "max_in_flight", "consumers"),

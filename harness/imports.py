@@ -49,7 +49,7 @@ def write(out: Path, convert: Callable[[], Imported], where: str) -> Run:
         )
         for name in SCHEMAS:
             if name != "history":
-                run.write_table(name, imported.cluster if name == "cluster" else ())
+                run.write_table(name, ())
         run.write_json("plan.json", imported.plan)
         run.write_json(
             RUN_FILE,

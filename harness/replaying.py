@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow.parquet
 
+from checkers import plan_file
 from harness import store
 from harness.plan import Plan, PlanError
 from nemesis.base import NemesisError
@@ -22,13 +23,19 @@ KEPT = ("broker_module",)
 
 
 def command(run_dir: Path) -> str:
-    """What repeats a stored run, for a shell."""
+    """What repeats a stored run, for a shell; of an import only the judging can be repeated."""
     try:
-        target = json.loads((run_dir / "plan.json").read_text()).get("target")
-    except (OSError, ValueError, AttributeError):
-        target = None  # its loss is told elsewhere
-    verb = "simulate" if target == "sim" else "run"
-    return f"highwater {verb} --replay {shlex.quote(str(run_dir))}"
+        plan = json.loads((run_dir / "plan.json").read_text())
+    except (OSError, ValueError):
+        plan = {}  # its loss is told elsewhere
+    match plan:
+        case {"system": plan_file.IMPORTED}:
+            verb = "check"
+        case {"target": "sim"}:
+            verb = "simulate --replay"
+        case _:
+            verb = "run --replay"
+    return f"highwater {verb} {shlex.quote(str(run_dir))}"
 
 
 def load(
@@ -44,6 +51,11 @@ def load(
     run = store.open_run(run_dir)
     try:
         raw = json.loads((run.path / "plan.json").read_text())
+        if isinstance(raw, dict) and raw.get("system") == plan_file.IMPORTED:
+            raise PlanError(
+                f"{run_dir}: is an import, which another tool ran; `highwater check {run_dir}` "
+                "judges it again, but nothing here can repeat it"
+            )
         schedule = from_json((run.path / "schedule.json").read_bytes())
     except (OSError, ValueError, NemesisError) as error:
         raise PlanError(f"{run_dir}: its plan and schedule cannot be read: {error}") from error

@@ -4,9 +4,8 @@ What any consumer was given was in the log. Where consumers went to the beginnin
 as far as anything is known to exist, the log is what they read then; elsewhere it is all that was
 ever read. A write that was read once and not by the final polls is lost only in the first case.
 
-A partition is *complete*, and what it lacks is lost, where nothing acknowledged lies beyond what
-was read; or where, of what was acknowledged before the last offset that was read, something is not
-there: then it is lost, whatever may follow. Otherwise the end was not read, and nobody knows.
+What was acknowledged before the last offset that was read, and is not there, is lost. Where nothing
+acknowledged lies beyond that, a partition was read *whole*; elsewhere of the rest nobody knows.
 (jepsen.tests.kafka draws the same line between `lost-write` and `unseen`.)
 """
 
@@ -45,14 +44,8 @@ class LogAsRead:
         """A producer was told that its record is in the log."""
         self._seen[partition].acked[value] = offset
 
-    @property
-    def complete(self) -> tuple[Partition, ...]:
-        """The partitions that were read to the end, or far enough to lack something."""
-        return tuple(p for p in self.partitions if _complete(self._seen[p]))
-
     def rows(self, *, client: int, first_op: int, at_ns: int) -> Iterator[dict[str, Any]]:
         """The final read, as rows of a history: what `client` would have recorded at `at_ns`."""
-        complete = set(self.complete)
         common: Mapping[str, Any] = {
             "client": client,
             "type": "ok",
@@ -64,9 +57,8 @@ class LogAsRead:
             place = {"op": op, "topic": partition[0], "partition": partition[1]}
             for offset, value in sorted(_log(seen)):
                 yield {"f": "final-read", "offset": offset, "value": value, **common, **place}
-            if partition in complete:
-                end = _last(seen.reads) + 1
-                yield {"f": "final-read-end", "offset": end, **common, **place}
+            end: Mapping[str, Any] = {"f": "final-read-end", "offset": _last(seen.reads) + 1}
+            yield {**common, **place, **end, "type": "ok" if _whole(seen) else "info"}
 
 
 def _log(seen: _Seen) -> set[tuple[int, int]]:
@@ -75,12 +67,11 @@ def _log(seen: _Seen) -> set[tuple[int, int]]:
     return seen.final if whole else seen.reads
 
 
-def _complete(seen: _Seen) -> bool:
+def _whole(seen: _Seen) -> bool:
     there = {value for _, value in seen.reads}
     missing = [offset for value, offset in seen.acked.items() if value not in there]
     last = _last(seen.reads)
-    lost = any(offset is not None and offset <= last for offset in missing)
-    return lost or not missing
+    return all(offset is not None and offset <= last for offset in missing)
 
 
 def _last(records: Iterable[tuple[int, int]]) -> int:

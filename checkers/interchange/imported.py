@@ -6,23 +6,18 @@ is filled in only where the import itself shows it; the rest stays UNKNOWN.
 - What was promised is the importer's to say (`Promises`): no history tells it.
 - No cluster, no faults and no replicas were recorded. Their tables are there, and empty, so causes
   are unknown: a loss that needs one to be permitted is UNKNOWN, one that nothing permits INVALID.
-- The cluster settled, as far as a partition's final read needs it, where what was read reaches
-  everything that was acknowledged (`as_read`): somebody led the partition then and had it all.
+- Whether the cluster settled is in none of them: what was read in the end decides (`as_read`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.interchange.as_read import LogAsRead, Partition
+from checkers.interchange.as_read import LogAsRead
+from checkers.plan_file import IMPORTED
 
 Row = dict[str, Any]
 """A row of one of the tables of checkers.history."""
-
-UNKNOWN_LEADER = 0
-"""The node that an import names as leader, since no history of clients tells it."""
-
-SYSTEM = "imported"
 
 SUBSCRIBED = "subscribed"
 """The `group` of an assignment by a consumer group, whose name is not in the history."""
@@ -51,10 +46,9 @@ class Promises:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The tables and the plan of an import; the tables that are not here are empty."""
+    """The history and the plan of an import; all other tables are empty."""
 
     history: Sequence[Row]
-    cluster: Sequence[Row]
     plan: Mapping[str, Any]
 
 
@@ -105,7 +99,6 @@ def assemble(
         )
     return Imported(
         history=made,
-        cluster=[_somebody_led(partition, last_ns) for partition in log.complete],
         plan=_plan(topics, promises, origin, consumers=any(row["f"] == "poll" for row in rows)),
     )
 
@@ -115,25 +108,13 @@ def _last_ns(row: Mapping[str, Any]) -> int:
     return int(row["invoke_ns"] if complete_ns is None else complete_ns)
 
 
-def _somebody_led(partition: Partition, at_ns: int) -> Row:
-    topic, number = partition
-    return {
-        "at_ns": at_ns,
-        "kind": "leader",
-        "topic": topic,
-        "partition": number,
-        "leader": UNKNOWN_LEADER,
-        "source": "what was read reaches everything acknowledged",
-    }
-
-
 def _plan(
     topics: Mapping[str, int], promises: Promises, origin: Origin, *, consumers: bool
 ) -> dict[str, Any]:
     unclean = str(promises.unclean_election).lower()
     return {
         "name": f"imported-{origin.tool}",
-        "system": SYSTEM,
+        "system": IMPORTED,
         "topics": [
             {
                 "name": topic,

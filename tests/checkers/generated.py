@@ -346,7 +346,7 @@ def _unread(story: Story, rng: random.Random, log: Log) -> list[Plant]:
         return []
     story.forget(topic=log.topic, values={log.values[offset]})
     for row in story.rows("final-read-end", log.topic):
-        row["type"] = "info"
+        row.update(type="info", error="timeout")
     return [("unseen", None, log.topic)]
 
 

@@ -66,7 +66,9 @@ def _of_partition(rows: list[Row], excused: set[int]) -> Iterable[tuple[str, str
     final = [r for r in rows if r["f"] == "final-read"]
     polls = [r for r in rows if r["f"] == "poll"]
     complete = any(r["f"] == "final-read-end" and r["type"] == "ok" for r in rows)
-    yield from _lost(acked, final, complete)
+    ends = [r for r in rows if r["f"] == "final-read-end" and r.get("error") is None]
+    reached = max((r["offset"] for r in ends if r["offset"] is not None), default=0)
+    yield from _lost(acked, final, complete, reached)
     yield from _order(acked, final, polls, excused, complete)
     yield from _offsets(acked, final, polls)
     yield from _reads(sends, final, polls, complete)
@@ -79,13 +81,15 @@ def _of_partition(rows: list[Row], excused: set[int]) -> Iterable[tuple[str, str
         yield from _watermarks([r for r in rows if r["client"] == client and r["f"] == "watermark"])
 
 
-def _lost(acked: list[Row], final: list[Row], complete: bool) -> Iterable[tuple[str, str | None]]:
+def _lost(
+    acked: list[Row], final: list[Row], complete: bool, reached: int
+) -> Iterable[tuple[str, str | None]]:
     there = {r["value"] for r in final}
     offsets = [r["offset"] for r in final]
     for send in acked:
         if send["value"] in there:
             continue
-        if not complete:
+        if not complete and (send["offset"] is None or send["offset"] >= reached):
             yield "unseen", None
         elif send["offset"] is None:
             yield "lost-write", None

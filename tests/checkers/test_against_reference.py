@@ -76,7 +76,7 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
                 story.new_epoch(PRODUCER[topic], at_s, at_s + 2, own, **more)
             case "cut-read":
                 for row in story.rows("final-read-end", topic):
-                    row["type"] = "info"
+                    row.update(type="info", error="timeout")
     return story
 
 

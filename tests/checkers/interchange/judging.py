@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from checkers.check import check
 from checkers.contract import Judgement
-from checkers.history import SCHEMAS, RunSources, table
+from checkers.history import HISTORY, RunSources, table
 from checkers.interchange.imported import Imported
 from checkers.verdict import Verdict
 
@@ -14,9 +14,12 @@ Found = dict[tuple[str, str | None], tuple[str, int]]
 
 def sources(imported: Imported) -> RunSources:
     """The tables of an import."""
-    rows = {"history": imported.history, "cluster": imported.cluster}
     return RunSources(
-        **{name: (table(schema, rows.get(name, ())),) for name, schema in SCHEMAS.items()}
+        history=(table(HISTORY, imported.history),),
+        cluster=(),
+        faults=(),
+        replicas=(),
+        replica_ends=(),
     )
 
 
@@ -27,7 +30,7 @@ def judged(imported: Imported) -> Verdict:
 
 def together(imports: Mapping[str, Imported]) -> Imported:
     """Imports of topics of their own as one: judging many takes no longer than judging one."""
-    history, cluster, topics = [], [], []
+    history, topics = [], []
     for number, imported in enumerate(imports.values(), 1):
         # Numbers of one import's own: values as clients that nobody else is.
         shift = {"op": number << 40, "client": number << 10, "txn": number << 40}
@@ -37,10 +40,9 @@ def together(imports: Mapping[str, Imported]) -> Imported:
                 name: row[name] + by for name, by in shift.items() if row.get(name) is not None
             }
             history.append({**row, **moved})
-        cluster += imported.cluster
         topics += imported.plan["topics"]
     plan = {"topics": topics, "system": "imported", "workload": {"consumers": 1}}
-    return Imported(history=history, cluster=cluster, plan=plan)
+    return Imported(history=history, plan=plan)
 
 
 def judged_together(imports: Mapping[str, Imported]) -> Verdict:

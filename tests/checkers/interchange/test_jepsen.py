@@ -103,7 +103,7 @@ F, P, U = "forbidden", "permitted", "unknown"
 
 JUDGED_ALIKE: list[tuple[Callable[[], Told], Found]] = [
     (clean, {}),
-    (lost, {("lost-write", "prefix"): (F, 2), ("lost-write", "tail"): (F, 1)}),
+    (lost, {("lost-write", "prefix"): (F, 2), ("unseen", None): (U, 1)}),
     (duplicated, {("duplicate", None): (F, 1)}),
     (misplaced, {("inconsistent-offset", "acknowledged"): (F, 1)}),
     (inconsistent, {("inconsistent-offset", "read"): (F, 1)}),

@@ -106,3 +106,14 @@ def test_bad_arguments(
     assert (done.returncode, done.stdout) == (254, "")
     assert said in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_an_import_is_judged_again_and_not_repeated(tmp_path: Path, highwater: Highwater) -> None:
+    """Nothing here can run again what another tool ran; the way to judge it again is named."""
+    (tmp_path / "history.edn").write_text(SENT + ALL)
+    highwater("import", "jepsen", "history.edn", "--out", "run")
+    judged = highwater("check", "run")
+    assert (judged.returncode, "highwater check" in judged.stderr + judged.stdout) == (0, True)
+    refused = highwater("run", "--replay", "run")
+    assert refused.returncode == 254
+    assert "is an import" in refused.stderr

@@ -256,6 +256,14 @@ def final_read_did_not_get_there(s: Story) -> None:
     end.update(type="info", offset=19, error="_TIMED_OUT")
 
 
+@golden("INVALID", {("lost-write", "middle"): (F, 1), ("unseen", None): (U, 1)})
+def final_read_passed_over_it(s: Story) -> None:
+    """It did not reach the end, but whatever lies before where it came to was there to be read."""
+    s.forget(topic=ALL, values={v(ALL, 12), v(ALL, 20)})
+    (end,) = s.rows("final-read-end", ALL)
+    end.update(type="info", offset=19)
+
+
 @golden("VALID")
 def sends_without_an_answer(s: Story) -> None:
     """Near miss of a loss: nobody acknowledged them; one of them is in the log."""

@@ -22,7 +22,7 @@ def consumer_read_beyond_the_final_read(s: Story) -> None:
     """Near miss: the final read did not get there."""
     s.forget(topic=ALL, values={v(ALL, 20)}, but_polls=True)
     (end,) = s.rows("final-read-end", ALL)
-    end.update(type="info")
+    end.update(type="info", error="timeout")
 
 
 @golden("INVALID", {("aborted-read", None): (F, 1)})

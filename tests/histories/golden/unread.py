@@ -53,7 +53,7 @@ def client_began_again_and_epochs_were_not_read(s: Story) -> None:
     taken(s, 1, 2)
     twice_across_epochs(s)
     without_epochs(s)
-    s.rows("final-read-end", ALL)[0].update(type="info")
+    s.rows("final-read-end", ALL)[0].update(type="info", error="timeout")
 
 
 @golden("UNKNOWN", {LOST: (U, 1)}, because="what it took is not in the record")

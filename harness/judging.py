@@ -47,7 +47,7 @@ def check(run_dir: Path, engine: EngineName = "duckdb") -> dict[str, Any]:
     """
     run = prepare(run_dir)
     try:
-        with _engine(engine) as made:
+        with engine_named(engine) as made:
             verdict = checkers.check.check(run.path, engine=made).as_json()
     except HistoryError as error:
         raise StoreError(str(error)) from error
@@ -75,8 +75,10 @@ def forbidden_of(verdict: Mapping[str, Any]) -> dict[str, int]:
 
 
 @contextmanager
-def _engine(name: EngineName) -> Iterator[Engine]:
-    """The engine of that name, closed at the end, with Spark's session if that was made here."""
+def engine_named(name: EngineName) -> Iterator[Engine]:
+    """The engine of that name, closed at the end, with Spark's session if that was made here.
+
+    Raises EngineError."""
     with ExitStack() as ends:
         engine: Engine
         match name:

@@ -3,27 +3,19 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.admin.errors import BadRequest
-from harness.commands.base import Debug, Exit
+from harness.commands.base import Debug, EngineName, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from checkers.analysis import Analyzed
     from checkers.engine import Engine
-
-
-class EngineName(StrEnum):
-    """Where histories are judged."""
-
-    DUCKDB = "duckdb"
-    SPARK = "spark"
 
 
 def analyze(

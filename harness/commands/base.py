@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
@@ -39,6 +40,13 @@ KafkaHome = Annotated[
     Path | None,
     typer.Option(help="Of --system kafka: a distribution; none is what `make kafka` fetched."),
 ]
+
+
+class EngineName(StrEnum):
+    """What histories are judged on."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
 
 
 class Exit(Exception):

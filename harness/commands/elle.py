@@ -3,30 +3,21 @@
 import json
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from enum import StrEnum
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.commands.base import Debug, Exit
+from harness.commands.base import Debug, EngineName, Exit
 from harness.commands.interchange import StoredRun, export_app
 
 if TYPE_CHECKING:
     from checkers.elle.graph import GraphVerdict
-    from checkers.engine import Engine
     from checkers.frames import Frames
 
 ANSWER_FILE = "elle.json"
 TIMEOUT_S = 600.0
-
-
-class EngineName(StrEnum):
-    """Where the native checker finds the graph."""
-
-    DUCKDB = "duckdb"
-    SPARK = "spark"
 
 
 def elle(
@@ -84,20 +75,12 @@ def _list_append(frames: "Frames") -> str:
 @contextmanager
 def _frames(run_dir: Path, engine: EngineName) -> Iterator["Frames"]:
     """The frames of a stored run, on an engine that ends with them. Raises StoreError."""
-    from checkers.engine import DuckDbEngine, SparkEngine, local_spark_session
     from checkers.frames import Frames
     from checkers.history import HistoryError, load_plan, load_run
+    from harness import judging
     from harness.store import StoreError
 
-    with ExitStack() as ends:
-        made: Engine
-        if engine is EngineName.SPARK:
-            session = local_spark_session()
-            ends.callback(session.stop)
-            made = SparkEngine(session)
-        else:
-            made = DuckDbEngine()
-        ends.callback(made.close)
+    with judging.engine_named(engine.value) as made:
         try:
             yield Frames(made, load_run(run_dir), load_plan(run_dir))
         except HistoryError as error:

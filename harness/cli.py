@@ -43,6 +43,7 @@ from harness.commands.contract import contract
 from harness.commands.elle import elle
 from harness.commands.interchange import export_app, import_app
 from harness.commands.nightly import nightly
+from harness.commands.serve import serve
 from harness.commands.shrink import shrink
 from harness.commands.simulate import simulate
 from harness.commands.zoo import zoo
@@ -254,6 +255,7 @@ app.command()(simulate)
 app.command()(shrink)
 app.command()(zoo)
 app.command()(nightly)
+app.command()(serve)
 app.command()(contract)
 app.command()(elle)
 app.add_typer(import_app, name="import")

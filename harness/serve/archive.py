@@ -1,0 +1,98 @@
+"""A run as a zip file that is made while it is sent: memory stays flat, however large the run is.
+
+A file that still grows is sent as it is by now. Left out, and listed in a file of the archive's
+own: links, what cannot be read, and the disks of nodes while a cluster lives.
+"""
+
+import io
+import time
+import zipfile
+from collections.abc import Iterator
+from typing import Final
+
+from harness.serve.vault import Entry, Place, Vault, VaultError
+
+CHUNK_BYTES: Final = 256 << 10
+FILES: Final = 200_000
+LEFT_OUT: Final = "LEFT-OUT.txt"
+DISKS: Final = ("data.img",)
+"""A node's disk; what was read from it is beside it, in the run's own files."""
+STORED: Final = (".parquet", ".zip", ".gz", ".zst", ".png")
+"""Compressed already."""
+
+
+class _Pipe(io.RawIOBase):
+    """What the zip file is written to, and taken from."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object, /) -> int:
+        part = bytes(data)  # type: ignore[call-overload]
+        self._parts.append(part)
+        return len(part)
+
+    def taken(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+def zipped(vault: Vault, place: Place) -> Iterator[bytes]:
+    """The bytes of the archive. Raises VaultError before the first when there is no directory."""
+    vault.entries(place)
+    return _zipped(vault, place)
+
+
+def _zipped(vault: Vault, place: Place) -> Iterator[bytes]:
+    pipe, left_out = _Pipe(), []
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
+        for number, (here, entry) in enumerate(_walk(vault, place)):
+            name = "/".join((*place[-2:], *here[len(place) :]))
+            if entry.kind != "file" or entry.name in DISKS or number >= FILES:
+                left_out.append(f"{name}: {'a disk' if entry.name in DISKS else entry.kind}")
+                continue
+            try:
+                with vault.file(here) as source, archive.open(_info(name, entry), "w") as target:
+                    left = entry.size_bytes
+                    while left > 0 and (part := source.read(min(left, CHUNK_BYTES))):
+                        left -= len(part)
+                        target.write(part)
+                        yield pipe.taken()
+            except (VaultError, OSError) as error:
+                left_out.append(f"{name}: {error}")
+        if left_out:
+            text = "Not in this archive:\n" + "".join(f"{line}\n" for line in left_out[:FILES])
+            archive.writestr("/".join((*place[-2:], LEFT_OUT)), text)
+    yield pipe.taken()
+
+
+def _walk(vault: Vault, place: Place) -> Iterator[tuple[Place, Entry]]:
+    """Everything below a directory but directories, in the order of its names."""
+    waiting = [place]
+    for _ in range(FILES):
+        if not waiting:
+            return
+        here = waiting.pop()
+        try:
+            entries = vault.entries(here)
+        except VaultError as error:
+            yield here, Entry(name=str(error), kind="other", size_bytes=0, modified_ns=0, inode=0)
+            continue
+        for entry in entries:
+            if entry.kind == "directory":
+                waiting.append((*here, entry.name))
+            else:
+                yield (*here, entry.name), entry
+
+
+def _info(name: str, entry: Entry) -> zipfile.ZipInfo:
+    moment = time.gmtime(max(entry.modified_ns / 1e9, 315_532_800))[:6]
+    info = zipfile.ZipInfo(name, moment)
+    stored = name.endswith(STORED)
+    info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+    info.file_size = entry.size_bytes  # so that large files are written as such (zip64)
+    info.external_attr = 0o644 << 16
+    return info

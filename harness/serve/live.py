@@ -1,0 +1,233 @@
+"""What a run shows while it goes on, from what it has written by now.
+
+Every stream is read on from where the last look ended, at most LOOK_BYTES a look; a run that is
+looked at late is caught up with look by look, which is said. A segment that was sealed meanwhile
+counts as its Parquet file has it.
+"""
+
+import re
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from harness.plan import acks_name
+from harness.serve.summaries import Files, Summary
+from harness.serve.tailing import Tail
+from harness.serve.vault import Entry, Place, Vault, VaultError
+
+LOOK_BYTES: Final = 32 << 20
+RUNS: Final = 8
+"""Whose counts are remembered."""
+SECONDS: Final = 60
+"""Of throughput that is shown."""
+LOG_BYTES: Final = 16_384
+LOG_LINES: Final = 40
+MANY: Final = 200
+"""Faults, partitions and errors that are told."""
+
+COLUMNS: Final = ("f", "type", "topic", "acks", "complete_ns", "error")
+_UNREADABLE: Final = (VaultError, OSError, ValueError, KeyError, pa.ArrowException)
+_PHASE: Final = re.compile(r"harness\.runner: phase (?P<phase>.+?)(?P<over> took .*)?$")
+
+
+@dataclass(slots=True)
+class Counted:
+    """What one file of the history holds, as far as it was read."""
+
+    sends: Counter[tuple[str, int | None, str]] = field(default_factory=Counter)
+    """By topic, acks and type."""
+    seconds: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Acknowledged by topic and second of the run."""
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Count these rows of the history."""
+        columns = {name: rows.column(name).to_pylist() for name in COLUMNS}
+        for f, kind, topic, acks, at_ns, error in zip(*columns.values(), strict=True):
+            if error is not None:
+                self.errors[str(error)] += 1
+            if f != "send":
+                continue
+            self.sends[str(topic), acks, str(kind)] += 1
+            if kind == "ok" and at_ns is not None:
+                self.seconds[str(topic), at_ns // 1_000_000_000] += 1
+
+
+@dataclass(slots=True)
+class Watched:
+    """One run that is looked at again and again."""
+
+    counted: dict[str, Counted] = field(default_factory=dict)
+    """By the stem of the file's name."""
+    tails: dict[str, Tail] = field(default_factory=dict)
+    sealed: set[str] = field(default_factory=set)
+    leaders: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    behind: bool = False
+    mutex: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Live:
+    """The runs that somebody looks at. Safe to use from several threads."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._watched: OrderedDict[Place, Watched] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def look(self, run: Summary, files: Files, now_s: float) -> dict[str, Any]:
+        """What there is by now, JSON-able; `now_s` is UTC since 1970."""
+        with self._mutex:
+            watched = self._watched.setdefault(run.place, Watched())
+            self._watched.move_to_end(run.place)
+            if len(self._watched) > RUNS:
+                self._watched.popitem(last=False)
+        with watched.mutex:
+            left = self._histories(run.place, watched, LOOK_BYTES)
+            self._cluster(run.place, watched, left)
+            log = self._log(run.place)
+            return _told(run, files, watched, log, now_s)
+
+    def _histories(self, place: Place, watched: Watched, left: int) -> int:
+        with suppress(VaultError):
+            for entry in self._vault.entries((*place, "history")):
+                stem, _, kind = entry.name.rpartition(".")
+                here = (*place, "history", entry.name)
+                if kind == "parquet" and stem not in watched.sealed and left > 0:
+                    left -= self._sealed(here, stem, entry, watched)
+                elif kind == "arrows" and stem not in watched.sealed and left > 0:
+                    left -= self._streamed(here, stem, entry, watched, left)
+        watched.behind = left <= 0
+        return left
+
+    def _sealed(self, place: Place, stem: str, entry: Entry, watched: Watched) -> int:
+        counted = Counted()
+        try:
+            with self._vault.file(place) as file:
+                for batch in pyarrow.parquet.ParquetFile(file).iter_batches(columns=COLUMNS):
+                    counted.add(batch)
+        except _UNREADABLE:
+            return 0
+        watched.counted[stem] = counted
+        watched.sealed.add(stem)
+        watched.tails.pop(stem, None)
+        return entry.size_bytes
+
+    def _streamed(self, place: Place, stem: str, entry: Entry, watched: Watched, left: int) -> int:
+        tail = watched.tails.setdefault(stem, Tail())
+        if tail.position > entry.size_bytes:
+            watched.counted.pop(stem, None)  # another file by this name
+        counted = watched.counted.setdefault(stem, Counted())
+        before = tail.position
+        with suppress(*_UNREADABLE), self._vault.file(place) as file:
+            for batch in tail.look(file, entry.size_bytes, left):
+                counted.add(batch)
+        return max(0, tail.position - before)
+
+    def _cluster(self, place: Place, watched: Watched, left: int) -> None:
+        here = (*place, "cluster.arrows")
+        with suppress(*_UNREADABLE):
+            size = self._vault.about(here).size_bytes
+            with self._vault.file(here) as file:
+                tail = watched.tails.setdefault("/cluster", Tail())
+                for batch in tail.look(file, size, max(left, 1 << 20)):
+                    for row in batch.to_pylist():
+                        if row["kind"] == "leader" and row["topic"] is not None:
+                            watched.leaders[str(row["topic"]), int(row["partition"])] = row
+
+    def _log(self, place: Place) -> list[str]:
+        try:
+            text, _ = end_of(self._vault, (*place, "harness.log"), LOG_BYTES)
+        except VaultError:
+            return []
+        return text.splitlines()[-LOG_LINES:]
+
+
+def end_of(vault: Vault, place: Place, most_bytes: int) -> tuple[str, bool]:
+    """The end of a text file from the beginning of a line on, and whether that is all of it.
+
+    Raises VaultError.
+    """
+    with vault.file(place) as file:
+        size = file.seek(0, 2)
+        start = max(0, size - most_bytes)
+        file.seek(start)
+        content = file.read(most_bytes)
+    if start:
+        content = content[content.find(b"\n") + 1 :]
+    return content.decode(errors="replace"), start == 0
+
+
+def _told(
+    run: Summary, files: Files, watched: Watched, log: Sequence[str], now_s: float
+) -> dict[str, Any]:
+    passed_s = None if run.started_ns is None else max(0.0, now_s - run.started_ns / 1e9)
+    errors: Counter[str] = Counter()
+    for each in watched.counted.values():
+        errors += each.errors
+    return {
+        "state": str(run.state),
+        "said": run.said,
+        "phase": _phase(log, files),
+        "passed_s": passed_s,
+        "topics": _topics(watched, passed_s),
+        "errors": errors.most_common(10),
+        "faults": [
+            {
+                "label": fault.label or fault.name,
+                "started_s": None if fault.started_ns is None else fault.started_ns / 1e9,
+                "healed_s": None if fault.healed_ns is None else fault.healed_ns / 1e9,
+                "took_effect": fault.took_effect,
+                "effect": fault.effect,
+            }
+            for fault in run.faults[-MANY:]
+        ],
+        "partitions": [
+            {
+                "name": f"{topic}-{partition}",
+                "leader": row["leader"],
+                "epoch": row["leader_epoch"],
+                "isr": row["isr"],
+                "since_s": row["at_ns"] / 1e9,
+            }
+            for (topic, partition), row in sorted(watched.leaders.items())[:MANY]
+        ],
+        "log": list(log),
+        "behind": watched.behind,
+    }
+
+
+def _phase(log: Sequence[str], files: Files) -> str:
+    """The phase that began last, by the log; else what was finished last."""
+    for line in reversed(log):
+        if (found := _PHASE.search(line)) is not None:
+            return found["phase"] + (" is over" if found["over"] else "")
+    finished = files.run.get("finished")
+    return f"{finished[-1]} is over" if isinstance(finished, list) and finished else ""
+
+
+def _topics(watched: Watched, passed_s: float | None) -> list[dict[str, Any]]:
+    sends: Counter[tuple[str, int | None, str]] = Counter()
+    seconds: Counter[tuple[str, int]] = Counter()
+    for each in watched.counted.values():
+        sends += each.sends
+        seconds += each.seconds
+    last = max((second for _, second in seconds), default=0)
+    found = []
+    for topic, acks in dict.fromkeys((topic, acks) for topic, acks, _ in sorted(sends, key=str)):
+        counts = {kind: sends[topic, acks, kind] for kind in ("ok", "fail", "info")}
+        found.append(
+            {
+                "name": topic,
+                "acks": "?" if acks is None else acks_name(acks),
+                **counts,
+                "per_s": [seconds[topic, s] for s in range(max(0, last - SECONDS), last)],
+                "silent_s": None if passed_s is None else max(0.0, passed_s - last - 1),
+            }
+        )
+    return found

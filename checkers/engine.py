@@ -1,30 +1,32 @@
-"""One DataFrame interface, two engines: embedded DuckDB (through SQLFrame) and PySpark.
+"""One DataFrame interface, two engines: embedded DuckDB and PySpark.
 
 A detector is written once, in PySpark's DataFrame API, and takes `functions` and `Window` from the
 engine it is handed; it imports neither library, so both engines live in one process. Frames are
 lazy and stay inside the engine; only `rows` brings data to the driver, and callers hand it nothing
 but aggregates and bounded examples.
 
-Where the two differ, detectors keep to what both have: SQLFrame has no `functions.window` (time is
-bucketed by integer division) and `floor(a / b)` is no integer division for large numbers (`div`
-is, in SQL text, see `div`).
+PySpark's API on DuckDB is `checkers.embedded`. Where the two differ, detectors keep to what both
+have: DuckDB has no `functions.window` (time is bucketed by integer division) and `floor(a / b)` is
+no integer division for large numbers (`div` is, in SQL text, see `div`).
 
     EngineError           the engine cannot be had on this machine
     EngineTimeout         a computation ran longer than its bound
 """
 
 import contextlib
-import functools
 import itertools
+import secrets
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from checkers.embedded.columns import Window, literal, quoted
+from checkers.embedded.frames import Frame as SqlFrame
+from checkers.embedded.functions import Functions
 from checkers.history import Source
 
 Frame: TypeAlias = Any
@@ -64,9 +66,6 @@ class Engine(Protocol):
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
         """The rows of all sources as one frame with the columns of `schema`."""
 
-    def name_it(self, frame: Frame) -> Frame:
-        """The same frame, to which others can be added without planning its making again."""
-
     def keep(self, frame: Frame) -> Frame:
         """The same rows, computed once (now or at first use) however often they are used."""
 
@@ -92,43 +91,39 @@ class DuckDbEngine:
     """The embedded engine: in this process, out of core, instant to start.
 
     Intermediate results are tables of a private in-memory database that spills to a temporary
-    directory.
+    directory. That is there only while something is in it: a killed process leaves one behind only
+    where it was spilling.
     """
 
     name = "duckdb"
 
     def __init__(self, *, threads: int | None = None) -> None:
         import duckdb
-        from sqlframe.duckdb import DuckDBSession, Window
-        from sqlframe.duckdb import functions as functions_module
 
-        self._spill = tempfile.TemporaryDirectory(prefix="highwater-duckdb-")
+        # DuckDB makes the directory when it spills, and removes it when it is closed.
+        spill = Path(tempfile.gettempdir(), f"highwater-duckdb-{secrets.token_hex(8)}")
         self._connection = duckdb.connect(
-            config={"temp_directory": self._spill.name, "memory_limit": MEMORY_LIMIT}
+            config={"temp_directory": str(spill), "memory_limit": MEMORY_LIMIT}
         )
         self._connection.execute("SET preserve_insertion_order = false")
         if threads is not None:
             self._connection.execute(f"SET threads = {int(threads)}")
         self._interrupted_error = duckdb.InterruptException
-        # SQLFrame keeps one session per class, and a second one would take over the first one's
-        # connection: a class of its own for every engine.
-        own_class = type("EngineSession", (DuckDBSession,), {})
-        self._session = own_class(conn=self._connection)
         self._numbers = itertools.count()
-        self.functions: Any = functions_module
-        self.window: Any = Window
+        self.functions: Any = Functions()
+        self.window: Any = Window()
 
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
         """A view over the files (read again when scanned again) and tables in memory."""
-        columns = ", ".join(f'"{name}"' for name in schema.names)
+        columns = ", ".join(map(quoted, schema.names))
         if addresses := [source for source in sources if isinstance(source, str)]:
             raise EngineError(f"{addresses[0]}: only Spark reads such an address: --engine spark")
         paths = [str(source) for source in sources if isinstance(source, Path)]
         tables = [source for source in sources if isinstance(source, pa.Table)]
         selects = []
         if paths:
-            quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-            selects.append(f"SELECT {columns} FROM read_parquet([{quoted}])")
+            listed = ", ".join(map(literal, paths))
+            selects.append(f"SELECT {columns} FROM read_parquet([{listed}])")
         if tables or not paths:
             rows = pa.concat_tables([schema.empty_table(), *tables])
             held = self._new_name()
@@ -136,28 +131,24 @@ class DuckDbEngine:
             selects.append(f"SELECT {columns} FROM {held}")
         name = self._new_name()
         self._connection.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(selects)}")
-        return self._table(name)
-
-    def name_it(self, frame: Frame) -> Frame:
-        """A view, computed whenever it is used."""
-        name = self._new_name()
-        self._connection.execute(f"CREATE VIEW {name} AS {self._sql(frame)}")
-        return self._table(name)
+        return SqlFrame(name, schema.names)
 
     def keep(self, frame: Frame) -> Frame:
         """Computed now, into a table."""
         name = self._new_name()
-        self._connection.execute(f"CREATE TABLE {name} AS {self._sql(frame)}")
-        return self._table(name)
+        made = self._connection.execute(f"CREATE TABLE {name} AS {frame.sql}").fetchone()
+        return SqlFrame(name, frame.columns, row_count=None if made is None else made[0])
 
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """The rows as dicts."""
-        found = self._connection.execute(self._sql(frame)).to_arrow_table()
+        found = self._connection.execute(frame.sql).to_arrow_table()
         return list(found.to_pylist())
 
     def is_empty(self, frame: Frame) -> bool:
         """Stops at the first row."""
-        found = self._connection.execute(f"SELECT 1 FROM ({self._sql(frame)}) LIMIT 1")
+        if frame.row_count is not None:
+            return bool(frame.row_count == 0)
+        found = self._connection.execute(f"SELECT 1 FROM ({frame.sql}) LIMIT 1")
         return found.fetchone() is None
 
     @contextlib.contextmanager
@@ -174,74 +165,11 @@ class DuckDbEngine:
             timer.cancel()
 
     def close(self) -> None:
-        """Close the database and remove what it spilled."""
+        """Close the database, which removes what it spilled."""
         self._connection.close()
-        self._spill.cleanup()
 
     def _new_name(self) -> str:
         return f"t{next(self._numbers)}"
-
-    def _table(self, name: str) -> Frame:
-        from sqlglot import exp
-
-        # SQLFrame would look the columns up with six queries; it needs only their names, since
-        # DuckDB resolves the types.
-        described = self._connection.execute(f"SELECT * FROM {name} LIMIT 0").description
-        columns = [exp.column(exp.to_identifier(column[0], quoted=True)) for column in described]
-        return _brief_frames()(
-            self._session, exp.Select().from_(exp.to_table(name)).select(*columns)
-        )
-
-    @staticmethod
-    def _sql(frame: Frame) -> str:
-        # DuckDB optimizes better than SQLFrame's rewriting would, which costs more than most
-        # queries here take.
-        return str(frame.sql(dialect="duckdb", optimize=False, pretty=False))
-
-
-@functools.cache
-def _brief_frames() -> type[Any]:
-    """SQLFrame's frames, with less to copy: a frame copies its whole expression at every step.
-
-    Here it does not also copy the one that it replaces, and no name remembers where in which text
-    it was read. For a small history this is half of the time that a check takes.
-    """
-    from sqlframe.duckdb.dataframe import DuckDBDataFrame
-    from sqlglot.expressions import Identifier
-    from sqlglot.helper import ensure_list, object_to_dict
-
-    numbers = itertools.count()
-
-    class BriefFrame(DuckDBDataFrame):  # type: ignore[misc]  # SQLFrame is not typed
-        def copy(self, **changed: Any) -> Any:
-            changed["join_on_uuid"] = str(next(numbers))
-            same = {name: value for name, value in vars(self).items() if name not in changed}
-            return type(self)(**object_to_dict(SimpleNamespace(**same)), **changed)
-
-        def _convert_leaf_to_cte(self, *args: Any, **kwargs: Any) -> Any:
-            made = super()._convert_leaf_to_cte(*args, **kwargs)
-            forget(made.expression.ctes[-1])
-            for name in ("from_", "expressions"):
-                for part in ensure_list(made.expression.args.get(name)):
-                    forget(part)
-            return made
-
-        def _ensure_and_normalize_cols(self, *args: Any, **kwargs: Any) -> Any:
-            columns = super()._ensure_and_normalize_cols(*args, **kwargs)
-            for column in columns:
-                forget(column.expression)
-            return columns
-
-        def _ensure_and_normalize_col(self, col: Any) -> Any:
-            column = super()._ensure_and_normalize_col(col)
-            forget(column.expression)
-            return column
-
-    def forget(expression: Any) -> None:
-        for identifier in expression.find_all(Identifier):
-            identifier._meta = None
-
-    return BriefFrame
 
 
 class SparkEngine:
@@ -275,10 +203,6 @@ class SparkEngine:
         for other in others:
             first = first.unionByName(other)
         return first
-
-    def name_it(self, frame: Frame) -> Frame:
-        """Nothing to do: Spark copies no plans."""
-        return frame
 
     def keep(self, frame: Frame) -> Frame:
         """Cached at first use; spills to disk."""

@@ -87,13 +87,13 @@ class Frames:
     @cached_property
     def sends(self) -> Frame:
         """One row per send."""
-        return self.engine.name_it(self.fates.select(*SEND))
+        return self.fates.select(*SEND)
 
     @cached_property
     def acked(self) -> Frame:
         """The sends that were answered with success."""
         F = self.engine.functions
-        return self.engine.name_it(self.sends.where(F.col("type") == F.lit("ok")))
+        return self.sends.where(F.col("type") == F.lit("ok"))
 
     @cached_property
     def sent_again_count(self) -> int:
@@ -110,9 +110,9 @@ class Frames:
         in_place = self._located.where(F.col("offset") == F.col("final_offset")).select(*SEND)
         elsewhere = self.elsewhere
         if elsewhere is None:
-            return self.engine.name_it(in_place)
+            return in_place
         also = elsewhere.join(self.final, on=[*TP, "offset", "value"], how="left_semi")
-        return self.engine.name_it(in_place.unionByName(also.select(*SEND)))
+        return in_place.unionByName(also.select(*SEND))
 
     @cached_property
     def elsewhere(self) -> Frame | None:
@@ -135,7 +135,7 @@ class Frames:
         columns = ["op", "client", "f", "invoke_ns", "complete_ns", *TP, "value", "offset", "error"]
         wanted = F.col("f").isin("poll", "final-read") & (F.col("type") == F.lit("ok"))
         rows = self.history.where(wanted & F.col("offset").isNotNull())
-        return self.engine.name_it(rows.select(*columns))
+        return rows.select(*columns)
 
     @cached_property
     def polls(self) -> Frame:
@@ -183,7 +183,7 @@ class Frames:
         told = (F.col("type") == F.lit("ok")) & F.col("offset").isNotNull()
         columns = ["op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch"]
         rows = self.others.where((F.col("f") == F.lit("watermark")) & told)
-        return self.engine.name_it(rows.select(*columns, "node"))
+        return rows.select(*columns, "node")
 
     @cached_property
     def clients(self) -> Frame:
@@ -199,7 +199,7 @@ class Frames:
         """The log in the end: topic, partition, offset, value, as the final reads returned it."""
         F = self.engine.functions
         rows = self.reads.where(F.col("f") == F.lit("final-read"))
-        return self.engine.name_it(rows.select(*TP, "offset", "value"))
+        return rows.select(*TP, "offset", "value")
 
     @cached_property
     def placements(self) -> Frame:
@@ -398,11 +398,8 @@ class Frames:
 
 
 def left_join(left: Frame, right: Frame, on: list[str]) -> Frame:
-    """All rows of `left` with the columns of `right` where it has the same keys, else null.
-
-    SQLFrame takes the second mention of a key after a join from the right side, where a left join
-    may have left null; the names are therefore settled here, each mentioned once.
-    """
+    """All rows of `left` with the columns of `right` where it has the same keys, else null; the
+    columns of `left` first."""
     names = [*left.columns, *(name for name in right.columns if name not in on)]
     return left.join(right, on=on, how="left").select(*names)
 

@@ -20,12 +20,19 @@ def _runs(*argv: str) -> bool:
         return False
 
 
+def _has_kafka() -> bool:
+    """What `make kafka` fetches."""
+    fetched = Path(__file__).parents[1] / ".kafka" / "libs"
+    return any(fetched.glob("kafka-server-4*.jar")) and shutil.which("java") is not None
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "root": lambda: os.geteuid() == 0,
     "netns": lambda: _runs("unshare", "--net", "true"),
     "userns": lambda: _runs("unshare", "--user", "--map-root-user", "--net", "true"),
     "loop": lambda: os.geteuid() == 0 and Path("/dev/loop-control").exists(),
     "java": lambda: shutil.which("java") is not None,
+    "kafka": _has_kafka,
     "kcat": lambda: shutil.which("kcat") is not None,
     "faketime": lambda: bool(list(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))),
     "openssl": lambda: shutil.which("openssl") is not None,

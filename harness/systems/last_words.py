@@ -7,12 +7,13 @@ from typing import Final
 TAIL_BYTES: Final = 16384
 LINE_CHARACTERS: Final = 400
 
-_THROWN: Final = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)*\w*(?:Exception|Error)\b.*")
+_THROWN: Final = re.compile(r"(?:[\w$]+\.)*\w*(?:Exception|Error)\b")
 """How a stack trace of Java begins, and one of Python ends."""
+_CAUSE: Final = "Caused by: "
 
 
 def last_words(log_path: Path) -> str:
-    """The last thing that was thrown, else the last line; empty when there is none.
+    """The last thing that was thrown, with its causes, else the last line; empty without one.
 
     A JVM goes on telling how it shuts down after it has said why.
     """
@@ -23,5 +24,8 @@ def last_words(log_path: Path) -> str:
     except OSError:
         return ""
     spoken = [line.strip() for line in lines if line.strip()]
-    thrown = [line for line in spoken if _THROWN.match(line)]
-    return next(reversed(thrown or spoken), "")[:LINE_CHARACTERS]
+    thrown = [at for at, line in enumerate(spoken) if _THROWN.match(line)]
+    if not thrown:
+        return "".join(spoken[-1:])[:LINE_CHARACTERS]
+    causes = [line for line in spoken[thrown[-1] :] if line.startswith(_CAUSE)]
+    return "; ".join([spoken[thrown[-1]], *causes])[:LINE_CHARACTERS]

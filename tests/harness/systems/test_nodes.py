@@ -141,6 +141,18 @@ def test_a_complete_cluster_with_topics_in_sync_is_deployed(
     system.create_topics()
 
 
+def test_a_node_that_ends_instead_of_starting_says_why(
+    system: NodesSystem, cluster: Cluster, target: FakeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, and with its own words: the others would wait for it in vain."""
+    system.configure()
+    target.commands[2][2].write_text("the disk is not mine\n")
+    monkeypatch.setattr(target, "is_running", lambda node: node != 2)
+    monkeypatch.setattr(target, "exit_code", lambda _: 1)
+    with pytest.raises(DeployError, match=r"node 2 ended by itself, exit code 1: the disk is not"):
+        system.start()
+
+
 def test_topics_that_exist_already_were_created_by_a_lost_answer(
     system: NodesSystem, cluster: Cluster
 ) -> None:

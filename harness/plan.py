@@ -146,14 +146,17 @@ _TOPICS = (
 )
 
 
+System = Literal["nodes", "kafka"]
+"""The built-in broker, or Apache Kafka."""
+
+
 class Plan(_Frozen):
     """Everything that decides a run, together with the commit."""
 
     name: str = Field(default=FIRST_LIGHT, pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     seed: int = Field(ge=0)
     target: Literal["local", "sim"] = "local"
-    system: Literal["nodes", "kafka"] = "nodes"
-    """The built-in broker, or Apache Kafka."""
+    system: System = "nodes"
     kafka_home: str | None = None
     """Of system kafka: an unpacked distribution; none is what `make kafka` has fetched."""
     nodes: int = Field(default=3, ge=1, le=15)

@@ -9,12 +9,14 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from harness.bench.points import OUTAGES, Client, Measure, Point, Wanted, points
-from harness.plan import PlanError
+from harness.plan import PlanError, System
 
 T = TypeVar("T", bound=StrEnum)
 
 BUILT_IN: Final = "builtin"
-"""In place of addresses: the cluster that the command starts itself."""
+KAFKA: Final = "kafka"
+STARTED: Final[Mapping[str, System]] = {BUILT_IN: "nodes", KAFKA: "kafka"}
+"""In place of addresses: clusters that the command starts itself, as plans name their systems."""
 DEFAULT_NAME: Final = "highwater"
 MAX_PARTITIONS: Final = 100_000
 MAX_MESSAGES: Final = 10_000
@@ -36,7 +38,9 @@ class SystemName:
 
     name: str
     bootstrap: str | None
-    """host:port[,host:port...]; None for the cluster that the command starts."""
+    """host:port[,host:port...]; None for a cluster that the command starts."""
+    system: System = "nodes"
+    """Which that is."""
 
     @property
     def is_ours(self) -> bool:
@@ -58,6 +62,7 @@ class Options:
     broker: Mapping[str, str]
     """Properties of the built-in cluster's nodes, by Kafka's names."""
     broker_module: str
+    kafka_home: str | None = None
     client_cpus: tuple[int, ...]
     """Where clients run; empty is anywhere."""
     check_crcs: bool
@@ -110,7 +115,7 @@ def check(options: Options) -> Options:
     stopping = [measure.value for measure in OUTAGES if measure in options.wanted.measures]
     if stopping and not any(system.is_ours for system in options.systems):
         raise BenchError(
-            f"{', '.join(stopping)}: stops nodes, which only the built-in cluster allows; add "
+            f"{', '.join(stopping)}: stops nodes, which only a cluster of our own allows; add "
             f"--system {DEFAULT_NAME}={BUILT_IN}, or leave it out"
         )
     if not options.points:
@@ -131,20 +136,24 @@ def parse_clients(names: Sequence[str]) -> tuple[Client, ...]:
 
 
 def parse_systems(named: Sequence[str], bootstrap: str | None) -> tuple[SystemName, ...]:
-    """From NAME=HOST:PORT[,...], NAME=builtin or builtin; without any, the built-in cluster.
-
-    Raises BenchError.
+    """From NAME=HOST:PORT[,...], NAME=builtin, NAME=kafka, builtin or kafka; without any, the
+    built-in cluster. Raises BenchError.
     """
     systems = [] if bootstrap is None else [SystemName(name="system", bootstrap=bootstrap)]
     for text in named:
         name, given, where = text.partition("=")
-        if not given and name == BUILT_IN:
-            name, where = DEFAULT_NAME, BUILT_IN
+        if not given and name in STARTED:
+            name, where = DEFAULT_NAME if name == BUILT_IN else name, name
         if not name or not where:
             raise BenchError(
-                f"--system {text}: write NAME=HOST:PORT[,HOST:PORT...], or NAME={BUILT_IN}"
+                f"--system {text}: write NAME=HOST:PORT[,HOST:PORT...], NAME={BUILT_IN} or "
+                f"NAME={KAFKA}"
             )
-        systems.append(SystemName(name=name, bootstrap=None if where == BUILT_IN else where))
+        systems.append(
+            SystemName(name=name, bootstrap=None, system=STARTED[where])
+            if where in STARTED
+            else SystemName(name=name, bootstrap=where)
+        )
     for system in systems:
         if system.bootstrap is not None:
             parse_bootstrap(system.bootstrap)

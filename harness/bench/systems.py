@@ -1,6 +1,6 @@
-"""What is measured: the built-in cluster, deployed and removed by us, or somebody's servers.
+"""What is measured: a cluster deployed and removed by us, or somebody's servers.
 
-A built-in cluster is the same as that of `highwater cluster up`: a process and a network
+A cluster of ours is the same as that of `highwater cluster up`: a process and a network
 namespace for each node, and this machine on their network, where the clients run as they do for
 a foreign system. Its files are plain directories on this machine's disk, as a foreign broker's
 would be, and are removed with it; its configuration and output stay.
@@ -19,8 +19,9 @@ from harness.bench.admin import Admin
 from harness.bench.options import NODES, BenchError, Options, SystemName, parse_bootstrap
 from harness.bench.workers import MeasureError
 from harness.journal import Journal
-from harness.plan import build
+from harness.plan import Plan, build
 from harness.store import Run
+from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
 from harness.targets.local.target import LocalTarget
 from harness.targets.local.volumes import Volume
@@ -50,7 +51,7 @@ def up(
     stopped: Callable[[], bool],
     properties: Mapping[str, str] | None = None,
 ) -> Iterator[UpSystem]:
-    """The system for the block; a built-in one is deployed below the run, as `label`, with
+    """The system for the block; one of ours is deployed below the run, as `label`, with
     `properties` unless the options have others.
 
     Raises BenchError when nobody answers, TargetError, DeployError, OSError.
@@ -73,8 +74,8 @@ def up(
         base_ns=run.base_ns,
     )
     broker = {**(properties or {}), **options.broker}
-    raw: dict[str, Any] = {"name": "bench", "seed": 0, "nodes": NODES, "broker": broker}
-    plan = build(raw, where="bench", flags={"broker_module": options.broker_module})
+    plan = plan_of(system, options, broker)
+    make = make_of(plan, lasting=True)
     with Journal.create(path / "journal.jsonl", run_id=own.run_id) as journal:
         target = LocalTarget(
             own.run_id,
@@ -86,7 +87,7 @@ def up(
         )
         try:
             target.up()
-            cluster = NodesSystem(plan, target, own)
+            cluster = NodesSystem(plan, target, own, make=make)
             cluster.configure()
             cluster.start()
             bootstrap = tuple(cluster.brokers.values())
@@ -102,6 +103,24 @@ def up(
             _remove_data(path)
 
 
+def check(options: Options) -> None:
+    """Raises PlanError or DeployError when a cluster of ours cannot be started here."""
+    for system in options.systems:
+        if system.is_ours:
+            make_of(plan_of(system, options, options.broker))
+
+
+def plan_of(system: SystemName, options: Options, broker: Mapping[str, str]) -> Plan:
+    """The cluster that is started for a system. Raises PlanError."""
+    raw: dict[str, Any] = {"name": "bench", "seed": 0, "nodes": NODES, "broker": dict(broker)}
+    flags = (
+        {"broker_module": options.broker_module}
+        if system.system == "nodes"
+        else {"system": system.system, "kafka_home": options.kafka_home}
+    )
+    return build(raw, where="bench", flags=flags)
+
+
 def _remove_data(path: Path) -> None:
     for data in sorted(path.glob("nodes/*/data")):
         shutil.rmtree(data, ignore_errors=True)
@@ -114,6 +133,7 @@ def described(systems: Mapping[str, SystemName], options: Options) -> list[dict[
             "name": name,
             "bootstrap": system.bootstrap,
             "nodes": NODES if system.is_ours else None,
+            "system": system.system if system.is_ours else None,
             "broker_module": options.broker_module if system.is_ours else None,
             "properties": dict(options.broker) if system.is_ours else {},
         }

@@ -18,6 +18,7 @@ from harness.commands.base import (
     BrokerModule,
     Debug,
     Exit,
+    KafkaHome,
     Store,
     clean_up_after_the_dead,
     ensure_privileges,
@@ -44,8 +45,8 @@ Measures = Annotated[
 System = Annotated[
     list[str] | None,
     typer.Option(
-        help="NAME=HOST:PORT[,...], or NAME=builtin for a cluster of our own; repeat it to "
-        "measure several in turn. None is the built-in cluster."
+        help="NAME=HOST:PORT[,...], or for a cluster of our own NAME=builtin or NAME=kafka; repeat "
+        "it to measure several in turn. None is the built-in cluster."
     ),
 ]
 BootstrapServers = Annotated[
@@ -107,6 +108,7 @@ def bench(
     client_cpus: ClientCpus = None,
     property_: Property = None,
     broker_module: BrokerModule = None,
+    kafka_home: KafkaHome = None,
     baseline: Baseline = None,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
@@ -141,6 +143,7 @@ def bench(
         seed=seed,
         broker=asked.parse_properties(property_ or ()),
         broker_module=broker_module or "nodes",
+        kafka_home=None if kafka_home is None else str(kafka_home),
         client_cpus=asked.parse_cpus(client_cpus, os.sched_getaffinity(0)) if client_cpus else (),
         check_crcs=check_crcs,
     )
@@ -157,9 +160,10 @@ def _measure(
     html_file: Path | None,
 ) -> None:
     from harness import store as stores
-    from harness.bench import page, progress, results, runner, table
+    from harness.bench import page, progress, results, runner, systems, table
     from harness.runner import commit, versions
 
+    systems.check(options)
     if any(system.is_ours for system in options.systems):
         ensure_privileges()
         clean_up_after_the_dead()

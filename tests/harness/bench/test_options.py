@@ -24,11 +24,14 @@ OPTIONS = Options(
 
 
 def test_systems() -> None:
-    """Names with addresses, the built-in cluster under any name, and it alone without any."""
-    assert options.parse_systems(["a=h:1,[::1]:2", "b=builtin", "builtin"], None) == (
+    """Names with addresses, clusters of our own under any name, and the built-in without any."""
+    named = ["a=h:1,[::1]:2", "b=builtin", "builtin", "kafka", "c=kafka"]
+    assert options.parse_systems(named, None) == (
         SystemName(name="a", bootstrap="h:1,[::1]:2"),
         SystemName(name="b", bootstrap=None),
         SystemName(name="highwater", bootstrap=None),
+        SystemName(name="kafka", bootstrap=None, system="kafka"),
+        SystemName(name="c", bootstrap=None, system="kafka"),
     )
     assert options.parse_systems([], "h:9092")[0].bootstrap == "h:9092"
     assert options.parse_systems([], None) == (SystemName(name="highwater", bootstrap=None),)

@@ -100,7 +100,7 @@ def test_processors() -> None:
         ({"size": 0}, "--size 0"),
         ({"size": 2 << 20}, "at most"),
         ({"size": 1 << 20}, "more than the 15 MB of one request"),
-        ({"systems": (SystemName(name="a", bootstrap="h:1"),)}, "only the built-in cluster"),
+        ({"systems": (SystemName(name="a", bootstrap="h:1"),)}, "only a cluster of our own"),
         ({"systems": (SystemName(name="a", bootstrap=None),) * 2}, "named twice"),
         ({"wanted": Wanted(measures=(), clients=())}, "nothing"),
     ],

@@ -35,7 +35,8 @@ LASTING: Final = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:MaxInlineLeve
 TOOL_HEAP: Final = f"-Xmx128m {QUICK_START}"
 
 START: Final = """\
-# A disk without meta.properties is the node's first, or a new one after the loss of that.
+# A disk without meta.properties is the node's first, or a new one after the loss of that. Kafka's
+# tool does not fsync what it writes; a cluster whose formatting is long past has it on its disks.
 if ! [ -e {meta} ]; then
   if [ -e {known} ]; then
     {again} || exit 1
@@ -43,6 +44,7 @@ if ! [ -e {meta} ]; then
     {first} || exit 1
     touch {known}
   fi
+  sync --file-system {log_dir}
 fi
 exec {broker}
 """
@@ -82,6 +84,7 @@ class Kafka:
         tool = [*self._java(TOOL_HEAP), STORAGE_TOOL, "format", f"--config={files.properties}"]
         return START.format(
             meta=shlex.quote(str(files.log_dir / "meta.properties")),
+            log_dir=shlex.quote(str(files.log_dir)),
             known=shlex.quote(str(files.properties.parent / "formatted")),
             first=shlex.join([*tool, *format.arguments(first=True)]),
             again=shlex.join([*tool, *format.arguments(first=False)]),

@@ -29,6 +29,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
+TOLD_AGAIN = 3
+"""So many writes that were told one offset are remembered of it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """offsets: remembered per partition and kind; producers, consumers: remembered per topic and
@@ -68,10 +72,11 @@ class Recent(OrderedDict[K, V], Generic[K, V]):
 
 @dataclass(slots=True)
 class _Partition:
-    """high: the greatest offset read. last: of each producer the last sequence in the log."""
+    """high: the greatest offset read. acked: beyond it, the writes that were told an offset; a
+    second leader may tell it again. last: of each producer the last sequence in the log."""
 
     read: Recent[int, int]
-    acked: Recent[int, Row]
+    acked: Recent[int, tuple[Row, ...]]
     positions: Recent[int, tuple[int, int] | None]
     last: Recent[int, int]
     high: int = -1
@@ -141,7 +146,7 @@ class Carried:
     def _acknowledged(self, row: Row) -> Iterator[Suspect]:
         held, offset = self._partition(row), row["offset"]
         if offset > held.high:
-            held.acked[offset] = row
+            held.acked[offset] = (*held.acked.get(offset, ())[-(TOLD_AGAIN - 1) :], row)
         elif held.read.get(offset, row["value"]) != row["value"]:
             yield _lost(row)
 
@@ -173,9 +178,7 @@ class Carried:
         offset, value = row["offset"], row["value"]
         held.high = offset
         held.read[offset] = value
-        acked = held.acked.pop(offset, None)
-        if acked is not None and acked["value"] != value:
-            yield _lost(acked)
+        yield from (_lost(each) for each in held.acked.pop(offset, ()) if each["value"] != value)
         client, sequence = divmod(value, 1 << SEQUENCE_BITS)
         if value in self._failed.get(row["topic"], ()):
             yield _of_values("aborted-read", row, value)
@@ -195,7 +198,7 @@ def _passed_over(held: _Partition, position: int, row: Row) -> Iterator[Suspect]
     else:
         gone = [offset for offset in range(first, row["offset"]) if offset in held.acked]
     for offset in gone:
-        yield _lost(held.acked.pop(offset))
+        yield from map(_lost, held.acked.pop(offset))
 
 
 def _went_back(row: Row, position: tuple[int, int]) -> Iterator[Suspect]:

@@ -91,6 +91,13 @@ def overwritten(s: Story) -> None:
     s.poll(ALL, 30, {20: v(ALL, 22)})
 
 
+def told_again(s: Story) -> None:
+    """A deposed leader and its successor acknowledge one offset before anybody reads it."""
+    s.send(ALL, 21, 20, 25)
+    s.send(ALL, 22, 20, 26)
+    s.poll(ALL, 30, {20: v(ALL, 22)})
+
+
 def passed_over(s: Story) -> None:
     """A consumer passes an acknowledged offset and is given nothing."""
     s.send(ALL, 21, 20, 25)
@@ -113,6 +120,7 @@ def reordered(s: Story) -> None:
         (back, "nonmonotonic-poll"),
         (failed, "aborted-read"),
         (overwritten, "lost-write"),
+        (told_again, "lost-write"),
         (passed_over, "lost-write"),
         (reordered, "reordered-send"),
     ],

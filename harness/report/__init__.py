@@ -3,12 +3,16 @@
 `write_report(run_dir)` makes report.html from what is stored in the run directory, and nothing
 else; it can be made again at any time.
 
-    loading                  the parts of a run, and what is missing
-    tables series timeline   aggregates of the history; leaders and faults
-    scales panels lanes      geometry: axes and paths; numbers over time; bars over time
-    figures                  all panels on one time axis
-    words findings           the verdict and the anomalies in words
-    page                     everything through the templates
+    loading redaction        the parts of a run, what is missing; secrets taken out
+    tables                   the tables as views of a database
+    operations timeline      sends and polls; leaders and faults;
+    progress                 gaps without an acknowledgement, high watermarks, lag
+    incidents node_logs      every anomaly, and the evidence around it
+    packing                  all of these as blocks of a few bytes
+    words telling            the verdict and the anomalies in words
+    facts page               everything at once; and through the template
+    templates/*.js           what draws the blocks: one script, in the order of page.SCRIPTS
+    scales                   geometry for drawings without a script, those of `bench`
 """
 
 from harness.report.page import REPORT_FILE, render, write_report

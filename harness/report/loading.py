@@ -1,11 +1,12 @@
 """What a run directory holds, as far as it can be read; and in words, what is missing.
 
 A report is made of any run, also of one whose harness was killed or whose files were damaged: what
-cannot be read becomes a sentence in `missing`, never an error. Rows are not read here.
+cannot be read becomes a sentence in `missing`, never an error. Secrets are taken out of what is
+read. Rows are not read here.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from checkers.history import (
     load_run,
     read_arrow_stream,
 )
+from harness.report.redaction import redacted
 
 Json = dict[str, Any]
 
@@ -30,6 +32,8 @@ _LACKS = {
     "written, so which faults struck when is not shown.",
     "cluster": "The record of the cluster (cluster.parquet) is missing: leaders and their changes "
     "are not shown.",
+    "replicas": "The record of the replicas' files (replicas.parquet) is missing: what each of "
+    "them held in the end is not shown.",
 }
 
 
@@ -41,9 +45,8 @@ class Stored:
     plan: Json
     run: Json
     verdict: Json
-    history: tuple[Source, ...]
-    faults: tuple[Source, ...]
-    cluster: tuple[Source, ...]
+    tables: Mapping[str, tuple[Source, ...]]
+    """By the names of checkers.history.SCHEMAS; empty where nothing is stored."""
     missing: tuple[str, ...]
     notes: tuple[str, ...]
     """What the run itself had to say: failures, faults left out, what did not settle."""
@@ -73,10 +76,10 @@ def load(run_dir: Path) -> Stored:
     except HistoryError as error:
         if plan:  # a missing plan has been said already
             missing.append(f"The recorded tables cannot be read: {error}.")
-    faults, cluster = (
-        _sealed_or_cut(run_dir, name, getattr(sources, name)) for name in ("faults", "cluster")
-    )
-    absent = {*sources.missing} - {n for n, s in (("faults", faults), ("cluster", cluster)) if s}
+    tables = {name: getattr(sources, name) for name in SCHEMAS}
+    for name in ("faults", "cluster"):
+        tables[name] = _sealed_or_cut(run_dir, name, tables[name])
+    absent = {name for name in sources.missing if not tables[name]}
     missing.extend(text for name, text in _LACKS.items() if name in absent)
     if sources.cut:
         many = f"{len(sources.cut)} of the clients' histories were" if len(sources.cut) > 1 else (
@@ -88,9 +91,7 @@ def load(run_dir: Path) -> Stored:
         plan=plan,
         run=run,
         verdict=verdict,
-        history=sources.history,
-        faults=faults,
-        cluster=cluster,
+        tables=tables,
         missing=tuple(missing),
         notes=tuple(_notes(run)),
     )
@@ -120,7 +121,7 @@ def _read_json(path: Path, lack: str, consequence: str, missing: list[str]) -> J
     try:
         found = json.loads(path.read_text())
         if isinstance(found, dict):
-            return found
+            return redacted(found)
         why = f"{path.name} is no JSON object"
     except FileNotFoundError:
         why = f"there is no {path.name}"

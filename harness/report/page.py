@@ -18,14 +18,17 @@ from markupsafe import Markup
 
 from harness import replaying
 from harness.report import words
-from harness.report.figures import GRID, draw
-from harness.report.findings import arrange
+from harness.report.facts import Facts, TopicCounts, gather
+from harness.report.incidents import FAULT_NAMED
 from harness.report.loading import Stored, load
-from harness.report.scales import px
-from harness.report.series import Series, TopicCounts, collect
 from harness.store import write_atomic
 
 REPORT_FILE = "report.html"
+SCRIPTS = (
+    "codec.js", "view.js", "counting.js", "figure.js", "reading.js", "listing.js", "incident.js",
+    "main.js",
+)  # fmt: skip
+"""In this order one script, whose parts see each other."""
 MAX_CAUSES = 6
 """Causes of loss named under a topic; the rest is counted, and listed with the anomalies."""
 
@@ -44,8 +47,7 @@ def render(run_dir: Path) -> str:
     """The report as text."""
     run_dir = run_dir.absolute()
     stored = load(run_dir)
-    series = collect(stored, GRID)
-    return _environment().get_template("report.html.j2").render(_context(stored, series))
+    return _environment().get_template("report.html.j2").render(_context(stored, gather(stored)))
 
 
 @cache
@@ -61,35 +63,38 @@ def _environment() -> Environment:
         num=words.number,
         ms=words.milliseconds,
         sec=words.seconds,
-        px=px,
         acks=words.acks_label,
         acks_class=words.acks_class,
-        shorten=words.shorten,
     )
     return made
 
 
-def _context(stored: Stored, series: Series) -> dict[str, Any]:
+def _context(stored: Stored, facts: Facts) -> dict[str, Any]:
     verdict = stored.verdict
     templates = resources.files("harness.report").joinpath("templates")
     return {
         # Our own files, not a run's: the only texts that are not escaped.
         "css": Markup(templates.joinpath("report.css").read_text()),
-        "js": Markup(templates.joinpath("report.js").read_text()),
+        "js": Markup("\n".join(templates.joinpath(name).read_text() for name in SCRIPTS)),
         "name": str(stored.plan.get("name") or stored.run_dir.parent.name),
         "started": _started(stored.run.get("started_wall_ns")),
-        "duration_s": series.span_s,
+        "duration_s": facts.span_s,
         "outcome": words.outcome(verdict),
         "why": words.why(verdict),
         "judged": bool(verdict),
         "reasons": _texts(verdict.get("reasons")),
         "missing": stored.missing,
         "notes": stored.notes,
-        "topics": _topics(verdict, series.topics),
-        "figure": draw(series),
-        "timeline": series.timeline,
-        "faults_known": bool(stored.faults),
-        "kinds": arrange(_rows(verdict.get("anomalies"))),
+        "topics": _topics(verdict, facts.topics),
+        "drawn": facts.span_s > 0,
+        "blocks": facts.blocks,
+        "operations": facts.operations,
+        "timeline": facts.timeline,
+        "progress": facts.progress,
+        "blamed": _blamed(words.blamed(verdict)),
+        "blames": _blames(facts.anomalies.groups),
+        "faults_known": bool(stored.tables["faults"]),
+        "kinds": _kinds(facts.anomalies.groups),
         "assumptions": [
             {"name": "", "holds": False, "detail": "", "decisive": True} | row
             for row in _rows(verdict.get("assumptions"))
@@ -108,6 +113,39 @@ def _context(stored: Stored, series: Series) -> dict[str, Any]:
         "plan": json.dumps(stored.plan, indent=2, ensure_ascii=False) if stored.plan else "",
         "replay": replaying.command(stored.run_dir),
     }
+
+
+def _kinds(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """How many of each kind were judged how; groups come the gravest first."""
+    found: dict[str, dict[str, int]] = {}
+    for group in groups:
+        totals = found.setdefault(group["kind"], {})
+        totals[group["judgement"]] = totals.get(group["judgement"], 0) + group["count"]
+    return [
+        {"name": kind, "meaning": words.MEANINGS.get(kind, ""), "totals": list(totals.items())}
+        for kind, totals in found.items()
+    ]
+
+
+def _blames(groups: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, int]]:
+    """By fault: how many of each kind of anomaly name it in their cause."""
+    found: dict[int, dict[str, int]] = {}
+    for group in groups:
+        if group["fault"] is not None:
+            kinds = found.setdefault(group["fault"], {})
+            kinds[group["kind"]] = kinds.get(group["kind"], 0) + group["count"]
+    return found
+
+
+def _blamed(cause: str) -> dict[str, Any] | None:
+    """A cause, cut where it names its fault, so that the name can be a link."""
+    if not cause:
+        return None
+    named = FAULT_NAMED.search(cause)
+    if named is None:
+        return {"before": cause, "fault": None, "after": ""}
+    before, after = cause[: named.start()], cause[named.start() :]
+    return {"before": before, "fault": int(named[1]), "after": after[len(f"fault {named[1]}") :]}
 
 
 def _started(wall_ns: Any) -> str:

@@ -1,18 +1,8 @@
-"""From values to pixels: the shared time axis, log and linear scales, their ticks, path texts."""
+"""From values to pixels, for drawings without a script: a log scale, its ticks, path texts."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-WIDTH = 1080
-LEFT, RIGHT = 78.0, 1072.0
-"""Where the time axis begins and ends, in a drawing WIDTH px wide."""
-TITLE_HEIGHT = 18
-CHARACTER_PX = 6.3
-"""Width of a character of the small print, on the safe side."""
-
-TICK_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
-MAX_TIME_TICKS = 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,30 +11,6 @@ class Tick:
 
     at: float
     label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeAxis:
-    """Seconds since the start of the run, from `left` px to `right` px."""
-
-    span_s: float
-    left: float
-    right: float
-
-    def x(self, at_s: float) -> float:
-        """Where a moment is; moments outside of the run are drawn at its edge."""
-        inside = min(max(at_s, 0.0), self.span_s)
-        return self.left + (self.right - self.left) * inside / self.span_s
-
-    def ticks(self) -> list[Tick]:
-        """Round moments, at most MAX_TIME_TICKS."""
-        step = next(
-            (s for s in TICK_STEPS_S if self.span_s / s <= MAX_TIME_TICKS), TICK_STEPS_S[-1]
-        )
-        return [
-            Tick(at=self.x(at_s), label=time_label(at_s))
-            for at_s in range(0, int(self.span_s) + 1, step)
-        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,27 +44,11 @@ def decades(values_ms: Iterable[float]) -> tuple[int, int]:
     return low, max(low + 1, math.ceil(math.log10(max(listed))))
 
 
-def nice_ceiling(value: float) -> float:
-    """The next round number, at least 1."""
-    if value <= 1:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(f * power for f in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if f * power >= value)
-
-
 def latency_label(value_ms: float) -> str:
     """Such as 10 µs, 0.1 ms, 5 s."""
     if value_ms < 0.1:
         return f"{value_ms * 1000:g} µs"
     return f"{value_ms:g} ms" if value_ms < 1000 else f"{value_ms / 1000:g} s"
-
-
-def time_label(at_s: int) -> str:
-    """Such as 90 s, 20 min, 3 h 10 min."""
-    if at_s < 600 or at_s % 60:
-        return f"{at_s} s"
-    hours, minutes = divmod(at_s // 60, 60)
-    return " ".join([f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes or not hours))
 
 
 def px(value: float) -> str:
@@ -124,28 +74,3 @@ def _strokes(run: Sequence[str]) -> list[str]:
     if len(run) == 1:
         return [f"M{run[0]}h2"]
     return [f"M{'L'.join(run)}"] if run else []
-
-
-def bars(spans: Iterable[tuple[float, float, float]], base: float) -> str:
-    """Filled bars from `base` to y; spans are (left, right, y). Bars of no height are left out."""
-    return "".join(
-        f"M{px(left)} {px(base)}V{px(y)}H{px(right)}V{px(base)}z"
-        for left, right, y in spans
-        if px(y) != px(base)
-    )
-
-
-def points(places: Iterable[tuple[float, float]]) -> str:
-    """Dots: strokes without length, which round line caps make visible."""
-    return "".join(f"M{px(x)} {px(y)}h0" for x, y in places)
-
-
-def crosses(places: Iterable[tuple[float, float]], size: float = 2.2) -> str:
-    """Diagonal crosses."""
-    d, e = px(size * 2), px(-size * 2)
-    return "".join(f"M{px(x - size)} {px(y - size)}l{d} {d}m{e} 0l{d} {e}" for x, y in places)
-
-
-def triangles(places: Iterable[tuple[float, float]]) -> str:
-    """Small triangles that point upwards from their base at y."""
-    return "".join(f"M{px(x - 3)} {px(y)}h6l-3 -5z" for x, y in places)

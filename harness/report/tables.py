@@ -13,10 +13,10 @@ from harness.report.loading import Stored
 
 @contextmanager
 def connect(stored: Stored) -> Iterator[Any]:
-    """A connection with the views history, faults and cluster; empty where nothing is stored."""
+    """A connection with a view of every table of a run; empty where nothing is stored."""
     with duckdb.connect(config={"autoinstall_known_extensions": False}) as db:
-        for name in ("history", "faults", "cluster"):
-            sources: Sequence[Source] = getattr(stored, name)
+        for name in SCHEMAS:
+            sources: Sequence[Source] = stored.tables.get(name, ())
             parts = []
             for number, source in enumerate(sources):
                 if isinstance(source, pa.Table):

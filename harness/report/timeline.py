@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-MAX_LANES = 30
-MAX_FAULTS = 300
-CROWDED_ROWS = 3_000
+MAX_LANES = 500
+MAX_FAULTS = 1_000
+CROWDED_ROWS = 30_000
 """Changes of leader or ISR that are all drawn; of more, one per partition and moment."""
-CROWDED_MOMENTS = 120
+CROWDED_MOMENTS = 1_200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,23 +35,6 @@ class LeaderLane:
     topic: str
     partition: int
     reigns: tuple[Reign, ...]
-
-    @property
-    def name(self) -> str:
-        """Such as acks-all/2."""
-        return f"{self.topic}/{self.partition}"
-
-    @property
-    def changes(self) -> tuple[Reign, ...]:
-        """The reigns that began with another leader than the last one known."""
-        changed = []
-        last: int | None = None
-        for reign in self.reigns:
-            if reign.leader is not None:
-                if last is not None and reign.leader != last:
-                    changed.append(reign)
-                last = reign.leader
-        return tuple(changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,11 +88,6 @@ def seconds(value: float | None, digits: int = 3) -> str:
     return NOTHING if value is None else f"{value:,.{digits}f} s"
 
 
-def shorten(name: str, most: int = 12) -> str:
-    """A name that fits beside an axis; its end, which tells partitions apart, is kept."""
-    return name if len(name) <= most else f"…{name[1 - most :]}"
-
-
 def acks_label(acks: Any) -> str:
     """Such as acks=all; empty for what has no acks."""
     if acks is None:
@@ -160,6 +155,16 @@ def _why_invalid(verdict: Mapping[str, Any]) -> str:
         if len(others) > 2:
             text += f"; and {len(others) - 2} more"
     return f"{text}."
+
+
+def blamed(verdict: Mapping[str, Any]) -> str:
+    """The recorded cause of the gravest forbidden anomaly; empty when there is none."""
+    found = [
+        anomaly for anomaly in verdict.get("anomalies") or ()
+        if anomaly.get("judgement") == "forbidden"
+    ]  # fmt: skip
+    found.sort(key=lambda a: (gravity(str(a.get("kind"))), -int(a.get("count") or 0)))
+    return str(found[0].get("cause") or "") if found else ""
 
 
 def _finding(kind: str, acks: Any, count: int) -> str:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.report.findings import arrange
-from harness.report.words import acks_label, listed, milliseconds, shorten, why
+from harness.report.words import acks_label, blamed, listed, milliseconds, why
 
 
 def anomaly(kind: str, count: int, **more: Any) -> dict[str, Any]:
@@ -52,38 +51,21 @@ def test_there_is_always_a_sentence(verdict: dict[str, Any]) -> None:
     assert why(verdict).endswith(".")
 
 
-def test_what_is_not_shown_is_counted() -> None:
-    """Findings beyond the bound and evidence beyond the examples."""
-    many = [anomaly("duplicate", 5, examples=[{"value": (2 << 32) + 7}]) for _ in range(43)]
-    (kind,) = arrange(many)
-    assert (kind.left_out, kind.left_out_count) == (3, 15)
-    assert kind.findings[0].not_shown == 4
-    assert kind.findings[0].rows[0][0].text == "2:7"
-
-
-def test_what_is_only_worth_knowing_is_one_table() -> None:
-    """Recovery times of all partitions together, the longest first, with their faults."""
-    times = [
-        anomaly("recovery", 1, judgement="informational", topic="t", partition=n, aspect="healed",
-                rule="any", examples=[{"invoke_ns": 5, "complete_ns": 5 + n * 10**9,
-                                       "other_op": n}])
-        for n in range(3)
-    ]  # fmt: skip
-    (kind,) = arrange([*times, anomaly("recovery", 1)])
-    forbidden, informational = kind.findings
-    assert (forbidden.judgement, informational.count) == ("forbidden", 3)
-    assert informational.aspect == "longest 2.000 s, acks=all · t/2"
-    assert list(informational.heads) == [
-        "where", "what", "lasted", "invoked", "completed", "fault",
-    ]  # fmt: skip
-    assert [row[0].text for row in informational.rows] == [
-        "acks=all · t/2", "acks=all · t/1", "acks=all · t/0",
-    ]  # fmt: skip
-    assert informational.rows[0][2].text == "2.000000 s"
+def test_the_cause_of_the_gravest_is_named() -> None:
+    """Of what nothing permits; other causes are not to blame for the verdict."""
+    found = [
+        anomaly("duplicate", 9, cause="a bump"),
+        anomaly("lost-write", 1, cause="an outage"),
+        anomaly("lost-write", 5, cause="an election"),
+        anomaly("lost-write", 50, cause="no promise", judgement="permitted"),
+    ]
+    assert blamed({"anomalies": found}) == "an election"
+    assert blamed({"anomalies": found[3:]}) == ""
+    assert blamed({}) == ""
 
 
 def test_small_words() -> None:
-    """Lists, labels, latencies, names that are cut."""
+    """Lists, labels, latencies."""
     assert listed(["a", "b", "c"]) == "a, b and c"
     assert [acks_label(a) for a in (0, 1, -1, "all", None)] == [
         "acks=0", "acks=1", "acks=all", "acks=all", "",
@@ -91,7 +73,6 @@ def test_small_words() -> None:
     assert [milliseconds(v) for v in (0.123, 12.34, 1234.5, None, float("nan"))] == [
         "0.12", "12.3", "1,234", "\N{EN DASH}", "\N{EN DASH}",
     ]  # fmt: skip
-    assert shorten("a-very-long-topic/12") == "…ng-topic/12"
 
 
 def test_what_clients_sent_again_is_said_of_a_valid_run() -> None:

@@ -1,0 +1,101 @@
+// The list of anomalies: what verdict.json names, filtered, a page at a time.
+
+const PAGE = 20;
+
+const operationName = (operations, i) => `${operations.columns.writer[i]}-${operations.columns.counter[i]}`;
+
+// The block's columns as one object per instance, made once.
+const listAnomalies = (block) => {
+  const { groups, instances } = block;
+  const list = instances.group.map((group, i) => {
+    const each = { place: i };
+    for (const [name, values] of Object.entries(instances)) each[name] = values[i];
+    const of = groups[group];
+    each.of = of;
+    each.kind = of.kind;
+    each.judgement = of.judgement;
+    each.topic = of.topic;
+    each.partition = of.partition;
+    each.acks = of.acks;
+    each.fault = of.fault ?? each.fault;
+    each.at = each.invoke;
+    return each;
+  });
+  const passes = (each) =>
+    (!view.partition || placeName(each.topic, each.partition) === view.partition) &&
+    (!view.client || String(each.client) === view.client) &&
+    (!view.acks || String(each.acks) === view.acks) &&
+    (!view.fault || String(each.fault) === view.fault) &&
+    (!view.kind || each.kind === view.kind || each.judgement === view.kind);
+  return { ...block, list, passes };
+};
+
+// The first of the gravest, if it is grave at all.
+const firstError = (anomalies) => anomalies.list.find((each) => each.judgement === "forbidden" || each.judgement === "unknown");
+
+const WHERE = [
+  ["judgement", (each) => judgementMark(each.judgement)],
+  ["anomaly", (each) => each.kind],
+  ["partition", (each) => placeName(each.topic, each.partition)],
+  ["acks", (each) => acksName(each.acks).replace("acks=", "")],
+  ["client", (each) => each.client ?? ""],
+  ["value", (each) => each.value ?? ""],
+  ["offset", (each) => (each.offset === null ? "" : count(each.offset))],
+  ["at", (each) => moment(each.at, 3) ?? ""],
+];
+const NUMERIC = new Set(["acks", "client", "value", "offset", "at"]);
+
+const faultLink = (id) => {
+  const link = made("a", `fault ${id}`);
+  link.href = `#fault-${id}`;
+  return link;
+};
+
+const listRow = (each) => {
+  const row = made("tr");
+  row.id = `anomaly-${each.place + 1}`;
+  const number = made("th", undefined, "n");
+  number.scope = "row";
+  const link = made("a", count(each.place + 1));
+  link.href = address({ anomaly: each.place + 1, op: "" });
+  link.setAttribute("aria-label", `anomaly ${each.place + 1}, ${each.kind}, ${each.judgement}`);
+  number.append(link);
+  row.append(number);
+  for (const [name, said] of WHERE) {
+    const cell = made("td", undefined, NUMERIC.has(name) ? "n" : "");
+    cell.append(said(each));
+    row.append(cell);
+  }
+  const fault = made("td");
+  if (each.fault !== null && each.fault !== undefined) fault.append(faultLink(each.fault));
+  row.append(fault);
+  if (String(each.place + 1) === view.anomaly) row.setAttribute("aria-current", "true");
+  return row;
+};
+
+// What the list does not show, in a sentence: filtered away, or not in verdict.json one by one.
+const listNote = (anomalies, found) => {
+  const shown = new Set(found.map((each) => each.group));
+  const counted = anomalies.groups.reduce((sum, group, i) => sum + (shown.has(i) ? group.count : 0), 0);
+  const said = [`${count(found.length)} of ${count(anomalies.list.length)} recorded instances pass the filters`];
+  if (counted > found.length) said.push(`of these groups ${count(counted)} were counted in all, and the verdict keeps the first of each group (20 of what is forbidden or unknown, else 5)`);
+  if (anomalies.left_out) said.push(`${count(anomalies.left_out)} more of verdict.json are not in this page`);
+  return `${said.join("; ")}.`;
+};
+
+const drawList = (anomalies) => {
+  const found = anomalies.list.filter(anomalies.passes);
+  const pages = Math.max(1, Math.ceil(found.length / PAGE));
+  const opened = found.findIndex((each) => String(each.place + 1) === view.anomaly);
+  const wanted = view.page ? Number(view.page) - 1 : opened >= 0 ? Math.floor(opened / PAGE) : 0;
+  const page = Math.min(pages - 1, Math.max(0, Number.isInteger(wanted) ? wanted : 0));
+  byId("anomaly-rows").replaceChildren(...found.slice(page * PAGE, (page + 1) * PAGE).map(listRow));
+  byId("anomaly-note").textContent = listNote(anomalies, found);
+  const from = found.length ? page * PAGE + 1 : 0;
+  byId("page-said").textContent = `${count(from)} to ${count(Math.min(found.length, (page + 1) * PAGE))} of ${count(found.length)}`;
+  byId("page-back").disabled = page === 0;
+  byId("page-on").disabled = page >= pages - 1;
+  byId("page-back").onclick = () => changeView({ page: page });
+  byId("page-on").onclick = () => changeView({ page: page + 2 });
+  return found;
+};

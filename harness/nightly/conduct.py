@@ -50,13 +50,13 @@ class Opened:
 
 
 def open_night(store: Path, suite: Suite, cells: Sequence[Cell], *, new: bool, say: Say) -> Opened:
-    """Go on with the last night, if it was cut and had the same cells; else begin one.
+    """Go on with the last night, if it was cut and was to try the same; else begin one.
 
     Raises SuiteError where the store cannot be written.
     """
     earlier = nights.nights(store, suite.name)
     cut = earlier[-1] if earlier and earlier[-1].ended_s is None else None
-    if cut is not None and not new and {t.cell for t in cut.trials} == {c.name for c in cells}:
+    if cut is not None and not new and _tried(cut.suite) == _tried(suite):
         made = cut
         earlier = earlier[:-1]
         left = len(made.unfinished())
@@ -67,6 +67,11 @@ def open_night(store: Path, suite: Suite, cells: Sequence[Cell], *, new: bool, s
         made = nights.begin(store, suite, cells, _new_seeds(), time.time(), commit())
     telling = Telling(night=made, cells=cells, earlier=earlier, home=nights.home(store, suite.name))
     return Opened(night=made, cells=cells, telling=telling, resumed=made is cut)
+
+
+def _tried(suite: Suite) -> tuple[object, ...]:
+    """What decides which trials a suite has; how long and by how many hands does not."""
+    return suite.matrix, suite.cell, suite.canary, suite.seeds
 
 
 def _new_seeds() -> Iterator[int]:

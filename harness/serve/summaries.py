@@ -18,6 +18,8 @@ Json = Mapping[str, Any]
 
 LONGEST_SAID: Final = 600
 NIGHTLY: Final = "nightly"
+BROKEN: Final = "InvariantBroken: "
+"""How a simulated run ends that broke an invariant: a violation, though there is no verdict."""
 
 
 class State(enum.StrEnum):
@@ -36,8 +38,8 @@ MEANINGS: Final[Mapping[State, str]] = {
     State.INVALID: "something forbidden was found",
     State.FAILED: "the harness could not do its work",
     State.UNKNOWN: "nobody can say",
-    State.CUT: "its harness was killed; `highwater check` judges what there is",
-    State.UNJUDGED: "`highwater check` judges it",
+    State.CUT: "its harness was killed; highwater check judges what there is",
+    State.UNJUDGED: "highwater check judges it",
     State.RUNNING: "it goes on",
     State.VALID: "nothing forbidden was found",
 }
@@ -180,7 +182,8 @@ def _state(files: Files, *, alive: bool) -> State:
     if files.verdict:
         return State(words.outcome(files.verdict))
     if files.run.get("failed_phase"):
-        return State.FAILED
+        broken = _text(files.run.get("error")).startswith(BROKEN)
+        return State.INVALID if broken else State.FAILED
     ended = not files.journal or any(entry.get("kind") == "undone" for entry in files.journal)
     return State.UNJUDGED if ended else State.CUT
 
@@ -194,6 +197,8 @@ def _said(state: State, files: Files) -> str:
             said = f"finished: {', '.join(done) or 'nothing'}"
         case State.UNJUDGED:
             said = MEANINGS[state]
+        case State.INVALID if not files.verdict:
+            said = f"an invariant does not hold: {files.run.get('error')}".replace(BROKEN, "")
         case _:
             said = words.why(files.verdict)
     return said[:LONGEST_SAID]

@@ -1,0 +1,212 @@
+"""Runs that are looked at while they are written, and archives that are made while sent."""
+
+import io
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.history import HistoryWriter
+from harness.serve.archive import LEFT_OUT, zipped
+from harness.serve.catalogue import Catalogue
+from harness.serve.live import LOOK_BYTES, Live, end_of
+from harness.serve.tailing import Tail
+from harness.serve.vault import Absent, Vault
+from harness.store import Run, seal
+from tests.harness.serve.stores import add_run, journal, place_of
+
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+
+
+def stream(batches: int) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        for n in range(batches):
+            writer.write_batch(pa.record_batch([[n, -n], ["x" * n, None]], schema=SCHEMA))
+    return sink.getvalue()
+
+
+WHOLE = stream(6)
+
+
+def rows(batches: list[pa.RecordBatch]) -> list[int]:
+    return [n for batch in batches for n in batch.column("n").to_pylist()]
+
+
+@given(st.lists(st.integers(0, len(WHOLE)), max_size=12))
+def test_a_stream_that_grows_is_read_once(cuts: list[int]) -> None:
+    """However it is cut at each look, every row comes exactly once and in order."""
+    tail, seen = Tail(), []
+    for end in [*sorted(cuts), len(WHOLE)]:
+        seen += rows(tail.look(io.BytesIO(WHOLE[:end]), end, LOOK_BYTES))
+    assert seen == [m for n in range(6) for m in (n, -n)]
+
+
+def test_a_look_is_bounded_and_the_next_one_goes_on() -> None:
+    """At least one message each, so that every look gets on."""
+    tail, seen, looks = Tail(), [], 0
+    while tail.position < len(WHOLE) - 8:
+        seen += rows(tail.look(io.BytesIO(WHOLE), len(WHOLE), 1))
+        looks += 1
+    assert len(seen) == 12
+    assert looks == 7
+
+
+def test_a_stream_that_is_another_one_is_begun_anew() -> None:
+    """It became shorter."""
+    tail = Tail()
+    tail.look(io.BytesIO(WHOLE), len(WHOLE), LOOK_BYTES)
+    short = stream(1)
+    assert rows(tail.look(io.BytesIO(short), len(short), LOOK_BYTES)) == [0, 0]
+
+
+@pytest.mark.parametrize("content", [b"", b"no stream", b"\xff" * 100, b"\0" * 100])
+def test_what_is_no_stream_gives_no_rows(content: bytes) -> None:
+    """A short one may still become one."""
+    assert Tail().look(io.BytesIO(content), len(content), LOOK_BYTES) == []
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    root = tmp_path / "store"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def vault(store: Path) -> Iterator[Vault]:
+    with Vault(store) as opened:
+        yield opened
+
+
+class Growing:
+    """A run whose clients are at work."""
+
+    def __init__(self, root: Path) -> None:
+        self.run: Run = add_run(root, answer=None)
+        journal(self.run, {"kind": "run"})
+        self.writer = HistoryWriter(
+            self.run.history_dir / "t.1.arrows",
+            writer_id=1,
+            base_ns=time.monotonic_ns(),
+            rotate_s=1e-9,
+        )
+        self.place = place_of(root, self.run)
+
+    def sends(self, count: int, kind: str = "ok", error: str | None = None) -> None:
+        for _ in range(count):
+            self.writer.record(
+                self.writer.next_op(), 1, "send", kind, 1, 2_500_000_000, topic="t", partition=0,
+                acks=-1, error=error,
+            )  # fmt: skip
+        self.writer.flush()
+
+
+def look(live: Live, vault: Vault, place: tuple[str, ...]) -> dict[str, Any]:
+    catalogue = Catalogue(vault)
+    run = catalogue.run(place)
+    assert run.started_ns is not None
+    return live.look(run, catalogue.files(place), run.started_ns / 1e9 + 4.0)
+
+
+def test_a_run_that_goes_on_shows_what_it_has_written(store: Path, vault: Vault) -> None:
+    """Counts by topic, errors, faults, leaders, the phase; each row once, sealed or not."""
+    growing, live = Growing(store), Live(vault)
+    growing.sends(5)
+    growing.sends(2, "info", "timed out")
+    (growing.run.path / "harness.log").write_text(
+        "1 INFO harness.runner: phase warm up\n"
+        "2 INFO harness.runner: phase warm up took 1.0 s\n"
+        "3 INFO harness.runner: phase chaos\n4 INFO harness.other: said something\n"
+    )
+    cluster = growing.run.cluster_stream()
+    for leader in (1, 2):
+        cluster.append_named(
+            at_ns=leader, kind="leader", topic="t", partition=0, leader=leader, leader_epoch=leader,
+            isr=[1, 2], source="polled",
+        )  # fmt: skip
+    cluster.flush()
+    told = look(live, vault, growing.place)
+    (topic,) = told["topics"]
+    assert (topic["name"], topic["acks"]) == ("t", "all")
+    assert (topic["ok"], topic["fail"], topic["info"]) == (5, 0, 2)
+    assert told["errors"] == [("timed out", 2)]
+    assert told["phase"] == "chaos"
+    assert told["passed_s"] == pytest.approx(4.0)
+    assert [(p["name"], p["leader"], p["isr"]) for p in told["partitions"]] == [("t-0", 2, [1, 2])]
+    assert not told["behind"]
+
+    growing.sends(3)
+    growing.writer.close()
+    cluster.close()
+    seal(growing.run.path)
+    (topic,) = look(live, vault, growing.place)["topics"]
+    assert (topic["ok"], topic["info"]) == (8, 2)
+    (topic,) = look(Live(vault), vault, growing.place)["topics"]
+    assert (topic["ok"], topic["info"]) == (8, 2)
+
+
+def test_the_end_of_a_log_begins_with_a_line(store: Path, vault: Vault) -> None:
+    """And says whether that is all."""
+    run = add_run(store)
+    place = (*place_of(store, run), "harness.log")
+    assert end_of(vault, place, 100) == ("one\ntwo\nthree\n", True)
+    assert end_of(vault, place, 12) == ("two\nthree\n", False)
+
+
+def test_an_archive_holds_the_run_and_says_what_it_does_not(store: Path, vault: Vault) -> None:
+    """Links and disks stay out; the bytes are those of the files."""
+    run = add_run(store)
+    (run.node_dir(1) / "data.img").write_bytes(b"a disk")
+    (run.path / "way out").symlink_to("/etc/passwd")
+    (run.path / "way up").symlink_to("../..")
+    place = place_of(store, run)
+    content = b"".join(zipped(vault, place))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.testzip() is None
+        names = set(archive.namelist())
+        prefix = "/".join(place)
+        assert archive.read(f"{prefix}/harness.log") == b"one\ntwo\nthree\n"
+        left_out = archive.read(f"{prefix}/{LEFT_OUT}").decode()
+    assert f"{prefix}/verdict.json" in names
+    assert all(name.startswith(prefix) and ".." not in name for name in names)
+    assert f"{prefix}/way out: link" in left_out
+    assert f"{prefix}/nodes/1/data.img: a disk" in left_out
+    assert b"root:" not in content
+
+
+def test_an_archive_of_a_file_that_grows_is_whole(store: Path, vault: Vault) -> None:
+    """It has what there was when its turn came."""
+    run = add_run(store)
+    path = run.path / "growing.log"
+    path.write_bytes(b"x" * 1_000_000)
+    parts = zipped(vault, place_of(store, run))
+    received = b""
+    with path.open("ab") as file:
+        for part in parts:
+            received += part
+            file.write(b"more")
+            file.flush()
+    with zipfile.ZipFile(io.BytesIO(received)) as archive:
+        assert archive.testzip() is None
+
+
+def test_an_archive_takes_no_memory(store: Path, vault: Vault) -> None:
+    """A large file comes in parts, none of them large; one that is huge is written as such."""
+    run = add_run(store)
+    with (run.path / "large.parquet").open("wb") as file:
+        file.truncate(50 << 20)
+    assert max(map(len, zipped(vault, place_of(store, run)))) < 1 << 20
+
+
+def test_no_archive_of_what_is_not_there(vault: Vault) -> None:
+    """Told before anything is sent."""
+    with pytest.raises(Absent):
+        zipped(vault, ("no", "such"))

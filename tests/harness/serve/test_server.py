@@ -1,0 +1,239 @@
+"""The server itself, over sockets: bad requests, many of them, and runs that are being written."""
+
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from harness.serve.desk import Desk
+from harness.serve.server import Server
+from harness.serve.vault import Vault
+from tests.harness.serve.stores import add_run, place_of
+from tests.harness.serve.test_live import Growing
+
+
+class Served:
+    """A server on a port of its own."""
+
+    def __init__(self, store: Path, places: int = 64) -> None:
+        self.vault = Vault(store)
+        self.server = Server(Desk(self.vault), "127.0.0.1", 0, places=places)
+        self.port = self.server.server_port
+        self._thread = Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()
+        self.vault.close()
+
+    def wait_for_places(self, free: int) -> None:
+        """Until so many places are free; a machine that is busy may take a while."""
+        deadline_s = time.monotonic() + 20
+        while self.server._places._value != free:  # type: ignore[attr-defined]
+            assert time.monotonic() < deadline_s
+            time.sleep(0.001)
+
+    def raw(self, request: bytes) -> bytes:
+        """Everything that comes back for these bytes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            parts = []
+            while part := connection.recv(65536):
+                parts.append(part)
+        return b"".join(parts)
+
+    def get(self, target: str, method: str = "GET") -> tuple[int, bytes]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, target)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "secret").write_text("not for you")
+    root = tmp_path / "store"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def served(store: Path) -> Iterator[Served]:
+    made = Served(store)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
+        (b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n", 200),
+        (b"GET /../secret HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET /files/../../secret HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET /files/%2e%2e/secret HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET /files/\\..\\secret HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET //etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /files/%00 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET / HTTP/1.1\r\n\r\n", 421),
+        (b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 421),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", 405),
+        (b"DELETE /files HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+        (b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", 501),
+        (b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n", 505),
+        (b"GET / nonsense\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", 431),
+    ],
+)
+def test_requests_and_statuses(served: Served, request_: bytes, status: int) -> None:
+    """Whatever the bytes: a status, safe headers, and nothing from outside the store."""
+    answer = served.raw(request_)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.split(maxsplit=2)[1] == str(status).encode(), answer[:300]
+    assert b"X-Content-Type-Options: nosniff" in head
+    assert b"Content-Security-Policy: " in head
+    assert b"not for you" not in body
+    assert b"Traceback" not in answer
+    assert served.get("/")[0] == 200, "and it goes on"
+
+
+def test_a_head_has_the_headers_alone(served: Served, store: Path) -> None:
+    """Of a page, of a file, of what is not there."""
+    place = "/".join(place_of(store, add_run(store)))
+    for target, status in (("/", 200), (f"/files/{place}/harness.log", 200), ("/no", 404)):
+        head = f"HEAD {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        answer = served.raw(head)
+        assert answer.split(maxsplit=2)[1] == str(status).encode()
+        assert answer.endswith(b"\r\n\r\n")
+        assert b"Content-Length: " in answer
+
+
+def test_a_zip_comes_in_chunks(served: Served, store: Path) -> None:
+    """And to an old client without."""
+    run = add_run(store)
+    target = f"/zip/{'/'.join(place_of(store, run))}"
+    status, content = served.get(target)
+    assert status == 200
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.testzip() is None
+    old = served.raw(f"GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+    body = old.partition(b"\r\n\r\n")[2]
+    assert zipfile.is_zipfile(io.BytesIO(body))
+
+
+def test_a_run_is_read_by_many_while_it_is_written(served: Served, store: Path) -> None:
+    """Pages, files, archive and live view: every answer is whole, and none an error."""
+    growing = Growing(store)
+    place = "/".join(growing.place)
+    stop, failures = threading.Event(), []
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            growing.sends(20)
+            growing.run.update(finished=["deploy"], number=number)
+            with (growing.run.path / "harness.log").open("a") as file:
+                file.write(f"line {number}\n")
+            number += 1
+
+    def read(target: str) -> None:
+        for _ in range(15):
+            status, body = served.get(target)
+            if status != 200 or b"Traceback" in body:
+                failures.append((target, status, body[:200]))
+            if target.startswith("/live"):
+                json.loads(body)
+            if target.startswith("/zip") and zipfile.ZipFile(io.BytesIO(body)).testzip():
+                failures.append((target, "broken archive", b""))
+
+    log = f"{place}/harness.log"
+    targets = ["/", f"/runs/{place}", f"/live/{place}", f"/zip/{place}", f"/log/{log}",
+               f"/files/{log}", f"/files/{place}/history"]  # fmt: skip
+    writer = Thread(target=write)
+    readers = [Thread(target=read, args=(target,)) for target in targets]
+    for thread in (writer, *readers):
+        thread.start()
+    for thread in readers:
+        thread.join()
+    stop.set()
+    writer.join()
+    growing.writer.close()
+    assert failures == []
+
+
+def test_who_comes_when_all_places_are_taken_is_told_so(store: Path) -> None:
+    """And has a place when one is free."""
+    served = Served(store, places=1)
+    try:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=20) as waiting:
+            waiting.sendall(b"GET / HT")
+            served.wait_for_places(0)
+            assert served.raw(b"").startswith(b"HTTP/1.1 503 ")
+        served.wait_for_places(1)
+        assert served.get("/")[0] == 200
+    finally:
+        served.close()
+
+
+def test_a_client_that_goes_away_harms_nobody(served: Served, store: Path) -> None:
+    """In the middle of what it asked for."""
+    run = add_run(store)
+    (run.path / "large.log").write_bytes(b"x" * 20_000_000)
+    target = "/".join((*place_of(store, run), "large.log"))
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+            connection.sendall(f"GET /files/{target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            connection.recv(1000)
+    assert served.get("/")[0] == 200
+
+
+@pytest.mark.slow
+def test_the_command_serves_until_it_is_told_to_stop(store: Path) -> None:
+    """It says where, tells what it cannot do, and ends in order."""
+    command = [sys.executable, "-m", "harness.cli", "serve", "--store"]
+    with subprocess.Popen(
+        [*command, str(store), "--port", "0"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        port = int(said.partition("127.0.0.1:")[2].partition("/")[0])
+        taken = subprocess.run(
+            [*command, str(store), "--port", str(port)], capture_output=True, text=True, check=False
+        )
+        assert taken.returncode == 254
+        assert "give another --port" in taken.stderr
+        connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert "Traceback" not in process.stderr.read()
+    missing = subprocess.run(
+        [*command, str(store / "no")], capture_output=True, text=True, check=False
+    )
+    assert missing.returncode == 254
+    assert "name a directory of runs" in missing.stderr

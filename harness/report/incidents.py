@@ -62,7 +62,15 @@ def list_anomalies(verdict: Mapping[str, Any]) -> Anomalies:
             for row in rows
         )  # fmt: skip
     order = [(weight(str(a.get("judgement"))), gravity(str(a.get("kind")))) for a in found]
-    instances.sort(key=lambda i: (order[i["group"]], i.get("invoke_ns") or 0, i["group"]))
+
+    def place_of(instance: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The gravest first, then the earliest; of what is only worth knowing, the longest."""
+        of = found[instance["group"]]
+        began, ended = instance.get("invoke_ns") or 0, instance.get("complete_ns") or 0
+        informational = of.get("judgement") == "informational"
+        return order[instance["group"]], began - ended if informational else began, began
+
+    instances.sort(key=place_of)
     return Anomalies(
         groups=[_group(a) for a in found],
         instances=instances[:MAX_INSTANCES],

@@ -142,6 +142,12 @@ def _deadline_s(waiting: _Waiting) -> float:
     return waiting.deadline_s
 
 
+def _heard(connecting: "asyncio.Task[_Connection]") -> None:
+    """Whoever waited for it may have gone: then its failure is nobody's."""
+    if not connecting.cancelled():
+        connecting.exception()
+
+
 class Channel:
     """Requests to `host:port`.
 
@@ -213,6 +219,7 @@ class Channel:
     async def _connect(self, limit: float) -> _Connection:
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.get_running_loop().create_task(self._open(limit))
+            self._connecting.add_done_callback(_heard)
         # Shielded: one impatient caller must not break the attempt that others wait for.
         return await asyncio.shield(self._connecting)
 
@@ -226,7 +233,8 @@ class Channel:
                     await self._log_in(connection, self._security.credentials, limit)
         except (OSError, TimeoutError, WireError) as error:
             # Whatever became of the log-in: nothing was asked yet.
-            failure = ConnectFailed(f"cannot connect to {self.peer}: {error}")
+            why = str(error) or f"no answer within {limit:g} s"
+            failure = ConnectFailed(f"cannot connect to {self.peer}: {why}")
             connection.fail(failure)
             raise failure from error
         except asyncio.CancelledError:  # closed while it logs in: nobody else knows the connection

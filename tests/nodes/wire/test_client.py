@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -120,3 +121,23 @@ def test_what_is_begun_without_a_connection_connects_first() -> None:
             await nobody.begin(ApiVersionsRequest())
 
     with_server(1, ask)
+
+
+def test_a_failed_connection_that_nobody_waits_for_is_nobodys_trouble() -> None:
+    """Whoever asked was told to leave it; the loop has nothing to complain of."""
+    troubles: list[Any] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: troubles.append(context))
+        nobody = Channel("127.0.0.1", 1, client_id="test", request_timeout_s=PATIENCE_S)
+        request = asyncio.create_task(nobody.request(ApiVersionsRequest()))
+        await asyncio.sleep(0)
+        request.cancel()
+        await asyncio.wait([request])
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait(others)
+
+    asyncio.run(run())
+    gc.collect()
+    assert not troubles

@@ -32,6 +32,8 @@ NS: Final = 1_000_000_000
 MS: Final = 1_000_000
 EVENTS_AT_ONCE: Final = 100_000
 COLLECT_NS: Final = 30 * NS
+MOST_FROZEN: Final = 400_000
+"""Objects; after a judged run, modules are about half of them."""
 PRUNE_AT: Final = 256
 """Cancelled timers that may lie about, unless more than as many are not cancelled."""
 
@@ -145,7 +147,6 @@ class World:
         self._current: Owner | None = None
         self._last_collection_ns = NS
         self.ready = self._ready.append
-        gc.unfreeze()
         gc.collect()
         gc.freeze()  # what was there before need not be looked through at every kill
 
@@ -346,8 +347,11 @@ class World:
             owner.running.call_exception_handler(context)
 
     def end(self) -> None:
-        """Nothing more will happen here."""
-        gc.unfreeze()
+        """Nothing more will happen here. What all worlds share stays frozen, unless too much does:
+        what becomes garbage while it is frozen is found only then.
+        """
+        if gc.get_freeze_count() > MOST_FROZEN:
+            gc.unfreeze()
 
     def collect(self) -> None:
         """Collect garbage now, as at every boot and kill: finalizers are events, too."""

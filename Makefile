@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# One file's tests stay together: they share a cluster.
+PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 READY := .venv/.ready
 
 .PHONY: run test check fmt clean setup tools kafka
@@ -13,14 +15,14 @@ run: $(READY)
 	$(BIN)/highwater run first-light
 
 test: check
-	$(BIN)/pytest -m slow
+	$(PYTEST) -m slow
 
 check: $(READY) tools
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 fmt: $(READY)
 	$(BIN)/ruff format .

@@ -142,8 +142,7 @@ def _rows_make_sense(census: Census) -> Assumption:
 def _faults(frames: Frames) -> list[Assumption]:
     """A random mix may hit nothing now and then; a script says that its steps were taken, each
     of them, or shows nothing."""
-    columns = ("fault_id", "fault", "label", "healed_ns", "took_effect", "error")
-    rows = frames.engine.rows(frames.faults.select(*columns).orderBy("fault_id"))
+    rows = sorted(frames.fault_rows, key=lambda row: int(row["fault_id"]))
     nemesis = frames.plan.get("nemesis") or {}
     scripted = bool(nemesis.get("events"))
     planned = bool(rows or scripted or nemesis.get("faults") or nemesis.get("mix"))

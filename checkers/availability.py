@@ -86,7 +86,7 @@ def _moments(frames: Frames) -> Frame | None:
             "at_ns": row[f"{aspect}_ns"],
             "at_bucket": row[f"{aspect}_ns"] // BUCKET_NS,
         }
-        for row in frames.engine.rows(frames.faults)
+        for row in frames.fault_rows
         for aspect in ("started", "healed")
         if row["took_effect"] and row[f"{aspect}_ns"] is not None
     ]
@@ -99,7 +99,7 @@ def _excused(frames: Frames, points: Frame) -> Frame | None:
     """When partitions were out of reach between their first and last points, as points too; None
     when all always were within reach."""
     F = frames.engine.functions
-    faults = frames.engine.rows(frames.faults)
+    faults = frames.fault_rows
     outages = [found for row in faults if (found := read_outage(row)) is not None]
     leaders = frames.cluster.where(F.col("kind") == F.lit("leader")).select(*TP, "at_ns", "isr")
     spans = out_of_reach(frames.engine.rows(leaders), outages, frames.greatest_min_isr)

@@ -74,7 +74,7 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
 
 def _flips(frames: Frames, copied: Column) -> Iterator[tuple[list[int], Column]]:
     """The nodes in whose logs, and copies of the metadata log, faults flipped bits."""
-    rows = frames.engine.rows(frames.faults)
+    rows = frames.fault_rows
     for flipped, concerned in (
         (with_flipped_bits(rows), ~copied),
         (with_flipped_bits(rows, METADATA_FILE), copied),

@@ -40,6 +40,10 @@ MEMORY_LIMIT = "3GB"
 """What the embedded engine keeps in memory before it spills; a process has more than that."""
 
 
+LOADED_BYTES = 32 << 20
+"""Files no larger than this are read once: they fit into memory many times over."""
+
+
 class EngineError(Exception):
     """The engine is not available; the message says what is missing."""
 
@@ -114,24 +118,25 @@ class DuckDbEngine:
         self.window: Any = Window()
 
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
-        """A view over the files (read again when scanned again) and tables in memory."""
+        """Large files are read again when they are scanned again; anything else is a table."""
         columns = ", ".join(map(quoted, schema.names))
         if addresses := [source for source in sources if isinstance(source, str)]:
             raise EngineError(f"{addresses[0]}: only Spark reads such an address: --engine spark")
-        paths = [str(source) for source in sources if isinstance(source, Path)]
+        paths = [source for source in sources if isinstance(source, Path)]
         tables = [source for source in sources if isinstance(source, pa.Table)]
         selects = []
         if paths:
-            listed = ", ".join(map(literal, paths))
+            listed = ", ".join(literal(str(path)) for path in paths)
             selects.append(f"SELECT {columns} FROM read_parquet([{listed}])")
         if tables or not paths:
             rows = pa.concat_tables([schema.empty_table(), *tables])
             held = self._new_name()
             self._connection.register(held, rows.select(schema.names))
             selects.append(f"SELECT {columns} FROM {held}")
-        name = self._new_name()
-        self._connection.execute(f"CREATE VIEW {name} AS {' UNION ALL '.join(selects)}")
-        return SqlFrame(name, schema.names)
+        frame = SqlFrame(f"({' UNION ALL '.join(selects)})", schema.names)
+        if sum(path.stat().st_size for path in paths) > LOADED_BYTES:
+            return frame
+        return self.keep(frame)
 
     def keep(self, frame: Frame) -> Frame:
         """Computed now, into a table."""

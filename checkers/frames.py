@@ -6,7 +6,7 @@ wrong. Most runs have nothing to show, so a detector first finds its suspects wi
 possible (`suspects`) and gathers the evidence only where there are any.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -69,11 +69,36 @@ class Frames:
         self.engine = engine
         self.plan = plan
         self.sources = sources
-        self.history = engine.load(sources.history, HISTORY)
-        self.cluster = engine.load(sources.cluster, CLUSTER)
-        self.faults = engine.load(sources.faults, FAULTS)
-        self.replicas = engine.load(sources.replicas, REPLICAS)
-        self.replica_ends = engine.load(sources.replica_ends, REPLICA_ENDS)
+
+    @cached_property
+    def history(self) -> Frame:
+        """The operations: HISTORY."""
+        return self.engine.load(self.sources.history, HISTORY)
+
+    @cached_property
+    def cluster(self) -> Frame:
+        """What the cluster said of itself: CLUSTER."""
+        return self.engine.load(self.sources.cluster, CLUSTER)
+
+    @cached_property
+    def faults(self) -> Frame:
+        """What was done to it: FAULTS."""
+        return self.engine.load(self.sources.faults, FAULTS)
+
+    @cached_property
+    def fault_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of `faults`: few."""
+        return self.engine.rows(self.faults)
+
+    @cached_property
+    def replicas(self) -> Frame:
+        """The batches in the replicas' files: REPLICAS."""
+        return self.engine.load(self.sources.replicas, REPLICAS)
+
+    @cached_property
+    def replica_ends(self) -> Frame:
+        """Where the replicas ended: REPLICA_ENDS."""
+        return self.engine.load(self.sources.replica_ends, REPLICA_ENDS)
 
     @cached_property
     def fates(self) -> Frame:
@@ -152,6 +177,22 @@ class Frames:
                 F.max("complete_ns").alias("complete_ns"),
             )
         )
+
+    @cached_property
+    def behind(self) -> Frame:
+        """op, client, topic, partition, value, offset, acked_ns, polled_ns of the first record that
+        each poll ended short of although acks=all had acknowledged it before the poll began."""
+        F = self.engine.functions
+        ends = self.polls.select(
+            "op", "client", *TP, (F.col("last_offset") + F.lit(1)).alias("offset"),
+            F.col("invoke_ns").alias("polled_ns"),
+        )  # fmt: skip
+        committed = self.acked.where((F.col("acks") == F.lit(-1)) & F.col("offset").isNotNull())
+        committed = committed.select(*TP, "offset", "value", F.col("complete_ns").alias("acked_ns"))
+        late = ends.join(committed, on=[*TP, "offset"], how="inner").where(
+            F.col("acked_ns") < F.col("polled_ns")
+        )
+        return self.engine.keep(late)
 
     @cached_property
     def disputed(self) -> Frame | None:
@@ -239,7 +280,7 @@ class Frames:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """Every setting that was another one for a while."""
-        return read_changes(self.engine.rows(self.faults))
+        return read_changes(self.fault_rows)
 
     def settings(self, topic: str | None, from_ns: int = 0, until_ns: int = FOREVER_NS) -> Settings:
         """The least that was promised to a topic in a stretch of time; of the whole run without."""
@@ -263,7 +304,7 @@ class Frames:
     @cached_property
     def _takers(self) -> tuple[frozenset[int], frozenset[int]]:
         """The nodes from which faults took something for good, and those that may have lost it."""
-        rows = self.engine.rows(self.faults)
+        rows = self.fault_rows
         known = [fault for row in rows if (fault := read_fault(row)) is not None and fault.takes]
         doubtful = [touched_nodes(row["targets"])[0] for row in rows if taken_in_doubt(row)]
         return frozenset().union(*(each.aimed for each in known)), frozenset().union(*doubtful)
@@ -271,7 +312,7 @@ class Frames:
     @cached_property
     def quorum_lost(self) -> bool:
         """Whether a majority of the metadata quorum's voters ever lacked its disks."""
-        rows = self.engine.rows(self.faults)
+        rows = self.fault_rows
         known = [fault for row in rows if (fault := read_fault(row)) is not None]
         return bool(learn_quorum_losses(self.engine, self.cluster, known))
 

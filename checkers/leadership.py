@@ -52,7 +52,7 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
     answered = frames.acked.select(*columns).unionByName(frames.asks.select(*columns))
     yield from _two_in_one_epoch(frames, answered, "answered")
     batches = frames.replicas
-    if flipped := with_flipped_bits(frames.engine.rows(frames.faults)):
+    if flipped := with_flipped_bits(frames.fault_rows):
         batches = batches.where(~F.col("node").isin(*flipped))
     written = frames.suspects(
         batches.groupBy(*TP, "base_offset", "leader_epoch")

@@ -5,11 +5,22 @@ Judged from the last heal of any fault on, and only where enough time was left t
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from checkers.engine import Frame
 from checkers.frames import TP, Frames, evidence, left_join
 
 PATIENCE_NS = 10_000_000_000
 """Whoever needs longer than this has not merely been slow."""
+
+MOVING = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("since_ns", pa.int64()),
+        ("complete_ns", pa.int64()),
+    ]
+)
 
 
 def stuck(frames: Frames) -> Iterator[Frame]:
@@ -18,8 +29,9 @@ def stuck(frames: Frames) -> Iterator[Frame]:
     aspect producer: a client sent to a partition after the last heal, and neither that nor what
     was open at the heal was acknowledged until the client ended. aspect consumer: from the last
     heal on a consumer was given nothing, until it ended, although a record lay before it. aspect
-    election: a partition had no leader until it was read for the last time. Nothing is judged while
-    a fault is in force.
+    election: a partition had no leader until it was read for the last time; aspect reassignment: it
+    was with more replicas than planned until then, and nothing changed. Nothing is judged while a
+    fault is in force.
     """
     healed_ns = _healed_ns(frames)
     if healed_ns is None:
@@ -33,7 +45,8 @@ def stuck(frames: Frames) -> Iterator[Frame]:
     found = (
         ("producer", _producers(frames, ends, healed_ns)),
         ("consumer", _consumers(frames, ends, healed_ns)),
-        ("election", _elections(frames, healed_ns)),
+        ("election", _elections(frames)),
+        ("reassignment", _reassignments(frames)),
     )
     for aspect, candidates in found:
         since = F.greatest(F.col("since_ns"), F.lit(healed_ns))
@@ -47,7 +60,7 @@ def stuck(frames: Frames) -> Iterator[Frame]:
 
 def _healed_ns(frames: Frames) -> int | None:
     """When the last fault was healed, 0 without any; None while one is in force."""
-    rows = [row for row in frames.engine.rows(frames.faults) if row["took_effect"]]
+    rows = [row for row in frames.fault_rows if row["took_effect"]]
     if any(row["healed_ns"] is None for row in rows):
         return None
     return max((row["healed_ns"] for row in rows), default=0)
@@ -82,14 +95,38 @@ def _consumers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
     return last.join(written, on=[*TP, "offset"], how="inner").join(ends, on="client", how="inner")
 
 
-def _elections(frames: Frames, healed_ns: int) -> Frame:
+def _elections(frames: Frames) -> Frame:
     """topic, partition, since_ns, complete_ns: without a leader until the final read."""
+    F = frames.engine.functions
+    told = frames.cluster.where(F.col("kind") == F.lit("leader"))
+    leaderless = F.col("leader").isNull() | (F.col("leader") < F.lit(0))
+    return _last(frames, told).where(leaderless).select(*TP, "since_ns", "complete_ns")
+
+
+def _reassignments(frames: Frames) -> Frame:
+    """topic, partition, since_ns, complete_ns: with more replicas than planned until the final
+    read, as a partition is while it is moved (KIP-455)."""
+    F = frames.engine.functions
+    planned = {
+        each["name"]: each.get("replication_factor") for each in frames.plan.get("topics") or ()
+    }
+    told = (F.col("kind") == F.lit("leader")) & F.col("replicas").isNotNull()
+    rows = frames.engine.rows(_last(frames, frames.cluster.where(told)))
+    moving = [
+        {name: row[name] for name in MOVING.names}
+        for row in rows
+        if len(row["replicas"]) > (planned.get(row["topic"]) or len(row["replicas"]))
+    ]
+    return frames.engine.load([pa.Table.from_pylist(moving, schema=MOVING)], MOVING)
+
+
+def _last(frames: Frames, told: Frame) -> Frame:
+    """topic, partition, leader, replicas, since_ns, complete_ns: of rows of `cluster` the last of
+    each partition up to its final read."""
     F = frames.engine.functions
     leaders = frames.engine.keep(
         left_join(
-            frames.cluster.where(F.col("kind") == F.lit("leader")).select(
-                *TP, "leader", "leader_epoch", "partition_epoch", "at_ns"
-            ),
+            told.select(*TP, "leader", "replicas", "leader_epoch", "partition_epoch", "at_ns"),
             _read(frames),
             on=TP,
         )
@@ -100,8 +137,8 @@ def _elections(frames: Frames, healed_ns: int) -> Frame:
         F.col("at_ns").desc(),
     )
     ranked = leaders.withColumn("rank", F.row_number().over(order)).where(F.col("rank") == F.lit(1))
-    leaderless = F.col("leader").isNull() | (F.col("leader") < F.lit(0))
-    return ranked.where(leaderless).select(*TP, F.col("at_ns").alias("since_ns"), "complete_ns")
+    since = F.col("at_ns").alias("since_ns")
+    return ranked.select(*TP, "leader", "replicas", since, "complete_ns")
 
 
 def _read(frames: Frames) -> Frame:

@@ -1,0 +1,80 @@
+"""The embedded engine leaves nothing behind and reads what it is given once, or again and again."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import checkers.engine
+from checkers.engine import DuckDbEngine, EngineError
+
+ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64()), "t": ["it's", None, "c"]})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go."""
+    made = tmp_path / "temporary"
+    made.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(made))
+    return made
+
+
+def test_nothing_is_on_disk_while_all_is_in_memory(folder: Path) -> None:
+    """A process that is killed then leaves nothing."""
+    engine = DuckDbEngine()
+    assert engine.rows(engine.keep(engine.load([ROWS], ROWS.schema))) == ROWS.to_pylist()
+    assert list(folder.iterdir()) == []
+    engine.close()
+
+
+def test_what_was_spilled_is_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than fits is on disk until the engine is closed."""
+    monkeypatch.setattr(checkers.engine, "MEMORY_LIMIT", "12MB")
+    engine = DuckDbEngine(threads=1)
+    F = engine.functions
+    many = pa.table({"n": range(1 << 20)})
+    frame = engine.load([many], many.schema)
+    for shift in range(3):
+        frame = engine.keep(frame.select(((F.col("n") * 48_271 + shift) % (1 << 40)).alias("n")))
+    assert [path.name.startswith("highwater-duckdb-") for path in folder.iterdir()] == [True]
+    engine.close()
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("loaded_bytes", [0, 1 << 20], ids=["read again", "read once"])
+def test_files_and_tables_are_one_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded_bytes: int
+) -> None:
+    """Whether the files are small or large, and whatever they are called."""
+    monkeypatch.setattr(checkers.engine, "LOADED_BYTES", loaded_bytes)
+    path = tmp_path / "it's.parquet"
+    pyarrow.parquet.write_table(ROWS, path)
+    engine = DuckDbEngine()
+    frame = engine.load([path, ROWS], ROWS.schema)
+    expected = [{"n": 1, "rows": 2}, {"n": 2, "rows": 2}, {"n": 3, "rows": 2}]
+    rows = engine.functions.count(engine.functions.lit(1)).alias("rows")
+    assert engine.rows(frame.groupBy("n").agg(rows).orderBy("n")) == expected
+    assert not engine.is_empty(frame)
+    engine.close()
+
+
+def test_no_sources_are_no_rows() -> None:
+    """With the columns of the schema all the same."""
+    engine = DuckDbEngine()
+    frame: Any = engine.load([], ROWS.schema)
+    assert frame.columns == ["n", "t"]
+    assert engine.is_empty(frame)
+    assert engine.rows(frame) == []
+    engine.close()
+
+
+def test_an_address_is_for_spark() -> None:
+    """The embedded engine reads files only."""
+    engine = DuckDbEngine()
+    with pytest.raises(EngineError, match="only Spark reads such an address"):
+        engine.load(["s3a://bucket/history"], ROWS.schema)
+    engine.close()

@@ -172,7 +172,7 @@ def _run(
             display.moved()
             if as_json:
                 display.say(json.dumps(_as_json(result)))
-            elif result.outcome != campaign.VALID:
+            elif result.outcome not in (campaign.VALID, campaign.IDLE):
                 display.say(telling.failure(result, _command(result.seed)))
             elif task.keep:
                 display.say(f"seed {result.seed} VALID, digest {result.digest}, run {result.run}")

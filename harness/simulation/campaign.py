@@ -35,6 +35,8 @@ DOUBLE_CHECK: Final = 25
 """Of so many clean seeds one is judged by the checkers all the same: they must agree."""
 
 VALID, INVALID, UNKNOWN, FAILED = "VALID", "INVALID", "UNKNOWN", "FAILED"
+IDLE: Final = "IDLE"
+"""A swarm's seed that drew no fault that did anything, and shows nothing wrong without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,18 @@ def _judged(task: Task, recording: Recording) -> _Judged:
         shutil.rmtree(run.path)
         return _Judged(VALID)
     reasons = (*verdict["reasons"], *recording.troubles)
+    if outcome == UNKNOWN and task.seeds_are_swarms and len(reasons) == 1 and _idle(recording):
+        outcome = IDLE
+        if not task.keep:
+            shutil.rmtree(run.path)
+            return _Judged(IDLE, reasons)
     return _Judged(outcome, reasons, tuple(judging.forbidden_of(verdict)), run.path)
+
+
+def _idle(recording: Recording) -> bool:
+    """Whether nothing was broken: the checkers say so of any run that is meant to break something,
+    and of a random one it says nothing."""
+    return not any(row["took_effect"] for row in recording.faults.named())
 
 
 @contextmanager

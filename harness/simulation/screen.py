@@ -91,10 +91,12 @@ def _cut_short(recording: Recording) -> Iterator[str]:
 
 def _faults(recording: Recording) -> Iterator[str]:
     rows = recording.faults.named()
-    scripted = bool(recording.prepared.plan.nemesis.events)
+    nemesis = recording.prepared.plan.nemesis
     futile = [row for row in rows if not row["took_effect"]]
-    if (scripted and futile) or (rows and len(futile) == len(rows)):
+    if nemesis.events and futile:
         yield f"fault {futile[0]['label']} did nothing"
+    if (nemesis.events or nemesis.faults or nemesis.mix) and len(futile) == len(rows):
+        yield "no fault did anything"
     if len(rows) != len(recording.prepared.schedule.events):
         yield "not every fault has its row"
     for row in rows:

@@ -14,12 +14,12 @@ from rich.live import Live
 from rich.text import Text
 
 from harness.plan import PlanError
-from harness.simulation.campaign import FAILED, INVALID, UNKNOWN, VALID, Result
+from harness.simulation.campaign import FAILED, IDLE, INVALID, UNKNOWN, VALID, Result
 
 LINE_INTERVAL_S: Final = 5.0
 ENDLESS: Final = 1 << 31
-EXIT_CODES: Final = {INVALID: 1, FAILED: 255, UNKNOWN: 2, VALID: 0}
-"""The gravest outcome decides, in this order."""
+EXIT_CODES: Final = {INVALID: 1, FAILED: 255, UNKNOWN: 2, VALID: 0, IDLE: 2}
+"""The gravest outcome decides, in this order; seeds that are idle only where all are."""
 
 
 def seeds(text: str) -> range:

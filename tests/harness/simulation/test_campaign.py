@@ -1,6 +1,7 @@
 """Seeds of a plan: clean ones, broken brokers, processes, and what they say."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from harness.simulation import telling
 from harness.simulation.campaign import Campaign, Result, Task, broken_by, run_seed
 from tests.harness.simulation.plans import KILLS, TOPICS, small
 
+IDLE_SEED = 1
+"""It draws nothing that begins within half a second."""
 MUTANT = "tests.mutants.ack_before_replication"
 CUT_OFF = {
     "events": [
@@ -70,6 +73,15 @@ def test_only_what_can_be_broken_in_this_process_is() -> None:
         pass
 
 
+def test_a_swarm_that_breaks_nothing_is_idle(tmp_path: Path) -> None:
+    """Nothing is to be said of it, unless something else is wrong; of a plan's own faults it is."""
+    task = Task(plan=small(duration_s=0.5, topics=TOPICS[1:]), root=tmp_path, seeds_are_swarms=True)
+    result = run_seed(task, IDLE_SEED)
+    assert (result.outcome, result.run) == ("IDLE", None)
+    assert "0 of" in result.reasons[0]
+    assert run_seed(replace(task, keep=True), IDLE_SEED).run is not None
+
+
 @pytest.mark.slow
 def test_processes_find_what_one_does(tmp_path: Path) -> None:
     """Equal seeds, equal digests, wherever and in whatever company they run."""
@@ -110,13 +122,15 @@ def test_what_are_no_seeds(text: str) -> None:
 
 
 def test_the_gravest_seed_decides() -> None:
-    """INVALID before a failure of the harness, that before UNKNOWN."""
+    """INVALID before a failure of the harness, that before UNKNOWN; idle ones where all are."""
     total = telling.Sum()
+    total.add(Result(seed=1000, outcome="IDLE", digest="i"))
+    assert total.exit_code == 2
     for outcome, code in (("VALID", 0), ("UNKNOWN", 2), ("FAILED", 255), ("INVALID", 1)):
         total.add(Result(seed=code, outcome=outcome, digest=str(code), met=Counter({"x": 1})))
         assert total.exit_code == code
     assert total.met["x"] == 4
-    assert "1 INVALID, 1 FAILED, 1 UNKNOWN, 1 VALID" in total.line()
+    assert "1 INVALID, 1 FAILED, 1 UNKNOWN, 1 VALID, 1 IDLE" in total.line()
 
 
 def test_a_failure_says_how_to_see_it_again() -> None:

@@ -18,7 +18,7 @@ NODES: Final = (3, 3, 4, 5)
 MOST_FAULTS: Final = 6
 DAMAGE: Final = frozenset({"disk.bit-flip", "disk.cut-tail", "disk.stale-copy", "disk.lost"})
 """What may take from a cluster what it cannot do without: in few plans only."""
-DURATIONS_S: Final = (8.0, 12.0, 12.0, 20.0, 30.0)
+DURATIONS_S: Final = (6.0, 8.0, 10.0, 12.0, 20.0)
 LONG: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}
 """Faults that do nothing in a short time."""
 AIMS: Final = (
@@ -124,7 +124,7 @@ def _workload(workload: Workload, rng: random.Random) -> Workload:
         update={
             "producers": rng.randint(1, 3),
             "consumers": rng.randint(1, 2),
-            "rate_per_s": rng.choice((1.0, 3.0, 6.0, 15.0)),
+            "rate_per_s": rng.choice((1.0, 3.0, 5.0, 10.0)),
             "value_bytes": rng.choice((64, 128, 1_000, 5_000)),
             "message_timeout_ms": rng.choice((700, 3_000, 10_000)),
             "linger_ms": rng.choice((0.0, 2.0, 50.0)),

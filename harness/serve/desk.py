@@ -21,6 +21,7 @@ from harness.serve.choosing import Wish
 from harness.serve.comparing import compared
 from harness.serve.live import Live, end_of
 from harness.serve.paths import Address, BadAddress
+from harness.serve.summaries import State
 from harness.serve.vault import Absent, Place, TooLarge, Unreadable, Vault, VaultError
 
 log = logging.getLogger(__name__)
@@ -118,6 +119,8 @@ class Desk:
 
     def _look(self, place: Place) -> str:
         run = self._catalogue.run(place)
+        if run.state is not State.RUNNING:
+            return json.dumps({"state": run.state})
         return json.dumps(self._live.look(run, self._catalogue.files(place), self._now_s()))
 
     def _compare(self, address: Address) -> str:

@@ -2,6 +2,7 @@
 "use strict";
 
 const EVERY_MS = 2000;
+const LOOKS = 150;
 
 function row(cells) {
   const tr = document.createElement("tr");
@@ -90,7 +91,18 @@ function two(form) {
   look();
 }
 
+// A run that has just ended is judged within moments: show that when it comes.
+async function wait(heading) {
+  for (let look = 0; look < LOOKS; look += 1) {
+    await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+    const answer = await fetch(heading.dataset.live).catch(() => null);
+    if (answer?.ok && (await answer.json()).state !== "not judged") return location.reload();
+  }
+}
+
 const live = document.getElementById("live");
 if (live) follow(live);
+const awaited = document.getElementById("awaited");
+if (awaited) wait(awaited);
 const compare = document.getElementById("compare");
 if (compare) two(compare);

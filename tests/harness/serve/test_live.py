@@ -1,5 +1,6 @@
 """Runs that are looked at while they are written, and archives that are made while sent."""
 
+import fcntl
 import io
 import time
 import zipfile
@@ -91,7 +92,8 @@ class Growing:
 
     def __init__(self, root: Path) -> None:
         self.run: Run = add_run(root, answer=None)
-        journal(self.run, {"kind": "run"})
+        self._journal = journal(self.run, {"kind": "run"}).open()
+        fcntl.flock(self._journal, fcntl.LOCK_EX)
         self.writer = HistoryWriter(
             self.run.history_dir / "t.1.arrows",
             writer_id=1,
@@ -99,6 +101,10 @@ class Growing:
             rotate_s=1e-9,
         )
         self.place = place_of(root, self.run)
+
+    def close(self) -> None:
+        self.writer.close()
+        self._journal.close()
 
     def sends(self, count: int, kind: str = "ok", error: str | None = None) -> None:
         for _ in range(count):
@@ -144,7 +150,7 @@ def test_a_run_that_goes_on_shows_what_it_has_written(store: Path, vault: Vault)
     assert not told["behind"]
 
     growing.sends(3)
-    growing.writer.close()
+    growing.close()
     cluster.close()
     seal(growing.run.path)
     (topic,) = look(live, vault, growing.place)["topics"]

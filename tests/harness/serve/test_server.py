@@ -147,6 +147,7 @@ def test_a_zip_comes_in_chunks(served: Served, store: Path) -> None:
 def test_a_run_is_read_by_many_while_it_is_written(served: Served, store: Path) -> None:
     """Pages, files, archive and live view: every answer is whole, and none an error."""
     growing = Growing(store)
+    growing.sends(1)
     place = "/".join(growing.place)
     stop, failures = threading.Event(), []
 
@@ -165,7 +166,7 @@ def test_a_run_is_read_by_many_while_it_is_written(served: Served, store: Path) 
             if status != 200 or b"Traceback" in body:
                 failures.append((target, status, body[:200]))
             if target.startswith("/live"):
-                json.loads(body)
+                assert json.loads(body)["topics"]
             if target.startswith("/zip") and zipfile.ZipFile(io.BytesIO(body)).testzip():
                 failures.append((target, "broken archive", b""))
 
@@ -180,7 +181,7 @@ def test_a_run_is_read_by_many_while_it_is_written(served: Served, store: Path) 
         thread.join()
     stop.set()
     writer.join()
-    growing.writer.close()
+    growing.close()
     assert failures == []
 
 

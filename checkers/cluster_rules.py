@@ -98,6 +98,12 @@ LEADERSHIP: tuple[Rule, ...] = (
 
 PROGRESS: tuple[Rule, ...] = (
     rule(
+        "any", "stuck", _UNKNOWN,
+        "everything was healed, and a reassignment did not end; how long one may take is not said",
+        "KIP-455",
+        lambda c: c.aspect == "reassignment",
+    ),
+    rule(
         "a bound in the plan", "stuck", _FORBIDDEN,
         "everything was healed, and there was no success for longer than the plan allows",
         "the plan: bounds.unavailable_ms",

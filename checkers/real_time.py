@@ -167,29 +167,11 @@ def stale_reads(frames: Frames) -> Iterator[Frame]:
     longest = frames.engine.window.partitionBy(*TP).orderBy(
         (F.col("polled_ns") - F.col("acked_ns")).desc(), "op"
     )
-    ranked = stale_polls(frames).withColumn("rank", F.row_number().over(longest))
+    ranked = frames.behind.withColumn("rank", F.row_number().over(longest))
     yield evidence(
         frames.engine,
         ranked.where(F.col("rank") == F.lit(1)),
         kind=F.lit("stale-read"),
         invoke_ns=F.col("acked_ns"),
         complete_ns=F.col("polled_ns"),
-    )
-
-
-def stale_polls(frames: Frames) -> Frame:
-    """op, client, topic, partition, value, offset, acked_ns, polled_ns of the first record that
-    each poll ended short of although acks=all had acknowledged it before the poll began."""
-    F = frames.engine.functions
-    ends = frames.polls.select(
-        "op",
-        "client",
-        *TP,
-        (F.col("last_offset") + F.lit(1)).alias("offset"),
-        F.col("invoke_ns").alias("polled_ns"),
-    )
-    committed = frames.acked.where((F.col("acks") == F.lit(-1)) & F.col("offset").isNotNull())
-    committed = committed.select(*TP, "offset", "value", F.col("complete_ns").alias("acked_ns"))
-    return ends.join(committed, on=[*TP, "offset"], how="inner").where(
-        F.col("acked_ns") < F.col("polled_ns")
     )

@@ -18,7 +18,8 @@ def topic_statistics(frames: Frames, anomalies: Iterable[Anomaly]) -> list[dict[
     """One row per topic of the plan (or, unplanned, of the history), as verdict.json has it.
 
     p50_ms and p99_ms: publish latency of the sends that were ok, complete minus invoke, by nearest
-    rank.
+    rank. stale_*: of the polls that ended short of what acks=all had acknowledged before they began
+    how many there were, and for how long it had been.
     """
     F = frames.engine.functions
     counts: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -30,7 +31,8 @@ def topic_statistics(frames: Frames, anomalies: Iterable[Anomaly]) -> list[dict[
     for row in rows:
         counts[row["topic"]][row["type"]] = row["rows"]
         counts[row["topic"]]["acks"] = row["acks"]
-    latencies = _latencies(frames)
+    latencies = _histograms(frames, rounded_latencies(frames))
+    stale = _histograms(frames, _rounded(frames, frames.behind, "acked_ns", "polled_ns", ["topic"]))
     listed = list(anomalies)
     planned: dict[str, Mapping[str, Any]] = {t["name"]: t for t in frames.plan.get("topics") or ()}
     topics = [*planned, *sorted(counts.keys() - planned.keys())]
@@ -40,6 +42,7 @@ def topic_statistics(frames: Frames, anomalies: Iterable[Anomaly]) -> list[dict[
             planned.get(topic, {}),
             counts[topic],
             latencies.get(topic, ()),
+            stale.get(topic, ()),
             [anomaly for anomaly in listed if anomaly.topic == topic],
         )
         for topic in topics
@@ -51,6 +54,7 @@ def _topic_row(
     settings: Mapping[str, Any],
     counts: Mapping[str, Any],
     latencies: Sequence[tuple[int, int]],
+    stale: Sequence[tuple[int, int]],
     anomalies: Sequence[Anomaly],
 ) -> dict[str, Any]:
     lost = [anomaly for anomaly in anomalies if anomaly.kind == "lost-write"]
@@ -73,6 +77,10 @@ def _topic_row(
         "reordered": _total(a for a in anomalies if a.kind == "reordered-send"),
         "p50_ms": nearest_rank_ms(latencies, 50),
         "p99_ms": nearest_rank_ms(latencies, 99),
+        "stale_polls": sum(count for _, count in stale),
+        "stale_p50_ms": nearest_rank_ms(stale, 50),
+        "stale_p99_ms": nearest_rank_ms(stale, 99),
+        "stale_max_ms": nearest_rank_ms(stale, 100),
         "loss_causes": [
             {"cause": cause, "count": count}
             for cause, count in sorted(causes.items(), key=lambda item: (-item[1], item[0]))
@@ -84,29 +92,31 @@ def _total(anomalies: Iterable[Anomaly]) -> int:
     return sum(anomaly.count for anomaly in anomalies)
 
 
-def _latencies(frames: Frames) -> dict[str, list[tuple[int, int]]]:
-    """Per topic the histogram (latency in us, sends), ascending."""
+def _histograms(frames: Frames, times: Frame) -> dict[str, list[tuple[int, int]]]:
+    """Per topic the histogram (us, rows) of times (topic, us), ascending."""
     F = frames.engine.functions
     rows = frames.engine.rows(
-        rounded_latencies(frames)
-        .groupBy("topic", "us")
-        .agg(F.count(F.lit(1)).alias("sends"))
-        .orderBy("topic", "us")
+        times.groupBy("topic", "us").agg(F.count(F.lit(1)).alias("rows")).orderBy("topic", "us")
     )
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
-        found[row["topic"]].append((row["us"], row["sends"]))
+        found[row["topic"]].append((row["us"], row["rows"]))
     return found
 
 
 def rounded_latencies(frames: Frames) -> Frame:
     """topic, acks, invoke_ns, us: the publish latency of every send that was ok, rounded down."""
-    F = frames.engine.functions
     kept = ["topic", "acks", "invoke_ns"]
-    took = frames.acked.where(F.col("complete_ns") >= F.col("invoke_ns")).select(
-        *kept, (F.col("complete_ns") - F.col("invoke_ns")).alias("latency_ns")
+    return _rounded(frames, frames.acked, "invoke_ns", "complete_ns", kept)
+
+
+def _rounded(frames: Frames, rows: Frame, begin: str, end: str, kept: Sequence[str]) -> Frame:
+    """The columns `kept` and us, the time from `begin` to `end`, where it is none into the past."""
+    F = frames.engine.functions
+    took = rows.where(F.col(end) >= F.col(begin)).select(
+        *kept, (F.col(end) - F.col(begin)).alias("took_ns")
     )
-    took = took.select(*kept, F.expr("`latency_ns` div 1000").cast("bigint").alias("us"))
+    took = took.select(*kept, F.expr("`took_ns` div 1000").cast("bigint").alias("us"))
     return took.select(*kept, (F.col("us") - F.col("us") % _grain(frames)).alias("us"))
 
 

@@ -119,6 +119,13 @@ def _stuck(
         nobody = last["leader"] is None or last["leader"] < 0
         if nobody and max(read) - max(healed, last["at_ns"]) >= PATIENCE_NS:
             yield "stuck", "election"
+    told = [r for r in rows if r.get("replicas") is not None]
+    if told:
+        last = max(told, key=lambda r: (r["leader_epoch"], r["partition_epoch"], r["at_ns"]))
+        (planned,) = [t for t in story.plan["topics"] if t["name"] == last["topic"]]
+        moving = len(last["replicas"]) > planned["replication_factor"]
+        if moving and max(read) - max(healed, last["at_ns"]) >= PATIENCE_NS:
+            yield "stuck", "reassignment"
 
 
 def elections(story: Story, topic: str) -> list[tuple[int, int, int, int]]:

@@ -21,7 +21,7 @@ from checkers.frames import Frames
 from checkers.history import HISTORY, HistoryError
 from checkers.topics import nearest_rank_ms
 from checkers.verdict import Outcome, Status
-from tests.histories.story import ALL, healthy
+from tests.histories.story import ALL, healthy, v
 from tests.require import require
 
 
@@ -46,6 +46,25 @@ def test_run_directory_is_judged_by_its_own_plan(run_dir: Path) -> None:
         "topic": "all", "acks": -1, "idempotence": True, "sent": 20, "acked": 20, "failed": 0,
         "indeterminate": 0, "lost": 0, "lost_permitted": 0, "lost_forbidden": 0, "duplicated": 0,
         "reordered": 0, "p50_ms": 1.0, "p99_ms": 1.0, "loss_causes": [],
+        "stale_polls": 0, "stale_p50_ms": None, "stale_p99_ms": None, "stale_max_ms": None,
+    }  # fmt: skip
+
+
+def test_how_stale_reads_were() -> None:
+    """Of a write that was acknowledged at 16.401 s, two polls end short, at 17 s and at 17.5 s."""
+    story = healthy()
+    story.send(ALL, 98, 20, 16.4)
+    story.read_in_the_end(ALL, 20, v(ALL, 98))
+    (last,) = [row for row in story.rows("poll", ALL) if row["offset"] == 19]
+    story.row("start", 99, 0)
+    story.poll(ALL, 17.5, {19: last["value"]}, client=99)
+    story.poll(ALL, 18, {20: v(ALL, 98)})
+    story.row("end", 99, 61)
+    verdict = check(story.sources(), story.plan)
+    (told,) = [topic for topic in verdict.topics if topic["topic"] == ALL]
+    stale = {name: value for name, value in told.items() if name.startswith("stale")}
+    assert stale == {
+        "stale_polls": 2, "stale_p50_ms": 599.0, "stale_p99_ms": 1090.0, "stale_max_ms": 1090.0
     }  # fmt: skip
 
 

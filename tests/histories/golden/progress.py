@@ -69,6 +69,34 @@ def election_never_ends(s: Story) -> None:
     s.leader(ALL, 20, -1, 2, [2, 3, 1])
 
 
+def _moved(s: Story, *, from_s: float, to_s: float | None = None) -> None:
+    """Node 4 is to take a replica over, and lags."""
+    s.leader(ALL, from_s, 2, 1, [2, 3, 1])
+    s.cluster[-1]["replicas"] = [1, 2, 3, 4]
+    if to_s is not None:
+        s.leader(ALL, to_s, 2, 1, [2, 3, 4])
+        s.cluster[-1]["replicas"] = [2, 3, 4]
+
+
+@golden("UNKNOWN", {("stuck", "reassignment"): (U, 1)}, because="how long one may take")
+def reassignment_never_ends(s: Story) -> None:
+    """From 20 s on, whatever the plan says of writing."""
+    s.plan["bounds"]["unavailable_ms"] = 7_000
+    _moved(s, from_s=20)
+
+
+@golden("VALID")
+def reassignment_ends(s: Story) -> None:
+    """Near miss: at 40 s it was over."""
+    _moved(s, from_s=20, to_s=40)
+
+
+@golden("VALID")
+def reassignment_goes_on(s: Story) -> None:
+    """Near miss: it began nine seconds before the partition was read for the last time."""
+    _moved(s, from_s=51)
+
+
 @golden("INVALID", {("refused-head", None): (F, 1)})
 def broker_refuses_the_next_in_line(s: Story) -> None:
     """Though it should know the last."""

@@ -248,7 +248,8 @@ const diagram = (each, around, { overview, operations }) => {
     const own = inRows(shown.filter((one) => one.client === client).sort((a, b) => operations.columns.invoke[a.i] - operations.columns.invoke[b.i]), operations, scale);
     const rows = Math.max(1, ...own.map((one) => one.row + 1));
     front.push(drawn("path", { class: "rule", d: `M${LEFT} ${px(y - 2)}H${RIGHT}` }), laneName(y + 10, `client ${client}`));
-    for (const one of own) front.push(operationShape(one, operations, scale, y + one.row * 12 + 1, 9, RIGHT));
+    // Its own last, so that nothing lies over its name.
+    for (const one of own.sort((a, b) => a.own - b.own)) front.push(operationShape(one, operations, scale, y + one.row * 12 + 1, 9, RIGHT));
     y += rows * 12 + 6;
   }
   const ticks = timeTicks(from, to, 10);

@@ -25,12 +25,9 @@ SMALL: Final[Mapping[str, str]] = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
-    "num.network.threads": "2",
-    "num.io.threads": "4",
-    "num.recovery.threads.per.data.dir": "1",
     "log.cleaner.dedupe.buffer.size": "8388608",
 }
-"""A small machine's, and where the built-in broker's defaults are others than Kafka's."""
+"""What fits a small heap, and where the built-in broker's defaults are others than Kafka's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

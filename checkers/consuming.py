@@ -15,8 +15,8 @@ def poll_jumps(frames: Frames) -> Iterator[Frame]:
     kind poll-skip: it jumped over offsets that hold records (other_offset: the greatest of them);
     offsets without records (control batches, aborted data) may be jumped over. kind
     nonmonotonic-poll: it went back without an assignment (other_offset: the position before).
-    detail: in the same poll or not. Records of one poll are taken in the order of their offsets,
-    since the history keeps no other.
+    detail: in the same poll or not. Records of one operation are taken in the order of their
+    offsets; a step back inside a poll is recorded as another operation.
     """
     F = frames.engine.functions
     odd = frames.suspects(_odd_polls(frames))

@@ -236,7 +236,7 @@ ORDER BY invoke_ns, op, topic, partition, "offset"
 
 _BATCHES = f"""
 SELECT DISTINCT r.topic, r.partition, r.node, r.base_offset, r.last_offset, r.leader_epoch,
-  left(r.digest, 8)
+  left(r.digest, 6)
 FROM replicas r JOIN wanted_offsets w ON r.topic = w.topic AND r.partition = w.partition
   AND r.base_offset <= w.near + {NEIGHBOURS} AND r.last_offset >= w.near - {NEIGHBOURS}
 ORDER BY ALL

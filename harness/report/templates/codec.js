@@ -62,6 +62,7 @@ const moment = (micros, digits = 6) => (micros === null || micros === undefined 
 const acksName = (acks) => (acks === null || acks === undefined ? "" : `acks=${acks < 0 ? "all" : acks}`);
 const acksCss = (acks) => ({ "-1": "aall", 0: "a0", 1: "a1" })[acks] ?? "aother";
 const placeName = (topic, partition) => (topic === null || topic === undefined ? "" : partition === null || partition === undefined ? topic : `${topic}/${partition}`);
+const unique = (values) => [...new Set(values)];
 const shortened = (name, most = 12) => (name.length <= most ? name : `…${name.slice(1 - most)}`);
 
 const duration = (micros) => {

@@ -1,7 +1,7 @@
 // One anomaly, or one operation, on a part of its own: what went wrong in sentences, what happened
 // around it as a diagram, the rows of the history, the replicas' logs, leader epochs, nodes' logs.
 
-const MOST_DRAWN = 160, MOST_LANES_AROUND = 14, MOST_ROWS = 40, MOST_LINES = 60;
+const MOST_DRAWN = 240, MOST_LANES_AROUND = 14, MOST_ROWS = 40, MOST_LINES = 60;
 const AROUND = { close: "close", second: "1 s around", cause: "until its cause was over", offsets: "" };
 
 // The clauses whose gaps the evidence fills, as text.
@@ -78,7 +78,7 @@ const rowsPart = (each, evidence) => {
     (topic === each.topic && partition === each.partition && each.offset !== null && offset === each.offset));
   const heads = ["invoked", "completed", "what", "outcome", "client", "operation", "partition", "value", "offset", "epoch", "node", "error"];
   const rows = found.slice(0, MOST_ROWS).map(([f, type, client, op, invoke, complete, topic, partition, value, offset, epoch, node, error]) => ({
-    cells: [moment(invoke), moment(complete) ?? "never", f, type, client, openOperation(op), placeName(topic, partition), value, offset === null ? "" : count(offset), epoch, node, error],
+    cells: [moment(invoke), moment(complete) ?? "never", f, type, client, f === "send" || f === "poll" ? openOperation(op) : op, placeName(topic, partition), value, offset === null ? "" : count(offset), epoch, node, error],
     name: values.has(value) && value === each.value ? "own" : "",
   }));
   if (!rows.length) return part("Rows of the history", note("None names its value or offset."));
@@ -95,7 +95,7 @@ const replicasPart = (each, evidence) => {
   const from = Math.max(0, each.offset - evidence.neighbours), to = each.offset + evidence.neighbours;
   const offsets = Array.from({ length: to - from + 1 }, (_, i) => from + i);
   const reads = new Map(evidence.rows.filter(([f, , , , , , topic, partition]) => f === "final-read" && here([topic, partition])).map((row) => [row[9], row]));
-  const final = { cells: ["final reads", ...offsets.map((o) => (reads.has(o) ? `${reads.get(o)[8] ?? "?"}${reads.get(o)[10] === null ? "" : ` · epoch ${reads.get(o)[10]}`}` : "–"))], name: "own" };
+  const final = { cells: ["final reads", ...offsets.map((o) => (reads.has(o) ? `${reads.get(o)[8] ?? "?"}${reads.get(o)[10] === null ? "" : ` · e${reads.get(o)[10]}`}` : "–"))], name: "own" };
   const nodes = [...new Set([...ends, ...batches].map((row) => row[2]))].sort((a, b) => a - b);
   const first = nodes[0];
   const at = (node, offset) => batches.find(([, , n, base, last]) => n === node && base <= offset && offset <= last);
@@ -104,7 +104,7 @@ const replicasPart = (each, evidence) => {
       const batch = at(node, offset), reference = at(first, offset);
       if (!batch) return "–";
       const unlike = reference && reference[6] !== batch[6] ? " ≠" : "";
-      return `epoch ${batch[5]} · ${batch[6]}${unlike}`;
+      return `e${batch[5]} · ${batch[6]}${unlike}`;
     })],
   }));
   if (!rows.length && !reads.size) return part("Every replica around the offset", note("No replica's files and no final read around it are on record."));
@@ -112,7 +112,7 @@ const replicasPart = (each, evidence) => {
   table.classList.add("log");
   const said = ends.map(([, , node, start, end, high]) => `node ${node}: ${count(start)} to ${count(end)}, committed up to ${count(high)}`);
   return part("Every replica around the offset", scrolled("Log of every replica around the offset", table),
-    note(`By the files after the run: leader epoch and digest of the batch that holds the offset; ≠ other bytes than the first node's; – nothing there. ${said.join("; ")}.${evidence.left_out.batches ? ` ${count(evidence.left_out.batches)} batches of later partitions are not in this page.` : ""}`));
+    note(`By the files after the run: leader epoch (e) and digest of the batch that holds the offset; ≠ other bytes than the first node's; – nothing there. ${said.join("; ")}.${evidence.left_out.batches ? ` ${count(evidence.left_out.batches)} batches of later partitions are not in this page.` : ""}`));
 };
 
 const epochsPart = (each, evidence) => {
@@ -157,7 +157,16 @@ const spanAround = (each, around, span) => {
   return [Math.max(0, from - room), Math.min(span, to + room)];
 };
 
-// Operations of the partition in the span, the nearest to the instance first, at most so many.
+// Of too many: its own, those that were not ok, and of the others every so many.
+const thinned = (found, operations) => {
+  if (found.length <= MOST_DRAWN) return { shown: found, every: 1 };
+  const dull = (one) => !one.own && operations.columns.type[one.i] === OK;
+  const kept = found.filter((one) => !dull(one)).slice(0, MOST_DRAWN / 2), others = found.filter(dull).sort((a, b) => operations.columns.invoke[a.i] - operations.columns.invoke[b.i]);
+  const every = Math.ceil(others.length / (MOST_DRAWN - kept.length));
+  return { shown: [...kept, ...others.filter((_, n) => n % every === 0)], every };
+};
+
+// Operations of the partition in the span, of as many clients as have room, the nearest ones.
 const operationsAround = (each, from, to, operations) => {
   const { kind, partition, invoke, latency, client, sequence, sender, writer, counter } = operations.columns;
   const place = operations.partitions.findIndex(([t, p]) => t === each.topic && p === each.partition);
@@ -172,16 +181,10 @@ const operationsAround = (each, from, to, operations) => {
     found.push({ i, own, far: own ? -1 : Math.abs(invoke[i] - middle), client: operations.clients[client[i]] });
   }
   found.sort((a, b) => a.far - b.far || a.i - b.i);
-  const clients = [], shown = [];
-  for (const one of found) {
-    if (!clients.includes(one.client)) {
-      if (clients.length >= MOST_LANES_AROUND) continue;
-      clients.push(one.client);
-    }
-    if (shown.length < MOST_DRAWN) shown.push(one);
-  }
+  const clients = unique(found.map((one) => one.client)).slice(0, MOST_LANES_AROUND);
+  const { shown, every } = thinned(found.filter((one) => clients.includes(one.client)), operations);
   clients.sort((a, b) => a - b);
-  return { shown, clients, hidden: found.length - shown.length };
+  return { shown, clients, every, hidden: found.length - shown.length };
 };
 
 // One operation as a bar: ok full with round ends, fail hollow and crossed, info open to the right.
@@ -243,7 +246,7 @@ const diagram = (each, around, { overview, operations }) => {
     y += LANE + LANE_GAP;
   }
   y += 4;
-  const { shown, clients, hidden } = operationsAround(each, from, to, operations);
+  const { shown, clients, every, hidden } = operationsAround(each, from, to, operations);
   for (const client of clients) {
     const own = inRows(shown.filter((one) => one.client === client).sort((a, b) => operations.columns.invoke[a.i] - operations.columns.invoke[b.i]), operations, scale);
     const rows = Math.max(1, ...own.map((one) => one.row + 1));
@@ -257,7 +260,7 @@ const diagram = (each, around, { overview, operations }) => {
     drawn("g", { class: "grid" }, ...ticks.map(([at]) => drawn("path", { d: `M${px(scale.x(at))} 0V${px(y)}` }))), ...front,
     drawn("g", { class: "axis" }, drawn("path", { d: `M${LEFT} ${px(y)}H${RIGHT}` }), ...ticks.map(([at, text]) => drawn("text", { class: "tick x", x: px(scale.x(at)), y: px(y + 15) }, text))));
   svg.setAttribute("viewBox", `0 0 ${WIDTH} ${px(y + 22)}`);
-  return { svg, hidden, empty: !shown.length };
+  return { svg, hidden, every, empty: !shown.length };
 };
 
 const KEY = [["ok", "M1 5a4 4 0 0 1 4-4h14a4 4 0 0 1 0 8h-14a4 4 0 0 1-4-4z", "ok"], ["fail", "M1 1h22v8h-22zM9 2l6 6m-6 0l6-6", "fail: surely did not happen"], ["info", "M23 1H1V9H23", "info: may have happened; open while no answer came"]];
@@ -281,9 +284,9 @@ const diagramPart = (each, context) => {
   const said = note(""), choice = made("p", undefined, "tools");
   const wide = (each.of?.cause ?? "") && momentsIn(each.of.cause).length;
   const draw = (around) => {
-    const { svg, hidden, empty } = diagram(each, around, context);
+    const { svg, hidden, every, empty } = diagram(each, around, context);
     box.replaceChildren(svg);
-    said.textContent = `${empty ? "No operation of this partition is on record then. " : ""}${hidden ? `${count(hidden)} more operations of this partition in this span, the farther ones, are not drawn. ` : empty ? "" : "Every operation of this partition in this span is drawn. "}Other partitions are not.` +
+    said.textContent = `${empty ? "No operation of this partition is on record then. " : ""}${hidden ? `${count(hidden)} more operations of this partition in this span are not drawn${every > 1 ? `: of those that were ok, one in ${every} is` : ""}. ` : empty ? "" : "Every operation of this partition in this span is drawn. "}Other partitions are not.` +
       `${context.operations.cell === null ? "" : " Operations close to each other are one bar."}`;
     for (const button of choice.children) button.setAttribute("aria-pressed", String(button.dataset.around === around));
   };

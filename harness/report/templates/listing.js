@@ -42,8 +42,10 @@ const WHERE = [
   ["value", (each) => each.value ?? ""],
   ["offset", (each) => (each.offset === null ? "" : count(each.offset))],
   ["at", (each) => moment(each.at, 3) ?? ""],
+  ["lasted", (each) => (LASTING.has(each.kind) && each.complete !== null ? duration(each.complete - each.invoke) : "")],
 ];
-const NUMERIC = new Set(["acks", "client", "value", "offset", "at"]);
+const LASTING = new Set(["unavailable", "recovery", "stuck", "stale-read"]);
+const NUMERIC = new Set(["acks", "client", "value", "offset", "at", "lasted"]);
 
 const faultLink = (id) => {
   const link = made("a", `fault ${id}`);

@@ -49,7 +49,6 @@ const fillFilter = (key, choices) => {
   });
 };
 
-const unique = (values) => [...new Set(values)];
 const fillFilters = ({ overview, operations, anomalies }) => {
   const partitions = unique([...operations.partitions.map(([t, p]) => placeName(t, p)), ...anomalies.list.filter((a) => a.topic).map((a) => placeName(a.topic, a.partition))]);
   const clients = unique([...operations.clients, ...anomalies.list.map((a) => a.client).filter((c) => c !== null)]).sort((a, b) => a - b);

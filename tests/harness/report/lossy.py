@@ -105,7 +105,7 @@ def _batches(first: int) -> list[dict[str, Any]]:
         {"node": node, "topic": TOPIC, "partition": PARTITION, "base_offset": offset,
          "last_offset": offset, "crc": offset, "size": 90,
          "leader_epoch": 1 if node == 2 or offset < first else 2,
-         "digest": f"{node if node == 2 and offset >= first else 0}{offset:07d}abcdef"}
+         "digest": f"{node if node == 2 and offset >= first else 0}{offset:05d}abcdef"}
         for node in (1, 2, 3) for offset in range(max(0, first - 5), first + 25)
     ]  # fmt: skip
 

@@ -1,9 +1,12 @@
-"""Stands in for `highwater`: does at once what the cell's fault is called after, and says so.
+"""Stands in for `highwater`: does at once what the cell's answer says, and says so.
 
-    python -m tests.harness.nightly.stub run PLAN --seed N --store DIR --json --faults kill ...
+    python -m tests.harness.nightly.stub run PLAN --seed N --store DIR --json ...
+    python -m tests.harness.nightly.stub simulate PLAN --seeds N..N --trace --store DIR --json ...
+    python -m tests.harness.nightly.stub check RUN --json
 
-A file `answers.json` two directories above the store says what each cell comes to, by a part of its
-plan's name; `once` there is used up by the first trial that meets it.
+The file of the environment variable STUB_ANSWERS says what each cell comes to: a verdict, or `slow`
+and a verdict, which takes a moment; `broken`, an invariant of a simulated world; `hangs`; `cut` and
+a verdict, a run that hangs, and of whose record `check` says this; anything else is a failure.
 """
 
 import json
@@ -11,38 +14,73 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 KINDS = {"VALID": 0, "INVALID": 1, "UNKNOWN": 2}
+SENTENCE = "one-leader: t-0 has two leaders"
+SLOW_S = 2.0
 
 
 def main() -> int:
     """See the module."""
     arguments = sys.argv[1:]
-    store = Path(arguments[arguments.index("--store") + 1])
     answers = json.loads(Path(os.environ["STUB_ANSWERS"]).read_text())
-    cell = store.name.rpartition("-")[0]
-    answer = answers.get(cell, "VALID")
-    run = store / "plan" / "20260101T000000.000Z"
-    run.mkdir(parents=True, exist_ok=True)
+    if arguments[0] == "check":
+        run = Path(arguments[1])  # <store>/<plan>/<number>
+        cell = run.parents[1].name.rpartition("-")[0]
+        return judged(run, answers[cell].removeprefix("cut "))
+    store = Path(arguments[arguments.index("--store") + 1])
+    answer = answers.get(store.name.rpartition("-")[0], "VALID")
+    run = store / "plan" / f"{len(list(store.glob('plan/*'))):03d}"
+    run.mkdir(parents=True)
+    (run / "plan.json").write_text("{}")
     (store / "latest").unlink(missing_ok=True)
-    (store / "latest").symlink_to("plan/20260101T000000.000Z")
-    if answer == "hangs":
+    (store / "latest").symlink_to(run.relative_to(store))
+    if answer == "hangs" or answer.startswith("cut "):
         time.sleep(600)
+    if answer.startswith("slow "):
+        time.sleep(SLOW_S)
+        answer = answer.removeprefix("slow ")
+    if arguments[0] == "simulate":
+        return simulated(run, answer)
     if answer not in KINDS:
         print("highwater: the disk of node 1 cannot be made\nnothing was started", file=sys.stderr)
         return 255
     (run / "report.html").write_text("<!doctype html>")
+    return judged(run, answer)
+
+
+def judged(run: Path, answer: str) -> int:
+    """What `run` and `check` print."""
+    print(json.dumps({"run": str(run), **verdict_of(answer)}))
+    return KINDS[answer]
+
+
+def simulated(run: Path, answer: str) -> int:
+    """What `simulate` prints and leaves."""
+    said: dict[str, Any] = {"seed": 1, "run": str(run), "acked": 7}
+    if answer in KINDS:
+        (run / "verdict.json").write_text(json.dumps(verdict_of(answer)))
+        said |= {"outcome": answer, "reasons": ["so it is"]}
+    elif answer == "broken":
+        said |= {"outcome": "INVALID", "reasons": [SENTENCE]}
+    else:
+        said |= {"outcome": "FAILED", "reasons": ["in phase 'chaos': no such thing"]}
+    print(json.dumps(said))
+    return {**KINDS, "broken": 1}.get(answer, 255)
+
+
+def verdict_of(answer: str) -> dict[str, Any]:
+    """A verdict.json."""
     anomaly = {"kind": "lost-write", "judgement": "forbidden", "count": 12, "examples": []}
-    gap = {"kind": "unavailable", "judgement": "informational", "count": 1}
+    gap: dict[str, Any] = {"kind": "unavailable", "judgement": "informational", "count": 1}
     gap["examples"] = [{"invoke_ns": 1_000_000_000, "complete_ns": 3_500_000_000}]
-    verdict = {
+    return {
         "verdict": answer,
         "reasons": [f"it is {answer}: a | b"],
         "anomalies": [gap, *([anomaly] if answer == "INVALID" else [])],
         "topics": [{"acked": 1000, "p99_ms": 12.5}, {"acked": 500, "p99_ms": None}],
     }
-    print(json.dumps({"run": str(run), **verdict}))
-    return KINDS[answer]
 
 
 if __name__ == "__main__":

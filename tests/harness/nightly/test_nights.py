@@ -17,6 +17,7 @@ from harness.nightly.conduct import Conductor, open_night
 from harness.nightly.markdown import LIMIT_BYTES, markdown
 from harness.nightly.results import Outcome, Result
 from harness.nightly.suite import Keep, Suite
+from tests.harness.nightly.stub import SENTENCE
 
 STUB = (sys.executable, "-m", "tests.harness.nightly.stub")
 CELLS = ["good", "lost", "open", "broken"]
@@ -225,9 +226,52 @@ def test_a_summary_fits_and_says_what_does_not(world: World) -> None:
     assert "more lines did not fit" in text
 
 
-def test_cells_that_changed_begin_a_new_night(world: World) -> None:
-    """A cut night of other cells stays as it is."""
+@pytest.mark.parametrize(
+    "changed",
+    [{"canary": []}, {"canary": [{"plan": "quick", "name": "bird", "nodes": 5}]}, {"seeds": 2}],
+)
+def test_cells_that_changed_begin_a_new_night(world: World, changed: Mapping[str, object]) -> None:
+    """A cut night of other cells stays as it is, though they have the same names."""
     world.night(world.suite(parallel=1), ANSWERS, stop_at=1)
-    world.night(world.suite(canary=[]), ANSWERS)
+    world.night(world.suite(**changed), ANSWERS, stop_at=1)
     assert len(nights.nights(world.store, "s")) == 2
     assert isinstance(cells_of(world.suite(), Path("/nowhere"))[0], Cell)
+
+
+def test_another_budget_goes_on_with_the_same_night(world: World) -> None:
+    """How long, and by how many hands, is no other night."""
+    world.night(world.suite(parallel=1), ANSWERS, stop_at=1)
+    world.night(world.suite(parallel=2, budget_min=30), ANSWERS)
+    assert len(nights.nights(world.store, "s")) == 1
+
+
+def test_simulated_cells_are_judged_like_others(world: World) -> None:
+    """A broken invariant is a violation; what failed in the simulation failed."""
+    answers = {"lost": "INVALID", "open": "UNKNOWN", "shaky": "broken", "failed": "fails"}
+    cells = [{"plan": "simulation", "name": name, "target": "sim"} for name in ("good", *answers)]
+    _, results = world.night(world.suite(cell=cells, canary=[]), answers)
+    found = {r.cell: r for r in results}
+    assert {cell: r.outcome for cell, r in found.items()} == {
+        "good": Outcome.PASSED,
+        "lost": Outcome.VIOLATION,
+        "open": Outcome.UNKNOWN,
+        "shaky": Outcome.VIOLATION,
+        "failed": Outcome.ERROR,
+    }
+    assert found["shaky"].said == SENTENCE
+    assert found["shaky"].anomalies == {"one-leader": 1}
+    assert found["failed"].said == "in phase 'chaos': no such thing"
+
+
+def test_a_violation_outweighs_that_it_took_too_long(world: World) -> None:
+    """A trial that is ended in order may still have found something."""
+    suite = world.suite(cell=[{"plan": "quick", "name": "slow"}], canary=[], timeout_min=0.02)
+    opened = open_night(
+        world.store, suite, cells_of(suite, Path("/nowhere")), new=False, say=world.said.append
+    )
+    conductor = Conductor(opened, world.said.append)
+    said = {"verdict": "INVALID", "reasons": ["so it is"], "anomalies": [], "topics": []}
+    script = f"trap 'exit 1' TERM; echo '{json.dumps(said)}'; sleep 5 & wait"
+    conductor._shift.command = ("sh", "-c", script)
+    assert conductor.conduct() == 1
+    assert opened.results[0].outcome is Outcome.VIOLATION

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.serve import desk as desks
@@ -215,7 +215,7 @@ def test_what_goes_wrong_here_is_a_sentence(desk: Desk, monkeypatch: pytest.Monk
 
 
 @given(method=st.sampled_from(["GET", "HEAD"]), target=st.text(), host=st.text() | st.just(HOST))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(max_examples=150, deadline=None)
 def test_anything_is_answered(desk: Desk, method: str, target: str, host: str) -> None:
     """Whatever is asked: a status that blames who asked, never us."""
     for address in (target, "/" + target, "/files/" + target, "/runs/quick/" + target):

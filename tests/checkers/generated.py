@@ -74,8 +74,12 @@ def generate(seed: int) -> tuple[Story, list[Plant]]:
 def _told(story: Story, rng: random.Random, topic: str) -> Log:
     log = Log(topic)
     _lead(story, rng, log)
-    for number in range(1, rng.randint(8, 40)):
+    last = rng.randint(8, 40)
+    for number in range(1, last):
         _write(story, rng, log, number, round((0.5 + number * 0.35 + rng.random() * 0.3) * S))
+    # Both get on in the end: whether a client was stuck is for `_stick` to say.
+    for number, client in enumerate((PRODUCER[topic], PRODUCER[topic] + OTHER), last):
+        _write(story, rng, log, number, round((0.5 + number * 0.35) * S), client=client)
     log.elected = [
         (at_ns, leader, sum(sent_ns < at_ns for sent_ns in log.sent_ns))
         for at_ns, leader, _ in log.elected
@@ -103,10 +107,15 @@ def _lead(story: Story, rng: random.Random, log: Log) -> None:
         at_s += 1.5 + rng.random() * 3
 
 
-def _write(story: Story, rng: random.Random, log: Log, number: int, at_ns: int) -> None:
+def _write(
+    story: Story, rng: random.Random, log: Log, number: int, at_ns: int, client: int | None = None
+) -> None:
+    """A send by anybody, whatever becomes of it; by a certain client, a success."""
     took_ns = rng.choice((1, 30, 900)) * 1_000_000 + rng.randint(0, 999)
-    client = PRODUCER[log.topic] + OTHER * (rng.random() < 0.3)
-    kind = rng.choices(("ok", "info", "never", "fail"), (20, 1, 1, 1))[0]
+    kind = (
+        rng.choices(("ok", "info", "never", "fail"), (20, 1, 1, 1))[0] if client is None else "ok"
+    )
+    client = client or PRODUCER[log.topic] + OTHER * (rng.random() < 0.3)
     row = story.send(log.topic, number, len(log.values), at_ns / S, client=client,
                      value=value(client, number))  # fmt: skip
     row.update(invoke_ns=at_ns, complete_ns=at_ns + took_ns)
@@ -259,8 +268,9 @@ def _corrupt(story: Story, rng: random.Random, log: Log) -> list[Plant]:
 
 def _contradict(story: Story, rng: random.Random, log: Log) -> list[Plant]:
     offset = _victim(rng, log)
-    if offset is None or offset == 0:
+    if offset is None or offset - 1 not in log.free:
         return []
+    log.free.discard(offset - 1)
     held: dict[int, int | None] = {offset: log.values[offset - 1]}
     story.poll(log.topic, 19, held, client=CONSUMER[log.topic] + OTHER)
     return [("inconsistent-offset", "read", log.topic), ("truncated-read", None, log.topic)]

@@ -1,8 +1,9 @@
 """From the segments of a run to its first alarm.
 
 Each look takes the segments that were sealed since the last one. What they make suspicious is
-judged one look later, when what may excuse it is in the record too: by the detectors themselves,
-on the rows of the run that concern the suspects, and by the contract.
+judged by the detectors themselves, on the rows of the run that concern the suspects, and by the
+contract: at once, or one look later where a client's own row may excuse it, which others may have
+sealed later.
 
 It leaves to others: what a run's other tables hold meanwhile (`live`), when a run is over, waiting,
 and everybody who is to be told.
@@ -35,6 +36,7 @@ SUSPECTS = 20
 _DETECTORS: tuple[Detect, ...] = (
     duplicates, inconsistent_offsets, reordered_sends, aborted_reads, phantoms,
 )  # fmt: skip
+_EXCUSED_BY_CLIENTS = ("duplicate", "reordered-send")
 _SEGMENT = re.compile(r"(?P<writer>.+)-(?P<number>\d{6})")
 _FINDINGS = pa.schema(
     [
@@ -76,7 +78,8 @@ class Follower:
                 key = (suspect.kind, suspect.topic, suspect.partition)
                 found[key] = found.get(key, 0) + 1
                 if found[key] <= SUSPECTS:
-                    self._held.append(suspect)
+                    waits = suspect.kind in _EXCUSED_BY_CLIENTS
+                    (self._held if waits else ripe).append(suspect)
         self.segments += len(fresh)
         return self._judge(ripe)
 

@@ -1,6 +1,7 @@
 """Apache Kafka as the system under test: refused where it is not, judged where it is."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.harness.systems.kafka.test_home import with_jar
 from tests.harness.targets.machine import leftovers
 from tests.require import require
 
@@ -35,6 +37,17 @@ def test_a_home_without_kafka_is_a_bad_argument(tmp_path: Path) -> None:
     done = highwater("run", "quick", *told)
     assert done.returncode == 254
     assert f"there is no Kafka 4 at {tmp_path}" in done.stderr
+    assert not store.exists()
+
+
+def test_a_machine_without_java_cannot_run_it(tmp_path: Path) -> None:
+    """That is the machine's fault and not the plan's."""
+    home, store = tmp_path / "kafka", tmp_path / "store"
+    with_jar(home, "4.2.0")
+    told = ("--system", "kafka", "--kafka-home", str(home), "--store", str(store))
+    done = highwater("run", "quick", *told, env={**os.environ, "JAVA_HOME": str(tmp_path)})
+    assert done.returncode == 255
+    assert "Kafka needs Java" in done.stderr
     assert not store.exists()
 
 

@@ -40,8 +40,9 @@ MEMORY_LIMIT = "3GB"
 """What the embedded engine keeps in memory before it spills; a process has more than that."""
 
 
-LOADED_BYTES = 32 << 20
-"""Files no larger than this are read once: they fit into memory many times over."""
+LOADED_BYTES = 1 << 20
+"""Files no larger than this are read once; of larger ones columns are read faster from the files
+than from what memory they would take."""
 
 
 class EngineError(Exception):
@@ -119,11 +120,11 @@ class DuckDbEngine:
 
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
         """Large files are read again when they are scanned again; anything else is a table."""
-        columns = ", ".join(map(quoted, schema.names))
         if addresses := [source for source in sources if isinstance(source, str)]:
             raise EngineError(f"{addresses[0]}: only Spark reads such an address: --engine spark")
         paths = [source for source in sources if isinstance(source, Path)]
         tables = [source for source in sources if isinstance(source, pa.Table)]
+        columns = ", ".join(map(quoted, schema.names))
         selects = []
         if paths:
             listed = ", ".join(literal(str(path)) for path in paths)
@@ -133,10 +134,21 @@ class DuckDbEngine:
             held = self._new_name()
             self._connection.register(held, rows.select(schema.names))
             selects.append(f"SELECT {columns} FROM {held}")
-        frame = SqlFrame(f"({' UNION ALL '.join(selects)})", schema.names)
-        if sum(path.stat().st_size for path in paths) > LOADED_BYTES:
-            return frame
-        return self.keep(frame)
+        everything = f"({' UNION ALL '.join(selects)})"
+        if sum(path.stat().st_size for path in paths) <= LOADED_BYTES:
+            return self.keep(SqlFrame(everything, schema.names))
+        coded = [self._coded(name, everything) for name in schema.names]
+        return SqlFrame(f"(SELECT {', '.join(coded)} FROM {everything})", schema.names)
+
+    def _coded(self, column: str, rows: str) -> str:
+        """A column to select; of topics, which are few, their numbers are kept, sorted and compared
+        instead."""
+        if column != "topic":
+            return quoted(column)
+        name, kind = quoted(column), self._new_name()
+        known = f"SELECT DISTINCT {name} FROM {rows} WHERE {name} IS NOT NULL ORDER BY {name}"
+        self._connection.execute(f"CREATE TYPE {kind} AS ENUM ({known})")
+        return f"CAST({name} AS {kind}) AS {name}"
 
     def keep(self, frame: Frame) -> Frame:
         """Computed now, into a table."""

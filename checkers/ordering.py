@@ -92,17 +92,17 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     """
     F = frames.engine.functions
     read_to_end = F.col("end_offset").isNotNull()
-    place = F.when(read_to_end, F.col("final_offset")).otherwise(
-        F.coalesce(F.col("final_offset"), F.col("first_offset"))
+    place = (
+        F.when(read_to_end, F.col("final_offset"))
+        .otherwise(F.coalesce(F.col("final_offset"), F.col("first_offset")))
+        .alias("place")
     )
     acked = frames.fates.where((F.col("type") == F.lit("ok")) & F.col("first_offset").isNotNull())
-    placed = left_join(acked, frames.complete, on=TP).select(
-        "op", "client", *TP, "acks", "value", "invoke_ns", "complete_ns", place.alias("place")
-    )
+    placed = left_join(acked, frames.complete, on=TP).select("op", "client", *TP, "value", place)
     placed = placed.where(F.col("place").isNotNull())
     order = frames.engine.window.partitionBy("client", *TP).orderBy("op")
     steps = placed.select(
-        "op", "client", *TP, "acks", "value", "invoke_ns", "complete_ns",
+        "op", "client", *TP, "value",
         F.col("place").alias("offset"),
         F.lag("place").over(order).alias("other_offset"),
         F.lag("value").over(order).alias("other_value"),
@@ -110,4 +110,6 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     )  # fmt: skip
     back = frames.suspects(steps.where(F.col("offset") < F.col("other_offset")))
     if back is not None:
-        yield evidence(frames.engine, back, kind=F.lit("reordered-send"))
+        times = acked.select("op", *TP, "value", "acks", "invoke_ns", "complete_ns")
+        found = left_join(back, times, on=["op", *TP, "value"])
+        yield evidence(frames.engine, found, kind=F.lit("reordered-send"))

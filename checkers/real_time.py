@@ -28,9 +28,7 @@ def reordered_acks(frames: Frames) -> Iterator[Frame]:
     if late is None:
         return
     kept = frames.kept
-    back = frames.suspects(
-        _overtaken(frames, kept.select(*TP, F.col("complete_ns").alias("at_ns"), "offset"), late)
-    )
+    back = frames.suspects(_overtaken(frames, _marks(frames, late), late))
     if back is None:
         return
     others = kept.select(
@@ -55,18 +53,39 @@ def _late(frames: Frames) -> Frame:
     F, window = frames.engine.functions, frames.engine.window
     bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
     writes = frames.kept.select("op", *TP, "offset", "invoke_ns", "complete_ns", bucket)
-    tops = writes.groupBy(*TP, "bucket").agg(F.min("complete_ns").alias("soonest"))
     beyond = window.unboundedPreceding, -1
-    along = window.partitionBy(*TP).orderBy(F.col("bucket").desc()).rowsBetween(*beyond)
     inside = window.partitionBy(*TP, "bucket").orderBy(F.col("offset").desc())
-    tops = tops.select(*TP, "bucket", F.min("soonest").over(along).alias("after"))
     ahead = F.min("complete_ns").over(inside.rowsBetween(*beyond)).alias("ahead")
-    known = writes.select("op", *TP, "offset", "invoke_ns", "bucket", ahead)
-    overtaken = (F.col("invoke_ns") > F.col("ahead")) | (F.col("invoke_ns") > F.col("after"))
+    columns = ["op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"]
+    late = (
+        writes.select("op", *TP, "offset", "invoke_ns", ahead)
+        .where(F.col("invoke_ns") > F.col("ahead"))
+        .select(*columns)
+    )
+    along = window.partitionBy(*TP).orderBy(F.col("bucket").desc()).rowsBetween(*beyond)
+    tops = writes.groupBy(*TP, "bucket").agg(
+        F.min("complete_ns").alias("soonest"), F.max("invoke_ns").alias("latest")
+    )
+    tops = tops.select(*TP, "bucket", "latest", F.min("soonest").over(along).alias("after"))
+    passed = frames.suspects(tops.where(F.col("latest") > F.col("after")))
+    if passed is None:
+        return late
+    known = writes.join(passed.select(*TP, "bucket", "after"), on=[*TP, "bucket"], how="inner")
+    later = known.where(F.col("invoke_ns") > F.col("after")).select(*columns)
+    return late.unionByName(later).distinct()
+
+
+def _marks(frames: Frames, late: Frame) -> Frame:
+    """topic, partition, at_ns, offset of the acknowledgements that can have overtaken late ones."""
+    F = frames.engine.functions
+    bounds = frames.engine.keep(
+        late.groupBy(*TP).agg(F.min("offset").alias("least"), F.max("at_ns").alias("until_ns"))
+    )
     return (
-        known.join(frames.engine.keep(tops), on=[*TP, "bucket"], how="inner")
-        .where(overtaken)
-        .select("op", *TP, F.col("invoke_ns").alias("at_ns"), "offset")
+        frames.kept.select(*TP, F.col("complete_ns").alias("at_ns"), "offset")
+        .join(bounds, on=TP, how="inner")
+        .where((F.col("offset") > F.col("least")) & (F.col("at_ns") < F.col("until_ns")))
+        .select(*TP, "at_ns", "offset")
     )
 
 

@@ -108,7 +108,7 @@ const replicasPart = (each, evidence) => {
     })],
   }));
   if (!rows.length && !reads.size) return part("Every replica around the offset", note("No replica's files and no final read around it are on record."));
-  const table = tableOf(["", ...offsets.map((o) => (o === each.offset ? `▼ ${count(o)}` : count(o)))], [final, ...rows]);
+  const table = tableOf(["offset", ...offsets.map((o) => (o === each.offset ? `▼ ${count(o)}` : count(o)))], [final, ...rows]);
   table.classList.add("log");
   const said = ends.map(([, , node, start, end, high]) => `node ${node}: ${count(start)} to ${count(end)}, committed up to ${count(high)}`);
   return part("Every replica around the offset", scrolled("Log of every replica around the offset", table),
@@ -124,7 +124,7 @@ const epochsPart = (each, evidence) => {
     return { cells: [epoch, leader === null ? "not known" : `node ${leader}`, moment(since, 3) ?? "", first === null ? "nothing" : `${count(first)} to ${count(end)}`, holds ? `◀ holds offset ${count(each.offset)} now` : ""], name: holds ? "own" : "" };
   });
   const said = cuts.map(([, , at, node, end]) => `${moment(at, 3)}: node ${node} cut its log back to ${count(end)}.`);
-  return part("Leader epochs", scrolled("Leader epochs", tableOf(["epoch", "leader", "first seen", "of the final log", ""], rows, new Set(["epoch", "first seen"]))), ...said.map(note));
+  return part("Leader epochs", scrolled("Leader epochs", tableOf(["epoch", "leader", "first seen", "of the final log", "here"], rows, new Set(["epoch", "first seen"]))), ...said.map(note));
 };
 
 const linesPart = (each, evidence, from, to) => {

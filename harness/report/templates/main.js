@@ -29,9 +29,13 @@ const unpackOperations = async () => {
   const operations = await unpack("operations");
   operations.bins = latencyBins(operations.columns.latency);
   operations.decades = latencyDecades(operations);
-  const acks = new Map(), { partition, kind } = operations.columns;
-  for (let i = 0; i < kind.length; i += 1) if (kind[i] === SEND) acks.set(operations.partitions[partition[i]][0], operations.columns.acks[i]);
-  operations.acksOf = (topic) => acks.get(topic);
+  const { partition, kind, acks } = operations.columns, known = [], byTopic = new Map();
+  for (let i = 0; i < kind.length; i += 1) if (kind[i] === SEND && known[partition[i]] !== acks[i]) {
+    known[partition[i]] = acks[i];
+    byTopic.set(operations.partitions[partition[i]][0], acks[i]);
+  }
+  operations.modes = unique(byTopic.values()).sort((a, b) => (a < 0 ? 9 : a) - (b < 0 ? 9 : b));
+  operations.acksOf = (topic) => byTopic.get(topic);
   return operations;
 };
 
@@ -52,10 +56,9 @@ const fillFilter = (key, choices) => {
 const fillFilters = ({ overview, operations, anomalies }) => {
   const partitions = unique([...operations.partitions.map(([t, p]) => placeName(t, p)), ...anomalies.list.filter((a) => a.topic).map((a) => placeName(a.topic, a.partition))]);
   const clients = unique([...operations.clients, ...anomalies.list.map((a) => a.client).filter((c) => c !== null)]).sort((a, b) => a - b);
-  const modes = unique(operations.columns.acks.filter((_, i) => operations.columns.kind[i] === SEND));
   fillFilter("partition", partitions.map((p) => [p, p]));
   fillFilter("client", clients.map((c) => [c, c]));
-  fillFilter("acks", [...modes].sort((a, b) => (a < 0 ? 9 : a) - (b < 0 ? 9 : b)).map((a) => [a, acksName(a).replace("acks=", "")]));
+  fillFilter("acks", operations.modes.map((a) => [a, acksName(a).replace("acks=", "")]));
   fillFilter("kind", [...unique(anomalies.list.map((a) => a.judgement)), ...unique(anomalies.list.map((a) => a.kind))].map((k) => [k, k]));
   fillFilter("fault", overview.faults.map((f) => [f.id, `${f.id} ${f.label}`]));
   const clear = byId("filter-clear");
@@ -98,16 +101,16 @@ const showFigure = (context) => {
 const showOpened = (context) => {
   let evidence = null;
   const box = byId("opened");
-  const draw = async (changed) => {
+  const draw = async ({ still }) => {
     const each = view.anomaly ? context.anomalies.list[Number(view.anomaly) - 1] : null;
     if (!each && !view.op) return box.replaceChildren();
     evidence ??= unpack("evidence");
     const whole = { ...context, evidence: await evidence };
     box.replaceChildren(each ? anomalyPart(each, whole) : operationPart(view.op, whole));
-    if (changed) box.scrollIntoView();
+    if (!still) box.scrollIntoView();
   };
   whenChanged(["anomaly", "op"], draw);
-  whenChanged(FILTERS, () => view.anomaly && draw());
+  whenChanged(FILTERS, () => view.anomaly && draw({ still: true }));
   return draw;
 };
 
@@ -173,8 +176,9 @@ const start = async () => {
     followLinks();
     addEventListener("hashchange", readAddress);
     addEventListener("popstate", readAddress);
-    if (view.anomaly || view.op) await open(true);
-    else if (first) changeView({ anomaly: first.place + 1 }, { silent: true });
+    const asked = Boolean(view.anomaly || view.op);
+    if (!asked && first) changeView({ anomaly: first.place + 1 }, { silent: true, still: true });
+    else if (asked) await open({ still: false });
   }
   document.documentElement.dataset.ready = "yes";
 };

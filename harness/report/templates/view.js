@@ -6,7 +6,7 @@ const FILTERS = ["partition", "client", "acks", "kind", "fault"];
 const view = Object.fromEntries(KEYS.map((key) => [key, ""]));
 const watchers = [];
 
-// From now on `draw` is called with the keys that changed, whenever one of these did.
+// From now on `draw` is called whenever one of these keys changed.
 const whenChanged = (keys, draw) => watchers.push({ keys: new Set(keys), draw });
 
 const address = (more = {}) => {
@@ -15,12 +15,14 @@ const address = (more = {}) => {
   return `#${said.toString().replaceAll("%2F", "/")}`;
 };
 
-const changeView = (changes, { visit = false, silent = false } = {}) => {
+// visit: the browser's way back leads to what was in view before; silent: the address stays; still:
+// what opens does not scroll into view.
+const changeView = (changes, { visit = false, silent = false, still = false } = {}) => {
   const changed = new Set(KEYS.filter((key) => key in changes && String(changes[key]) !== view[key]));
   for (const key of changed) view[key] = String(changes[key]);
   if (!changed.size) return;
   if (!silent) history[visit ? "pushState" : "replaceState"](null, "", address());
-  for (const { keys, draw } of watchers) if ([...changed].some((key) => keys.has(key))) draw(changed);
+  for (const { keys, draw } of watchers) if ([...changed].some((key) => keys.has(key))) draw({ still });
 };
 
 // An address of sections (#faults) is the browser's business; one with "=" is a view.

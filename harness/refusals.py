@@ -12,14 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from harness.systems.last_words import last_words
 from nemesis.record import FaultRecord
 
 NEEDED: Final = frozenset({"metadata-log", "vote", "snapshot", "checkpoint"})
 """The kinds of files that are nowhere else."""
 REFUSED: Final = 1
 """How a node ends that cannot run."""
-TAIL_BYTES: Final = 4096
-LINE_CHARACTERS: Final = 400
 
 
 class Nodes(Protocol):
@@ -93,11 +92,5 @@ class Refusals:
         return news
 
     def last_line(self, node: int) -> str:
-        """The last that a node wrote; empty when there is nothing."""
-        try:
-            with self._log_of(node).open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - TAIL_BYTES))
-                lines = file.read().decode(errors="replace").split("\n")
-        except OSError:
-            return ""
-        return next((line for line in reversed(lines) if line.strip()), "")[:LINE_CHARACTERS]
+        """The last that a node said of its end; empty when there is nothing."""
+        return last_words(self._log_of(node))

@@ -6,6 +6,7 @@ earlier, a later read is given what was acknowledged earlier. Works on buckets o
 task orders a whole partition.
 """
 
+import functools
 from collections.abc import Iterator
 
 from checkers.engine import Frame, div
@@ -13,8 +14,9 @@ from checkers.frames import TP, Frames, evidence, left_join
 
 BUCKET_NS = 100_000_000
 
-BUCKET_OFFSETS = 1 << 20
-"""Offsets that are ordered together: the bound on what one task sorts of a partition."""
+BUCKET_OFFSETS = 1 << 12
+"""Offsets that are ordered together: the bound on what one task sorts of a partition, and what is
+looked at closely where two of them seem to be out of order."""
 
 
 def reordered_acks(frames: Frames) -> Iterator[Frame]:
@@ -24,7 +26,7 @@ def reordered_acks(frames: Frames) -> Iterator[Frame]:
     Of whichever clients: the order is that of time. A write that is lost has no place in it.
     """
     F = frames.engine.functions
-    late = frames.suspects(_late(frames))
+    late = _late(frames)
     if late is None:
         return
     kept = frames.kept
@@ -47,32 +49,55 @@ def reordered_acks(frames: Frames) -> Iterator[Frame]:
     )
 
 
-def _late(frames: Frames) -> Frame:
+def _late(frames: Frames) -> Frame | None:
     """op, topic, partition, at_ns, offset of the kept writes that began after a greater offset was
-    acknowledged. Along offsets only half as much is to be ordered as along time."""
+    acknowledged; None without any. Along offsets only half as much is to be ordered as along time.
+    """
     F, window = frames.engine.functions, frames.engine.window
     bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
     writes = frames.kept.select("op", *TP, "offset", "invoke_ns", "complete_ns", bucket)
     beyond = window.unboundedPreceding, -1
-    inside = window.partitionBy(*TP, "bucket").orderBy(F.col("offset").desc())
-    ahead = F.min("complete_ns").over(inside.rowsBetween(*beyond)).alias("ahead")
     columns = ["op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"]
-    late = (
-        writes.select("op", *TP, "offset", "invoke_ns", ahead)
-        .where(F.col("invoke_ns") > F.col("ahead"))
-        .select(*columns)
-    )
+    late = []
+    if (odd := _odd_buckets(frames, writes)) is not None:
+        inside = window.partitionBy(*TP, "bucket").orderBy(F.col("offset").desc())
+        ahead = F.min("complete_ns").over(inside.rowsBetween(*beyond)).alias("ahead")
+        near = writes.join(odd, on=[*TP, "bucket"], how="left_semi")
+        near = near.select("op", *TP, "offset", "invoke_ns", ahead)
+        late.append(near.where(F.col("invoke_ns") > F.col("ahead")).select(*columns))
     along = window.partitionBy(*TP).orderBy(F.col("bucket").desc()).rowsBetween(*beyond)
     tops = writes.groupBy(*TP, "bucket").agg(
         F.min("complete_ns").alias("soonest"), F.max("invoke_ns").alias("latest")
     )
     tops = tops.select(*TP, "bucket", "latest", F.min("soonest").over(along).alias("after"))
     passed = frames.suspects(tops.where(F.col("latest") > F.col("after")))
-    if passed is None:
-        return late
-    known = writes.join(passed.select(*TP, "bucket", "after"), on=[*TP, "bucket"], how="inner")
-    later = known.where(F.col("invoke_ns") > F.col("after")).select(*columns)
-    return late.unionByName(later).distinct()
+    if passed is not None:
+        far = writes.join(passed.select(*TP, "bucket", "after"), on=[*TP, "bucket"], how="inner")
+        late.append(far.where(F.col("invoke_ns") > F.col("after")).select(*columns))
+    if not late:
+        return None
+    return frames.suspects(functools.reduce(lambda a, b: a.unionByName(b).distinct(), late))
+
+
+def _odd_buckets(frames: Frames, writes: Frame) -> Frame | None:
+    """topic, partition, bucket in which some write may be late; None without any.
+
+    Take a late write and the nearest behind it that was acknowledged before it began. It is one of
+    the next two, or all between them had begun by then, and so had the next two: the late write
+    began after both.
+    """
+    F, window = frames.engine.functions, frames.engine.window
+    order = window.partitionBy(*TP, "bucket").orderBy("offset")
+    steps = writes.select(
+        *TP, "bucket", "invoke_ns",
+        F.least(*(F.lead("complete_ns", n).over(order) for n in (1, 2))).alias("soonest"),
+        F.lead("invoke_ns", 1).over(order).alias("next_ns"),
+        F.lead("invoke_ns", 2).over(order).alias("second_ns"),
+    )  # fmt: skip
+    began = F.col("invoke_ns")
+    after_both = (began > F.col("next_ns")) & (began > F.col("second_ns"))
+    odd = steps.where((began > F.col("soonest")) | after_both)
+    return frames.suspects(odd.select(*TP, "bucket").distinct())
 
 
 def _marks(frames: Frames, late: Frame) -> Frame:

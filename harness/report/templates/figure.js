@@ -54,6 +54,10 @@ const faultText = (fault) =>
   `fault ${fault.id}: ${fault.label}, ${fault.start.toFixed(3)} s, ${fault.end === null ? "never healed" : `healed ${fault.end.toFixed(3)} s`}; ` +
   (fault.took ? fault.effect : "it did not take effect");
 
+const timeAxis = (ticks, scale, y) =>
+  drawn("g", { class: "axis" }, drawn("path", { d: `M${LEFT} ${px(y)}H${RIGHT}` }),
+    ...ticks.map(([at, text]) => drawn("text", { class: "tick x", x: px(scale.x(at)), y: px(y + 16) }, text)));
+
 // Bars with names in as many rows as keep the names apart; returns the bands and where the rows end.
 const faultBars = (faults, scale, top) => {
   const shown = faults.filter((f) => f.start !== null && f.start <= scale.to && (f.end ?? scale.to) >= scale.from);
@@ -100,10 +104,9 @@ const anomalyMarks = (list, scale, top) => {
   const marks = [...cells.values()].map(({ first, x, many }) =>
     drawn("a", { href: address({ anomaly: first.place + 1, op: "" }), class: `finding ${first.judgement}`, transform: `translate(${px(x)} ${px(y(first.judgement))})` },
       titled(drawn("g", {}, drawn("rect", { x: -5, y: -8, width: 10, height: 16 }), drawn("path", { d: shapes[first.judgement] ?? "M0-4v8" })),
-        `${first.judgement}: ${first.kind} in ${placeName(first.topic, first.partition)}, ${at_(first)}${many > 1 ? `, and ${many - 1} more here` : ""}`)));
+        `${first.judgement}: ${first.kind} in ${placeName(first.topic, first.partition)}, ${moment(first.at, 3)}${many > 1 ? `, and ${many - 1} more here` : ""}`)));
   return { marks, bottom: y(rows.at(-1)) + MARK_ROW / 2 };
 };
-const at_ = (each) => moment(each.at, 3);
 
 const stroke = (points) => {
   let path = "", open = false;
@@ -234,68 +237,95 @@ const patterns = () => {
     pattern("unsure", 4, drawn("path", { d: "M0 0v4" }), true));
 };
 
-// The whole drawing of what is in view; returns what the pointer needs to read it.
-const drawFigure = (chart, { overview, operations, anomalies }) => {
-  const scale = timeScale(...spanInView(overview.span));
-  const counted = countSends(operations, scale.from, scale.to);
-  const front = [], back = [];
-  let y = 0, begun = false;
-  const section = (text, note) => {
-    const at = y + (begun ? SECTION : TITLE + 4);
-    begun = true;
-    front.push(heading(at - 11, text, note));
-    return at;
+// The drawing grows downwards: a section begins below what is there, with its heading.
+const begin = (sheet, text, note) => {
+  const at = sheet.y + (sheet.front.length ? SECTION : TITLE + 4);
+  sheet.front.push(heading(at - 11, text, note));
+  return (sheet.y = at);
+};
+
+const faultSection = (sheet, { overview }) => {
+  if (!overview.faults.length) return [];
+  const { bands, bottom } = faultBars(overview.faults, sheet.scale, begin(sheet, "Faults"));
+  sheet.y = bottom;
+  return bands;
+};
+
+const anomalySection = (sheet, { anomalies }) => {
+  const { marks, bottom } = anomalyMarks(anomalies.list.filter(anomalies.passes), sheet.scale, sheet.y + SECTION + MARK_ROW / 2);
+  if (!marks.length) return;
+  begin(sheet, "Anomalies", "✕ forbidden  ◇ cannot be told  ✓ permitted; by the time of the send");
+  sheet.front.push(...marks);
+  sheet.y = bottom;
+};
+
+const sendSections = (sheet, { operations }) => {
+  const { counted, scale, front } = sheet, { modes, step } = counted, panels = [];
+  if (!modes.length) return panels;
+  const place = ({ group, bottom }) => {
+    front.push(group);
+    sheet.y = bottom + PANEL_GAP;
   };
-  let bands = [], panels = [];
-  if (overview.faults.length) ({ bands, bottom: y } = faultBars(overview.faults, scale, section("Faults")));
-  const top = y;
-  const { marks, bottom } = anomalyMarks(anomalies.list.filter(anomalies.passes), scale, y + SECTION + MARK_ROW / 2);
-  if (marks.length) {
-    section("Anomalies", "✕ forbidden  ◇ cannot be told  ✓ permitted; by the time of the send");
-    front.push(...marks), (y = bottom);
+  begin(sheet, "Publish latency", "log scale, by the time of the send");
+  for (const mode of modes) {
+    const shape = latencyPanel(mode, counted, operations.decades, scale, sheet.y + TITLE);
+    panels.push(shape.panel);
+    place(shape);
   }
-  if (counted.modes.length) {
-    y = section("Publish latency", "log scale, by the time of the send");
-    for (const mode of counted.modes) {
-      const made_ = latencyPanel(mode, counted, operations.decades, scale, y + TITLE);
-      front.push(made_.group), panels.push(made_.panel), (y = made_.bottom + PANEL_GAP);
-    }
-    y = section("Acknowledged per second", "errors downwards; ▲ a burst beyond the scale");
-    const most = usualMost(counted.modes.flatMap((m) => [...m.acked].map((n) => n / counted.step)));
-    const errors = niceCeiling(counted.modes.flatMap((m) => [...m.failed].map((n, b) => (n + m.info[b]) / counted.step)).reduce((a, b) => Math.max(a, b), 0));
-    for (const mode of counted.modes) {
-      const made_ = ratePanel(mode, counted, most, errors, scale, y + TITLE);
-      front.push(made_.group), (y = made_.bottom + PANEL_GAP);
-    }
-    y -= PANEL_GAP;
+  begin(sheet, "Acknowledged per second", "errors downwards; ▲ a burst beyond the scale");
+  const most = usualMost(modes.flatMap((mode) => [...mode.acked].map((n) => n / step)));
+  const errors = niceCeiling(modes.flatMap((mode) => [...mode.failed].map((n, b) => (n + mode.info[b]) / step)).reduce((a, b) => Math.max(a, b), 0));
+  for (const mode of modes) place(ratePanel(mode, counted, most, errors, scale, sheet.y + TITLE));
+  sheet.y -= PANEL_GAP;
+  return panels;
+};
+
+const laneSection = (sheet, lanes, { overview }) => {
+  if (!lanes.length) return;
+  begin(sheet, "Leader of each partition", "number: leader; height: size of the ISR; ▼ another leader took over; ▬ nothing acknowledged for 0.5 s or more");
+  const largest = overview.lanes.flatMap((lane) => lane.reigns.map((reign) => reign[4].length)).reduce((a, b) => Math.max(a, b), 1);
+  for (const lane of lanes.slice(0, MOST_LANES)) {
+    const gaps = overview.gaps.filter(([topic, partition]) => topic === lane.topic && partition === lane.partition);
+    sheet.front.push(laneShape(lane, gaps, sheet.scale, sheet.y, largest));
+    sheet.y += LANE + LANE_GAP;
   }
-  const wanted = (each) => (!view.partition || placeName(each.topic, each.partition) === view.partition) && (!view.acks || String(anomalies.acksOf(each.topic)) === view.acks);
+  sheet.y -= LANE_GAP;
+};
+
+const courseSections = (sheet, courses, { operations }) => {
+  if (!courses.length) return;
+  const cssOf = (topic) => acksCss(operations.acksOf(topic));
+  for (const [field, text, note] of [["high", "High watermark", "of each partition, as clients were told"], ["lag", "Consumer lag", "records of each partition not yet read"]]) {
+    const { group, bottom } = coursePanel(courses, field, sheet.scale, begin(sheet, text, note), cssOf);
+    sheet.front.push(group);
+    sheet.y = bottom;
+  }
+};
+
+// The whole drawing of what is in view; returns what the pointer needs to read it.
+const drawFigure = (chart, context) => {
+  const { overview, operations } = context;
+  const scale = timeScale(...spanInView(overview.span));
+  const sheet = { scale, counted: countSends(operations, scale.from, scale.to), y: 0, front: [] };
+  const wanted = (each) =>
+    (!view.partition || placeName(each.topic, each.partition) === view.partition) && (!view.acks || String(operations.acksOf(each.topic)) === view.acks);
   const lanes = overview.lanes.filter(wanted);
-  if (lanes.length) {
-    y = section("Leader of each partition", "number: leader; height: size of the ISR; ▼ another leader took over; ▬ nothing acknowledged for 0.5 s or more");
-    const largest = overview.lanes.flatMap((l) => l.reigns.map((r) => r[4].length)).reduce((a, b) => Math.max(a, b), 1);
-    for (const lane of lanes.slice(0, MOST_LANES)) {
-      front.push(laneShape(lane, overview.gaps.filter(([t, p]) => t === lane.topic && p === lane.partition), scale, y, largest));
-      y += LANE + LANE_GAP;
-    }
-    y -= LANE_GAP;
-  }
-  const courses = overview.courses.filter(wanted);
-  if (courses.length) {
-    for (const [field, text, note] of [["high", "High watermark", "of each partition, as clients were told"], ["lag", "Consumer lag", "records of each partition not yet read"]]) {
-      const made_ = coursePanel(courses, field, scale, section(text, note), (topic) => acksCss(anomalies.acksOf(topic)));
-      front.push(made_.group), (y = made_.bottom);
-    }
-  }
-  const ticks = timeTicks(scale.from, scale.to);
-  const grid = drawn("g", { class: "grid" }, ...ticks.map(([at]) => drawn("path", { d: `M${px(scale.x(at))} ${px(top)}V${px(y)}` })));
-  const axis = drawn("g", { class: "axis" }, drawn("path", { d: `M${LEFT} ${px(y)}H${RIGHT}` }), ...ticks.map(([at, text]) => drawn("text", { class: "tick x", x: px(scale.x(at)), y: px(y + 17) }, text)));
-  back.push(patterns(), grid, drawn("g", { class: "bands" }, ...bands.map((band) => bandShape(band, y))));
-  const height = y + 26;
-  chart.setAttribute("viewBox", `0 0 ${WIDTH} ${px(height)}`);
-  chart.setAttribute("height", px(height));
-  chart.replaceChildren(...back, ...front, drawn("g", { class: "faultbars" }, ...bands.map(barShape)), axis,
-    drawn("rect", { class: "selection", id: "selection", y: px(top), height: px(y - top), visibility: "hidden" }),
-    drawn("path", { class: "cursor", id: "cursor", d: `M0 ${px(top)}V${px(y)}`, visibility: "hidden" }));
-  return { scale, counted, panels, lanes, lanesHidden: Math.max(0, lanes.length - MOST_LANES) };
+  const bands = faultSection(sheet, context), top = sheet.y;
+  anomalySection(sheet, context);
+  const panels = sendSections(sheet, context);
+  laneSection(sheet, lanes, context);
+  courseSections(sheet, overview.courses.filter(wanted), context);
+  const bottom = sheet.y, height = px(bottom + 26), ticks = timeTicks(scale.from, scale.to);
+  chart.setAttribute("viewBox", `0 0 ${WIDTH} ${height}`);
+  chart.setAttribute("height", height);
+  chart.replaceChildren(
+    patterns(),
+    drawn("g", { class: "grid" }, ...ticks.map(([at]) => drawn("path", { d: `M${px(scale.x(at))} ${px(top)}V${px(bottom)}` }))),
+    drawn("g", { class: "bands" }, ...bands.map((band) => bandShape(band, bottom))),
+    ...sheet.front,
+    drawn("g", { class: "faultbars" }, ...bands.map(barShape)),
+    timeAxis(ticks, scale, bottom),
+    drawn("rect", { class: "selection", id: "selection", y: px(top), height: px(bottom - top), visibility: "hidden" }),
+    drawn("path", { class: "cursor", id: "cursor", d: `M0 ${px(top)}V${px(bottom)}`, visibility: "hidden" }));
+  return { scale, counted: sheet.counted, panels, lanes, lanesHidden: Math.max(0, lanes.length - MOST_LANES) };
 };

@@ -84,7 +84,7 @@ const rowsPart = (each, evidence) => {
   if (!rows.length) return part("Rows of the history", note("None names its value or offset."));
   const hidden = found.length - rows.length;
   return part("Rows of the history", scrolled("Rows of the history", tableOf(heads, rows, new Set(["invoked", "completed", "client", "operation", "value", "offset", "epoch", "node"]))),
-    note(`${hidden > 0 ? `${count(hidden)} more rows are not shown. ` : ""}Its own value is set off. Outcome: ok; fail, it surely did not happen; info, it may have.`));
+    note(`${hidden > 0 ? `${count(hidden)} more rows are not shown. ` : ""}${evidence.left_out.rows ? `${count(evidence.left_out.rows)} later rows about any anomaly are not in this page. ` : ""}Its own value is set off. Outcome: ok; fail, it surely did not happen; info, it may have.`));
 };
 
 // What the end of the run holds around an offset: by the final reads, and in each replica's files.
@@ -184,7 +184,7 @@ const operationsAround = (each, from, to, operations) => {
   const clients = unique(found.map((one) => one.client)).slice(0, MOST_LANES_AROUND);
   const { shown, every } = thinned(found.filter((one) => clients.includes(one.client)), operations);
   clients.sort((a, b) => a - b);
-  return { shown, clients, every, hidden: found.length - shown.length };
+  return { shown, clients, every, hidden: found.length - shown.length, whose: place < 0 ? "" : " of this partition" };
 };
 
 // One operation as a bar: ok full with round ends, fail hollow and crossed, info open to the right.
@@ -246,7 +246,7 @@ const diagram = (each, around, { overview, operations }) => {
     y += LANE + LANE_GAP;
   }
   y += 4;
-  const { shown, clients, every, hidden } = operationsAround(each, from, to, operations);
+  const { shown, clients, every, hidden, whose } = operationsAround(each, from, to, operations);
   for (const client of clients) {
     const own = inRows(shown.filter((one) => one.client === client).sort((a, b) => operations.columns.invoke[a.i] - operations.columns.invoke[b.i]), operations, scale);
     const rows = Math.max(1, ...own.map((one) => one.row + 1));
@@ -258,9 +258,9 @@ const diagram = (each, around, { overview, operations }) => {
   const ticks = timeTicks(from, to, 10);
   svg.append(
     drawn("g", { class: "grid" }, ...ticks.map(([at]) => drawn("path", { d: `M${px(scale.x(at))} 0V${px(y)}` }))), ...front,
-    drawn("g", { class: "axis" }, drawn("path", { d: `M${LEFT} ${px(y)}H${RIGHT}` }), ...ticks.map(([at, text]) => drawn("text", { class: "tick x", x: px(scale.x(at)), y: px(y + 15) }, text))));
+    timeAxis(ticks, scale, y));
   svg.setAttribute("viewBox", `0 0 ${WIDTH} ${px(y + 22)}`);
-  return { svg, hidden, every, empty: !shown.length };
+  return { svg, hidden, every, whose, empty: !shown.length };
 };
 
 const KEY = [["ok", "M1 5a4 4 0 0 1 4-4h14a4 4 0 0 1 0 8h-14a4 4 0 0 1-4-4z", "ok"], ["fail", "M1 1h22v8h-22zM9 2l6 6m-6 0l6-6", "fail: surely did not happen"], ["info", "M23 1H1V9H23", "info: may have happened; open while no answer came"]];
@@ -277,6 +277,7 @@ const diagramLegend = () => {
 };
 
 const diagramPart = (each, context) => {
+  if (each.invoke === null && each.complete === null) return null;
   const box = made("div", undefined, "scroll");
   box.tabIndex = 0;
   box.setAttribute("role", "region");
@@ -284,9 +285,9 @@ const diagramPart = (each, context) => {
   const said = note(""), choice = made("p", undefined, "tools");
   const wide = (each.of?.cause ?? "") && momentsIn(each.of.cause).length;
   const draw = (around) => {
-    const { svg, hidden, every, empty } = diagram(each, around, context);
+    const { svg, hidden, every, whose, empty } = diagram(each, around, context);
     box.replaceChildren(svg);
-    said.textContent = `${empty ? "No operation of this partition is on record then. " : ""}${hidden ? `${count(hidden)} more operations of this partition in this span are not drawn${every > 1 ? `: of those that were ok, one in ${every} is` : ""}. ` : empty ? "" : "Every operation of this partition in this span is drawn. "}Other partitions are not.` +
+    said.textContent = `${empty ? `No operation${whose} is on record then. ` : ""}${hidden ? `${count(hidden)} more operations${whose} in this span are not drawn${every > 1 ? `: of those that were ok, one in ${every} is` : ""}. ` : empty ? "" : `Every operation${whose} in this span is drawn. `}${whose ? "Other partitions are not." : ""}` +
       `${context.operations.cell === null ? "" : " Operations close to each other are one bar."}`;
     for (const button of choice.children) button.setAttribute("aria-pressed", String(button.dataset.around === around));
   };
@@ -332,12 +333,18 @@ const goTo = (text, action) => {
   return button;
 };
 
+const openedTitle = (text) => {
+  const title = made("h3", text);
+  title.id = "opened-title";
+  title.tabIndex = -1;
+  return title;
+};
+
 // The part of an instance of an anomaly.
 const anomalyPart = (each, context) => {
   const { anomalies, evidence, overview } = context;
   const article = made("article");
-  const title = made("h3", undefined);
-  title.id = "opened-title";
+  const title = openedTitle();
   title.append(`Anomaly ${count(each.place + 1)}: ${each.kind} `, judgementMark(each.judgement));
   const small = made("small", [acksName(each.acks), placeName(each.topic, each.partition), each.of.aspect].filter(Boolean).join(" · "));
   title.append(small);
@@ -361,8 +368,7 @@ const operationPart = (name, context) => {
   const { operations, anomalies, overview } = context;
   const [writer, counter] = name.split("-").map(Number), { columns } = operations;
   const found = columns.writer.findIndex((w, i) => w === writer && columns.counter[i] === counter);
-  const article = made("article"), title = made("h3", `Operation ${name}`);
-  title.id = "opened-title";
+  const article = made("article"), title = openedTitle(`Operation ${name}`);
   article.append(title);
   if (found < 0) {
     article.append(made("p", `No send or poll of this number is in this page${operations.cell === null ? "." : ": operations close to each other are one row here."}`));

@@ -107,7 +107,9 @@ const showOpened = (context) => {
     evidence ??= unpack("evidence");
     const whole = { ...context, evidence: await evidence };
     box.replaceChildren(each ? anomalyPart(each, whole) : operationPart(view.op, whole));
-    if (!still) box.scrollIntoView();
+    if (still) return;
+    box.scrollIntoView();
+    byId("opened-title").focus({ preventScroll: true });
   };
   whenChanged(["anomaly", "op"], draw);
   whenChanged(FILTERS, () => view.anomaly && draw({ still: true }));
@@ -165,7 +167,6 @@ const start = async () => {
   if (byId("block-overview")) {
     const [overview, operations, block] = await Promise.all([unpack("overview"), unpackOperations(), unpack("anomalies")]);
     const anomalies = listAnomalies(block);
-    anomalies.acksOf = operations.acksOf;
     const context = { overview, operations, anomalies };
     readAddress();
     fillFilters(context);

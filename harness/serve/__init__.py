@@ -17,5 +17,6 @@
 Guarantees: GET and HEAD alone, and no file is opened for writing; no link is followed, whoever made
 it; every text that came from a run is escaped, and pages that runs made themselves are shown in a
 sandbox; whatever is missing or damaged is a sentence with the right status, never a traceback.
-Nobody is asked who they are: it listens on 127.0.0.1 unless told otherwise.
+Secrets are taken out of what pages show, and not out of the files that are handed over. Nobody is
+asked who they are: it listens on 127.0.0.1 unless told otherwise.
 """

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from harness.report.redaction import redacted
 from harness.report.words import milliseconds, number
 from harness.serve.summaries import Json, Summary, Topic, flat
 
@@ -132,7 +133,7 @@ def _struck(run: Summary) -> Mapping[str, int]:
 
 
 def _plan(first: Json, second: Json) -> list[Row]:
-    ours, theirs = flat(first), flat(second)
+    ours, theirs = flat(redacted(first)), flat(redacted(second))
     names = dict.fromkeys((*ours, *theirs))
     rows = [Row(name=name, first=ours.get(name, ""), second=theirs.get(name, "")) for name in names]
     return [row for row in rows if row.differs]

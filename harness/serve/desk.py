@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from harness import replaying
+from harness.report.redaction import redacted
 from harness.serve import answers, choosing, nights, pages, paths
 from harness.serve.answers import Answer, of_text
 from harness.serve.archive import CHUNK_BYTES, zipped
@@ -153,7 +154,7 @@ class Desk:
         lines = text.splitlines()
         if sought:
             lines = [line for line in lines if sought.casefold() in line.casefold()]
-        shown = "\n".join(lines[-FOUND_LINES:])
+        shown = redacted("\n".join(lines[-FOUND_LINES:]))
         return pages.log(address.place, shown, sought, whole=whole, lines=len(lines))
 
     def _zip(self, place: Place) -> Answer:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from harness.plan import acks_name
+from harness.report.redaction import redacted
 from harness.serve.summaries import Files, Summary
 from harness.serve.tailing import Tail
 from harness.serve.vault import Entry, Place, Vault, VaultError
@@ -145,7 +146,7 @@ class Live:
             text, _ = end_of(self._vault, (*place, "harness.log"), LOG_BYTES)
         except VaultError:
             return []
-        return text.splitlines()[-LOG_LINES:]
+        return redacted(text).splitlines()[-LOG_LINES:]
 
 
 def end_of(vault: Vault, place: Place, most_bytes: int) -> tuple[str, bool]:

@@ -1,6 +1,7 @@
 """Whole nights, with a stub in place of `highwater`."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -109,6 +110,44 @@ def test_a_night_goes_on_after_failures_and_tells_everything(world: World) -> No
     page = (world.store / "nightly/s/trend.html").read_text()
     assert "canary: must fail" in page
     assert "it is INVALID: a | b" in page
+
+
+CHILDREN = {
+    "testsuites": {"testsuite"},
+    "testsuite": {"testsuite", "properties", "testcase", "system-out", "system-err"},
+    "properties": {"property"},
+    "property": set(),
+    "testcase": {"skipped", "error", "failure", "system-out", "system-err"},
+    "failure": set(),
+    "error": set(),
+    "skipped": set(),
+}
+ATTRIBUTES = {
+    "testsuites": {"name", "time", "tests", "failures", "errors"},
+    "testsuite": {"name", "tests", "failures", "errors", "time", "skipped", "timestamp",
+                  "hostname", "id", "package", "group", "file", "log", "url", "version"},
+    "properties": set(),
+    "property": {"name", "value"},
+    "testcase": {"name", "time", "classname", "group"},
+    "failure": {"type", "message"},
+    "error": {"type", "message"},
+    "skipped": {"type", "message"},
+}  # fmt: skip
+"""What junit-10.xsd of Jenkins's xUnit plugin allows, as far as it is used here."""
+
+
+def test_junit_holds_what_the_schema_allows(world: World) -> None:
+    """Elements, attributes, the form of times; and what has to be there."""
+    known = [{"cell": "lost", "anomaly": "lost-write", "reason": "it is <so> & stays"}]
+    world.night(world.suite(known=known), ANSWERS | {"good": "INVALID"})
+    root = ElementTree.parse(world.last().path / "junit.xml").getroot()
+    for element in root.iter():
+        assert {child.tag for child in element} <= CHILDREN[element.tag]
+        assert set(element.keys()) <= ATTRIBUTES[element.tag]
+        assert re.fullmatch(r"\d+(\.\d{1,3})?", element.get("time", "0"))
+        if element.tag == "testsuite":
+            assert set(element.keys()) >= {"name", "tests", "failures", "errors"}
+    assert {each.tag for each in root.iter()} == set(CHILDREN)
 
 
 @pytest.mark.parametrize(

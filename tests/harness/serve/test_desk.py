@@ -12,7 +12,7 @@ from harness.serve.answers import HEADERS, Answer, is_ours
 from harness.serve.desk import Desk
 from harness.serve.paths import link
 from harness.serve.vault import Vault
-from tests.harness.serve.stores import add_run, fault_row
+from tests.harness.serve.stores import add_run, fault_row, place_of
 
 HOST = "127.0.0.1:8086"
 HOSTILE = "<script>alert(1)</script>'\"&{{7*7}}"
@@ -42,7 +42,10 @@ def desk(store: Path) -> Iterator[Desk]:
 
 @pytest.fixture(scope="module")
 def places(store: Path) -> list[tuple[str, ...]]:
-    return sorted(path.parent.relative_to(store).parts for path in store.glob("*/*/run.json"))
+    return [
+        next(store.glob(f"{plan}/*/run.json")).parent.relative_to(store).parts
+        for plan in ("quick", "slow")
+    ]
 
 
 def text(answer: Answer) -> str:
@@ -191,6 +194,22 @@ def test_links_of_a_run_lead_nowhere(desk: Desk, places: list[tuple[str, ...]]) 
 def test_other_names_are_not_ours(host: str | None, ours: bool) -> None:
     """A page elsewhere can make its own name point here, and a number not."""
     assert is_ours(host, frozenset({"lab.example"})) is ours
+
+
+def test_secrets_are_not_shown(desk: Desk, store: Path) -> None:
+    """In logs and in plans that are compared; the files are what they are."""
+    runs = [add_run(store, "secretive", broker={"sasl.password": f"hunter{n}"}) for n in (2, 3)]
+    places = ["/".join(place_of(store, run)) for run in runs]
+    (runs[0].path / "harness.log").write_text("INFO password=hunter2 and more\n")
+    for target in (
+        f"/log/{places[0]}/harness.log",
+        f"/log/{places[0]}/harness.log?q=more",
+        f"/compare?run={places[0]}&run={places[1]}",
+    ):
+        page = text(desk.answer("GET", target, HOST))
+        assert "hunter" not in page
+        assert "redacted" in page or "compare" in target
+    assert "hunter2" in text(desk.answer("GET", f"/files/{places[0]}/harness.log", HOST))
 
 
 def test_who_asks_by_another_name_is_told_nothing(desk: Desk) -> None:

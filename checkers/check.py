@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from checkers.assumptions import Census, examine, planned_partitions, take_census
 from checkers.causes import Cause
-from checkers.contract import CONTRACT, Judgement, in_force, judge
+from checkers.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
 from checkers.detectors import DETECTORS, Detector
 from checkers.engine import DuckDbEngine, Engine, Frame
-from checkers.frames import EVIDENCE, Frames
+from checkers.frames import EVIDENCE, Frames, left_join
 from checkers.history import RunSources, load_plan, load_run
 from checkers.settings import FOREVER_NS, Settings
 from checkers.topics import topic_statistics
@@ -139,7 +139,7 @@ def judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...
     settled: whether the cluster was whole when the final reads began.
     """
     F = frames.engine.functions
-    found = frames.engine.keep(found)
+    found = frames.engine.keep(_told_apart(frames, found))
     counts = frames.engine.rows(found.groupBy(*GROUP).agg(F.count(F.lit(1)).alias("count")))
     if not counts:
         return ()
@@ -160,6 +160,20 @@ def judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...
     return tuple(
         _anomaly(frames, row, examples.get(_key(row), []), settled=settled) for row in groups
     )
+
+
+def _told_apart(frames: Frames, found: Frame) -> Frame:
+    """`found`, with aspect SENT_TWICE where it rests on a value that the workload sent twice."""
+    twice = frames.sent_twice
+    if twice is None:
+        return found
+    F = frames.engine.functions
+    for name in ("value", "other_value"):
+        marks = twice.select(F.col("value").alias(name), F.lit(SENT_TWICE).alias("mark"))
+        marked = left_join(frames.engine.keep(found), marks, on=[name])
+        aspect = F.coalesce(F.col("mark"), F.col("aspect"))
+        found = marked.withColumn("aspect", aspect).select(*EVIDENCE)
+    return found
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -386,11 +386,18 @@ _REPLICAS = (
 CONTRACT: tuple[Rule, ...] = (*_LOST, *_ORDER, *_OFFSETS, *_READING, *_REPLICAS, *CLUSTER_RULES)
 
 
+SENT_TWICE = "sent twice"
+"""The aspect of what rests on a value that the workload sent twice."""
+
+
 def judge(anomaly: str, context: Context) -> Rule:
-    """The first row for this anomaly that applies.
+    """The first row for this anomaly that applies; none does where a value was sent twice.
 
     An anomaly that the table does not speak of is a mistake of ours: raises LookupError.
     """
+    if context.aspect == SENT_TWICE:
+        told = "the two cannot be told apart by what was read"
+        return rule("the workload sent the value twice", anomaly, UNKNOWN, told, "-")
     for row in CONTRACT:
         if row.anomaly == anomaly and row.applies(context):
             return row

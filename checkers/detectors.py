@@ -40,12 +40,25 @@ def _reads(census: Census) -> str | None:
     return None if read else "nothing was read"
 
 
+def _clocks(census: Census) -> str | None:
+    return "clocks went backwards" if census.backwards or census.astray else None
+
+
+def _timed_acks(census: Census) -> str | None:
+    return _acks(census) or _clocks(census)
+
+
+def _timed_polls(census: Census) -> str | None:
+    return _polls(census) or _clocks(census)
+
+
 def _polls(census: Census) -> str | None:
     return None if census.rows("poll", "ok") else "no consumer polled"
 
 
 def _watermarks(census: Census) -> str | None:
-    return None if census.rows("watermark", "ok") else "no client asked for end offsets"
+    told = census.rows("watermark", "ok")
+    return _clocks(census) if told else "no client asked for end offsets"
 
 
 def _replicas(census: Census) -> str | None:
@@ -103,9 +116,9 @@ DETECTORS: tuple[Detector, ...] = (
     ),
     Detector(name="unavailable", find=unavailability, lacking=_acks, decisive=_bounded),
     Detector(name="stuck", find=stuck, lacking=_acks, decisive=_bounded),
-    Detector(name="reordered-ack", find=reordered_acks, lacking=_acks),
+    Detector(name="reordered-ack", find=reordered_acks, lacking=_timed_acks),
     Detector(name="uncommitted-read", find=uncommitted_reads, lacking=_ends, decisive=_never),
-    Detector(name="stale-read", find=stale_reads, lacking=_polls, decisive=_stale_bounded),
+    Detector(name="stale-read", find=stale_reads, lacking=_timed_polls, decisive=_stale_bounded),
     Detector(name="two-leaders", find=two_leaders, lacking=_cluster, decisive=_never),
     Detector(name="isr-broken", find=broken_isrs, lacking=_cluster, decisive=_never),
     Detector(name="metadata-rollback", find=forgotten_metadata, lacking=_cluster, decisive=_never),

@@ -76,16 +76,9 @@ def _part_of_log(frames: Frames) -> Column:
 def truncated_reads(frames: Frames) -> Iterator[Frame]:
     """Records that a consumer was given and that the final log does not hold at their offset."""
     F = frames.engine.functions
-    if frames.disputed is None:
+    if frames.stray is None:
         return
-    polls = frames.reads.where((F.col("f") == F.lit("poll")) & F.col("value").isNotNull())
-    there = frames.engine.keep(
-        polls.join(frames.disputed.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
-    )
-    gone = frames.suspects(there.join(frames.final, on=[*TP, "offset", "value"], how="left_anti"))
-    if gone is None:
-        return
-    judged = gone.join(frames.complete.select(*TP), on=TP, how="left_semi")
+    judged = frames.stray.join(frames.complete.select(*TP), on=TP, how="left_semi")
     yield evidence(
         frames.engine,
         frames.explained(read_as_committed(frames, judged)),
@@ -161,7 +154,7 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
 def _all_sent(frames: Frames) -> bool:
     """Whether as many values were read as sent ones were, of which none was sent twice."""
     F = frames.engine.functions
-    if frames.sent_again_count:
+    if frames.sent_twice is not None:
         return False
     read = frames.count(frames.fates.where(F.col("first_offset").isNotNull()))
     return read == frames.count(frames.placements)

@@ -121,11 +121,12 @@ class Frames:
         return self.sends.where(F.col("type") == F.lit("ok"))
 
     @cached_property
-    def sent_again_count(self) -> int:
-        """How many values were sent more than once."""
+    def sent_twice(self) -> Frame | None:
+        """The values that were sent more than once; None without any."""
         F = self.engine.functions
-        twice = self.sends.groupBy("value").agg(F.count(F.lit(1)).alias("sends"))
-        return self.count(twice.where(F.col("sends") > F.lit(1)))
+        sends = self.sends.where(F.col("value").isNotNull()).groupBy("value")
+        twice = sends.agg(F.count(F.lit(1)).alias("sends")).where(F.col("sends") > F.lit(1))
+        return self.suspects(twice.select("value"))
 
     @cached_property
     def kept(self) -> Frame:
@@ -133,11 +134,11 @@ class Frames:
         acknowledgement."""
         F = self.engine.functions
         in_place = self._located.where(F.col("offset") == F.col("final_offset")).select(*SEND)
-        elsewhere = self.elsewhere
-        if elsewhere is None:
+        if self.elsewhere is None:
             return in_place
-        also = elsewhere.join(self.final, on=[*TP, "offset", "value"], how="left_semi")
-        return in_place.unionByName(also.select(*SEND))
+        again = self.elsewhere.join(self.final, on=[*TP, "offset", "value"], how="left_semi")
+        also = self.suspects(again.select(*SEND))
+        return in_place if also is None else in_place.unionByName(also)
 
     @cached_property
     def elsewhere(self) -> Frame | None:
@@ -195,18 +196,32 @@ class Frames:
         return self.engine.keep(late)
 
     @cached_property
-    def disputed(self) -> Frame | None:
-        """topic, partition, offset, value, other_value (least and greatest), polled, kept (1: a
-        poll, the final log has a value there) of the offsets of which two values were read, or
-        that were polled and are not in the final log; None without any."""
+    def stray(self) -> Frame | None:
+        """The polled records that the final log does not hold at their offset; None without any."""
         F = self.engine.functions
-        final = F.col("f") == F.lit("final-read")
-        places = self.reads.where(F.col("value").isNotNull()).groupBy(*TP, "offset")
-        told = places.agg(
+        polls = self.reads.where((F.col("f") == F.lit("poll")) & F.col("value").isNotNull())
+        return self.suspects(polls.join(self.final, on=[*TP, "offset", "value"], how="left_anti"))
+
+    @cached_property
+    def _seen(self) -> Frame:
+        """topic, partition, offset, value, kept (1: in the final log) of every record that was
+        read: polls that the final log bears out say nothing more."""
+        F = self.engine.functions
+        columns = [*TP, "offset", "value"]
+        kept = self.final.where(F.col("value").isNotNull()).select(*columns, F.lit(1).alias("kept"))
+        if self.stray is None:
+            return kept
+        return kept.unionByName(self.stray.select(*columns, F.lit(0).alias("kept")))
+
+    @cached_property
+    def disputed(self) -> Frame | None:
+        """topic, partition, offset, value, other_value (least and greatest) of the offsets of which
+        two values were read, or that were polled and are not in the final log; None without any."""
+        F = self.engine.functions
+        told = self._seen.groupBy(*TP, "offset").agg(
             F.min("value").alias("value"),
             F.max("value").alias("other_value"),
-            F.max(F.when(final, F.lit(0)).otherwise(F.lit(1))).alias("polled"),
-            F.max(F.when(final, F.lit(1)).otherwise(F.lit(0))).alias("kept"),
+            F.max("kept").alias("kept"),
         )
         two = F.col("value") < F.col("other_value")
         return self.suspects(told.where(two | (F.col("kept") == F.lit(0))))
@@ -228,12 +243,21 @@ class Frames:
 
     @cached_property
     def clients(self) -> Frame:
-        """client, ended (1: it has an end row), last_ns: the last time it recorded."""
+        """client, ended (1: it has an end row), last_ns: the last time it recorded; astray (1: it
+        sent or polled at a time before its start row's, or after its end row's)."""
         F = self.engine.functions
         ended = F.max(F.when(F.col("f") == F.lit("end"), F.lit(1)).otherwise(F.lit(0)))
         last_ns = F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns")))
-        rows = self.history.groupBy("client")
-        return self.engine.keep(rows.agg(ended.alias("ended"), last_ns.alias("last_ns")))
+        began = F.when(F.col("f").isin("send", "poll"), F.col("invoke_ns"))
+        start, end = (F.when(F.col("f") == F.lit(f), F.col("invoke_ns")) for f in ("start", "end"))
+        astray = (F.min(began) < F.min(start)) | (F.max(began) > F.max(end))
+        return self.engine.keep(
+            self.history.groupBy("client").agg(
+                ended.alias("ended"),
+                last_ns.alias("last_ns"),
+                F.when(astray, F.lit(1)).otherwise(F.lit(0)).alias("astray"),
+            )
+        )
 
     @cached_property
     def final(self) -> Frame:
@@ -247,10 +271,9 @@ class Frames:
         """Where every value was read: topic, partition, value, first_offset, last_offset,
         final_offset (the first in the final log; null when it is not there)."""
         F = self.engine.functions
-        in_the_end = F.when(F.col("f") == F.lit("final-read"), F.col("offset"))
-        rows = self.reads.where(F.col("value").isNotNull()).groupBy(*TP, "value")
+        in_the_end = F.when(F.col("kept") == F.lit(1), F.col("offset"))
         return self.engine.keep(
-            rows.agg(
+            self._seen.groupBy(*TP, "value").agg(
                 F.min("offset").alias("first_offset"),
                 F.max("offset").alias("last_offset"),
                 F.min(in_the_end).alias("final_offset"),

@@ -34,6 +34,9 @@ LATER = {"later": "yes"}
 """Marks a column that stored runs may lack, since it came after the table; there it reads as null.
 """
 
+CUT = {b"cut": b"yes"}
+"""Marks a sealed file whose stream did not end in order: what came behind its rows is lost."""
+
 # One row per operation and record, written when the operation completes. An operation that
 # carries several records (a poll, an assignment) is several rows with one `op`.
 HISTORY = pa.schema(
@@ -218,7 +221,7 @@ def read_arrow_stream(path: Path, schema: pa.Schema = HISTORY) -> tuple[pa.Table
             complete = False
             try:
                 batches.extend(stream)
-                complete = _ends_in_order(path)
+                complete = ends_in_order(path)
             except (pa.ArrowInvalid, OSError):
                 pass  # cut in the middle of a message: everything before it is whole
     except (pa.ArrowInvalid, OSError) as error:
@@ -239,7 +242,8 @@ def conform(found: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _ends_in_order(path: Path) -> bool:
+def ends_in_order(path: Path) -> bool:
+    """Whether a stream was closed, and not cut."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - len(END_OF_STREAM)))
@@ -256,8 +260,8 @@ class RunSources:
     """Where the frames of one run come from; every source validated against its schema.
 
     missing: tables whose file the run does not have (it was cut before they were written); they
-    are judged as empty. cut: unsealed streams that did not end in order. run_file: what the run
-    says of itself.
+    are judged as empty. cut: streams of the history that did not end in order. run_file: what the
+    run says of itself.
     """
 
     history: tuple[Source, ...]
@@ -298,8 +302,9 @@ def load_run(run_dir: Path) -> RunSources:
 
 
 def _history_sources(folder: Path) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    sources = [_parquet(path, HISTORY) for path in sorted(folder.glob("*.parquet"))]
-    cut: list[str] = []
+    sealed = sorted(folder.glob("*.parquet"))
+    sources = [_parquet(path, HISTORY) for path in sealed]
+    cut = [path.stem + ".arrows" for path in sealed if _was_cut(path)]
     for path in sorted(folder.glob("*.arrows")):
         if path.with_suffix(".parquet").exists():
             continue  # sealed already; the stream is what it was sealed from
@@ -310,6 +315,10 @@ def _history_sources(folder: Path) -> tuple[tuple[Source, ...], tuple[str, ...]]
     return tuple(sources), tuple(cut)
 
 
+def _was_cut(path: Path) -> bool:
+    return CUT.items() <= (pa.parquet.read_schema(path).metadata or {}).items()
+
+
 def _parquet(path: Path, schema: pa.Schema) -> Source:
     """The file; or its rows, made complete, when it lacks columns that came later."""
     try:
@@ -317,9 +326,25 @@ def _parquet(path: Path, schema: pa.Schema) -> Source:
     except (pa.ArrowInvalid, OSError) as error:
         raise HistoryError(f"{path}: is no readable Parquet file: {error}") from error
     validate(found, schema, str(path))
+    _no_empty_rows(path, found, schema)
     if set(schema.names) <= set(found.names):
         return path
     return conform(pa.parquet.read_table(path), schema)
+
+
+def _no_empty_rows(path: Path, found: pa.Schema, schema: pa.Schema) -> None:
+    """Refuse a foreign file whose statistics tell of nulls where every row needs a value."""
+    needed = {f.name for f in schema if not f.nullable and found.field(f.name).nullable}
+    if not needed:
+        return
+    about = pa.parquet.read_metadata(path)
+    for group in range(about.num_row_groups):
+        for number in range(about.num_columns):
+            column = about.row_group(group).column(number)
+            told = column.statistics
+            if column.path_in_schema in needed and told is not None and told.null_count:
+                name = column.path_in_schema
+                raise HistoryError(f"{path}: column {name!r} is required and has empty rows")
 
 
 def load_plan(run_dir: Path) -> dict[str, Any]:

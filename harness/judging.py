@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, assert_never
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
@@ -95,11 +96,18 @@ def engine_named(name: EngineName) -> Iterator[Engine]:
 
 
 def write_report(run_dir: Path) -> Path:
-    """Write the report of a judged run; returns its path. Raises StoreError without a verdict."""
+    """Write the report of a judged run; returns its path. Raises StoreError without a verdict, and
+    when the run's tables cannot be read."""
     run = store.open_run(run_dir)
     if not (run.path / "verdict.json").is_file():
         raise StoreError(f"{run_dir}: is not judged yet; run `highwater check {run_dir}` first")
-    return report.write_report(run.path)
+    try:
+        return report.write_report(run.path)
+    except duckdb.Error as error:
+        raise StoreError(
+            f"{run_dir}: no report can be drawn: {error}; what could be judged is in verdict.json, "
+            "and --no-report leaves the page out"
+        ) from error
 
 
 def _end_leftovers(run_dir: Path) -> None:

@@ -29,7 +29,16 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from checkers.history import HISTORY, SCHEMAS, HistoryError, conform, table, validate
+from checkers.history import (
+    CUT,
+    HISTORY,
+    SCHEMAS,
+    HistoryError,
+    conform,
+    ends_in_order,
+    table,
+    validate,
+)
 from harness.history import RowStream, ended_segments
 
 RUN_FILE = "run.json"
@@ -163,7 +172,8 @@ def open_run(path: Path) -> Run:
 def seal(path: Path) -> list[Path]:
     """Turn every stream of a run into Parquet; returns the files made. Raises StoreError.
 
-    A cut stream gives its whole batches. A stream is removed only when its Parquet file is on disk.
+    A cut stream gives its whole batches, and its file is marked. A stream is removed only when its
+    Parquet file is on disk.
     """
     open_run(path)
     streams = [(stream, HISTORY) for stream in sorted((path / "history").glob("*.arrows"))]
@@ -185,7 +195,8 @@ def _seal(streams: Iterable[tuple[Path, pa.Schema]]) -> list[Path]:
     for stream, schema in streams:
         target = stream.with_suffix(".parquet")
         try:
-            _write_parquet(target, _readable_batches(stream, schema), schema)
+            marked = schema if ends_in_order(stream) else schema.with_metadata(CUT)
+            _write_parquet(target, _readable_batches(stream, schema), marked)
         except HistoryError as error:
             raise StoreError(f"cannot seal the run: {error}") from error
         stream.unlink()

@@ -18,7 +18,7 @@ from checkers.contract import Judgement
 from checkers.history import HISTORY, HistoryError, load_plan, load_run, table
 from checkers.verdict import Outcome, Status, Verdict
 from tests.histories.multiplex import multiplex
-from tests.histories.story import ALL, PRODUCER, Story, healthy, v
+from tests.histories.story import ALL, PRODUCER, S, Story, healthy, v
 
 
 def cut_stories(step: int) -> Iterator[Story]:
@@ -181,6 +181,59 @@ def test_rows_that_make_no_sense(change: dict[str, Any], because: str) -> None:
     verdict = check(story.sources(), story.plan)
     assert verdict.outcome is not Outcome.VALID
     assert because in "; ".join(verdict.reasons), verdict.reasons
+
+
+def forbidden(verdict: Verdict) -> list[dict[str, Any]]:
+    """What a verdict holds against somebody."""
+    return [a.as_json() for a in verdict.anomalies if a.judgement is Judgement.FORBIDDEN]
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_value_that_the_workload_sent_twice(read: bool) -> None:
+    """What is found of it may be the workload's own doing; of other values it is not."""
+    story = healthy()
+    story.send(ALL, 3, 20, 25)
+    if read:
+        story.read_in_the_end(ALL, 20, v(ALL, 3))
+    verdict = check(story.sources(), story.plan)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert not forbidden(verdict)
+    reasons = "; ".join(verdict.reasons)
+    assert "1 values were sent more than once" in reasons
+    assert "(the workload sent the value twice" in reasons
+    story.forget(topic=ALL, values={v(ALL, 12)})
+    assert [a["kind"] for a in forbidden(check(story.sources(), story.plan))] == ["lost-write"]
+
+
+@pytest.mark.parametrize(
+    ("shift_s", "f", "because"),
+    [
+        (-1000, "send", "1 operations end before they, or the run, began; 1 clients did something"),
+        (1000, "poll", "1 clients did something before their start or after their end"),
+    ],
+)
+def test_clocks_that_jump(shift_s: int, f: str, because: str) -> None:
+    """Nobody is accused of an order that only a clock tells."""
+    story = healthy()
+    row = story.rows(f, ALL)[3]
+    row["invoke_ns"] += shift_s * S
+    row["complete_ns"] += shift_s * S
+    verdict = check(story.sources(), story.plan)
+    assert verdict.outcome is Outcome.UNKNOWN, verdict.reasons
+    assert not forbidden(verdict)
+    reasons = "; ".join(verdict.reasons)
+    assert because in reasons
+    assert "detector reordered-ack nothing-to-judge: clocks went backwards" in reasons
+
+
+def test_nulls_where_a_value_is_needed(run_dir: Path) -> None:
+    """A foreign file may have them; its own statistics say so."""
+    path = run_dir / "faults.parquet"
+    rows = pyarrow.parquet.read_table(path)
+    empty = pa.nulls(rows.num_rows, pa.int32())
+    pyarrow.parquet.write_table(rows.set_column(0, "fault_id", empty), path)
+    with pytest.raises(HistoryError, match="'fault_id' is required and has empty rows"):
+        load_run(run_dir)
 
 
 def test_history_without_rows() -> None:

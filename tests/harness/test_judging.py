@@ -9,6 +9,8 @@ import pytest
 from harness import judging, store
 from harness.journal import Journal
 from harness.store import Run, StoreError
+from tests.harness.commands.test_analyze import stored
+from tests.histories.story import healthy
 
 
 @pytest.fixture
@@ -69,3 +71,27 @@ def test_a_report_needs_a_verdict(run: Run) -> None:
     """The error says which command to run first."""
     with pytest.raises(StoreError, match="highwater check"):
         judging.write_report(run.path)
+
+
+@pytest.mark.parametrize("torn", [b"torn" * 99, b""])
+def test_a_torn_stream_is_remembered_when_it_is_sealed(tmp_path: Path, torn: bytes) -> None:
+    """What stood in it cannot be known any more, however often the run is judged."""
+    run_dir = Path(stored(tmp_path, healthy()))
+    (run_dir / "history" / "torn.arrows").write_bytes(torn)
+    for _ in range(2):
+        verdict = judging.check(run_dir)
+        assert verdict["verdict"] == "UNKNOWN"
+        assert verdict["reasons"] == ["every history ended in order: no: cut streams: torn.arrows"]
+        assert not list((run_dir / "history").glob("*.arrows"))
+
+
+def test_a_table_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """The verdict says so, and so does whoever is asked for a page."""
+    run_dir = Path(stored(tmp_path, healthy()))
+    (path,) = (run_dir / "history").glob("*.parquet")
+    damaged = bytearray(path.read_bytes())
+    damaged[100:400] = b"\xff" * 300
+    path.write_bytes(damaged)
+    assert judging.check(run_dir)["verdict"] == "UNKNOWN"
+    with pytest.raises(StoreError, match="no report can be drawn"):
+        judging.write_report(run_dir)

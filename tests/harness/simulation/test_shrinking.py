@@ -20,6 +20,7 @@ from harness.simulation.shrinking.steps import (
     STEPS,
     STURDY_MS,
     around,
+    earlier_begin,
     size,
     sturdier_events,
 )
@@ -86,6 +87,19 @@ def test_the_reason_is_sought_around_the_failure_first() -> None:
     assert all(event in nearer_than_later.nemesis.events for event in near.nemesis.events)
     assert before.nemesis.events == tuple(e for e in events if e.at_ms <= at_ms + NEAR_MS[-1])
     assert near.duration_s < plan.duration_s
+
+
+def test_what_is_left_begins_at_once() -> None:
+    """All faults come as much sooner, and the chaos is as much shorter; or half of that."""
+    plan = failing(3)
+    late = tuple(e for e in plan.nemesis.events if e.at_ms > 10_000)
+    plan = plan.model_copy(update={"nemesis": plans.Nemesis(events=late)})
+    whole, half = earlier_begin(plan)
+    [by_ms] = {old.at_ms - new.at_ms for old, new in zip(late, whole.nemesis.events, strict=True)}
+    assert whole.nemesis.events[0].at_ms == 500
+    assert whole.duration_s == plan.duration_s - by_ms / 1000
+    assert half.nemesis.events[0].at_ms == late[0].at_ms - by_ms // 2
+    assert list(earlier_begin(whole)) == []
 
 
 def test_what_is_left_is_aimed_and_long_enough_for_real_processes() -> None:

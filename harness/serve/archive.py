@@ -5,6 +5,7 @@ own: links, what cannot be read, and the disks of nodes while a cluster lives.
 """
 
 import io
+import itertools
 import time
 import zipfile
 from collections.abc import Iterator
@@ -52,7 +53,8 @@ def _zipped(vault: Vault, place: Place) -> Iterator[bytes]:
         for number, (here, entry) in enumerate(_walk(vault, place)):
             name = "/".join((*place[-2:], *here[len(place) :]))
             if entry.kind != "file" or entry.name in DISKS or number >= FILES:
-                left_out.append(f"{name}: {'a disk' if entry.name in DISKS else entry.kind}")
+                why = "a disk" if entry.name in DISKS else entry.kind
+                left_out.append(f"{name}: {why if here[-1:] == (entry.name,) else entry.name}")
                 continue
             try:
                 with vault.file(here) as source, archive.open(_info(name, entry), "w") as target:
@@ -72,8 +74,12 @@ def _zipped(vault: Vault, place: Place) -> Iterator[bytes]:
 def _walk(vault: Vault, place: Place) -> Iterator[tuple[Place, Entry]]:
     """Everything below a directory but directories, in the order of its names."""
     waiting = [place]
-    for _ in range(FILES):
+    for number in itertools.count():
         if not waiting:
+            return
+        if number == FILES:
+            more = f"and {len(waiting)} more directories"
+            yield place, Entry(name=more, kind="other", size_bytes=0, modified_ns=0, inode=0)
             return
         here = waiting.pop()
         try:

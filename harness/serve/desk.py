@@ -67,7 +67,8 @@ class Desk:
         except VaultError as error:
             return refusal(404, str(error))
         except Exception as error:
-            log.error("%s %s: %s: %s", method, target[:200], type(error).__name__, error)
+            # As Python writes texts: an address may hold what a terminal obeys.
+            log.error("%r %r: %s: %r", method, target[:200], type(error).__name__, str(error))
             return refusal(500, f"this page could not be made: {type(error).__name__}")
 
     def _answer(self, method: str, target: str, host: str | None) -> Answer:

@@ -14,7 +14,7 @@ from harness.serve.choosing import Choice, PlanTrend, Wish
 from harness.serve.comparing import Comparison
 from harness.serve.paths import link
 from harness.serve.summaries import MEANINGS, NIGHTLY, State, Summary
-from harness.serve.vault import Entry, Place
+from harness.serve.vault import ENTRIES, Entry, Place
 
 MARKS: Final[Mapping[State, str]] = {
     State.INVALID: "✕",
@@ -35,10 +35,15 @@ SPARK: Final = (120.0, 22.0)
 
 
 def runs(
-    choice: Choice, wish: Wish, trends: Sequence[PlanTrend], choices: Any, *, whole: bool
+    choice: Choice,
+    wish: Wish,
+    trends: Sequence[PlanTrend],
+    known: tuple[Sequence[str], Sequence[str]],
+    *,
+    whole: bool,
 ) -> str:
-    """The list of runs. `choices`: the plans and the faults to choose among."""
-    plans, faults = choices
+    """The list of runs. `known`: the plans and the faults to choose among."""
+    plans, faults = known
     return _page(
         "runs.html.j2",
         choice=choice,
@@ -52,9 +57,9 @@ def runs(
     )
 
 
-def run(shown: Summary, replay: str, size: Sequence[Entry], json_link: str) -> str:
-    """One run."""
-    return _page("run.html.j2", run=shown, replay=replay, entries=size, live=json_link)
+def run(shown: Summary, replay: str, entries: Sequence[Entry], live: str) -> str:
+    """One run: the command that repeats it, its files, and where to ask how it goes on."""
+    return _page("run.html.j2", run=shown, replay=replay, entries=entries, live=live)
 
 
 def nights(suites: Sequence[Mapping[str, Any]]) -> str:
@@ -69,7 +74,7 @@ def compare(first: Summary, second: Summary, told: Comparison) -> str:
 
 def files(place: Place, entries: Sequence[Entry]) -> str:
     """A directory."""
-    return _page("files.html.j2", place=place, entries=entries)
+    return _page("files.html.j2", place=place, entries=entries, most=ENTRIES)
 
 
 def log(place: Place, text: str, sought: str, *, whole: bool, lines: int) -> str:

@@ -65,9 +65,9 @@ def test_kafka_is_run_broken_and_judged(tmp_path: Path) -> None:
     told = json.loads((path / "run.json").read_text())
     assert told["versions"]["kafka"].startswith("4.")
     verdict = json.loads((path / "verdict.json").read_text())
-    [lost] = [each for each in verdict["anomalies"] if each["kind"] == "lost-write"]
-    assert lost["judgement"] == "permitted"
-    assert "was deposed" in lost["cause"]
+    lost = [each for each in verdict["anomalies"] if each["kind"] == "lost-write"]
+    assert {each["judgement"] for each in lost} == {"permitted"}
+    assert any("was deposed" in each["cause"] for each in lost)
     decided = pq.read_table(path / "cluster.parquet").to_pylist()
     assert {"leader", "fenced", "unfenced"} <= {
         row["kind"] for row in decided if row["source"] == "metadata-log"

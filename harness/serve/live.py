@@ -27,6 +27,8 @@ RUNS: Final = 8
 """Whose counts are remembered."""
 SECONDS: Final = 60
 """Of throughput that is shown."""
+REMEMBERED: Final = 10_000
+"""Seconds of all topics in one file, after which early ones are forgotten."""
 LOG_BYTES: Final = 16_384
 LOG_LINES: Final = 40
 MANY: Final = 200
@@ -44,7 +46,7 @@ class Counted:
     sends: Counter[tuple[str, int | None, str]] = field(default_factory=Counter)
     """By topic, acks and type."""
     seconds: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Acknowledged by topic and second of the run."""
+    """Acknowledged by topic and second of the run; of the last ones at least."""
     errors: Counter[str] = field(default_factory=Counter)
 
     def add(self, rows: pa.RecordBatch | pa.Table) -> None:
@@ -58,6 +60,9 @@ class Counted:
             self.sends[str(topic), acks, str(kind)] += 1
             if kind == "ok" and at_ns is not None:
                 self.seconds[str(topic), at_ns // 1_000_000_000] += 1
+        if len(self.seconds) > REMEMBERED:
+            first = max(second for _, second in self.seconds) - 2 * SECONDS
+            self.seconds = Counter({key: n for key, n in self.seconds.items() if key[1] >= first})
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from harness.history import HistoryWriter
 from harness.serve.archive import LEFT_OUT, zipped
 from harness.serve.catalogue import Catalogue
-from harness.serve.live import LOOK_BYTES, Live, end_of
+from harness.serve.live import LOOK_BYTES, SECONDS, Live, end_of
 from harness.serve.tailing import Tail
 from harness.serve.vault import Absent, Vault
 from harness.store import Run, seal
@@ -158,6 +158,22 @@ def test_a_run_that_goes_on_shows_what_it_has_written(store: Path, vault: Vault)
     assert (topic["ok"], topic["info"]) == (8, 2)
     (topic,) = look(Live(vault), vault, growing.place)["topics"]
     assert (topic["ok"], topic["info"]) == (8, 2)
+
+
+def test_days_of_seconds_are_not_remembered(store: Path, vault: Vault) -> None:
+    """Only what is shown: counts stay whole."""
+    growing, live = Growing(store), Live(vault)
+    for second in range(12_000):
+        growing.writer.record(
+            second, 1, "send", "ok", 0, second * 1_000_000_000, topic="t", partition=0, acks=1
+        )
+    growing.writer.flush()
+    (topic,) = look(live, vault, growing.place)["topics"]
+    growing.close()
+    assert topic["ok"] == 12_000
+    assert topic["per_s"] == [1] * SECONDS
+    (watched,) = live._watched.values()
+    assert all(len(each.seconds) < 1_000 for each in watched.counted.values())
 
 
 def test_the_end_of_a_log_begins_with_a_line(store: Path, vault: Vault) -> None:

@@ -32,8 +32,6 @@ NS: Final = 1_000_000_000
 MS: Final = 1_000_000
 EVENTS_AT_ONCE: Final = 100_000
 COLLECT_NS: Final = 30 * NS
-MOST_FROZEN: Final = 400_000
-"""Objects; after a judged run, modules are about half of them."""
 PRUNE_AT: Final = 256
 """Cancelled timers that may lie about, unless more than as many are not cancelled."""
 
@@ -147,8 +145,10 @@ class World:
         self._current: Owner | None = None
         self._last_collection_ns = NS
         self.ready = self._ready.append
-        gc.collect()
-        gc.freeze()  # what was there before need not be looked through at every kill
+        self._froze = gc.get_freeze_count() == 0
+        if self._froze:
+            gc.collect()
+            gc.freeze()  # what was there before need not be looked through at every kill
 
     # -- chance
 
@@ -347,10 +347,8 @@ class World:
             owner.running.call_exception_handler(context)
 
     def end(self) -> None:
-        """Nothing more will happen here. What all worlds share stays frozen, unless too much does:
-        what becomes garbage while it is frozen is found only then.
-        """
-        if gc.get_freeze_count() > MOST_FROZEN:
+        """Nothing more will happen here."""
+        if self._froze:
             gc.unfreeze()
 
     def collect(self) -> None:

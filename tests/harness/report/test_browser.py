@@ -3,11 +3,13 @@
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from harness.report import write_report
+from tests.harness.report.blocks import block
 from tests.harness.report.lossy import lossy_run
 from tests.harness.report.synthetic import killed_run
 from tests.require import require
@@ -15,6 +17,8 @@ from tests.require import require
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from playwright.sync_api import Browser, sync_playwright
+
+from tests.harness.report.heavy import look, many_anomalies, many_operations
 
 pytestmark = pytest.mark.slow
 
@@ -224,3 +228,21 @@ def test_light_and_dark_and_paper(browser: Browser, reports: dict[str, str]) -> 
     assert page.evaluate(paper) == light
     assert page.locator("#theme").is_hidden()
     visit.close()
+
+
+@pytest.mark.parametrize("much", ["operations", "anomalies"])
+def test_a_large_run_is_small_and_quick(browser: Browser, tmp_path: Path, much: str) -> None:
+    """A million operations or ten thousand anomalies: at most 8 MB, and opened, zoomed, filtered
+    and searched within 3 s of processor time, which does not depend on who else is busy."""
+    make, number = {
+        "operations": (many_operations, 1_000_000), "anomalies": (many_anomalies, 10_000),
+    }[much]  # fmt: skip
+    report = make(tmp_path / "run", number)
+    assert report.stat().st_size <= 8_000_000
+    kept = block(report.read_text(), much)
+    many = len(kept["columns"]["kind"] if much == "operations" else kept["instances"]["group"])
+    assert many >= number
+    page = browser.new_page()
+    took = look(page, f"file://{quote(str(report))}")
+    page.close()
+    assert took["processor"] < 3.0, took

@@ -256,16 +256,6 @@ def test_the_file_is_replaced_whole(tmp_path: Path) -> None:
     assert sorted(p.name for p in run.iterdir() if "report" in p.name) == ["report.html"]
 
 
-@pytest.mark.slow
-def test_a_long_run_is_a_small_file(tmp_path: Path) -> None:
-    """A million sends, each of them still there, in eight megabytes."""
-    run = tmp_path / "run"
-    write_run(run, Shape(sends=1_000_000))
-    text = render(run)
-    assert len(block(text, "operations")["columns"]["kind"]) == 1_000_000
-    assert len(text.encode()) < 8_000_000
-
-
 def test_the_same_run_gives_the_same_report(tmp_path: Path) -> None:
     """Nothing of the moment of writing is in it."""
     run = judged_run(tmp_path / "run", "INVALID", Shape(sends=3_000))

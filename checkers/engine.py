@@ -208,6 +208,8 @@ class SparkEngine:
 
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
         """The files by Spark's own reader; tables in memory through Arrow."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
         paths = [str(source) for source in sources if isinstance(source, Path | str)]
         tables = [source for source in sources if isinstance(source, pa.Table)]
         frames = []
@@ -215,7 +217,9 @@ class SparkEngine:
             frames.append(self._session.read.parquet(*paths).select(*schema.names))
         if tables or not paths:
             rows = pa.concat_tables([schema.empty_table(), *tables]).select(schema.names)
-            frames.append(self._session.createDataFrame(rows))
+            # Spark Connect does not take the schema of a table without rows from the table.
+            known = from_arrow_schema(rows.schema)
+            frames.append(self._session.createDataFrame(rows, schema=known))
         first, *others = frames
         for other in others:
             first = first.unionByName(other)

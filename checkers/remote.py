@@ -23,10 +23,10 @@ def spark_session(*, master: str | None = None, remote: str | None = None) -> Se
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName("highwater analyze")
-        # A driver of ours has no console of its own to draw on; the rest is the cluster's business.
-        builder = builder.config("spark.ui.showConsoleProgress", "false")
         if remote is not None:
             return builder.remote(remote).getOrCreate()
+        # A driver of ours has no console of its own to draw on; the rest is the cluster's business.
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
         if master is not None:
             builder = builder.master(master).config("spark.ui.enabled", "false")
         return builder.getOrCreate()

@@ -49,6 +49,8 @@ def stuck(frames: Frames) -> Iterator[Frame]:
         ("reassignment", _reassignments(frames)),
     )
     for aspect, candidates in found:
+        if candidates is None:
+            continue
         since = F.greatest(F.col("since_ns"), F.lit(healed_ns))
         late = frames.engine.keep(candidates).where(
             F.col("complete_ns") - since >= F.lit(PATIENCE_NS)
@@ -103,9 +105,9 @@ def _elections(frames: Frames) -> Frame:
     return _last(frames, told).where(leaderless).select(*TP, "since_ns", "complete_ns")
 
 
-def _reassignments(frames: Frames) -> Frame:
+def _reassignments(frames: Frames) -> Frame | None:
     """topic, partition, since_ns, complete_ns: with more replicas than planned until the final
-    read, as a partition is while it is moved (KIP-455)."""
+    read, as a partition is while it is moved (KIP-455); None without any."""
     F = frames.engine.functions
     planned = {
         each["name"]: each.get("replication_factor") for each in frames.plan.get("topics") or ()
@@ -117,7 +119,8 @@ def _reassignments(frames: Frames) -> Frame:
         for row in rows
         if len(row["replicas"]) > (planned.get(row["topic"]) or len(row["replicas"]))
     ]
-    return frames.engine.load([pa.Table.from_pylist(moving, schema=MOVING)], MOVING)
+    table = pa.Table.from_pylist(moving, schema=MOVING)
+    return frames.engine.load([table], MOVING) if moving else None
 
 
 def _last(frames: Frames, told: Frame) -> Frame:

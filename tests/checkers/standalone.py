@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Analyze on a cluster that loses a worker.")
     parser.add_argument("--operations", type=int, default=300_000)
     parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--timeout-s", type=float, default=ANALYZE_S, help="of each analysis")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that everything is ended then, too
     with (
@@ -46,15 +47,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         run = Path(made) / "run"
         write_run(run, Size(sends=chosen.operations // 3, partitions=chosen.partitions))
-        here = _analyze(run, Path(made) / "here", "--engine", "duckdb")
-        killed = threading.Thread(target=cluster.kill_one_at_work, daemon=True)
+        limit_s = chosen.timeout_s
+        began_s = time.monotonic()
+        here = _analyze(limit_s, run, Path(made) / "here", "--engine", "duckdb")
+        print(f"{time.monotonic() - began_s:.1f} s on the embedded engine", flush=True)
+        killed = threading.Thread(target=cluster.kill_one_at_work, args=(limit_s,), daemon=True)
         killed.start()
         began_s = time.monotonic()
-        there = _analyze(run, Path(made) / "there", "--master", cluster.master)
+        there = _analyze(limit_s, run, Path(made) / "there", "--master", cluster.master)
+        took_s = time.monotonic() - began_s
         killed.join(5)
-        print(f"{time.monotonic() - began_s:.1f} s on the cluster; a worker was killed while it "
-              f"worked: {cluster.killed}; {len(here['anomalies'])} groups of anomalies; the "
-              f"answers {'agree' if here == there else 'differ'}")  # fmt: skip
+        when = f"after {cluster.killed_s - began_s:.1f} s" if cluster.killed else "never"
+        print(f"{took_s:.1f} s on the cluster; a worker was killed while it worked: {when}; "
+              f"{len(here['anomalies'])} groups of anomalies; the answers "
+              f"{'agree' if here == there else 'differ'}")  # fmt: skip
         return 0 if here == there and cluster.killed else 1
 
 
@@ -63,9 +69,14 @@ class Cluster:
 
     def __init__(self, master: str, ui: str, workers: list[subprocess.Popen[bytes]]) -> None:
         self.master = master
-        self.killed = False
+        self.killed_s: float = 0
         self._ui = ui
         self._workers = workers
+
+    @property
+    def killed(self) -> bool:
+        """Whether a worker was killed."""
+        return self.killed_s > 0
 
     def alive(self) -> dict[str, Any]:
         """What the master says of itself."""
@@ -73,14 +84,14 @@ class Cluster:
             found: dict[str, Any] = json.load(answer)
         return found
 
-    def kill_one_at_work(self) -> None:
+    def kill_one_at_work(self, limit_s: float) -> None:
         """Kill a worker with its executors once an application holds both workers' cores."""
-        deadline_s = time.monotonic() + ANALYZE_S
+        deadline_s = time.monotonic() + limit_s
         while time.monotonic() < deadline_s:
             if self.alive()["coresused"] >= WORKERS:
                 time.sleep(3.0)  # let it have done some of the work
                 _end(self._workers[0])
-                self.killed = True
+                self.killed_s = time.monotonic()
                 return
             time.sleep(0.2)
 
@@ -156,7 +167,7 @@ def _settings(out: Path) -> Path:
     return folder
 
 
-def _analyze(run: Path, out: Path, *arguments: str) -> dict[str, Any]:
+def _analyze(limit_s: float, run: Path, out: Path, *arguments: str) -> dict[str, Any]:
     """The answer of `highwater analyze`, without what may differ."""
     copy = out.with_name(f"{out.name}-run")
     shutil.copytree(run, copy)
@@ -166,7 +177,7 @@ def _analyze(run: Path, out: Path, *arguments: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli", "analyze", str(copy), "--out", str(out),
          "--no-report", *arguments],
-        capture_output=True, text=True, timeout=ANALYZE_S, check=False,
+        capture_output=True, text=True, timeout=limit_s, check=False,
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(_settings(out))},
     )  # fmt: skip
     if done.returncode not in (0, 1, 2):

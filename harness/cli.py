@@ -27,6 +27,7 @@ from harness.commands.base import (
     HARNESS_FAILED,
     BrokerModule,
     Debug,
+    EngineName,
     Exit,
     KafkaHome,
     Store,
@@ -59,13 +60,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-
-class Engine(StrEnum):
-    """What a history is judged on."""
-
-    duckdb = "duckdb"
-    spark = "spark"
 
 
 class Acks(StrEnum):
@@ -174,7 +168,9 @@ def run(
 @app.command()
 def check(
     run_dir: Annotated[Path, typer.Argument(help="A stored run; store/latest is the last one.")],
-    engine: Annotated[Engine, typer.Option(help="Where the history is judged.")] = Engine.duckdb,
+    engine: Annotated[
+        EngineName, typer.Option(help="Where the history is judged.")
+    ] = EngineName.DUCKDB,
     report: Annotated[bool, typer.Option(help="Write report.html again.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     debug: Debug = False,

@@ -169,8 +169,10 @@ const start = async () => {
     const anomalies = listAnomalies(block);
     const context = { overview, operations, anomalies };
     readAddress();
-    fillFilters(context);
-    if (byId("figure")) showFigure(context);
+    if (byId("figure")) {
+      fillFilters(context);
+      showFigure(context);
+    }
     if (byId("anomaly-rows")) showList(anomalies);
     const open = showOpened(context);
     const first = shortcuts(anomalies);

@@ -39,11 +39,17 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Addresses of reports by outcome; KILLED: of a run whose harness was killed."""
+    """Addresses of reports by outcome; KILLED: its harness was killed; EMPTY: nothing is there."""
     made = {}
-    for outcome in ("VALID", "INVALID", "UNKNOWN", "KILLED"):
+    for outcome in ("VALID", "INVALID", "UNKNOWN", "KILLED", "EMPTY"):
         run = tmp_path_factory.mktemp("browser") / outcome
-        killed_run(run) if outcome == "KILLED" else lossy_run(run, outcome, sends=12_000)
+        match outcome:
+            case "KILLED":
+                killed_run(run)
+            case "EMPTY":
+                run.mkdir()
+            case _:
+                lossy_run(run, outcome, sends=12_000)
         made[outcome] = f"file://{quote(str(write_report(run)))}"
     return made
 
@@ -106,7 +112,7 @@ class Visit:
 @pytest.mark.parametrize(
     ("outcome", "scheme"),
     [("VALID", "light"), ("INVALID", "light"), ("INVALID", "dark"), ("UNKNOWN", "dark"),
-     ("KILLED", "light")],
+     ("KILLED", "light"), ("EMPTY", "light")],
 )  # fmt: skip
 def test_opens_without_complaint_and_accessibly(
     browser: Browser, reports: dict[str, str], outcome: str, scheme: str

@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Addresses of reports by outcome; KILLED: its harness was killed; EMPTY: nothing is there."""
-    made = {}
+    made: dict[str, str] = {}
     for outcome in ("VALID", "INVALID", "UNKNOWN", "KILLED", "EMPTY"):
         run = tmp_path_factory.mktemp("browser") / outcome
         match outcome:

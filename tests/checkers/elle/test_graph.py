@@ -1,7 +1,7 @@
 """Dependency graphs: the histories of Jepsen's own tests, and random ones against a slow search."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 
 import pytest
@@ -224,7 +224,7 @@ def between() -> Told:
 
 def test_judges_by_what_kafka_promises(duckdb: Engine) -> None:
     """Forbidden are aborted and precommitted reads, and circles of reads; nothing else."""
-    expected = {
+    expected: dict[str, dict[Callable[[], Told], str | None]] = {
         "VALID": {healthy: None, half_seen: "G-single", between: "G1b", crossed_writes: "G0"},
         "INVALID": {
             aborted: "G1a",

@@ -3,7 +3,6 @@
 A text stands for itself wherever it is put: whatever would need parentheses has them.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -220,10 +219,9 @@ def literal(value: Operand) -> str:
             return "TRUE" if value else "FALSE"
         case int():
             return str(value) if value >= 0 else f"({value})"
-        case float() if math.isfinite(value):
-            return f"CAST({value!r} AS DOUBLE)"
         case float():
-            return f"CAST('{value}' AS DOUBLE)"
+            # As text: a bare number would be a DECIMAL first, and lose its last digits.
+            return f"CAST('{value!r}' AS DOUBLE)"
         case str():
             return "'" + value.replace("'", "''") + "'"
         case _:

@@ -44,7 +44,7 @@ def test_a_literal_survives(duck: duckdb.DuckDBPyConnection, value: Any) -> None
     if isinstance(value, float) and math.isnan(value):
         assert math.isnan(found)
     else:
-        assert found == value
+        assert repr(found) == repr(value)
         assert type(found) is type(value)
 
 

@@ -7,18 +7,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, sync_playwright
 
 from harness.report import write_report
 from tests.harness.report.blocks import block
+from tests.harness.report.heavy import look, many_anomalies, many_operations
 from tests.harness.report.lossy import lossy_run
 from tests.harness.report.synthetic import killed_run
 from tests.require import require
-
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-from playwright.sync_api import Browser, sync_playwright
-
-from tests.harness.report.heavy import look, many_anomalies, many_operations
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +115,7 @@ def test_opens_without_complaint_and_accessibly(
     browser: Browser, reports: dict[str, str], outcome: str, scheme: str
 ) -> None:
     """No console message, no request, and no serious finding of axe-core."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    axe = Axe()
     visit = Visit(browser, reports[outcome], scheme)
     found = axe.run(visit.page).response["violations"]
     grave = [

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright import sync_api as playwright
 
 from tests.harness.serve.stores import add_run, fault_row, place_of
 from tests.harness.serve.test_live import Growing
 from tests.harness.serve.test_server import Served
 from tests.require import require
 
-playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
 
 PATIENCE_MS = 30_000
@@ -132,7 +133,7 @@ def test_every_page_can_be_used_by_everybody(
     browser: playwright.Browser, served: Served, store: Path, scheme: str
 ) -> None:
     """axe-core finds nothing serious: contrast, names, structure."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    axe = Axe()
     run = "/".join(sorted(store.glob("orders/*"))[0].relative_to(store).parts)
     # The checker's own script is not ours: our policy would not let it in.
     with browser.new_context(bypass_csp=True, color_scheme=scheme) as context:

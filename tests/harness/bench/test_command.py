@@ -19,11 +19,12 @@ from tests.require import require
     ("arguments", "said"),
     [
         (["speed"], "measure 'speed': there is only latency"),
-        (["--system", "kafka"], "--system kafka: write NAME=HOST:PORT"),
+        (["--system", "redpanda"], "--system redpanda: write NAME=HOST:PORT"),
+        (["--system", "kafka", "--kafka-home", "none"], "none"),
         (["--acks", "2"], "--acks 2: is none of 0, 1, all"),
         (["--rounds", "0"], "--rounds 0: must be above zero"),
         (["--baseline", "none.json"], "none.json: cannot be read"),
-        (["failover", "--system", "k=127.0.0.1:1"], "only the built-in cluster allows"),
+        (["failover", "--system", "k=127.0.0.1:1"], "which only a cluster of our own allows"),
         (
             ["latency", "--system", "k=127.0.0.1:1"],
             "k: no broker answers: cannot connect to 127.0.0.1:1",

@@ -171,13 +171,14 @@ def learn_causes(
     """
     known = [fault for row in engine.rows(faults) if (fault := read_fault(row)) is not None]
     records = _read_cluster(engine, cluster, complete)
+    fencing = _read_fencing(engine, cluster)
     forgotten = learn_quorum_losses(engine, cluster, known)
     elections: list[Cause] = []
     losses: list[Cause] = []
     troubles: list[Cause] = []
     for partition, record in sorted(records.items()):
         elections.extend(_elections(partition, record, known))
-        losses.extend(_state_losses(partition, record, known, settings(partition[0])))
+        losses.extend(_state_losses(partition, record, known, fencing, settings(partition[0])))
         losses.extend(_forgotten(partition, record, each) for each in forgotten)
         troubles.extend(_leader_troubles(partition, record, known))
     return Causes(
@@ -205,6 +206,14 @@ def _forgotten(partition: Partition, record: _Record, loss: QuorumLoss) -> Cause
         chain=0,
         strength=0,
     )
+
+
+def _read_fencing(engine: Engine, cluster: Frame) -> list[dict[str, Any]]:
+    """Which brokers were fenced and unfenced, in the order of the metadata log."""
+    F = engine.functions
+    fencing = (F.col("kind") == F.lit("fenced")) | (F.col("kind") == F.lit("unfenced"))
+    told = cluster.where(fencing & F.col("log_offset").isNotNull())
+    return engine.rows(told.select("kind", "node", "at_ns", "log_offset").orderBy("log_offset"))
 
 
 def _read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Partition, _Record]:
@@ -326,11 +335,15 @@ def _too_late(record: _Record, at_ns: int) -> bool:
 
 
 def _state_losses(
-    partition: Partition, record: _Record, faults: Sequence[Fault], settings: Settings
+    partition: Partition,
+    record: _Record,
+    faults: Sequence[Fault],
+    fencing: Sequence[Mapping[str, Any]],
+    settings: Settings,
 ) -> Iterable[Cause]:
     """One cause per beginning of a reign, and per group of replicas that lacked something then."""
     members = Members(record.leaders, settings.min_insync_replicas)
-    losses = losses_of(members, faults)
+    losses = losses_of(members, faults, fencing)
     reigns = [row for row in _first_of_each_epoch(record.leaders) if _has_leader(row)]
     for before, row in pairwise(reigns):
         for lost in lacking(members, losses, row["at_ns"]):

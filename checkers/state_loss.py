@@ -32,11 +32,13 @@ class Toll(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One replica that lost what it had, between from_ns and at_ns; back in sync at back_ns."""
+    """One replica that lost what it had, between from_ns and at_ns; the controllers were told by
+    told_ns that its node is back; back in sync at back_ns."""
 
     node: int
     from_ns: int
     at_ns: int
+    told_ns: int
     back_ns: int
     fault: Fault
 
@@ -51,7 +53,7 @@ class Loss:
 class StateLoss:
     """Replicas of a partition that lacked something together.
 
-    in_sync, eligible: as they were right before the last of the losses, or while its node was down.
+    in_sync, eligible: as they were right before the last of the losses, or until its node was back.
     """
 
     losses: tuple[Loss, ...]
@@ -152,8 +154,13 @@ class Members:
         return FOREVER_NS
 
 
-def losses_of(members: Members, faults: Sequence[Fault]) -> list[Loss]:
-    """What nodes lost while they were in sync or eligible, in the order of time."""
+def losses_of(
+    members: Members, faults: Sequence[Fault], fencing: Sequence[Mapping[str, Any]] = ()
+) -> list[Loss]:
+    """What nodes lost while they were in sync or eligible, in the order of time.
+
+    fencing: rows of the kinds fenced and unfenced, in the order of the metadata log.
+    """
     found = []
     for fault in faults:
         if fault.takes is None:
@@ -165,12 +172,25 @@ def losses_of(members: Members, faults: Sequence[Fault]) -> list[Loss]:
                 node=node,
                 from_ns=fault.started_ns,
                 at_ns=fault.effective_ns,
+                told_ns=_told_ns(node, fault, fencing),
                 back_ns=members.back_ns(node, fault.started_ns),
                 fault=fault,
             )
             for node in sorted(fault.aimed & keepers)
         ]
     return sorted(found, key=lambda loss: (loss.at_ns, loss.node))
+
+
+def _told_ns(node: int, fault: Fault, fencing: Sequence[Mapping[str, Any]]) -> int:
+    """When the controllers were told that the node is back, which may be long after it was: its
+    registration fences it, whatever it was before, and is followed by its being unfenced."""
+    told_ns = fault.healed_ns
+    for row in fencing:
+        if row["node"] == node and row["at_ns"] > fault.effective_ns:
+            if row["kind"] == "unfenced":
+                break
+            told_ns = max(told_ns, row["at_ns"])
+    return told_ns
 
 
 def lacking(members: Members, losses: Sequence[Loss], at_ns: int) -> Iterable[StateLoss]:
@@ -190,19 +210,18 @@ def lacking(members: Members, losses: Sequence[Loss], at_ns: int) -> Iterable[St
 def _beside(
     members: Members, last: Loss, until_ns: int
 ) -> list[tuple[frozenset[int], frozenset[int]]]:
-    """Who was in sync, and who eligible, right before the last loss, and then while its node was
-    down: nobody knows yet what it lacks, so that the others may leave it the only one in sync.
-    Once it is back it says so, and whoever keeps it in sync is wrong.
+    """Who was in sync, and who eligible, right before the last loss, and then until its node had
+    registered again: nobody knows yet what it lacks, so that the others may leave it the only one
+    in sync. Once it has said so, whoever keeps it in sync is wrong.
     """
     held = members.between(last.from_ns, last.from_ns)
     at_first = (
         frozenset(node for each in held for node in each.in_sync),
         frozenset(node for each in held for node in each.eligible),
     )
-    end_ns = min(last.fault.healed_ns, until_ns)
     later = [
         (each.in_sync, each.eligible)
-        for each in members.between(last.from_ns, end_ns)
-        if last.from_ns < each.at_ns < end_ns and each.in_sync
+        for each in members.between(last.from_ns, until_ns)
+        if last.from_ns < each.at_ns < last.told_ns and each.in_sync
     ]
     return list(dict.fromkeys((at_first, *later)))

@@ -25,7 +25,7 @@ def together(losses: dict[int, Taken], in_sync: set[int], eligible: set[int]) ->
     """Nodes that lost what they had at once."""
     return StateLoss(
         losses=tuple(
-            Loss(node=node, from_ns=0, at_ns=1, back_ns=9, fault=fault(takes, node))
+            Loss(node=node, from_ns=0, at_ns=1, told_ns=7, back_ns=9, fault=fault(takes, node))
             for node, takes in losses.items()
         ),
         in_sync=frozenset(in_sync),
@@ -102,6 +102,22 @@ def test_who_is_left_alone_by_the_others_stands_last() -> None:
     for healed_ns, beside in ((9, [[1, 2]]), (15, [[1, 2], [2]]), (99, [[1, 2], [2]])):
         lost_power = fault(POWER, 2, from_ns=5, at_ns=6, healed_ns=healed_ns)
         found = lacking(members, losses_of(members, [lost_power]), 30)
+        assert [sorted(each.in_sync) for each in found] == beside
+
+
+def test_who_is_back_is_known_once_it_has_registered() -> None:
+    """Its machine may run long before: cut off, or while nobody is the active controller."""
+    members = Members(rows((0, [1, 2]), (10, [2]), (30, [2])), min_isr=1)
+    lost_power = fault(POWER, 2, from_ns=5, at_ns=6, healed_ns=9)
+    for registered_ns, beside in ((8, [[1, 2]]), (10, [[1, 2]]), (12, [[1, 2], [2]])):
+        fencing = [
+            {"kind": "fenced", "node": 1, "at_ns": 20},
+            {"kind": "fenced", "node": 2, "at_ns": 7},
+            {"kind": "fenced", "node": 2, "at_ns": registered_ns},
+            {"kind": "unfenced", "node": 2, "at_ns": registered_ns},
+            {"kind": "fenced", "node": 2, "at_ns": 25},
+        ]
+        found = lacking(members, losses_of(members, [lost_power], fencing), 30)
         assert [sorted(each.in_sync) for each in found] == beside
 
 

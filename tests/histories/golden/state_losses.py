@@ -205,6 +205,15 @@ def others_leave_who_is_back_without_its_records(s: Story) -> None:
     s.faults[-1]["healed_ns"] = round(9.7 * S)
 
 
+@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+def others_leave_who_is_back_and_cannot_register(s: Story) -> None:
+    """Its machine ran before the other left, but the controllers were told after that."""
+    others_leave_who_is_back_without_its_records(s)
+    for log_offset, kind in enumerate(("fenced", "unfenced")):
+        s.cluster.append({"at_ns": round(9.9 * S), "kind": kind, "node": 1, "topic": None,
+                          "log_offset": log_offset, "source": "metadata-log"})  # fmt: skip
+
+
 @golden("VALID", {LOST: (P, 1)}, cause="had its disk lost")
 def only_replica_of_min_isr_1_loses_its_disk(s: Story) -> None:
     """With min ISR 1 the leader alone may acknowledge, and its disk was all there was."""

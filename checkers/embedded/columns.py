@@ -49,11 +49,11 @@ class Column:
         """Of each row's window."""
         return Column(f"{self.text} OVER ({window.text})")
 
-    def isNull(self) -> "Column":  # noqa: N802, RUF100
+    def isNull(self) -> "Column":
         """Whether it is null."""
         return Column(f"({self.text} IS NULL)")
 
-    def isNotNull(self) -> "Column":  # noqa: N802, RUF100
+    def isNotNull(self) -> "Column":
         """Whether it is not null."""
         return Column(f"({self.text} IS NOT NULL)")
 
@@ -157,23 +157,23 @@ class Window:
     order: str = ""
     bounds: str = ""
 
-    unboundedPreceding = -UNBOUNDED  # noqa: N815, RUF100
-    unboundedFollowing = UNBOUNDED - 1  # noqa: N815, RUF100
-    currentRow = 0  # noqa: N815, RUF100
+    unboundedPreceding = -UNBOUNDED
+    unboundedFollowing = UNBOUNDED - 1
+    currentRow = 0
 
-    def partitionBy(self, *columns: str | Column) -> "Window":  # noqa: N802, RUF100
+    def partitionBy(self, *columns: str | Column) -> "Window":
         """The rows that agree on these columns."""
         return replace(self, partition=f"PARTITION BY {', '.join(map(expression, columns))}")
 
-    def orderBy(self, *columns: str | Column) -> "Window":  # noqa: N802, RUF100
+    def orderBy(self, *columns: str | Column) -> "Window":
         """In this order."""
         return replace(self, order=f"ORDER BY {ordering(columns)}")
 
-    def rowsBetween(self, start: int, end: int) -> "Window":  # noqa: N802, RUF100
+    def rowsBetween(self, start: int, end: int) -> "Window":
         """Those so many rows around each; negative: before it."""
         return replace(self, bounds=f"ROWS BETWEEN {_bound(start)} AND {_bound(end)}")
 
-    def rangeBetween(self, start: int, end: int) -> "Window":  # noqa: N802, RUF100
+    def rangeBetween(self, start: int, end: int) -> "Window":
         """Those whose order is so far from each row's."""
         return replace(self, bounds=f"RANGE BETWEEN {_bound(start)} AND {_bound(end)}")
 

@@ -58,12 +58,12 @@ class Frame:
 
     filter = where
 
-    def withColumn(self, name: str, column: Column) -> "Frame":  # noqa: N802, RUF100
+    def withColumn(self, name: str, column: Column) -> "Frame":
         """With another column, or another one in its place."""
         kept = [column.alias(name) if each == name else each for each in self.columns]
         return self.select(*kept, *([] if name in self.columns else [column.alias(name)]))
 
-    def withColumnRenamed(self, old: str, new: str) -> "Frame":  # noqa: N802, RUF100
+    def withColumnRenamed(self, old: str, new: str) -> "Frame":
         """With a column by another name."""
         return self.select(
             *(Column(quoted(each), new) if each == old else each for each in self.columns)
@@ -77,7 +77,7 @@ class Frame:
         """Every row once."""
         return self._with(f"SELECT DISTINCT * FROM {self._from}", self.columns)
 
-    def groupBy(self, *columns: Named) -> "Grouped":  # noqa: N802, RUF100
+    def groupBy(self, *columns: Named) -> "Grouped":
         """Rows that agree on these columns, together."""
         return Grouped(self, columns)
 
@@ -85,7 +85,7 @@ class Frame:
         """One row about all rows."""
         return self.groupBy().agg(*columns)
 
-    def unionByName(self, other: "Frame") -> "Frame":  # noqa: N802, RUF100
+    def unionByName(self, other: "Frame") -> "Frame":
         """The rows of both; the other has the same columns in whatever order."""
         if unlike := sorted(set(self.columns) ^ set(other.columns)):
             raise ValueError(f"both frames must have a column {unlike[0]!r}")
@@ -114,7 +114,7 @@ class Frame:
         theirs = [name for name in other.columns if name not in keys]
         return self._with(f"SELECT * FROM {joined}", [*keys, *mine, *theirs])
 
-    def orderBy(self, *columns: Named) -> "Frame":  # noqa: N802, RUF100
+    def orderBy(self, *columns: Named) -> "Frame":
         """Sorted, which is the last that is done to it but `limit`."""
         return Frame(self._source, self.columns, order=f" ORDER BY {ordering(columns)}")
 

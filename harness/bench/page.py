@@ -12,9 +12,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
+from harness import pages
 from harness.bench import plots, words
 from harness.bench.options import BenchError
 from harness.bench.points import QUANTITIES, Client, Measure, Point, reference
@@ -62,13 +63,7 @@ def render(result: Result, *, command: str, baseline: Result | None = None) -> s
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("harness.bench"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = pages.environment("harness.bench")
     made.filters.update(px=px)
     return made
 

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import PackageLoader
 
+from harness import pages
 from harness.nightly.markdown import headline
 from harness.nightly.night import Night
 from harness.nightly.results import Change, Outcome, Result, by_cell, changes, flaky, worst
@@ -19,8 +20,6 @@ from harness.store import write_atomic
 
 NIGHTS: Final = 30
 FLAKY_NIGHTS: Final = 7
-SPARK_WIDTH: Final = 120.0
-SPARK_HEIGHT: Final = 22.0
 
 LETTERS: Final[Mapping[Outcome, str]] = {
     Outcome.VIOLATION: "V",
@@ -68,13 +67,7 @@ def write(path: Path, nights: Sequence[Night]) -> None:
     """Write the page; `nights` the oldest first, and at least one."""
     shown = nights[-NIGHTS:]
     results = [night.results() for night in shown]
-    environment = Environment(
-        loader=PackageLoader("harness.nightly"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = pages.environment("harness.nightly")
     css = PackageLoader("harness.report").get_source(environment, "report.css")[0]
     page = environment.get_template("trend.html.j2").render(
         css=css,
@@ -88,8 +81,8 @@ def write(path: Path, nights: Sequence[Night]) -> None:
         rows=rows(shown, results),
         failures=[r for r in results[-1] if r.outcome in (Outcome.VIOLATION, *_TROUBLE)],
         letters=LETTERS,
-        spark_width=SPARK_WIDTH,
-        spark_height=SPARK_HEIGHT,
+        spark_width=pages.SPARK_WIDTH,
+        spark_height=pages.SPARK_HEIGHT,
         link_of=lambda result: _link(shown[-1], result),
     )
     write_atomic(path, page)
@@ -153,19 +146,9 @@ def _spark(values: Sequence[float | None], what: str) -> Spark:
     known = [value for value in values if value is not None]
     if not known:
         return Spark(path="", last="", title=f"{what}: never measured")
-    top = max(known) or 1.0
-    step = SPARK_WIDTH / max(1, len(values) - 1)
-    path, pen = [], "M"
-    for number, value in enumerate(values):
-        if value is None:
-            pen = "M"
-            continue
-        y = SPARK_HEIGHT - 2 - (SPARK_HEIGHT - 4) * value / top
-        path.append(f"{pen}{number * step:.1f},{y:.1f}h0.01")
-        pen = "L"
     last = values[-1]
-    title = f"{what}: {min(known):,.0f} to {top:,.0f} ms in {len(known)} nights"
-    return Spark(path="".join(path), last="" if last is None else f"{last:,.0f}", title=title)
+    title = f"{what}: {min(known):,.0f} to {max(known):,.0f} ms in {len(known)} nights"
+    return Spark(path=pages.spark(values), last="" if last is None else f"{last:,.0f}", title=title)
 
 
 def _day(night: Night) -> str:

@@ -13,10 +13,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
-from harness import replaying
+from harness import pages, replaying
 from harness.report import words
 from harness.report.facts import Facts, TopicCounts, gather
 from harness.report.incidents import FAULT_NAMED
@@ -52,13 +52,7 @@ def render(run_dir: Path) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("harness.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = pages.environment("harness.report")
     made.filters.update(
         num=words.number,
         ms=words.milliseconds,

@@ -6,8 +6,9 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
+from harness.pages import SPARK_HEIGHT, SPARK_WIDTH, environment, spark
 from harness.report import words
 from harness.serve import choosing
 from harness.serve.choosing import Choice, PlanTrend, Wish
@@ -31,7 +32,6 @@ STATIC: Final[Mapping[str, str]] = {
     "serve.css": "text/css; charset=utf-8",
     "serve.js": "text/javascript; charset=utf-8",
 }
-SPARK: Final = (120.0, 22.0)
 
 
 def runs(
@@ -94,37 +94,13 @@ def static(name: str) -> str | None:
     return resources.files("harness.serve").joinpath("static").joinpath(name).read_text()
 
 
-def spark(values: Sequence[float | None]) -> str:
-    """Values as a line from the left to the right: an SVG path; what is unknown is a gap."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    width, height = SPARK
-    top, step = max(known) or 1.0, width / max(1, len(values) - 1)
-    path, pen = [], "M"
-    for index, value in enumerate(values):
-        if value is None:
-            pen = "M"
-            continue
-        y = height - 2 - (height - 4) * value / top
-        path.append(f"{pen}{index * step:.1f},{y:.1f}h0.01")
-        pen = "L"
-    return "".join(path)
-
-
 def _page(template: str, **context: Any) -> str:
     return _environment().get_template(template).render(**context)
 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("harness.serve"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = environment("harness.serve")
     made.filters.update(
         num=words.number,
         ms=words.milliseconds,
@@ -134,7 +110,8 @@ def _environment() -> Environment:
         slug=lambda state: str(state).lower().replace(" ", "-"),
     )
     made.globals.update(
-        link=link, marks=MARKS, meanings=MEANINGS, nightly=NIGHTLY, spark_size=SPARK,
+        link=link, marks=MARKS, meanings=MEANINGS, nightly=NIGHTLY,
+        spark_size=(SPARK_WIDTH, SPARK_HEIGHT),
         seconds=lambda ns: None if ns is None else ns / 1e9,
     )  # fmt: skip
     return made

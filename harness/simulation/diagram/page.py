@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
+from harness import pages
 from harness.simulation.diagram.incidents import Mark, Span, Wrong
 from harness.simulation.diagram.layout import LEFT, WIDTH, Drawing, draw
 from harness.simulation.diagram.messages import Message
@@ -78,13 +79,7 @@ def render(story: Story) -> str:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("harness.simulation.diagram"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return pages.environment("harness.simulation.diagram")
 
 
 def _drawn(story: Story, selection: Selection) -> Drawing:

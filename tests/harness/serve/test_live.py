@@ -4,7 +4,6 @@ import fcntl
 import io
 import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,19 +72,6 @@ def test_a_stream_that_is_another_one_is_begun_anew() -> None:
 def test_what_is_no_stream_gives_no_rows(content: bytes) -> None:
     """A short one may still become one."""
     assert Tail().look(io.BytesIO(content), len(content), LOOK_BYTES) == []
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    root = tmp_path / "store"
-    root.mkdir()
-    return root
-
-
-@pytest.fixture
-def vault(store: Path) -> Iterator[Vault]:
-    with Vault(store) as opened:
-        yield opened
 
 
 class Growing:

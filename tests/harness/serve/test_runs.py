@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,19 +13,6 @@ from harness.serve.nights import suites
 from harness.serve.summaries import State, Summary
 from harness.serve.vault import Vault, VaultError
 from tests.harness.serve.stores import add_run, fault_row, journal, place_of, verdict_of
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    root = tmp_path / "store"
-    root.mkdir()
-    return root
-
-
-@pytest.fixture
-def vault(store: Path) -> Iterator[Vault]:
-    with Vault(store) as opened:
-        yield opened
 
 
 def test_a_judged_run_in_short(store: Path, vault: Vault) -> None:

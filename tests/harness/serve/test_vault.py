@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,6 @@ def store(tmp_path: Path) -> Path:
     (root / "a/whole").symlink_to(tmp_path / "outside")
     (root / "a/inner").symlink_to("file")
     return root
-
-
-@pytest.fixture
-def vault(store: Path) -> Iterator[Vault]:
-    with Vault(store) as opened:
-        yield opened
 
 
 def test_what_is_inside_can_be_read(vault: Vault) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from harness import journal
 from harness.journal import Journal, JournalHeld, Record
-from harness.targets.local import processes
-from harness.targets.local.undo import process_of, undo_records
+from harness.targets.linux import processes
+from harness.targets.linux.undo import process_of, undo_records
 
 
 class Outcome(StrEnum):

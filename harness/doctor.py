@@ -25,8 +25,9 @@ from pyroute2.nftables.main import NFTables
 from rich.table import Table
 
 from harness.journal import Journal
-from harness.targets.local import clocks, holders, kernel, rootless, throttles, volumes
-from harness.targets.local.volumes import Volume
+from harness.targets.linux import clocks, holders, kernel, throttles, volumes
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import rootless
 from harness.targets.packets import diagnosis
 
 _TIMEOUT_S = 30

@@ -26,7 +26,7 @@ from harness.nightly.cells import Cell
 from harness.nightly.results import Result, Trial
 from harness.nightly.suite import Suite, SuiteError
 from harness.store import write_atomic
-from harness.targets.local.processes import ProcessId
+from harness.targets.linux.processes import ProcessId
 
 NIGHT: Final = "night.json"
 TRIALS: Final = "trials.jsonl"

@@ -25,8 +25,8 @@ from harness.nightly.cells import Cell
 from harness.nightly.night import Night
 from harness.nightly.order import Before, next_of
 from harness.nightly.results import INVALID, Outcome, Result, Trial, judged
-from harness.targets.local import processes
-from harness.targets.local.processes import Adopted, Process
+from harness.targets.linux import processes
+from harness.targets.linux.processes import Adopted, Process
 
 POLL_S: Final = 0.2
 END_S: Final = 60.0

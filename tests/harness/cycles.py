@@ -18,7 +18,8 @@ from typing import Final
 
 from harness import journal as journals
 from harness.journal import Journal
-from harness.targets.local import LocalTarget, volumes
+from harness.targets.linux import volumes
+from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut, Quality
 from tests.harness.targets.machine import leftovers, limits, new_run_id
 

@@ -20,7 +20,8 @@ from harness.plan import build
 from harness.systems.base import call_in_client_network
 from harness.systems.nodes import NodesSystem
 from harness.systems.replica_files import replica_rows
-from harness.targets.local import LocalTarget, Volume
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from nemesis.fault import Fault, Params, Strike
 from nemesis.faults import find
 from nemesis.hosts import Hosts

@@ -28,8 +28,10 @@ from harness.hosts import hosts_of
 from harness.plan import build
 from harness.systems.nodes import NodesSystem
 from harness.targets.base import TargetError
-from harness.targets.local import LocalTarget, Volume, kernel
-from harness.targets.local.files import OURS
+from harness.targets.linux import kernel
+from harness.targets.linux.files import OURS
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from nemesis.base import NemesisError
 from nemesis.fault import Ability, Fault, Params, Strike
 from nemesis.faults import FAULTS

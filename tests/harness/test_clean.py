@@ -13,15 +13,18 @@ import pytest
 
 from harness.clean import Cleaned, Outcome, clean, undo
 from harness.journal import Journal, registered
-from harness.targets.local import LocalTarget, Volume, kernel, processes
-from harness.targets.local import undo as kinds
+from harness.targets.linux import kernel, processes
+from harness.targets.linux import undo as kinds
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from tests.harness.targets.machine import leftovers, local_target, marked, new_run_id
 from tests.require import require
 
 HARNESS = """
 import sys, pathlib, time
 from harness.journal import Journal
-from harness.targets.local import LocalTarget, Volume
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut
 run_dir, registry = map(pathlib.Path, sys.argv[1:3])
 run_id, mark = sys.argv[3:]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.clean import Outcome, clean, undo
-from harness.targets.local import throttles
+from harness.targets.linux import throttles
 from nemesis.disk import FAULTS
 from tests.harness.targets.machine import leftovers, marked, new_run_id
 from tests.require import require
@@ -16,7 +16,8 @@ from tests.require import require
 HARNESS = """
 import os, pathlib, random, sys, time
 from harness.journal import Journal
-from harness.targets.local import LocalTarget, Volume
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from nemesis.disk import FAULTS
 from nemesis.fault import Params
 from nemesis.ledger import Ledger

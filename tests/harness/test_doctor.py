@@ -41,7 +41,7 @@ def test_packet_drops_and_frozen_disks_are_really_tried(
     def refuse(_mountpoint: Path) -> bool:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("harness.targets.local.kernel.freeze", refuse)
+    monkeypatch.setattr("harness.targets.linux.kernel.freeze", refuse)
     [missing] = doctor.missing_for({"nftables", "freeze"})
     assert missing.name == "freeze"
     assert "Operation not supported" in missing.detail

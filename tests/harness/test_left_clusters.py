@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import journal
-from harness.targets.local import firewall, network
+from harness.targets.linux import firewall, network
 from tests.harness.cluster_command import PATIENCE_S, command, highwater
 from tests.harness.targets.machine import leftovers
 from tests.require import require

@@ -34,7 +34,9 @@ from harness import journal as journals
 from harness.clean import undo
 from harness.hosts import hosts_of
 from harness.journal import Journal
-from harness.targets.local import LocalTarget, Volume, kernel, volumes
+from harness.targets.linux import kernel, volumes
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from nemesis.administration import Placed
 from nemesis.fault import Ability, Fault, Params, Strike
 from nemesis.faults import FAULTS

@@ -20,7 +20,7 @@ from pyroute2 import IPRoute
 
 from harness.journal import ROOTLESS_UID
 from harness.targets.base import PrivilegeMissing
-from harness.targets.local import kernel
+from harness.targets.linux import kernel
 
 _FAILED = 255
 _NO_PRIVILEGES = """\

@@ -25,15 +25,15 @@ from harness.targets.base import (
     TargetError,
     UnknownNode,
 )
-from harness.targets.local import clocks as own_clocks
-from harness.targets.local import firewall, kernel, namespaces, network, processes, volumes
-from harness.targets.local.clients import LocalClients
-from harness.targets.local.clocks import LocalClocks
-from harness.targets.local.disks import LocalDisks
-from harness.targets.local.links import LocalLinks
-from harness.targets.local.processes import Adopted, Process
-from harness.targets.local.undo import process_of, undo_records
-from harness.targets.local.volumes import Volume
+from harness.targets.linux import clocks as own_clocks
+from harness.targets.linux import firewall, kernel, namespaces, network, processes, volumes
+from harness.targets.linux.clients import LinuxClients
+from harness.targets.linux.clocks import LinuxClocks
+from harness.targets.linux.disks import LinuxDisks
+from harness.targets.linux.links import LinuxLinks
+from harness.targets.linux.processes import Adopted, Process
+from harness.targets.linux.undo import process_of, undo_records
+from harness.targets.linux.volumes import Volume
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +73,14 @@ class LocalTarget:
         self.volume = volume or volumes.best_volume()
         self._run_dir = run_dir.resolve()
         self._journal = journal
-        self.links = LocalLinks(lambda: self.network, journal)
-        self.disks = LocalDisks(self.volume, self.data_dir, journal)
-        self.clocks = LocalClocks(self._run_dir / "clocks", journal, self.pid, own=clocks)
+        self.links = LinuxLinks(lambda: self.network, journal)
+        self.disks = LinuxDisks(self.volume, self.data_dir, journal)
+        self.clocks = LinuxClocks(self._run_dir / "clocks", journal, self.pid, own=clocks)
         self._uplink = uplink
         self._commands: dict[int, Command] = {}
         self._processes: dict[int, Process] = {}
         self._exit_codes: dict[int, int | None] = {}
-        self.clients = LocalClients()
+        self.clients = LinuxClients()
         self._mutexes = {node: threading.RLock() for node in self.network.nodes}
 
     @classmethod

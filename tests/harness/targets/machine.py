@@ -7,15 +7,9 @@ from pathlib import Path
 
 from harness import journal as journals
 from harness.journal import Journal
-from harness.targets.local import (
-    LocalTarget,
-    Volume,
-    kernel,
-    namespaces,
-    network,
-    processes,
-    throttles,
-)
+from harness.targets.linux import kernel, namespaces, network, processes, throttles
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 
 
 def leftovers(run_id: str, run_dir: Path) -> list[str]:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from harness.targets.local import LocalTarget, namespaces
+from harness.targets.linux import namespaces
+from harness.targets.local import LocalTarget
 
 PORT = 9092
 TIMEOUT_S = 60.0

@@ -10,7 +10,9 @@ import pytest
 
 from harness.journal import Journal
 from harness.targets.base import NodeState, TargetError, UnknownNode
-from harness.targets.local import LocalTarget, Volume, kernel, namespaces, processes
+from harness.targets.linux import kernel, namespaces, processes
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut
 from tests.harness.targets.machine import leftovers, local_target, new_run_id
 from tests.require import require

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from harness.journal import ROOTLESS_UID
-from harness.targets.local import kernel, rootless
+from harness.targets.linux import kernel
+from harness.targets.local import rootless
 from nemesis.faults import FAULTS
 from tests.harness.targets.machine import marked, new_run_id
 from tests.require import require
@@ -34,7 +35,9 @@ from harness.targets.local.rootless import ensure_privileges
 ensure_privileges()
 import os, pathlib, socket, sys, time
 from harness import journal as journals
-from harness.targets.local import LocalTarget, Volume, namespaces
+from harness.targets.linux import namespaces
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut
 run_id, linger = sys.argv[1:]
 run_dir = pathlib.Path(os.environ["XDG_RUNTIME_DIR"])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.targets.local import firewall, namespaces
-from harness.targets.local.firewall import Rule
+from harness.targets.linux import firewall, namespaces
+from harness.targets.linux.firewall import Rule
 from harness.targets.packets.netlink import (
     NETFILTER,
     Message,

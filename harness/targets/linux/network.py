@@ -16,7 +16,7 @@ from typing import Protocol
 from pyroute2 import IPRoute
 
 from harness.targets.base import CLIENTS, TargetError, Unsupported
-from harness.targets.local import kernel, namespaces
+from harness.targets.linux import kernel, namespaces
 
 RANGE = IPv4Network("198.18.0.0/15")
 MAX_NODE = 200

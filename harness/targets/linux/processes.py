@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.targets.base import NotInForce
-from harness.targets.local import kernel, namespaces
+from harness.targets.linux import kernel, namespaces
 
 END_TIMEOUT_S = 10.0
 """How long a killed process may take to go: the kernel has to tear down what it held."""

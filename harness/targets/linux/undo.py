@@ -1,4 +1,4 @@
-"""How each kind of thing that the local target journals is undone.
+"""How each kind of thing that is journalled here is undone.
 
 Every function takes the fields of one record, removes what that record names if it is there, and
 says in a few words what it removed, or None. Doing it twice is fine; so is a thing half made.
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from harness.targets.base import TargetError
-from harness.targets.local import clocks, kernel, namespaces, network, processes, throttles, volumes
-from harness.targets.local.processes import ProcessId
+from harness.targets.linux import clocks, kernel, namespaces, network, processes, throttles, volumes
+from harness.targets.linux.processes import ProcessId
 
 Fields = Mapping[str, object]
 

@@ -4,10 +4,10 @@ import signal
 import subprocess
 from collections.abc import Mapping
 
-from harness.targets.local import processes
+from harness.targets.linux import processes
 
 
-class LocalClients:
+class LinuxClients:
     """Every process of clients that was started here. See `nemesis.hosts.Clients`.
 
     A harness that dies leaves stopped ones stopped; they end with the namespace that they live in.

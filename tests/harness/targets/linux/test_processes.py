@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.targets.base import NodeState, UnknownNode
-from harness.targets.local import LocalTarget, kernel, processes
+from harness.targets.linux import kernel, processes
+from harness.targets.local import LocalTarget
 from tests.harness.targets.machine import local_target
 from tests.require import require
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import harness
 from harness.targets.base import TargetError
-from harness.targets.local import firewall, namespaces, processes
-from harness.targets.local.network import Recorder
+from harness.targets.linux import firewall, namespaces, processes
+from harness.targets.linux.network import Recorder
 from harness.targets.packets.holding import Holder
 from harness.targets.packets.netlink import NETFILTER, Netlink
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from harness.journal import Journal
 from harness.targets.base import NotInForce, Unsupported
-from harness.targets.local import kernel
+from harness.targets.linux import kernel
 from nemesis.hosts import Reading
 
 LIBRARIES: Final = (
@@ -114,7 +114,7 @@ def measure(env: Mapping[str, str]) -> tuple[float, float]:
     return (shown_ns - after_ns) / 1e6, (shown_ns - before_ns) / 1e6
 
 
-class LocalClocks:
+class LinuxClocks:
     """See `nemesis.hosts.Clocks`. Every change is in the journal before it is made."""
 
     def __init__(

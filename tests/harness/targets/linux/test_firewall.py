@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.targets.base import CLIENTS, UnknownNode
-from harness.targets.local import LocalTarget, namespaces
+from harness.targets.linux import namespaces
+from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut
 from tests.harness.targets.machine import local_target
 from tests.require import require

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.targets.local import kernel, processes
+from harness.targets.linux import kernel, processes
 from nemesis.hosts import Probe
 
 PATIENCE_S = 5.0

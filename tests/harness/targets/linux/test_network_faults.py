@@ -11,7 +11,8 @@ import pytest
 
 from harness.systems.nodes import BROKER_PORT, CONTROLLER_PORT
 from harness.targets.base import CLIENTS
-from harness.targets.local import LocalTarget, kernel
+from harness.targets.linux import kernel
+from harness.targets.local import LocalTarget
 from nemesis.fault import Fault, Params, Strike
 from nemesis.faults import find
 from nemesis.hosts import Hosts

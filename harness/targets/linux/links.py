@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
 from harness.targets.base import CLIENTS, UnknownNode
-from harness.targets.local import firewall, holders, namespaces
-from harness.targets.local.firewall import Rule
-from harness.targets.local.holders import Holders
-from harness.targets.local.network import Network, Recorder
+from harness.targets.linux import firewall, holders, namespaces
+from harness.targets.linux.firewall import Rule
+from harness.targets.linux.holders import Holders
+from harness.targets.linux.network import Network, Recorder
 from harness.targets.packets import diagnosis
 from nemesis.hosts import Cut, Quality, Tampered
 
@@ -26,19 +26,19 @@ R = TypeVar("R")
 
 
 def _alone(
-    method: Callable[Concatenate["LocalLinks", P], R],
-) -> Callable[Concatenate["LocalLinks", P], R]:
+    method: Callable[Concatenate["LinuxLinks", P], R],
+) -> Callable[Concatenate["LinuxLinks", P], R]:
     """One caller at a time."""
 
     @functools.wraps(method)
-    def waiting(links: "LocalLinks", /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def waiting(links: "LinuxLinks", /, *args: P.args, **kwargs: P.kwargs) -> R:
         with links._mutex:
             return method(links, *args, **kwargs)
 
     return waiting
 
 
-class LocalLinks:
+class LinuxLinks:
     """See `nemesis.hosts.Links`. Safe to call from several threads, which wait for each other."""
 
     def __init__(self, network: Callable[[], Network], journal: Recorder) -> None:

@@ -10,9 +10,10 @@ import pytest
 from harness.clean import Outcome, clean
 from harness.journal import read
 from harness.targets.base import CLIENTS, UnknownNode
-from harness.targets.local import LocalTarget, firewall, kernel, processes
-from harness.targets.local.links import LocalLinks
-from harness.targets.local.undo import process_of
+from harness.targets.linux import firewall, kernel, processes
+from harness.targets.linux.links import LinuxLinks
+from harness.targets.linux.undo import process_of
+from harness.targets.local import LocalTarget
 from harness.targets.packets import diagnosis
 from harness.targets.packets.holding import MAX_HELD
 from nemesis.hosts import Cut, Quality
@@ -32,7 +33,8 @@ JOURNAL = FakeJournal(Trace())
 HARNESS = """
 import sys, pathlib, time
 from harness.journal import Journal
-from harness.targets.local import LocalTarget, Volume
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut, Quality
 run_dir, registry = map(pathlib.Path, sys.argv[1:3])
 journal = Journal.create(run_dir / "journal.jsonl", run_id=sys.argv[3], registry=registry)
@@ -70,11 +72,11 @@ def test_what_the_kernel_lacks_is_no_ability(
         assert target.links.abilities == everything
         assert target.abilities >= everything
         monkeypatch.setattr(diagnosis, "_DESTROY", 99)
-        assert LocalLinks(lambda: target.network, JOURNAL).abilities == everything - {
+        assert LinuxLinks(lambda: target.network, JOURNAL).abilities == everything - {
             "connection-resets"
         }
         monkeypatch.setattr(firewall, "_SHARES", 0)
-        assert LocalLinks(lambda: target.network, JOURNAL).abilities == {"packet-drops"}
+        assert LinuxLinks(lambda: target.network, JOURNAL).abilities == {"packet-drops"}
 
 
 def test_a_machine_that_is_not_there_cannot_be_made_worse(tmp_path: Path) -> None:

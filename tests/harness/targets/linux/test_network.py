@@ -9,7 +9,8 @@ import pytest
 from pyroute2 import IPRoute
 
 from harness.targets.base import CLIENTS, Unsupported
-from harness.targets.local import LocalTarget, namespaces, network
+from harness.targets.linux import namespaces, network
+from harness.targets.local import LocalTarget
 from tests.harness.targets.machine import local_target
 from tests.require import require
 

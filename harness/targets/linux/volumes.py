@@ -17,8 +17,8 @@ from pathlib import Path
 
 from harness.journal import ROOTLESS_UID
 from harness.targets.base import NodeState, TargetError, Unsupported
-from harness.targets.local import kernel
-from harness.targets.local.network import Recorder
+from harness.targets.linux import kernel
+from harness.targets.linux.network import Recorder
 
 IMAGE_BYTES = 8 << 30
 """The size a node's disk seems to have; the image is sparse and takes what is written."""

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from harness.journal import Journal
 from harness.targets.base import NodeState, Unsupported
-from harness.targets.local import files, kernel, processes, throttles, volumes
-from harness.targets.local.probes import Attempt
-from harness.targets.local.volumes import Volume
+from harness.targets.linux import files, kernel, processes, throttles, volumes
+from harness.targets.linux.probes import Attempt
+from harness.targets.linux.volumes import Volume
 from nemesis.hosts import PowerCut, Probe
 
 BALLAST = f"{files.OURS}ballast"
@@ -34,7 +34,7 @@ class _Limit(NamedTuple):
     operations_per_s: int
 
 
-class LocalDisks:
+class LinuxDisks:
     """See `nemesis.hosts.Disks`. Every change is in the journal before it is made."""
 
     def __init__(self, volume: Volume, data_dir: Callable[[int], Path], journal: Journal) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.targets.base import Unsupported
-from harness.targets.local import Volume, kernel, volumes
-from harness.targets.local.undo import undo_records
+from harness.targets.linux import kernel, volumes
+from harness.targets.linux.undo import undo_records
+from harness.targets.linux.volumes import Volume
 from tests.harness.targets.machine import local_target
 from tests.nemesis.fakes import FakeJournal, Trace
 from tests.require import require

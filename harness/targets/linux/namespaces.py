@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.journal import ROOTLESS_UID, registry_dir
-from harness.targets.local import kernel
+from harness.targets.linux import kernel
 
 _OWN = "/proc/thread-self/ns/net"
 

@@ -13,13 +13,15 @@ import pytest
 
 from harness.hosts import hosts_of
 from harness.targets.base import NodeState, Unsupported
-from harness.targets.local import LocalTarget, Volume, files, kernel, throttles
-from harness.targets.local.disks import BALLAST
+from harness.targets.linux import files, kernel, throttles
+from harness.targets.linux.disks import BALLAST
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 from nemesis.base import Futile
 from nemesis.fault import Effect, Fault, Params, Strike
 from nemesis.faults import find
 from nemesis.hosts import Hosts
-from tests.harness.targets.local.test_volumes import IMAGES, skip_without
+from tests.harness.targets.linux.test_volumes import IMAGES, skip_without
 from tests.harness.targets.machine import local_target
 from tests.nemesis.fakes import FakeAdministration, FakeView
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.targets.local import namespaces, network
+from harness.targets.linux import namespaces, network
 from harness.targets.packets.netlink import (
     APPEND,
     CREATE,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.targets.local import throttles
-from harness.targets.local.throttles import Group, candidates
+from harness.targets.linux import throttles
+from harness.targets.linux.throttles import Group, candidates
 
 V1 = """\
 24 23 0:21 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755

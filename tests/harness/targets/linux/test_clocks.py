@@ -16,7 +16,8 @@ import pytest
 
 from harness import clean
 from harness.targets.base import NotInForce, Unsupported
-from harness.targets.local import LocalTarget, clocks
+from harness.targets.linux import clocks
+from harness.targets.local import LocalTarget
 from nemesis.fault import Params, Strike
 from nemesis.faults import find
 from tests.harness.targets.machine import local_target, new_run_id
@@ -212,7 +213,8 @@ HARNESS = """
 import sys, time
 from pathlib import Path
 from harness.journal import Journal
-from harness.targets.local import LocalTarget, Volume
+from harness.targets.linux.volumes import Volume
+from harness.targets.local import LocalTarget
 place = Path(sys.argv[1])
 with Journal.create(place / "journal.jsonl", run_id=sys.argv[2], registry=place / "registry") as j:
     target = LocalTarget(sys.argv[2], place, [1], j, volume=Volume.DIRECTORY, clocks=True)

@@ -1,0 +1,1 @@
+"""Tests of the local target, on real kernel objects."""

@@ -48,11 +48,6 @@ def lacking(wanted: Iterable[Ability]) -> dict[Ability, str]:
     return found
 
 
-def lacking_for(faults: Iterable[Fault]) -> dict[Ability, str]:
-    """The same for everything that some faults need."""
-    return lacking(ability for fault in faults for ability in fault.needs)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """Whether one fault can be injected in one way of running."""

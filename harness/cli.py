@@ -264,9 +264,10 @@ def _prepared(
     plan: str | None, flags: dict[str, Any], replay: Path | None, *, resolved: bool, refuse: bool
 ) -> "Prepared":
     """The plan as asked for, checked against everything known before a start."""
-    from harness import abilities, planning, replaying
     from harness import plan as plans
+    from harness import planning, replaying
     from harness.systems import makes
+    from harness.targets import kinds
     from nemesis.faults import find
 
     if replay is not None:
@@ -277,12 +278,9 @@ def _prepared(
     else:
         made = plans.build(plans.load(plan), where=f"plan {plan or plans.FIRST_LIGHT}", flags=flags)
         schedule, wanted = None, planning.faults_of(made)
-    if made.target == "sim":
-        raise plans.PlanError(
-            f"plan {made.name} is for a simulated cluster: highwater simulate runs it"
-        )
+    kind = kinds.kind_of(made)
     makes.make_of(made)  # is it there?
-    lacks = abilities.lacking_for(find(name) for name in wanted)
+    lacks = kind.lacking(ability for name in wanted for ability in find(name).needs)
     return planning.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
 
 
@@ -302,8 +300,9 @@ def _run(
 ) -> NoReturn:
     from harness import judging, progress, summary
     from harness.runner import Runner
+    from harness.targets import kinds
 
-    ensure_privileges()
+    kinds.kind_of(prepared.plan).ensure_privileges()
     ending.check_privileges()
     clean_up_after_the_dead()
     for note in prepared.notes:

@@ -20,8 +20,9 @@ from harness.store import Run
 from harness.systems.layout import Layout
 from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
+from harness.targets.base import Target
+from harness.targets.kinds import Wish, kind_of
 from harness.targets.local import rootless
-from harness.targets.local.target import LocalTarget
 
 POLL_S = 0.5
 
@@ -64,7 +65,10 @@ def up(
     run.write_json("plan.json", plan.to_json())
     path = run.path / "journal.jsonl"
     with Journal.create(path, run_id=run.run_id, detached=detach) as journal:
-        target = LocalTarget(run.run_id, run.path, layout.nodes, journal, uplink=True)
+        wish = Wish(
+            run_id=run.run_id, run_dir=run.path, nodes=layout.nodes, journal=journal, uplink=True
+        )
+        target = kind_of(plan).make(wish)
         keep = False
         try:
             target.up()
@@ -149,9 +153,7 @@ def _facts(bootstrap: str, run: Path, detach: bool) -> dict[str, str]:
     }
 
 
-def _watch(
-    target: LocalTarget, run: Run, stop: threading.Event, warn: Callable[[str], None]
-) -> None:
+def _watch(target: Target, run: Run, stop: threading.Event, warn: Callable[[str], None]) -> None:
     dead: list[int] = []
     while not stop.wait(POLL_S):
         for node in target.node_ids():

@@ -11,8 +11,8 @@ from typing import Self
 
 from harness.plan import PlanError
 from harness.store import Run
+from harness.targets.base import Target
 from harness.targets.local import rootless
-from harness.targets.local.target import LocalTarget
 from nemesis.hosts import CLIENTS
 
 
@@ -42,7 +42,7 @@ class Ending:
             )
 
 
-def told(target: LocalTarget, run: Run, bootstrap: str, in_force: Sequence[str]) -> list[str]:
+def told(target: Target, run: Run, bootstrap: str, in_force: Sequence[str]) -> list[str]:
     """Lines for the terminal: how to enter each node of a cluster that was left, and to end it."""
     lines = [f"the cluster is left running: {bootstrap}"]
     if in_force:
@@ -51,14 +51,14 @@ def told(target: LocalTarget, run: Run, bootstrap: str, in_force: Sequence[str])
         state = "running" if target.is_running(node) else "not running"
         lines += [
             f"node {node}, {target.address(node)}, {state}",
-            f"  enter  nsenter --net={target.network.namespace(node)}",
+            f"  enter  {target.enter(node)}",
             f"  data   {target.data_dir(node)}",
             f"  log    {run.node_dir(node) / 'node.log'}",
         ]
     return [
         *lines,
         f"clients, {target.address(CLIENTS)}",
-        f"  enter  nsenter --net={target.network.namespace(CLIENTS)}",
+        f"  enter  {target.enter(CLIENTS)}",
         f"ask it   highwater cluster topics describe --run {run.path}",
         f"end it   highwater cluster down {run.path}",
     ]

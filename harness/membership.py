@@ -12,9 +12,11 @@ from pathlib import Path
 from harness import cluster, store
 from harness.cluster import ClusterError
 from harness.journal import Journal, JournalHeld
+from harness.plan import Plan, stored
+from harness.store import Run
 from harness.systems.layout import CONTROLLER
 from harness.systems.nodes import NodesSystem
-from harness.targets.local.target import LocalTarget
+from harness.targets.kinds import kind_of
 
 
 @contextmanager
@@ -34,12 +36,20 @@ def taken_over(run_dir: Path | None) -> Iterator[NodesSystem]:
         ) from error
     with journal:
         run = store.open_run(path)
-        target = LocalTarget.attach(run.run_id, run.path, journal)
+        plan = _plan_of(run)
+        target = kind_of(plan).attach(run.run_id, run.path, journal)
         system = NodesSystem.attach(target, run)
         try:
             yield system
         finally:
             run.update(bootstrap=system.bootstrap)
+
+
+def _plan_of(run: Run) -> Plan:
+    try:
+        return stored(run.path)
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"{run.path}: the cluster's plan is lost: {error}") from error
 
 
 def add_brokers(

@@ -297,6 +297,11 @@ def _without_faults(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {**raw, "nemesis": {**raw.get("nemesis", {}), "faults": [], "mix": {}}}
 
 
+def stored(run_dir: Path) -> Plan:
+    """The plan of a stored run. Raises OSError, ValueError, PlanError."""
+    return Plan.from_json(json.loads((run_dir / "plan.json").read_text()), str(run_dir))
+
+
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 

@@ -35,7 +35,8 @@ from harness.store import Run
 from harness.systems.layout import Layout
 from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
-from harness.targets.local.target import LocalTarget
+from harness.targets.base import Target
+from harness.targets.kinds import Wish, kind_of
 from harness.workloads.launch import Workload, launch
 from nemesis.executor import Nemesis
 from nemesis.record import FaultRecord
@@ -79,7 +80,7 @@ class Stage:
     """What a script of a run may act on, while the workload and the faults go on."""
 
     run: Run
-    target: LocalTarget
+    target: Target
     system: NodesSystem
     monitor: Monitor
     stop: threading.Event
@@ -159,13 +160,15 @@ class Runner:
         """Everything that needs the target, and its end."""
         plan = self._plan
         with Journal.create(run.path / "journal.jsonl", run_id=run.run_id) as journal:
-            target = LocalTarget(
-                run.run_id,
-                run.path,
-                self._layout.nodes,
-                journal,
-                uplink=not self._ending.teardown,
-                clocks="clocks" in self._prepared.schedule.needs(),
+            target = kind_of(plan).make(
+                Wish(
+                    run_id=run.run_id,
+                    run_dir=run.path,
+                    nodes=self._layout.nodes,
+                    journal=journal,
+                    uplink=not self._ending.teardown,
+                    clocks="clocks" in self._prepared.schedule.needs(),
+                )
             )
             system: NodesSystem | None = None
             try:
@@ -183,9 +186,7 @@ class Runner:
                 self._end(run, target, system, journal)
                 self._phase_name = failed
 
-    def _end(
-        self, run: Run, target: LocalTarget, system: NodesSystem | None, journal: Journal
-    ) -> None:
+    def _end(self, run: Run, target: Target, system: NodesSystem | None, journal: Journal) -> None:
         """Remove everything; or leave the cluster, when there is one and that was asked."""
         deployed = any(target.is_running(node) for node in target.node_ids())
         if self._ending.teardown or system is None or not deployed:
@@ -200,7 +201,7 @@ class Runner:
     def _under_load(
         self,
         run: Run,
-        target: LocalTarget,
+        target: Target,
         system: NodesSystem,
         journal: Journal,
         streams: ExitStack,
@@ -251,7 +252,7 @@ class Runner:
     def _read_back(
         self,
         run: Run,
-        target: LocalTarget,
+        target: Target,
         system: NodesSystem,
         monitor: Monitor,
         cluster: RowStream,
@@ -339,7 +340,7 @@ class Runner:
         if failures:
             raise RunFailed(f"the script of the run failed: {failures[0]}") from failures[0]
 
-    def _settle(self, run: Run, target: LocalTarget, monitor: Monitor, refusals: Refusals) -> bool:
+    def _settle(self, run: Run, target: Target, monitor: Monitor, refusals: Refusals) -> bool:
         """Wait until the idle cluster is whole; note what is not. Returns whether it is."""
         reasons = self._wait_whole(run, monitor, refusals, quiet=True)
         refused = [refusal.node for refusal in refusals.found]

@@ -5,7 +5,6 @@ a node is started. To add one is to write a `Make` and to name it in `make_of`.
 """
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,8 @@ class NodeFiles:
     node: int
     properties: Path
     log_dir: Path
+    python: str
+    """The interpreter of the node's machine."""
 
 
 class Make(Protocol):
@@ -70,7 +71,7 @@ class BuiltIn:
 
     def command(self, files: NodeFiles) -> Command:
         """`python -m` the module."""
-        argv = (sys.executable, "-m", self._module, str(files.properties))
+        argv = (files.python, "-m", self._module, str(files.properties))
         return Command(argv=argv, env=dict(os.environ))
 
 

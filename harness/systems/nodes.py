@@ -5,7 +5,6 @@ the cluster runs. Timeouts are short, so that a minute of faults holds many fail
 `broker` table overrides any of them. Addresses, directories and processes are the target's.
 """
 
-import json
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from uuid import UUID
 from harness.admin.client import AdminClient
 from harness.admin.errors import AdminError
 from harness.history import RowStream
-from harness.plan import Plan
+from harness.plan import Plan, stored
 from harness.quorum_times import QuorumTimes
 from harness.store import Run
 from harness.systems import forming, replica_files
@@ -127,7 +126,7 @@ class NodesSystem:
         Raises DeployError when they cannot be read.
         """
         try:
-            plan = Plan.from_json(json.loads((run.path / "plan.json").read_text()), str(run.path))
+            plan = stored(run.path)
             properties = {
                 node: parse_properties(_properties_file(run, node).read_text())
                 for node in target.node_ids()
@@ -188,7 +187,10 @@ class NodesSystem:
 
     def _files(self, node: int) -> NodeFiles:
         return NodeFiles(
-            node=node, properties=_properties_file(self._run, node), log_dir=self._log_dir(node)
+            node=node,
+            properties=_properties_file(self._run, node),
+            log_dir=self._log_dir(node),
+            python=self._target.python,
         )
 
     def start(self) -> None:

@@ -84,12 +84,19 @@ class Target(Protocol):
         """The nodes' wall clocks, to be set."""
         ...
 
+    @property
+    def python(self) -> str:
+        """The interpreter on the nodes' machines, which has the broker and all that it needs."""
+        ...
+
     def up(self) -> None:
         """Make the machines; nothing runs on them yet. On an error, call `down`."""
         ...
 
-    def down(self) -> None:
-        """End every process and remove every machine; safe to call twice and half-way."""
+    def down(self, *, keep_data: bool = False) -> None:
+        """End every process and remove every machine, their data too unless `keep_data`; safe to
+        call twice and half-way.
+        """
         ...
 
     def node_ids(self) -> Sequence[int]:
@@ -162,6 +169,10 @@ class Target(Protocol):
         log_path: Path | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a process on the clients' machine; the caller waits for it, `down` ends it."""
+        ...
+
+    def enter(self, machine: int) -> str:
+        """The shell command that takes a person onto a machine."""
         ...
 
     def in_client_netns(self) -> AbstractContextManager[None]:

@@ -1,6 +1,7 @@
 """A target without machines: clients run on loopback, nodes are remembered but not started."""
 
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -23,6 +24,7 @@ class FakeTarget:
     """As much of harness.targets.base.Target as the harness's own parts need in tests."""
 
     abilities: frozenset[str] = frozenset()
+    python = sys.executable
 
     def __init__(self, root: Path, nodes: Sequence[int] = (1, 2, 3)) -> None:
         self.root = root
@@ -36,7 +38,7 @@ class FakeTarget:
 
     def up(self) -> None: ...
 
-    def down(self) -> None: ...
+    def down(self, *, keep_data: bool = False) -> None: ...
 
     def add_node(self, node: int) -> None: ...
 

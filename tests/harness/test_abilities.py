@@ -44,7 +44,7 @@ def test_what_is_lacking_comes_with_the_way_to_get_it(machine: set[str]) -> None
     """Only of what was asked for."""
     machine |= {"nftables", "freeze"}
     assert abilities.lacking({Ability.SIGNALS}) == {}
-    assert abilities.lacking_for([find("kill"), find("partition.halves")]) == {
+    assert abilities.lacking({*find("kill").needs, *find("partition.halves").needs}) == {
         Ability.PACKET_DROPS: "nftables: looked; get nftables"
     }
 

@@ -22,6 +22,7 @@ from harness.planning import Prepared, prepare
 from harness.quorum_times import QuorumTimes
 from harness.refusals import Refusals
 from harness.runner import Outcome, Runner
+from harness.targets import kinds
 from nemesis.record import FaultRecord
 from tests.nemesis.fakes import FakeMachines, FakeProcesses, FakeView, Trace
 from tests.require import require
@@ -157,7 +158,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
             registry.mkdir(exist_ok=True)
             return Journal.create(path, **more, registry=registry)
 
-    monkeypatch.setattr(runner_module, "LocalTarget", Target)
+    monkeypatch.setattr(kinds, "LocalTarget", Target)
     monkeypatch.setattr(runner_module, "NodesSystem", System)
     monkeypatch.setattr(runner_module, "Monitor", Monitor)
     monkeypatch.setattr(runner_module, "Journal", TestJournal)

@@ -11,6 +11,7 @@ Calls may come from several threads; those about one node's process wait for eac
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -120,6 +121,11 @@ class LocalTarget:
         """What can be broken here, by the names of `nemesis.fault.Ability`."""
         parts = (self.links, self.disks, self.clocks)
         return frozenset({"signals", "administration"}).union(*(part.abilities for part in parts))
+
+    @property
+    def python(self) -> str:
+        """This process's own interpreter."""
+        return sys.executable
 
     # -- the machines
 
@@ -309,6 +315,10 @@ class LocalTarget:
         client = self._spawn(CLIENTS, argv, env=env, log_path=log_path)
         self.clients.adopt(client)
         return client
+
+    def enter(self, machine: int) -> str:
+        """The shell command that takes a person onto a machine, as root."""
+        return f"nsenter --net={self._namespace(machine)}"
 
     def in_client_netns(self) -> AbstractContextManager[None]:
         """Move the calling thread to the clients' network for the block; never across `await`."""

@@ -16,7 +16,12 @@ from tests.harness.systems.kafka.test_properties import wanted
 def files(tmp_path: Path) -> NodeFiles:
     """A node's, its disk empty."""
     (tmp_path / "data").mkdir()
-    return NodeFiles(node=2, properties=tmp_path / "server.properties", log_dir=tmp_path / "data")
+    return NodeFiles(
+        node=2,
+        properties=tmp_path / "server.properties",
+        log_dir=tmp_path / "data",
+        python="python3",
+    )
 
 
 @pytest.fixture

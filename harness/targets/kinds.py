@@ -1,0 +1,86 @@
+"""The kinds of targets that a plan can name, and what each needs of the machine of the harness.
+
+The one place that knows them apart; everything else asks a `Target`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from harness import abilities
+from harness.journal import Journal
+from harness.plan import Plan, PlanError
+from harness.targets.base import Target
+from harness.targets.local import LocalTarget, rootless
+from nemesis.fault import Ability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """The machines that a run, or a cluster for clients, asks for."""
+
+    run_id: str
+    run_dir: Path
+    nodes: Sequence[int]
+    journal: Journal
+    uplink: bool = False
+    """Programs on the harness's machine reach the nodes."""
+    clocks: bool = False
+    """Every node has a wall clock of its own."""
+
+
+class Kind(Protocol):
+    """One kind of target."""
+
+    def ensure_privileges(self) -> None:
+        """Go on with what it takes, in another process if need be. Raises PrivilegeMissing."""
+        ...
+
+    def lacking(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
+        """Those of the wanted abilities that it lacks, why, and how to get them."""
+        ...
+
+    def make(self, wish: Wish) -> Target:
+        """Plan the machines; `up` makes them. Raises TargetError."""
+        ...
+
+    def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:
+        """The target that another process made and left, by its journal. Raises TargetError."""
+        ...
+
+
+class _Local:
+    """Namespaces of this machine."""
+
+    def ensure_privileges(self) -> None:
+        rootless.ensure_privileges()
+
+    def lacking(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
+        return abilities.lacking(wanted)
+
+    def make(self, wish: Wish) -> Target:
+        return LocalTarget(
+            wish.run_id,
+            wish.run_dir,
+            wish.nodes,
+            wish.journal,
+            uplink=wish.uplink,
+            clocks=wish.clocks,
+        )
+
+    def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:
+        return LocalTarget.attach(run_id, run_dir, journal)
+
+
+def kind_of(plan: Plan) -> Kind:
+    """The kind that the plan names. Raises PlanError for one without machines."""
+    if plan.target not in _KINDS:
+        raise PlanError(
+            f"plan {plan.name} is for a simulated cluster: highwater simulate runs it; for real "
+            f"processes say --target {' or '.join(_KINDS)}"
+        )
+    return _KINDS[plan.target]
+
+
+_KINDS: Final[Mapping[str, Kind]] = {"local": _Local()}

@@ -18,16 +18,15 @@ from kio.schema.describe_quorum.v1.request import DescribeQuorumRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v7.request import ListOffsetsRequest
 from kio.schema.metadata.v12.request import MetadataRequest
-from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest
 
 from harness.cluster_view import (
     ClusterTracker,
     PartitionView,
     Standing,
-    epoch_starts,
     views_of,
     votes_of,
 )
+from harness.final_epochs import FinalEpochs
 from harness.history import FLUSH_INTERVAL_S, Operations
 from harness.questions import FRESH_S, Eligible, Ends, Questions, Reassigning
 from harness.quorum_times import QuorumTimes
@@ -41,7 +40,6 @@ POLL_S: Final = 0.1
 WATERMARK_S: Final = 1.0
 REQUEST_TIMEOUT_S: Final = 1.0
 SETTLE_POLL_S: Final = 0.1
-EPOCHS_AT_ONCE: Final = 32
 
 LATEST: Final = -1
 NO_REPLICA: Final = -1
@@ -395,49 +393,8 @@ class Watcher:
 
     async def record_final_epochs(self) -> list[str]:
         """Record the final leader epochs of every partition; returns what could not be learnt."""
-        problems = []
-        known = self._tracker.newest
-        for partition in self._tracker.partitions:
-            view = known.get(partition)
-            if view is None or view.leader is None:
-                problems.append(f"{partition} has no leader to ask for its epochs")
-                continue
-            try:
-                answers = await self._ask_epochs(partition, view)
-            except WireError as error:
-                problems.append(f"{partition}: {error}")
-                continue
-            refused = next((name for name, _, _ in answers if name is not ErrorCode.none), None)
-            if refused is not None:
-                # Of some of its epochs alone nobody could tell where the others begin.
-                problems.append(f"{partition}: node {view.leader} answers {refused.name}")
-                continue
-            for epoch, start, end in epoch_starts((epoch, end) for _, epoch, end in answers):
-                self._cluster.append_named(
-                    at_ns=self._writer.now_ns(), kind="epoch", node=view.leader,
-                    topic=partition.topic, partition=partition.partition, leader=view.leader,
-                    leader_epoch=epoch, start_offset=start, end_offset=end,
-                    source="offset-for-leader-epoch",
-                )  # fmt: skip
-        return problems
-
-    async def _ask_epochs(
-        self, partition: TopicPartition, view: PartitionView
-    ) -> list[tuple[ErrorCode, int, int]]:
-        """(error, epoch, end offset) for every epoch up to the current one, pipelined."""
-        assert view.leader is not None
-        channel = self._channels[view.leader]
-        answers: list[Any] = []
-        for first in range(0, view.leader_epoch + 1, EPOCHS_AT_ONCE):
-            epochs = range(first, min(first + EPOCHS_AT_ONCE, view.leader_epoch + 1))
-            requests = [_epoch_request(partition, view.leader_epoch, epoch) for epoch in epochs]
-            answers += await asyncio.gather(*(channel.request(each) for each in requests))
-        return [
-            (each.error_code, int(each.leader_epoch), int(each.end_offset))
-            for answer in answers
-            for topic in answer.topics
-            for each in topic.partitions
-        ]
+        asking = FinalEpochs(self.view, self._channels, self._cluster, self._writer.now_ns)
+        return await asking.record(self._tracker.partitions)
 
 
 def _latest_request(led: Sequence[tuple[TopicPartition, PartitionView]], replica_id: int) -> Any:
@@ -456,19 +413,6 @@ def _latest_request(led: Sequence[tuple[TopicPartition, PartitionView]], replica
         ListOffsetsRequest,
         replica_id=replica_id,
         topics=[{"name": topic, "partitions": asked} for topic, asked in topics.items()],
-    )
-
-
-def _epoch_request(partition: TopicPartition, current_epoch: int, epoch: int) -> Any:
-    asked = {
-        "partition": partition.partition,
-        "current_leader_epoch": current_epoch,
-        "leader_epoch": epoch,
-    }
-    return fill(
-        OffsetForLeaderEpochRequest,
-        replica_id=NO_REPLICA,
-        topics=[{"topic": partition.topic, "partitions": [asked]}],
     )
 
 

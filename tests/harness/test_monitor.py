@@ -21,11 +21,11 @@ DEADLINE_S = 30
 EPOCH = 2
 
 
-def metadata(isr: tuple[int, ...] = (1, 2), leader: int = 1) -> Any:
+def metadata(isr: tuple[int, ...] = (1, 2), leader: int = 1, epoch: int = EPOCH) -> Any:
     partition = {
         "partition_index": 0,
         "leader_id": leader,
-        "leader_epoch": EPOCH,
+        "leader_epoch": epoch,
         "replica_nodes": (1, 2),
         "isr_nodes": isr,
     }
@@ -35,13 +35,13 @@ def metadata(isr: tuple[int, ...] = (1, 2), leader: int = 1) -> Any:
 def end_offsets(request: Any) -> dict[str, Any]:
     (topic,) = request.topics
     (asked,) = topic.partitions
-    assert asked.current_leader_epoch == EPOCH
+    assert asked.current_leader_epoch in (EPOCH, EPOCH + 1)
     found = {"partition_index": 0, "offset": 42, "leader_epoch": EPOCH}
     return {"topics": [{"name": "t", "partitions": [found]}]}
 
 
 def epoch_end(request: Any) -> dict[str, Any]:
-    ends = {0: (0, 10), 1: (0, 10), 2: (2, 42)}
+    ends = {0: (0, 10), 1: (0, 10), 2: (2, 42), 3: (2, 42)}
     epoch, end = ends[int(request.topics[0].partitions[0].leader_epoch)]
     found = {"partition": 0, "leader_epoch": epoch, "end_offset": end}
     return {"topics": [{"topic": "t", "partitions": [found]}]}
@@ -186,9 +186,13 @@ def test_watermarks_and_epochs_are_recorded(monitor: Monitor, tmp_path: Path) ->
 
 
 def test_epochs_are_recorded_whole_or_not_at_all(
-    monitor: Monitor, nodes: dict[int, FakeNode], tmp_path: Path
+    monitor: Monitor,
+    nodes: dict[int, FakeNode],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A leader that names some of its epochs and then is none any more has said nothing."""
+    monkeypatch.setattr("harness.final_epochs.PATIENCE_S", 0.3)
     assert monitor.wait_settled(DEADLINE_S) == []
 
     def deposed(request: Any) -> dict[str, Any]:
@@ -202,6 +206,25 @@ def test_epochs_are_recorded_whole_or_not_at_all(
     assert monitor.record_epochs() == ["t-0: node 1 answers not_leader_or_follower"]
     monitor.stop()
     assert not any(row["kind"] == "epoch" for row in rows(tmp_path / "c.arrows"))
+
+
+def test_epochs_are_asked_of_whoever_leads_by_now(
+    monitor: Monitor, nodes: dict[int, FakeNode], tmp_path: Path
+) -> None:
+    """Leadership may move between the view of it and the question; the next view knows."""
+    assert monitor.wait_settled(DEADLINE_S) == []
+
+    def deposed(_: Any) -> dict[str, Any]:
+        for node in nodes.values():
+            node.answers[METADATA] = metadata(leader=2, epoch=EPOCH + 1)
+        found = {"partition": 0, "error_code": ErrorCode.fenced_leader_epoch}
+        return {"topics": [{"topic": "t", "partitions": [found]}]}
+
+    nodes[1].answers[OFFSET_FOR_LEADER_EPOCH] = deposed
+    assert monitor.record_epochs() == []
+    monitor.stop()
+    told = {row["node"] for row in rows(tmp_path / "c.arrows") if row["kind"] == "epoch"}
+    assert told == {2}
 
 
 def test_after_the_stop_nothing_is_asked_any_more(monitor: Monitor) -> None:

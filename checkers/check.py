@@ -20,6 +20,7 @@ from checkers.detectors import DETECTORS, Detector
 from checkers.engine import DuckDbEngine, Engine, Frame
 from checkers.frames import EVIDENCE, Frames, left_join
 from checkers.history import RunSources, load_plan, load_run
+from checkers.invariants import broken_invariants
 from checkers.settings import FOREVER_NS, Settings
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
@@ -81,12 +82,12 @@ def judge_frames(
 
     census = attempt("counting the history", lambda: take_census(frames), None)
     assumptions: list[Assumption] = []
-    results: list[DetectorResult] = []
+    results = [*broken_invariants(frames.sources.run_file)]
     if census is not None:
         taken = census
         assumptions = attempt("examining assumptions", lambda: examine(frames, taken), assumptions)
         settled = all(a.holds for a in assumptions if a.name == "the cluster settled")
-        results = [
+        results += [
             _detect(detector, frames, taken, settled=settled, timeout_s=timeout_s)
             for detector in DETECTORS
         ]

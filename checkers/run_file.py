@@ -1,8 +1,8 @@
 """What a run says of itself: the parts of its run.json that a verdict depends on.
 
-None of it is evidence of what the cluster did. It says how far the harness came, so that what was
-never recorded is not mistaken for something that never happened. Read leniently: what is not there,
-or is no such thing, was not said.
+It says how far the harness came, so that what was never recorded is not mistaken for something that
+never happened. None of it is evidence of what the cluster did, but for the invariant that stopped a
+simulated run. Read leniently: what is not there, or is no such thing, was not said.
 """
 
 import json
@@ -13,14 +13,25 @@ from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """An invariant of the nodes' own state that did not hold, where and when, in ns of the run."""
+
+    name: str
+    sentence: str
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFile:
     """finished: the phases that came to their end; None when that is not known. epoch_problems:
     why partitions' leader epochs could not be read at the end; None when nobody tried. refused: the
-    nodes that did not run any more, on files that a fault had damaged, and what is to be said."""
+    nodes that did not run any more, on files that a fault had damaged, and what is to be said.
+    broken: what stopped the run."""
 
     finished: tuple[str, ...] | None = None
     epoch_problems: tuple[str, ...] | None = None
     refused: tuple[tuple[int, str], ...] = ()
+    broken: Broken | None = None
 
     def why_epochs_unread(self, partition: str) -> str:
         """Why the leader epochs of a partition (`topic-0`) are not in the record."""
@@ -54,7 +65,15 @@ def parse_run_file(text: str) -> RunFile:
         finished=_texts(found, "finished"),
         epoch_problems=_texts(found, "epoch_problems"),
         refused=tuple(_refused(found.get("refused"))),
+        broken=_broken(found.get("broken_invariant")),
     )
+
+
+def _broken(said: Any) -> Broken | None:
+    match said:
+        case {"name": str(name), "sentence": str(sentence), "at_ns": int(at_ns)}:
+            return Broken(name=name, sentence=sentence, at_ns=at_ns)
+    return None
 
 
 def _refused(listed: Any) -> Iterator[tuple[int, str]]:

@@ -22,25 +22,14 @@ Verdict = Mapping[str, Any]
 
 
 def verdict(directory: Path) -> Verdict | None:
-    """The verdict of a real run as it was printed, of a simulated one as it was stored.
-
-    A simulated run that broke an invariant has no other verdict than that: the invariant's name is
-    what was found.
-    """
+    """The verdict of a real run as it was printed, of a simulated one as it was stored."""
     said = _object(_last_line(directory / "stdout"))
     if said is None or "verdict" in said:
         return said
-    if said.get("outcome") not in EXIT_CODES or not said.get("reasons"):
-        return None
     run = run_of(directory)
-    stored = _object(_text(run / "verdict.json")) if run is not None else None
-    invariant = str(said["reasons"][0]).partition(":")[0]
-    return stored or {
-        "verdict": said["outcome"],
-        "reasons": said["reasons"],
-        "anomalies": [{"kind": invariant, "judgement": "forbidden", "count": 1, "examples": []}],
-        "topics": [{"acked": said.get("acked")}],
-    }
+    if said.get("outcome") not in EXIT_CODES or run is None:
+        return None
+    return _object(_text(run / "verdict.json"))
 
 
 def complaint(directory: Path) -> str:

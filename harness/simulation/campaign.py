@@ -129,25 +129,21 @@ class _Judged(NamedTuple):
 
 
 def _judged(task: Task, recording: Recording) -> _Judged:
-    """By the checkers; a run directory that shows nothing goes."""
+    """By the checkers, of what was recorded; a run directory that shows nothing goes."""
     run = recording.store(task.root, versions=versions(), commit=commit())
-    broken = recording.failure
-    if isinstance(broken, InvariantBroken):
-        return _Judged(INVALID, (str(broken),), (broken.name,), run.path)
-    if broken is not None:
+    failure = recording.failure
+    if failure is not None and not isinstance(failure, InvariantBroken):
         phase = recording.facts["failed_phase"]
-        return _Judged(FAILED, (f"in phase {phase!r}: {broken}",), (), run.path)
+        return _Judged(FAILED, (f"in phase {phase!r}: {failure}",), (), run.path)
     verdict = judging.check(run.path)
     outcome = str(verdict["verdict"])
-    if outcome == VALID and not task.keep:
-        shutil.rmtree(run.path)
-        return _Judged(VALID)
     reasons = (*verdict["reasons"], *recording.troubles)
     if outcome == UNKNOWN and task.seeds_are_swarms and len(reasons) == 1 and _idle(recording):
         outcome = IDLE
-        if not task.keep:
-            shutil.rmtree(run.path)
-            return _Judged(IDLE, reasons)
+    if outcome in (VALID, IDLE) and not task.keep:
+        shutil.rmtree(run.path)
+        return _Judged(outcome, reasons)
+    judging.write_report(run.path)
     return _Judged(outcome, reasons, tuple(judging.forbidden_of(verdict)), run.path)
 
 

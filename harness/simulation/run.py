@@ -35,7 +35,7 @@ from harness.targets.sim.clocks import EPOCH_MS
 from harness.targets.sim.cluster import SimCluster
 from harness.targets.sim.disk import DiskWatcher
 from harness.targets.sim.guard import guard
-from harness.targets.sim.invariants import Invariants
+from harness.targets.sim.invariants import InvariantBroken, Invariants
 from harness.targets.sim.loop import SimTask, start
 from harness.targets.sim.pilot import Pilots
 from harness.targets.sim.target import SimTarget
@@ -122,11 +122,7 @@ class Simulation:
                 self.cluster.harness.boot(_idle)
                 self._pilots.fly(self._phases, self._plan.duration_s + PATIENCE_S)
             except Exception as error:
-                recording.failure = error
-                recording.facts |= {
-                    "failed_phase": self._phase_name,
-                    "error": f"{type(error).__name__}: {error}",
-                }
+                self._failed(error)
             finally:
                 recording.digest = world.trace.digest()
                 recording.events = world.trace.events
@@ -136,6 +132,20 @@ class Simulation:
                     recording.facts["excused"] = self.invariants.excused
                 self._close()
         return recording
+
+    def _failed(self, error: Exception) -> None:
+        self.recording.failure = error
+        said: dict[str, Any] = {
+            "failed_phase": self._phase_name,
+            "error": f"{type(error).__name__}: {error}",
+        }
+        if isinstance(error, InvariantBroken):
+            said["broken_invariant"] = {
+                "name": error.name,
+                "sentence": error.sentence,
+                "at_ns": self._now_ns(),
+            }
+        self.recording.facts |= said
 
     def _close(self) -> None:
         for host in self.cluster.nodes.values():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checkers.check import check
-from checkers.run_file import NOTHING_SAID, RunFile, read_run_file
+from checkers.run_file import NOTHING_SAID, Broken, RunFile, read_run_file
 from checkers.verdict import Outcome
 from tests.histories.story import S, healthy
 
@@ -18,6 +18,7 @@ def test_what_is_said_is_read(tmp_path: Path) -> None:
         "finished": ["deploy", "settle"],
         "epoch_problems": ["a-0 has no leader"],
         "refused": [{"node": 3, "text": "no"}, {"node": 4}, 5],
+        "broken_invariant": {"name": "one-leader", "sentence": "two lead", "at_ns": 7},
         "more": 1,
     }
     (tmp_path / "run.json").write_text(json.dumps(said))
@@ -26,12 +27,22 @@ def test_what_is_said_is_read(tmp_path: Path) -> None:
         finished=("deploy", "settle"),
         epoch_problems=("a-0 has no leader",),
         refused=((3, "no"),),
+        broken=Broken(name="one-leader", sentence="two lead", at_ns=7),
     )
 
 
 @pytest.mark.parametrize(
     "text",
-    [None, "", "[1]", '{"refused": {"node": 1}}', '{"finished": 3}', '{"finished": null}', "{"],
+    [
+        None,
+        "",
+        "[1]",
+        '{"broken_invariant": {"name": "one-leader"}}',
+        '{"refused": {"node": 1}}',
+        '{"finished": 3}',
+        '{"finished": null}',
+        "{",
+    ],
 )
 def test_nonsense_says_nothing(tmp_path: Path, text: str | None) -> None:
     """Neither a missing file nor a broken one is an error."""

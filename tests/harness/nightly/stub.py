@@ -63,6 +63,9 @@ def simulated(run: Path, answer: str) -> int:
         (run / "verdict.json").write_text(json.dumps(verdict_of(answer)))
         said |= {"outcome": answer, "reasons": ["so it is"]}
     elif answer == "broken":
+        anomaly = {"kind": "one-leader", "judgement": "forbidden", "count": 1, "examples": []}
+        found = {"verdict": "INVALID", "reasons": [SENTENCE], "anomalies": [anomaly], "topics": []}
+        (run / "verdict.json").write_text(json.dumps(found))
         said |= {"outcome": "INVALID", "reasons": [SENTENCE]}
     else:
         said |= {"outcome": "FAILED", "reasons": ["in phase 'chaos': no such thing"]}

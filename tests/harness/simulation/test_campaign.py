@@ -1,11 +1,13 @@
 """Seeds of a plan: clean ones, broken brokers, processes, and what they say."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness import judging
 from harness.plan import PlanError
 from harness.simulation import telling
 from harness.simulation.campaign import Campaign, Result, Task, broken_by, run_seed
@@ -57,12 +59,22 @@ def test_a_broken_broker_is_invalid(tmp_path: Path) -> None:
 
 
 def test_a_broken_invariant_is_invalid(tmp_path: Path) -> None:
-    """At the event that broke it, although no client has seen anything wrong yet."""
+    """At the event that broke it, although no client has seen anything wrong yet; the run is judged
+    and drawn as any other, now and whenever somebody asks again.
+    """
     event = {"at_ms": 500, "fault": "kill", "targets": "followers:acks-all/0", "duration_ms": 4_000}
     module = "tests.mutants.isr_of_one"
     plan = small(nodes=5, nemesis={"events": [event]}, broker_module=module)
     result = run_seed(Task(plan=plan, root=tmp_path), 1)
     assert (result.outcome, result.signs) == ("INVALID", ("commits-with-enough",))
+    assert "ISR of [" in result.reasons[0]
+    assert result.run is not None
+    assert (result.run / "report.html").is_file()
+    stored = json.loads((result.run / "verdict.json").read_text())
+    again = judging.check(result.run)
+    assert again["anomalies"] == stored["anomalies"]
+    [found] = [each for each in again["anomalies"] if each["kind"] == "commits-with-enough"]
+    assert result.simulated_s == found["examples"][0]["complete_ns"] / 1e9
 
 
 def test_only_what_can_be_broken_in_this_process_is() -> None:

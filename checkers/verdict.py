@@ -7,6 +7,7 @@
 Merged, INVALID outweighs UNKNOWN, which outweighs VALID.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,6 +25,7 @@ class Outcome(StrEnum):
 
 
 _WEIGHT = {Outcome.VALID: 0, Outcome.UNKNOWN: 1, Outcome.INVALID: 2}
+_DECIDES = {Judgement.FORBIDDEN: Outcome.INVALID, Judgement.UNKNOWN: Outcome.UNKNOWN}
 
 
 def merge(outcomes: Iterable[Outcome]) -> Outcome:
@@ -165,11 +167,13 @@ class Verdict:
 
     def _findings(self) -> list[tuple[Outcome, str]]:
         found: list[tuple[Outcome, str]] = []
+        told: Counter[tuple[Outcome, str, str]] = Counter()
         for anomaly in self.anomalies:
-            if anomaly.judgement is Judgement.FORBIDDEN:
-                found.append((Outcome.INVALID, _reason(anomaly)))
-            elif anomaly.judgement is Judgement.UNKNOWN:
-                found.append((Outcome.UNKNOWN, _reason(anomaly)))
+            if anomaly.judgement in _DECIDES:
+                told[_DECIDES[anomaly.judgement], *_reason(anomaly)] += anomaly.count
+        found.extend(
+            (outcome, f"{count:,} {what} ({why})") for (outcome, what, why), count in told.items()
+        )
         found.extend(
             (Outcome.UNKNOWN, f"{assumption.name}: no: {assumption.detail}")
             for assumption in self.assumptions
@@ -197,11 +201,10 @@ class Verdict:
         }
 
 
-def _reason(anomaly: Anomaly) -> str:
+def _reason(anomaly: Anomaly) -> tuple[str, str]:
+    """What was found and where, and what the contract says of it."""
     where = "" if anomaly.topic is None else f" in {anomaly.topic}"
     if anomaly.partition is not None:
         where += f"-{anomaly.partition}"
     lacks = anomaly.cause if anomaly.judgement is Judgement.UNKNOWN else None
-    return f"{anomaly.count} {anomaly.kind}{where} ({anomaly.rule})" + (
-        f": {lacks}" if lacks else ""
-    )
+    return f"{anomaly.kind}{where}", f"{anomaly.rule}: {lacks}" if lacks else anomaly.rule

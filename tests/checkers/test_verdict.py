@@ -1,6 +1,7 @@
 """Verdicts merge, give their reasons, and become JSON."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,6 +55,14 @@ IDLE = DetectorResult(name="d", status=Status.NOTHING_TO_JUDGE, seconds=0, decis
 def test_merge(outcomes: list[str], merged: str) -> None:
     """INVALID outweighs UNKNOWN, which outweighs VALID."""
     assert merge(map(Outcome, outcomes)) == merged
+
+
+def test_what_is_judged_alike_is_one_reason() -> None:
+    """Of one partition, wherever in its log; the anomalies themselves stay apart."""
+    tail = anomaly(Judgement.FORBIDDEN)
+    found = verdict(tail, replace(tail, aspect="middle", count=1_300), replace(tail, partition=1))
+    assert found.reasons == ("1,302 lost-write in t-0 (the rule)", "2 lost-write in t-1 (the rule)")
+    assert len(found.as_json()["anomalies"]) == 3
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from harness.clean import Cleaned
 from harness.journal import Journal
 from harness.plan import Plan, PlanError
 from harness.runner import commit, versions
-from harness.store import Run
 from harness.systems.layout import Layout
 from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
@@ -82,7 +81,7 @@ def up(
             say(_facts(system.bootstrap, run.path, detach))
             keep = detach
             if not detach:
-                _watch(target, run, stop, warn)
+                _watch(target, system, stop, warn)
                 system.stop()
         finally:
             if not keep:
@@ -153,12 +152,13 @@ def _facts(bootstrap: str, run: Path, detach: bool) -> dict[str, str]:
     }
 
 
-def _watch(target: Target, run: Run, stop: threading.Event, warn: Callable[[str], None]) -> None:
+def _watch(
+    target: Target, system: NodesSystem, stop: threading.Event, warn: Callable[[str], None]
+) -> None:
     dead: list[int] = []
     while not stop.wait(POLL_S):
         for node in target.node_ids():
             if node not in dead and not target.is_running(node):
                 dead.append(node)
                 code = target.exit_code(node)
-                log = run.node_dir(node) / "node.log"
-                warn(f"node {node} ended by itself, exit code {code}; see {log}")
+                warn(f"node {node} ended by itself, exit code {code}; see {system.output(node)}")

@@ -235,7 +235,7 @@ class Runner:
                 self._await_acks(run, workload)
                 self._wait(run, workload, plan.warmup_s)
             stage = Stage(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
-            refusals = Refusals(target, lambda node: run.node_dir(node) / "node.log")
+            refusals = Refusals(target, system.output)
             self._chaos(stage, journal, workload, refusals)
             if not self._broken:
                 with self._phase(run, "recover", plan.settle_timeout_s):

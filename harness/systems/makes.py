@@ -4,7 +4,6 @@
 a node is started. To add one is to write a `Make` and to name it in `make_of`.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +22,17 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFiles:
-    """Where a node's own files are."""
+    """Where a node's own files are: on its machine, but for `here`."""
 
     node: int
+    here: Path
+    """The node's directory in the run, where its configuration is written."""
     properties: Path
     log_dir: Path
     python: str
     """The interpreter of the node's machine."""
+    environment: Mapping[str, str]
+    """What a process on the node's machine begins with."""
 
 
 class Make(Protocol):
@@ -67,12 +70,12 @@ class BuiltIn:
 
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write them as they are."""
-        files.properties.write_text(as_text(wanted))
+        (files.here / files.properties.name).write_text(as_text(wanted))
 
     def command(self, files: NodeFiles) -> Command:
         """`python -m` the module."""
         argv = (files.python, "-m", self._module, str(files.properties))
-        return Command(argv=argv, env=dict(os.environ))
+        return Command(argv=argv, env=dict(files.environment))
 
 
 def as_text(properties: Mapping[str, str]) -> str:

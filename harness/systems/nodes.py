@@ -27,11 +27,17 @@ from harness.systems.layout import BROKER, COMBINED, CONTROLLER, Layout
 from harness.systems.makes import Make, NodeFiles, make_of
 from harness.targets.base import Target
 from nodes.config import ConfigError, parse_properties
+from nodes.log.checkpoints import META_PROPERTIES
 
 T = TypeVar("T")
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+
+PROPERTIES: Final = "server.properties"
+OUTPUT: Final = "node.log"
+LOGS: Final = Path("data", "log")
+"""Below the volume's root, which may hold the file system's own directories."""
 
 STOP_TIMEOUT_S: Final = 15.0
 
@@ -92,10 +98,6 @@ def _quorum(
     return {"controller.quorum.voters": ",".join(f"{node}@{at[node]}" for node in voters)}
 
 
-def _properties_file(run: Run, node: int) -> Path:
-    return run.node_dir(node) / "server.properties"
-
-
 def _property(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -128,7 +130,7 @@ class NodesSystem:
         try:
             plan = stored(run.path)
             properties = {
-                node: parse_properties(_properties_file(run, node).read_text())
+                node: parse_properties((run.node_dir(node) / PROPERTIES).read_text())
                 for node in target.node_ids()
             }
         except (OSError, ValueError, ConfigError) as error:
@@ -170,7 +172,7 @@ class NodesSystem:
         properties = server_properties(
             node,
             {each: self._target.address(each) for each in self.layout.nodes},
-            log_dir=self._log_dir(node),
+            log_dir=self._target.home(node) / LOGS,
             cluster_id=self._run.run_id,
             overrides=self._plan.broker,
             layout=self.layout,
@@ -178,19 +180,23 @@ class NodesSystem:
         )
         self._make.configure(self._files(node), properties)
         self._log_dir(node).mkdir(parents=True, exist_ok=True)
+        self._target.publish(node)
         self._register(node)
 
     def _register(self, node: int) -> None:
         command = self._make.command(self._files(node))
-        log_path = self._run.node_dir(node) / "node.log"
+        log_path = self._target.home(node) / OUTPUT
         self._target.set_command(node, command.argv, command.env, log_path)
 
     def _files(self, node: int) -> NodeFiles:
+        home = self._target.home(node)
         return NodeFiles(
             node=node,
-            properties=_properties_file(self._run, node),
-            log_dir=self._log_dir(node),
+            here=self._run.node_dir(node),
+            properties=home / PROPERTIES,
+            log_dir=home / LOGS,
             python=self._target.python,
+            environment=self._target.environment(),
         )
 
     def start(self) -> None:
@@ -238,12 +244,20 @@ class NodesSystem:
 
     def directory_id(self, node: int) -> UUID | None:
         """What the node's directory is known by; None until it was started on it."""
+        self._target.fetch(node, str(LOGS / META_PROPERTIES))
         return replica_files.directory_id(self._log_dir(node))
 
     def wipe(self, node: int) -> None:
         """Remove everything that a stopped node has kept."""
-        shutil.rmtree(self._log_dir(node))
+        self._target.disks.wipe(node)
+        shutil.rmtree(self._log_dir(node), ignore_errors=True)
         self._log_dir(node).mkdir()
+        self._target.publish(node)
+
+    def output(self, node: int) -> Path:
+        """What the node has said until now."""
+        self._target.fetch(node, OUTPUT)
+        return self._run.node_dir(node) / OUTPUT
 
     def remove_node(self, node: int, *, keep_data: bool = False) -> bool:
         """Stop a node in order and remove its machine; true when it ended by itself.
@@ -269,7 +283,7 @@ class NodesSystem:
         """Raises DeployError for a node that ended instead of starting."""
         for node in self.layout.nodes:
             if not self._target.is_running(node):
-                log_path = self._run.node_dir(node) / "node.log"
+                log_path = self.output(node)
                 raise DeployError(
                     f"node {node} ended by itself, exit code {self._target.exit_code(node)}: "
                     f"{last_words(log_path) or 'it did not say why'}; see {log_path}"
@@ -299,11 +313,13 @@ class NodesSystem:
         self, cluster: RowStream, quorum_times: QuorumTimes, *, but: Collection[int] = ()
     ) -> None:
         """Read the stopped nodes' files into the run, `but` those of some; the controllers'
-        decisions into `cluster`.
+        decisions into `cluster`. All that a node said is in the run then.
 
         What was decided because the nodes were told to stop is left out: the run was over.
         """
         nodes = [node for node in self.layout.nodes if node not in but]
+        for node in self.layout.nodes:
+            self._target.fetch(node, *(() if node in nodes else (OUTPUT,)))
         log_dirs = {node: self._log_dir(node) for node in nodes}
         hw = quorum_times.high_watermark
         collect_replicas(self._run, self._plan.topics, log_dirs, metadata_hw=hw)
@@ -316,8 +332,7 @@ class NodesSystem:
         )
 
     def _log_dir(self, node: int) -> Path:
-        # Below the volume's root, which may hold the file system's own directories.
-        return self._target.data_dir(node) / "log"
+        return self._run.node_dir(node) / LOGS
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine to its end on the clients' machine."""

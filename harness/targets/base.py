@@ -116,13 +116,36 @@ class Target(Protocol):
         ...
 
     def data_dir(self, node: int) -> Path:
-        """The directory on the node's own volume, readable from the harness too."""
+        """The directory on the node's own volume, as the harness sees it: RUN/nodes/<node>/data.
+
+        On another machine's disk, what `fetch` has brought of it.
+        """
+        ...
+
+    def home(self, node: int) -> Path:
+        """What RUN/nodes/<node> is on the node's own machine: the data is below it, in data."""
+        ...
+
+    def environment(self) -> Mapping[str, str]:
+        """What a process on the nodes' machines begins with."""
+        ...
+
+    def publish(self, node: int) -> None:
+        """Bring the files and directories that are in RUN/nodes/<node> to the node's machine."""
+        ...
+
+    def fetch(self, node: int, *names: str) -> None:
+        """Bring these files and directories of the node's home, all without names, as they are by
+        now to RUN/nodes/<node>; what is there no more goes here too.
+        """
         ...
 
     def set_command(
         self, node: int, argv: Sequence[str], env: Mapping[str, str], log_path: Path
     ) -> None:
-        """Register what `start` runs; its output is appended to `log_path`."""
+        """Register what `start` runs; its output is appended to `log_path`. All paths are those of
+        the node's machine.
+        """
         ...
 
     def start(self, node: int) -> None:

@@ -1,5 +1,6 @@
 """A target without machines: clients run on loopback, nodes are remembered but not started."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,17 @@ class FakeTarget:
         return f"127.0.0.{node}"
 
     def data_dir(self, node: int) -> Path:
-        return self.root / f"data-{node}"
+        return self.home(node) / "data"
+
+    def home(self, node: int) -> Path:
+        return self.root / "nodes" / str(node)
+
+    def environment(self) -> Mapping[str, str]:
+        return os.environ
+
+    def publish(self, node: int) -> None: ...
+
+    def fetch(self, node: int, *names: str) -> None: ...
 
     def set_command(
         self, node: int, argv: Sequence[str], env: Mapping[str, str], log_path: Path

@@ -34,6 +34,7 @@ LASTING: Final = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:MaxInlineLeve
 """Those of Kafka's scripts that say how fast it is in the long run."""
 TOOL_HEAP: Final = f"-Xmx128m {QUICK_START}"
 
+SCRIPT: Final = "start.sh"
 START: Final = """\
 # A disk without meta.properties is the node's first, or a new one after the loss of that. Kafka's
 # tool does not fsync what it writes; a cluster whose formatting is long past has it on its disks.
@@ -72,12 +73,14 @@ class Kafka:
 
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write server.properties, and the script that starts the node."""
-        files.properties.write_text(as_text(kafka_properties(wanted)))
-        _script(files).write_text(self._start(files, kafka_format(wanted)))
+        (files.here / files.properties.name).write_text(as_text(kafka_properties(wanted)))
+        (files.here / SCRIPT).write_text(self._start(files, kafka_format(wanted)))
 
     def command(self, files: NodeFiles) -> Command:
-        """The script, with this process's environment."""
-        return Command(argv=("/bin/sh", str(_script(files))), env=dict(os.environ))
+        """The script."""
+        return Command(
+            argv=("/bin/sh", str(files.properties.with_name(SCRIPT))), env=dict(files.environment)
+        )
 
     def _start(self, files: NodeFiles, format: Format) -> str:
         """Format what is not formatted; then become the broker."""
@@ -85,7 +88,7 @@ class Kafka:
         return START.format(
             meta=shlex.quote(str(files.log_dir / "meta.properties")),
             log_dir=shlex.quote(str(files.log_dir)),
-            known=shlex.quote(str(files.properties.parent / "formatted")),
+            known=shlex.quote(str(files.properties.with_name("formatted"))),
             first=shlex.join([*tool, *format.arguments(first=True)]),
             again=shlex.join([*tool, *format.arguments(first=False)]),
             broker=shlex.join([*self._java(self._options()), BROKER, str(files.properties)]),
@@ -104,7 +107,3 @@ class Kafka:
         ours = LASTING if self.lasting else QUICK_START
         heap = os.environ.get("KAFKA_HEAP_OPTS", HEAP)
         return f"{heap} {os.environ.get('KAFKA_JVM_PERFORMANCE_OPTS', ours)}"
-
-
-def _script(files: NodeFiles) -> Path:
-    return files.properties.parent / "start.sh"

@@ -8,6 +8,7 @@ is made; `down`, or `highwater clean` after the harness was killed, leaves nothi
 Calls may come from several threads; those about one node's process wait for each other.
 """
 
+import os
 import shutil
 import signal
 import subprocess
@@ -216,6 +217,20 @@ class LocalTarget:
         """The node's own volume, empty after `up`: RUN/nodes/<node>/data."""
         self._known(node)
         return self._run_dir / "nodes" / str(node) / "data"
+
+    def home(self, node: int) -> Path:
+        """RUN/nodes/<node> itself."""
+        return self.data_dir(node).parent
+
+    def environment(self) -> Mapping[str, str]:
+        """This process's own."""
+        return os.environ
+
+    def publish(self, node: int) -> None:
+        """Nothing to do: the machines share the harness's files."""
+
+    def fetch(self, node: int, *names: str) -> None:
+        """Nothing to do: the machines share the harness's files."""
 
     # -- processes
 

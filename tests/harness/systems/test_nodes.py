@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from harness import store
 from harness.plan import Plan, Topic
 from harness.quorum_times import QuorumTimes
+from harness.store import Run
 from harness.systems import nodes as nodes_system
 from harness.systems.base import DeployError
 from harness.systems.layout import COMBINED, Layout
@@ -72,21 +73,24 @@ def test_a_wiped_node_has_another_directory(system: NodesSystem, target: FakeTar
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> FakeTarget:
-    """Three nodes without machines."""
-    return FakeTarget(tmp_path)
+def run(tmp_path: Path) -> Run:
+    """An empty one."""
+    return store.create(tmp_path / "store", "p", versions={}, commit=None)
 
 
 @pytest.fixture
-def system(tmp_path: Path, target: FakeTarget) -> NodesSystem:
+def target(run: Run) -> FakeTarget:
+    """Three nodes without machines."""
+    return FakeTarget(run.path)
+
+
+@pytest.fixture
+def system(run: Run, target: FakeTarget) -> NodesSystem:
     """The plan's system on them."""
-    run = store.create(tmp_path / "store", "p", versions={}, commit=None)
     return NodesSystem(PLAN, target, run)
 
 
-def test_configure_registers_every_nodes_command(
-    system: NodesSystem, target: FakeTarget, tmp_path: Path
-) -> None:
+def test_configure_registers_every_nodes_command(system: NodesSystem, target: FakeTarget) -> None:
     """Each node runs the broker module on a file of its own that reads back."""
     system.configure()
     assert sorted(target.commands) == [1, 2, 3]
@@ -94,7 +98,7 @@ def test_configure_registers_every_nodes_command(
     assert argv[1:3] == ("-m", "nodes")
     assert parse_properties(Path(argv[3]).read_text())["node.id"] == "3"
     assert log_path.parent == Path(argv[3]).parent
-    assert (tmp_path / "data-3" / "log").is_dir()
+    assert (target.data_dir(3) / "log").is_dir()
 
 
 class Cluster:
@@ -183,9 +187,8 @@ def test_stop_names_those_that_were_killed(system: NodesSystem, target: FakeTarg
     assert sorted(target.stopped) == [1, 2, 3]
 
 
-def test_collect_reads_replicas_and_ends(tmp_path: Path, target: FakeTarget) -> None:
+def test_collect_reads_replicas_and_ends(run: Run, target: FakeTarget) -> None:
     """Every replica that exists gives its batches and its ends; one that does not gives none."""
-    run = store.create(tmp_path / "store", "p", versions={}, commit=None)
     system = NodesSystem(PLAN, target, run)
     data = encode_batch(
         [Record(value=b"x")] * 3, base_offset=Offset(0), leader_epoch=Epoch(1), timestamp_ms=1

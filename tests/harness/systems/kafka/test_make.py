@@ -1,5 +1,6 @@
 """How a node of Kafka is started, and what is formatted before that."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -18,9 +19,11 @@ def files(tmp_path: Path) -> NodeFiles:
     (tmp_path / "data").mkdir()
     return NodeFiles(
         node=2,
+        here=tmp_path,
         properties=tmp_path / "server.properties",
         log_dir=tmp_path / "data",
         python="python3",
+        environment=os.environ,
     )
 
 

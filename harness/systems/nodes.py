@@ -98,6 +98,11 @@ def _quorum(
     return {"controller.quorum.voters": ",".join(f"{node}@{at[node]}" for node in voters)}
 
 
+def _directory(target: Target, node: int) -> Path:
+    """A node's in the run: RUN/nodes/<node>."""
+    return target.data_dir(node).parent
+
+
 def _property(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -130,7 +135,7 @@ class NodesSystem:
         try:
             plan = stored(run.path)
             properties = {
-                node: parse_properties((run.node_dir(node) / PROPERTIES).read_text())
+                node: parse_properties((_directory(target, node) / PROPERTIES).read_text())
                 for node in target.node_ids()
             }
         except (OSError, ValueError, ConfigError) as error:
@@ -178,8 +183,8 @@ class NodesSystem:
             layout=self.layout,
             joins=joins,
         )
-        self._make.configure(self._files(node), properties)
         self._log_dir(node).mkdir(parents=True, exist_ok=True)
+        self._make.configure(self._files(node), properties)
         self._target.publish(node)
         self._register(node)
 
@@ -192,7 +197,7 @@ class NodesSystem:
         home = self._target.home(node)
         return NodeFiles(
             node=node,
-            here=self._run.node_dir(node),
+            here=_directory(self._target, node),
             properties=home / PROPERTIES,
             log_dir=home / LOGS,
             python=self._target.python,
@@ -257,7 +262,7 @@ class NodesSystem:
     def output(self, node: int) -> Path:
         """What the node has said until now."""
         self._target.fetch(node, OUTPUT)
-        return self._run.node_dir(node) / OUTPUT
+        return _directory(self._target, node) / OUTPUT
 
     def remove_node(self, node: int, *, keep_data: bool = False) -> bool:
         """Stop a node in order and remove its machine; true when it ended by itself.
@@ -332,7 +337,7 @@ class NodesSystem:
         )
 
     def _log_dir(self, node: int) -> Path:
-        return self._run.node_dir(node) / LOGS
+        return _directory(self._target, node) / LOGS
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine to its end on the clients' machine."""

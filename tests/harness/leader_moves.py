@@ -187,7 +187,7 @@ def cluster(directory: Path) -> Iterator[tuple[LocalTarget, NodesSystem]]:
         finally:
             system.stop()
             for node in target.node_ids():
-                log = run.node_dir(node) / "node.log"
+                log = directory / "run/nodes" / str(node) / "node.log"
                 (directory / f"node-{node}.log").write_bytes(log.read_bytes())
 
 

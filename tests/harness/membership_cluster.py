@@ -132,6 +132,6 @@ def running(place: Path) -> Iterator[Cluster]:
             assert list(admin.finish(PATIENCE_S)) == []
             system.stop()
             for node in range(1, 5):
-                log = run.node_dir(node) / "node.log"
+                log = place / "run/nodes" / str(node) / "node.log"
                 if log.exists():
                     (place / f"node-{node}.log").write_bytes(log.read_bytes())

@@ -292,7 +292,7 @@ def _cluster(place: Path, plan: Plan) -> Iterator[tuple[LocalTarget, NodesSystem
         finally:
             system.stop()
             for node in target.node_ids():
-                log = run.node_dir(node) / "node.log"
+                log = place / "run/nodes" / str(node) / "node.log"
                 (place / f"node-{node}.log").write_bytes(log.read_bytes())
 
 

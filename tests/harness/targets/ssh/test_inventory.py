@@ -1,0 +1,76 @@
+"""What an inventory says, and how a wrong one is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.plan import PlanError
+from harness.targets.ssh.inventory import load
+
+GOOD = """\
+user = "admin"
+key = "~/keys/lab"
+
+[[hosts]]
+node = 1
+host = "lab-1"
+address = "192.168.7.11"
+
+[[hosts]]
+node = 2
+host = "10.0.0.12"
+port = 2222
+user = "root"
+clock = "machine"
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    """As a file."""
+    path = tmp_path / "lab.toml"
+    path.write_text(text)
+    return path
+
+
+def test_what_stands_at_the_top_holds_for_every_host(tmp_path: Path) -> None:
+    """Unless the host says otherwise."""
+    one, two = load(write(tmp_path, GOOD)).hosts
+    assert (one.user, two.user) == ("admin", "root")
+    assert one.key == two.key == Path.home() / "keys/lab"
+    assert (one.port, two.port) == (None, 2222)
+    assert str(one.address) == "192.168.7.11"
+    assert (one.clock, two.clock) == ("process", "machine")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hosts = [", "is no valid TOML"),
+        ("user = 'x'", "hosts: is missing"),
+        ("[[hosts]]\nhost = 'a'", "hosts.0.node: is missing"),
+        ("[[hosts]]\nnode = 1\nhost = 'a'\nprot = 22", "hosts.0.prot: there is no such key"),
+        ("[[hosts]]\nnode = 1\nhost = 'a'\naddress = 'here'", "hosts.0.address: "),
+        (GOOD.replace("node = 2", "node = 1"), "node 1 is on two hosts"),
+    ],
+)
+def test_a_wrong_one_is_refused_in_a_sentence(tmp_path: Path, text: str, said: str) -> None:
+    """With the file, the key, and what is wrong with it."""
+    path = write(tmp_path, text)
+    with pytest.raises(PlanError) as refused:
+        load(path)
+    assert str(refused.value).startswith(f"inventory {path}: ")
+    assert said in str(refused.value)
+
+
+def test_every_node_of_a_plan_has_a_host(tmp_path: Path) -> None:
+    """A missing one is named."""
+    inventory = load(write(tmp_path, GOOD))
+    inventory.of(2)
+    with pytest.raises(PlanError, match="no host for node 3"):
+        inventory.of(3)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """And where one is shown."""
+    with pytest.raises(PlanError, match=r"docs/ssh\.md"):
+        load(tmp_path / "nowhere.toml")

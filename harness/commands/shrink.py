@@ -19,7 +19,7 @@ from harness.commands.simulate import DEFAULT_PLAN
 
 if TYPE_CHECKING:
     from harness.plan import Plan
-    from harness.simulation.shrinking.search import Failure
+    from harness.simulation.shrinking.trial import Failure
 
 OTHER_SEEDS = 20
 """A run of another target is sought in so many simulated worlds."""
@@ -43,7 +43,8 @@ def shrink(
 ) -> None:
     """Reduce a failing run to the shortest schedule that fails the same way."""
     from harness.simulation.shrinking import scenario
-    from harness.simulation.shrinking.search import Search, first_failure
+    from harness.simulation.shrinking.search import Search
+    from harness.simulation.shrinking.trial import first_failure
     from harness.store import StoreError, write_atomic
 
     began_s = time.monotonic()

@@ -3,46 +3,28 @@
 A candidate fails the same way when it shows the sign of the first failure: the same kind of
 forbidden anomaly, or the same invariant broken. An anomaly is preferred, since clients see it, so
 that real processes can show it too; an invariant is taken where clients see nothing. Leaving
-something out shifts everything random that comes after it, so each candidate has a few seeds; the
-one that shows the sign becomes the plan's.
+something out shifts everything random that comes after it, so each candidate has a few seeds in the
+end; the one that shows the sign becomes the plan's.
 The candidates of a step are run some at a time, and the boldest that fails is taken, so that the
 result does not depend on how many there are at a time.
 """
 
 import json
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from math import inf
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Final
 
 from harness.plan import Plan
-from harness.simulation.campaign import INVALID, Result, Task, run_seed
 from harness.simulation.shrinking.steps import STEPS, Step, around, size
+from harness.simulation.shrinking.trial import Failure, failure_of
 
-NS, MS = 1_000_000_000, 1_000_000
-SEEDS: Final = 3
-"""Tries of a candidate: its plan's own seed, and the next ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A plan that fails, with its seed, and what it shows."""
-
-    plan: Plan
-    signs: tuple[str, ...]
-    """The gravest first."""
-    reason: str
-    visible: bool = True
-    """Clients see it; found without looking at the nodes' own state."""
-    at_ms: int | None = None
-    """When it happened, in ms since the chaos began, if that is known."""
+SEEDS: Final = (1, 3)
+"""How many seeds a candidate has, the plan's own and the next ones: few while much can be left out
+at once, more when nothing else can be and runs are short."""
 
 
 Find = Callable[[Plan, Sequence[int], str | None, bool, float], Failure | None]
@@ -58,58 +40,6 @@ class Shrunk:
     seconds: float
     finished: bool
     """Nothing more can be left out; or else time was up."""
-
-
-def failure_of(
-    plan: Plan,
-    seeds: Sequence[int],
-    sign: str | None = None,
-    visible: bool = True,
-    until_s: float = inf,
-) -> Failure | None:
-    """The first of the seeds with which the plan fails, by showing `sign` if one is given.
-
-    None is begun after `until_s` on the monotonic clock, which all processes share.
-    """
-    root = Path(tempfile.mkdtemp(prefix="highwater-shrink-"))
-    try:
-        for seed in seeds:
-            if time.monotonic() > until_s:
-                break
-            task = Task(plan=plan, root=root, invariants=not visible)
-            result = run_seed(task, seed)
-            if result.outcome == INVALID and (sign is None or sign in result.signs):
-                found = plan.model_copy(update={"seed": seed})
-                return Failure(
-                    plan=found,
-                    signs=result.signs,
-                    reason=result.reasons[0],
-                    visible=visible,
-                    at_ms=_when(result, sign or result.signs[0]),
-                )
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-    return None
-
-
-def _when(result: Result, sign: str) -> int | None:
-    """When the first operation that shows the sign ended, or the run, where an invariant did."""
-    if result.run is None:
-        return None
-    said = map(json.loads, (result.run / "simulation.jsonl").read_text().splitlines())
-    chaos_ns = next((e["at_ns"] for e in said if e.get("phase") == "chaos"), 0)
-    ended_ns = [round(result.simulated_s * NS)]
-    verdict = result.run / "verdict.json"
-    if verdict.exists():
-        found = [a for a in json.loads(verdict.read_text())["anomalies"] if a["kind"] == sign]
-        examples = [e for a in found if a["judgement"] == "forbidden" for e in a["examples"]]
-        ended_ns += [ns for e in examples if (ns := e.get("complete_ns")) is not None]
-    return max(0, (min(ended_ns) - chaos_ns) // MS)
-
-
-def first_failure(plan: Plan, seeds: Sequence[int]) -> Failure | None:
-    """What is to be reduced: a failure that clients see, or else one that only the nodes show."""
-    return failure_of(plan, seeds) or failure_of(plan, seeds, visible=False)
 
 
 def processes(jobs: int) -> Executor:
@@ -130,7 +60,9 @@ class Search:
     """Goes to the pool's processes; says whether a plan fails."""
     pool: Callable[[int], Executor] = processes
     sign: str = field(init=False)
-    _known: set[str] = field(default_factory=set)
+    _seeds: int = SEEDS[0]
+    _seeds_of: dict[str, int] = field(default_factory=dict)
+    """How many seeds a candidate has had."""
     _tried: int = 0
 
     def __post_init__(self) -> None:
@@ -140,9 +72,10 @@ class Search:
         """Until nothing more can be left out, or time is up."""
         began_s = time.monotonic()
         with self.pool(self.jobs) as pool:
-            helped = True
-            while helped and self._goes_on():
-                helped = sum(self._exhaust(step, pool) for step in (self._around, *STEPS)) > 0
+            for self._seeds in SEEDS:
+                helped = True
+                while helped and self._goes_on():
+                    helped = sum(self._exhaust(step, pool) for step in (self._around, *STEPS)) > 0
         return Shrunk(
             failure=self.failure,
             tried=self._tried,
@@ -177,19 +110,17 @@ class Search:
             if not batch:
                 return None
             self._tried += len(batch)
-            tries = [
-                pool.submit(self.find, plan, range(plan.seed, plan.seed + SEEDS), *same_way)
-                for plan in batch
-            ]
+            tries = [pool.submit(self.find, plan, seeds, *same_way) for plan, seeds in batch]
             found = next((f for each in tries if (f := each.result()) is not None), None)
             if found is not None:
                 return found
         return None
 
-    def _new(self, plans: Iterator[Plan]) -> Iterator[Plan]:
-        """Those that are smaller and have not been tried."""
+    def _new(self, plans: Iterator[Plan]) -> Iterator[tuple[Plan, range]]:
+        """Those that are smaller, with the seeds that have not been tried."""
         for plan in plans:
             key = json.dumps(plan.to_json(), sort_keys=True)
-            if key not in self._known and size(plan) < size(self.failure.plan):
-                self._known.add(key)
-                yield plan
+            had = self._seeds_of.get(key, 0)
+            if had < self._seeds and size(plan) < size(self.failure.plan):
+                self._seeds_of[key] = self._seeds
+                yield plan, range(plan.seed + had, plan.seed + self._seeds)

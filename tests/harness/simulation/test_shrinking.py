@@ -14,7 +14,7 @@ from harness import plan as plans
 from harness.plan import Plan
 from harness.simulation.campaign import Task, prepared
 from harness.simulation.shrinking import scenario
-from harness.simulation.shrinking.search import Failure, Search, Shrunk, failure_of, first_failure
+from harness.simulation.shrinking.search import Search, Shrunk
 from harness.simulation.shrinking.steps import (
     NEAR_MS,
     STEPS,
@@ -24,6 +24,7 @@ from harness.simulation.shrinking.steps import (
     size,
     sturdier_events,
 )
+from harness.simulation.shrinking.trial import Failure, failure_of, first_failure
 from nemesis.schedule import Event
 
 

@@ -1,0 +1,113 @@
+"""Whether a plan fails, found by running it: in this process, and as cheaply as that is known.
+
+A failure that clients see is found without looking at the nodes' own state, so that the run goes on
+to its end; the checkers are asked where the screen has doubts. One that only an invariant sees ends
+the run, and nothing has to be judged.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from harness import judging
+from harness.plan import Plan
+from harness.runner import commit, versions
+from harness.simulation import screen
+from harness.simulation.campaign import INVALID, Task, broken_by, prepared
+from harness.simulation.recording import Recording
+from harness.simulation.run import Simulation
+from harness.targets.sim.invariants import InvariantBroken
+
+MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A plan that fails, with its seed, and what it shows."""
+
+    plan: Plan
+    signs: tuple[str, ...]
+    """The gravest first."""
+    reason: str
+    visible: bool = True
+    """Clients see it; found without looking at the nodes' own state."""
+    at_ms: int | None = None
+    """When it happened, in ms since the chaos began, if that is known."""
+
+
+def failure_of(
+    plan: Plan,
+    seeds: Sequence[int],
+    sign: str | None = None,
+    visible: bool = True,
+    until_s: float = inf,
+) -> Failure | None:
+    """The first of the seeds with which the plan fails, by showing `sign` if one is given.
+
+    None is begun after `until_s` on the monotonic clock, which all processes share.
+    """
+    for seed in seeds:
+        if time.monotonic() > until_s:
+            break
+        made = prepared(Task(plan=plan, root=Path()), seed)
+        with broken_by(plan.broker_module):
+            recording = Simulation(made, invariants=not visible).run()
+        seeded = plan.model_copy(update={"seed": seed})
+        found = (_seen if visible else _inside)(seeded, recording, sign)
+        if found is not None:
+            return found
+    return None
+
+
+def first_failure(plan: Plan, seeds: Sequence[int]) -> Failure | None:
+    """What is to be reduced: a failure that clients see, or else one that only the nodes show."""
+    return failure_of(plan, seeds) or failure_of(plan, seeds, visible=False)
+
+
+def _inside(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:
+    """The invariant that ended the run."""
+    broken = recording.failure
+    if not isinstance(broken, InvariantBroken) or sign not in (None, broken.name):
+        return None
+    return Failure(
+        plan=plan,
+        signs=(broken.name,),
+        reason=str(broken),
+        visible=False,
+        at_ms=_since_chaos_ms(recording, recording.facts["broken_invariant"]["at_ns"]),
+    )
+
+
+def _seen(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:
+    """What the checkers forbid of what clients saw."""
+    if recording.failure is not None or not screen.reasons(recording):
+        return None
+    with tempfile.TemporaryDirectory(prefix="highwater-shrink-") as root:
+        run = recording.store(Path(root), versions=versions(), commit=commit())
+        verdict = judging.check(run.path)
+    signs = tuple(judging.forbidden_of(verdict))
+    if verdict["verdict"] != INVALID or sign not in (None, *signs):
+        return None
+    return Failure(
+        plan=plan,
+        signs=signs,
+        reason=verdict["reasons"][0],
+        at_ms=_when(recording, verdict, sign or signs[0]),
+    )
+
+
+def _when(recording: Recording, verdict: dict[str, Any], sign: str) -> int | None:
+    """When the first operation that shows the sign ended; None where no operation does."""
+    found = [a for a in verdict["anomalies"] if a["kind"] == sign]
+    examples = [e for a in found if a["judgement"] == "forbidden" for e in a["examples"]]
+    ended_ns = [ns for e in examples if (ns := e.get("complete_ns")) is not None]
+    return _since_chaos_ms(recording, min(ended_ns)) if ended_ns else None
+
+
+def _since_chaos_ms(recording: Recording, at_ns: int) -> int:
+    began = (e["at_ns"] for e in recording.journal if e.get("phase") == "chaos")
+    return max(0, (at_ns - next(began, 0)) // MS)

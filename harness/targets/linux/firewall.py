@@ -6,9 +6,12 @@ link to the process that holds it. Only IPv4 packets are touched: neighbours sti
 do on a network whose routes, not whose wires, are broken. Rules are known by their comment, and
 all changes of a machine are one transaction of the kernel. The table goes with its namespace.
 
-The chains are made once: the kernel forgets every held packet when a chain comes or goes.
+The chains are made once: the kernel forgets every held packet when a chain comes or goes. Ports
+that must stay as they are, such as that of the ssh connection by which a machine is told what to
+do, are spared by all rules: an earlier chain marks their packets.
 """
 
+import errno
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.targets.linux import namespaces, network
+from harness.targets.linux import namespaces
 from harness.targets.packets.netlink import (
     APPEND,
     CREATE,
@@ -31,22 +34,26 @@ from harness.targets.packets.netlink import (
 )
 from nemesis.hosts import Cut
 
+SPARED: Final = "sparing"
 CUTS: Final = "arriving"
 LOSSES: Final = "losing"
 HOLDS: Final = "waiting"
 
 NFTABLES: Final = 10
-_TABLE, _CHAIN, _RULE, _GET_RULES, _DELETE_RULE = (NFTABLES << 8 | n for n in (0, 3, 6, 7, 8))
+_TABLE, _DELETE_TABLE, _CHAIN, _RULE, _GET_RULES, _DELETE_RULE = (
+    NFTABLES << 8 | n for n in (0, 2, 3, 6, 7, 8)
+)
 _IPV4 = nfgen(socket.AF_INET)
 _INPUT_HOOK = 1
 _DROP, _ACCEPT = 0, 1
-_EQUAL, _LESS, _AT_MOST, _MORE = 0, 2, 3, 4
+_EQUAL, _UNEQUAL, _LESS, _AT_MOST, _MORE = 0, 1, 2, 3, 4
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _VERDICT_REGISTER, _REGISTER, _OTHER_REGISTER = 0, 1, 2
 _LONGEST_BARE_SEGMENT = 120
 """Bytes of the longest TCP segment without data: two headers with all their options."""
 _PUSH = 0x08
-_META_IIFNAME = 6
+_META_MARK, _META_IIFNAME = 3, 6
+_SPARED_MARK = struct.pack("=I", 0x68770001)
 _SHARES = 1 << 30
 _QUEUE_BYPASS = 1
 
@@ -62,19 +69,35 @@ class Rule:
     """Before all others, so that it counts what a wider one would drop."""
 
 
-def prepare(netns: Path, table: str) -> None:
-    """Make the table, empty. Raises OSError (also where nftables is missing)."""
+def prepare(netns: Path, table: str, spared: Iterable[int] = ()) -> None:
+    """Make the table, empty but for the TCP ports that are spared, at either end of a connection.
+
+    Raises OSError (also where nftables is missing).
+    """
     with entered(netns) as netlink:
-        netlink.transaction(NFTABLES, preparation(table))
+        netlink.transaction(NFTABLES, preparation(table, spared))
 
 
-def preparation(table: str) -> list[Message]:
+def preparation(table: str, spared: Iterable[int] = ()) -> list[Message]:
     """The transaction that makes a table and its chains."""
-    chains = ((CUTS, 0), (LOSSES, 10), (HOLDS, 20))
+    chains = ((SPARED, -10), (CUTS, 0), (LOSSES, 10), (HOLDS, 20))
     return [
         Message(_TABLE, CREATE, _IPV4 + attribute(1, table)),
         *(_chain(table, name, priority) for name, priority in chains),
+        *(addition(table, spare(port, at)) for port in sorted(set(spared)) for at in (0, 2)),
     ]
+
+
+def remove(netns: Path, table: str) -> bool:
+    """Remove a table with everything in it. False when there was none."""
+    with entered(netns) as netlink:
+        try:
+            netlink.transaction(NFTABLES, [Message(_DELETE_TABLE, 0, _IPV4 + attribute(1, table))])
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return False
+    return True
 
 
 def change(netns: Path, table: str, add: Iterable[Rule] = (), remove: Iterable[str] = ()) -> None:
@@ -106,6 +129,14 @@ def entered(netns: Path) -> Iterator[Netlink]:
 
 
 # -- what rules say
+
+
+def spare(port: int, at: int) -> Rule:
+    """Mark what comes from the TCP port (at 0) or goes to it (at 2), for all rules to let pass."""
+    mark = _expression(
+        "immediate", attribute(1, _REGISTER), nested(2, attribute(1, _SPARED_MARK))
+    ) + _expression("meta", attribute(2, _META_MARK), attribute(3, _REGISTER))
+    return Rule(chain=SPARED, name=f"spared {port} at {at}", expressions=_port(port, at=at) + mark)
 
 
 def cut(name: str, what: Cut, source: str) -> list[Rule]:
@@ -204,7 +235,8 @@ def _verdict(code: int) -> bytes:
 
 
 def _from(source: str) -> bytes:
-    return _load(_NETWORK_HEADER, 12, 4) + _compare(_EQUAL, socket.inet_aton(source))
+    address = _load(_NETWORK_HEADER, 12, 4) + _compare(_EQUAL, socket.inet_aton(source))
+    return _UNSPARED + address
 
 
 def _port(port: int, *, at: int) -> bytes:
@@ -222,8 +254,11 @@ def _share(share: float) -> bytes:
     return drawn + _compare(_LESS, struct.pack(">I", round(share * _SHARES)))
 
 
+_UNSPARED = _expression("meta", attribute(1, _REGISTER), attribute(2, _META_MARK)) + _compare(
+    _UNEQUAL, _SPARED_MARK
+)
 _OUTSIDE = _expression("meta", attribute(1, _REGISTER), attribute(2, _META_IIFNAME)) + _compare(
-    _EQUAL, network.INTERFACE.encode().ljust(16, b"\0")
+    _UNEQUAL, b"lo".ljust(16, b"\0")
 )
 _COUNTER = _expression("counter", attribute(1, bytes(8)), attribute(2, bytes(8)))
 _LONG = _load(_NETWORK_HEADER, 2, 2) + _compare(_MORE, struct.pack(">H", _LONGEST_BARE_SEGMENT))

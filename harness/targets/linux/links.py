@@ -8,15 +8,16 @@ the namespaces, and healing what is gone is no error: machines come and go while
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Concatenate, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from harness.targets.base import CLIENTS, UnknownNode
 from harness.targets.linux import firewall, holders, namespaces
 from harness.targets.linux.firewall import Rule
 from harness.targets.linux.holders import Holders
-from harness.targets.linux.network import Network, Recorder
+from harness.targets.linux.network import Recorder
 from harness.targets.packets import diagnosis
 from nemesis.hosts import Cut, Quality, Tampered
 
@@ -38,13 +39,49 @@ def _alone(
     return waiting
 
 
-class LinuxLinks:
-    """See `nemesis.hosts.Links`. Safe to call from several threads, which wait for each other."""
+class Machines(Protocol):
+    """Who is where in the run."""
 
-    def __init__(self, network: Callable[[], Network], journal: Recorder) -> None:
-        """`network` gives the run's network as it is now: nodes come and go."""
+    @property
+    def name(self) -> str:
+        """The name of every machine's table."""
+        ...
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """All nodes there are at the moment."""
+        ...
+
+    def namespace(self, machine: int) -> Path:
+        """The network namespace of a machine."""
+        ...
+
+    def address(self, machine: int) -> str:
+        """The IPv4 address of a machine."""
+        ...
+
+
+class LinuxLinks:
+    """See `nemesis.hosts.Links`. Safe to call from several threads, which wait for each other.
+
+    A call concerns several machines; it does what is to be done on those that are in reach.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[], Machines],
+        journal: Recorder,
+        *,
+        reach: Collection[int] | None = None,
+        spared: Collection[int] = (),
+    ) -> None:
+        """`network` gives the run's network as it is now: nodes come and go. Only machines of
+        `reach` are worked on, all by default. No connection with a `spared` TCP port is reset.
+        """
         self._mutex = threading.RLock()
         self._network = network
+        self._reach = reach
+        self._spared = spared
         self._holders = Holders(journal)
         self._dropped: defaultdict[Cut, int] = defaultdict(int)
         """By cuts with a layer that are not in force at the moment."""
@@ -113,6 +150,8 @@ class LinuxLinks:
         slow = _slow(quality)
         for src, dst in links:
             self._known(src, dst)
+            if not self._here(dst):
+                continue
             source, what = network.address(src), f"{src}>{dst} {layer}"
             rules[dst].append(firewall.count(f"seen {what}", source))
             if quality.lost:
@@ -172,8 +211,11 @@ class LinuxLinks:
         """End the TCP connections of each pair. Raises UnknownNode, OSError."""
         for one, other in pairs:
             self._known(one, other)
+            if not self._here(one):
+                continue
             with namespaces.entered(self._network().namespace(one)):
-                self._ended[layer] += diagnosis.reset(self._network().address(other))
+                address = self._network().address(other)
+                self._ended[layer] += diagnosis.reset(address, self._spared)
         return self._ended[layer]
 
     def ended(self, layer: str) -> int:
@@ -193,12 +235,15 @@ class LinuxLinks:
 
     def _known(self, *machines: int) -> None:
         for machine in machines:
-            if not self._here(machine):
+            if not self._exists(machine):
                 nodes = list(self._network().nodes)
                 raise UnknownNode(f"no node {machine}: there are {nodes}")
 
-    def _here(self, machine: int) -> bool:
+    def _exists(self, machine: int) -> bool:
         return machine == CLIENTS or machine in self._network().nodes
+
+    def _here(self, machine: int) -> bool:
+        return self._exists(machine) and (self._reach is None or machine in self._reach)
 
     def _counted(self, machine: int, name: str) -> int | None:
         network = self._network()

@@ -10,10 +10,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from harness.journal import ROOTLESS_UID, registry_dir
 from harness.targets.linux import kernel
 
+OWN: Final = Path("/proc/self/ns/net")
+"""That of this process, as long as its main thread stays at home."""
 _OWN = "/proc/thread-self/ns/net"
 
 

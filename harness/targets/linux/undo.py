@@ -6,9 +6,19 @@ says in a few words what it removed, or None. Doing it twice is fine; so is a th
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from harness.targets.base import TargetError
-from harness.targets.linux import clocks, kernel, namespaces, network, processes, throttles, volumes
+from harness.targets.linux import (
+    clocks,
+    firewall,
+    kernel,
+    namespaces,
+    network,
+    processes,
+    throttles,
+    volumes,
+)
 from harness.targets.linux.processes import ProcessId
 
 Fields = Mapping[str, object]
@@ -84,6 +94,12 @@ def _clock(fields: Fields) -> str | None:
     return f"skewed clock {file}" if skewed else None
 
 
+def _rules(fields: Fields) -> str | None:
+    table = str(fields["table"])
+    removed = firewall.remove(namespaces.OWN, table)
+    return f"packet rules {table}" if removed else None
+
+
 UNDO: Mapping[str, Callable[[Fields], str | None]] = {
     "local.netns": _netns,
     "local.link": _link,
@@ -94,7 +110,13 @@ UNDO: Mapping[str, Callable[[Fields], str | None]] = {
     "local.throttle": _throttle,
     "local.ballast": _ballast,
     "local.probe": _process,
+    "local.rules": _rules,
 }
+
+FAULTS: Final = frozenset(
+    {"local.freeze", "local.clock", "local.throttle", "local.ballast", "local.probe", "local.rules"}
+)
+"""The kinds of what is broken; the others are what it is broken in."""
 
 _FIRST = ("local.freeze", "local.throttle")
 

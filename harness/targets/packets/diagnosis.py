@@ -7,7 +7,7 @@ built with CONFIG_INET_DIAG_DESTROY, and the caller be an administrator of the n
 import errno
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from harness.targets.packets.netlink import SOCK_DIAG, Message, Netlink
@@ -48,10 +48,16 @@ def destroy(netlink: Netlink, family: int, who: bytes) -> bool:
     return True
 
 
-def reset(peer: str) -> int:
-    """End all connections of the thread's namespace with `peer`; returns how many. OSError."""
+def reset(peer: str, spared: Collection[int] = ()) -> int:
+    """End all connections of the thread's namespace with `peer`, but those with a `spared` port at
+    either end; returns how many. Raises OSError.
+    """
     with Netlink(SOCK_DIAG) as netlink:
-        found = list(connections(netlink, peer))
+        found = [
+            (family, who)
+            for family, who in connections(netlink, peer)
+            if not {*struct.unpack_from(">HH", who)} & {*spared}
+        ]
         return sum(destroy(netlink, family, who) for family, who in found)
 
 

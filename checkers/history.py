@@ -79,7 +79,8 @@ REFUSED_HEAD = "refused at the head of the line"
 # What the cluster said of itself. kind: leader (a partition's leader or ISR changed), epoch (a row
 # of the final leader-epoch table), view (a node's own view of a partition's leader, polled),
 # truncation (a replica cut its log back to end_offset), fenced, unfenced (a broker, by the metadata
-# log), quorum (the metadata log's leader in an epoch, as a node told it; isr: its voters). elr: the
+# log), quorum (the metadata log's leader in an epoch, as a node told it; isr: its voters), clock (a
+# node's wall clock was set: from then on it was to be ahead_ms ahead of the true time). elr: the
 # eligible leader replicas; log_offset: of the batch of the metadata log that says so; replicas: all
 # that are to hold the partition.
 CLUSTER = pa.schema(
@@ -99,6 +100,7 @@ CLUSTER = pa.schema(
         pa.field("elr", pa.list_(pa.int32()), metadata=LATER),
         pa.field("log_offset", pa.int64(), metadata=LATER),
         pa.field("replicas", pa.list_(pa.int32()), metadata=LATER),
+        pa.field("ahead_ms", pa.float64(), metadata=LATER),
     ]
 )
 

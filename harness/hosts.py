@@ -3,17 +3,19 @@
 from harness.targets.base import Target
 from nemesis.administration import Administration
 from nemesis.base import ClusterView
-from nemesis.hosts import Hosts
+from nemesis.hosts import Clocks, Hosts
 
 
-def hosts_of(target: Target, view: ClusterView, cluster: Administration) -> Hosts:
-    """Everything that the nemesis of a run may break."""
+def hosts_of(
+    target: Target, view: ClusterView, cluster: Administration, clocks: Clocks | None = None
+) -> Hosts:
+    """Everything that the nemesis of a run may break; `clocks` in place of the target's."""
     return Hosts(
         processes=target,
         clients=target.clients,
         links=target.links,
         disks=target.disks,
-        clocks=target.clocks,
+        clocks=clocks or target.clocks,
         cluster=cluster,
         view=view,
     )

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from harness import ending, judging, store
 from harness.administrator import Administrator
+from harness.clock_rows import RecordedClocks
 from harness.ending import Ending
 from harness.final_reads import run_final_reads
 from harness.history import HistoryWriter, RowStream
@@ -236,7 +237,7 @@ class Runner:
                 self._wait(run, workload, plan.warmup_s)
             stage = Stage(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
             refusals = Refusals(target, system.output)
-            self._chaos(stage, journal, workload, refusals)
+            self._chaos(stage, journal, workload, refusals, cluster)
             if not self._broken:
                 with self._phase(run, "recover", plan.settle_timeout_s):
                     missing = self._wait_whole(run, monitor, refusals, quiet=False)
@@ -278,13 +279,19 @@ class Runner:
             system.collect(cluster, monitor.quorum_times, but=refused)
 
     def _chaos(
-        self, stage: Stage, journal: Journal, workload: Workload, refusals: Refusals
+        self,
+        stage: Stage,
+        journal: Journal,
+        workload: Workload,
+        refusals: Refusals,
+        cluster: RowStream,
     ) -> None:
         """Run the schedule and the script; returns with everything healed."""
         run = stage.run
         faults = run.faults_stream()
         failures: list[Exception] = []
         administrator = Administrator(stage.system, stage.target, stage.monitor)
+        clocks = RecordedClocks(stage.target.clocks, cluster.append_named, run.now_ns)
 
         def record(done: FaultRecord) -> None:
             refusals.note(done)
@@ -294,7 +301,7 @@ class Runner:
 
         nemesis = Nemesis(
             schedule=self._prepared.schedule,
-            hosts=hosts_of(stage.target, stage.monitor, administrator),
+            hosts=hosts_of(stage.target, stage.monitor, administrator, clocks),
             view=stage.monitor,
             journal=journal,
             clock=_Clock(run),

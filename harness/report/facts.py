@@ -15,6 +15,7 @@ from harness.report.packing import pack
 from harness.report.progress import Progress, read_progress
 from harness.report.tables import connect
 from harness.report.timeline import FaultSpan, LeaderLane, Timeline, read_timeline
+from harness.report.wall_clocks import WallClocks, read_wall_clocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Facts:
     span_s: float
     timeline: Timeline
     progress: Progress
+    wall_clocks: WallClocks
     topics: tuple[TopicCounts, ...]
     operations: Operations
     anomalies: Anomalies
@@ -51,9 +53,10 @@ def gather(stored: Stored) -> Facts:
         span_s = _span_s(db)
         timeline = read_timeline(db, span_s)
         progress = read_progress(db, span_s)
+        wall_clocks = read_wall_clocks(db, span_s)
         operations = pack_operations(db, span_s)
         blocks = {
-            "overview": _pack_overview(span_s, timeline, progress),
+            "overview": _pack_overview(span_s, timeline, progress, wall_clocks),
             "operations": operations.block,
             "anomalies": pack_anomalies(anomalies),
             "evidence": pack_evidence(db, stored, anomalies),
@@ -63,6 +66,7 @@ def gather(stored: Stored) -> Facts:
         span_s=span_s,
         timeline=timeline,
         progress=progress,
+        wall_clocks=wall_clocks,
         topics=topics,
         operations=operations,
         anomalies=anomalies,
@@ -79,7 +83,9 @@ def _span_s(db: Any) -> float:
     return max(0.0, (last or 0) / 1e9)
 
 
-def _pack_overview(span_s: float, timeline: Timeline, progress: Progress) -> str:
+def _pack_overview(
+    span_s: float, timeline: Timeline, progress: Progress, wall_clocks: WallClocks
+) -> str:
     return pack(
         {
             "span": span_s,
@@ -98,6 +104,14 @@ def _pack_overview(span_s: float, timeline: Timeline, progress: Progress) -> str
                     "lag": course.lags,
                 }
                 for course in progress.courses
+            ],
+            "clocks": [
+                {
+                    "node": clock.node,
+                    "at": [round(at_s, 3) for at_s in clock.at_s],
+                    "ahead": [round(ahead_ms, 3) for ahead_ms in clock.ahead_ms],
+                }
+                for clock in wall_clocks.clocks
             ],
         }
     )

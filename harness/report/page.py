@@ -85,6 +85,7 @@ def _context(stored: Stored, facts: Facts) -> dict[str, Any]:
         "operations": facts.operations,
         "timeline": facts.timeline,
         "progress": facts.progress,
+        "wall_clocks": facts.wall_clocks,
         "blamed": _blamed(words.blamed(verdict)),
         "blames": _blames(facts.anomalies.groups),
         "faults_known": bool(stored.tables["faults"]),

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from harness.administrator import Administrator
 from harness.clients.tally import Tally
+from harness.clock_rows import RecordedClocks
 from harness.final_reads import CLIENT as FINAL_READS_CLIENT
 from harness.final_reads import FinalReadConfig
 from harness.planning import Prepared
@@ -197,7 +198,7 @@ class Simulation:
                 clients=target.clients,
                 links=target.links,
                 disks=target.disks,
-                clocks=target.clocks,
+                clocks=RecordedClocks(target.clocks, recording.cluster.append_named, self._now_ns),
                 cluster=administrator,
                 view=self._watcher,
                 strands=self._pilots,

@@ -1,10 +1,10 @@
 // All figures on one axis of time: faults, anomalies, latency, throughput and errors, leaders,
-// how far partitions were committed and read. Dragging over them zooms.
+// how far partitions were committed and read, wall clocks. Dragging over them zooms.
 
 const WIDTH = 1080, LEFT = 78, RIGHT = 1072;
 const TITLE = 18, SECTION = 46, PANEL_GAP = 16;
 const CHARACTER = 6.3;
-const LATENCY = 128, DECADE = 26, RATE = 56, ERRORS = 22, COURSE = 84;
+const LATENCY = 128, DECADE = 26, RATE = 56, ERRORS = 22, COURSE = 84, CLOCKS = 70;
 const LANE = 16, LANE_GAP = 5, BAR = 15, BAR_GAP = 4;
 const MARK_ROW = 15;
 const MOST_LANES = 30, MOST_BAR_ROWS = 8, CROWDED_FAULTS = 40;
@@ -302,6 +302,33 @@ const courseSections = (sheet, courses, { operations }) => {
   }
 };
 
+const clockLabel = (ms) => (Math.abs(ms) < 1000 ? `${Number(ms.toPrecision(3))} ms` : `${Number((ms / 1000).toPrecision(3))} s`);
+
+// Steps: a clock stays where it was set, right at first. Only clocks that were ever set are there.
+const clockPanel = (clocks, scale, top) => {
+  const values = clocks.flatMap((clock) => clock.ahead).concat(0);
+  const ceiling = (sign) => { const far = Math.max(0, ...values.map((v) => v * sign)); return far ? niceCeiling(far) : 0; };
+  const [most, least] = [ceiling(1), -ceiling(-1)];
+  const bottom = top + CLOCKS, y = (ms) => bottom - (CLOCKS * (ms - least)) / Math.max(1, most - least);
+  const group = drawn("g", { class: "clocks" }, ...[...new Set([most, 0, least])].flatMap((ms) => rule(y(ms), clockLabel(ms))));
+  for (const { node, at, ahead } of clocks) {
+    let path = `M${LEFT} ${px(y(at.reduce((now, t, i) => (t <= scale.from ? ahead[i] : now), 0)))}`;
+    at.forEach((t, i) => { if (t > scale.from && t <= scale.to) path += `H${px(scale.x(t))}V${px(y(ahead[i]))}`; });
+    group.append(titled(drawn("path", { class: `line k${(node - 1) % 6}`, d: `${path}H${RIGHT}` }), `node ${node}`));
+    const first = at.findIndex((t, i) => t >= scale.from && t <= scale.to && ahead[i]);
+    if (first >= 0) group.append(drawn("text", { class: "tick", x: px(scale.x(at[first]) + 3), y: px(y(ahead[first]) + (ahead[first] > 0 ? 11 : -4)) }, node));
+  }
+  return { group, bottom };
+};
+
+const clockSection = (sheet, { overview }) => {
+  if (!overview.clocks.length) return;
+  const nodes = overview.clocks.map(({ node }) => node).join(", ");
+  const { group, bottom } = clockPanel(overview.clocks, sheet.scale, begin(sheet, "Wall clocks", `ahead of the true time (below 0: behind), as set; of node${overview.clocks.length > 1 ? "s" : ""} ${nodes}`));
+  sheet.front.push(group);
+  sheet.y = bottom;
+};
+
 // The whole drawing of what is in view; returns what the pointer needs to read it.
 const drawFigure = (chart, context) => {
   const { overview, operations } = context;
@@ -315,6 +342,7 @@ const drawFigure = (chart, context) => {
   const panels = sendSections(sheet, context);
   laneSection(sheet, lanes, context);
   courseSections(sheet, overview.courses.filter(wanted), context);
+  clockSection(sheet, context);
   const bottom = sheet.y, height = px(bottom + 26), ticks = timeTicks(scale.from, scale.to);
   chart.setAttribute("viewBox", `0 0 ${WIDTH} ${height}`);
   chart.setAttribute("height", height);

@@ -36,6 +36,11 @@ const attachReading = (figure, chart, overview, operations, state) => {
     return lines;
   };
 
+  const clocksText = (at) => {
+    const apart = overview.clocks.map((clock) => [clock.node, clock.ahead[clock.at.findLastIndex((t) => t <= at)] ?? 0]).filter(([, ms]) => ms);
+    return apart.map(([node, ms]) => `clock of node ${node} ${clockLabel(Math.abs(ms))} ${ms > 0 ? "ahead" : "behind"}`).join(", ");
+  };
+
   const fill = (from, to) => {
     const digits = Math.max(0, Math.ceil(-Math.log10(to - from)) + 1);
     tip.replaceChildren(made("b", `${from.toFixed(digits)} to ${to.toFixed(digits)} s`));
@@ -44,6 +49,7 @@ const attachReading = (figure, chart, overview, operations, state) => {
       if (fault.start !== null && fault.start < to && (fault.end ?? overview.span) > from) tip.append(made("p", `▮ ${fault.id} ${fault.label}`));
     }
     if (state.drawing.lanes.length && state.drawing.lanes.length <= 12) tip.append(lanesText(to));
+    if (clocksText(to)) tip.append(made("p", clocksText(to), "lanes"));
   };
 
   const hide = () => {

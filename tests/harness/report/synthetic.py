@@ -39,6 +39,11 @@ FAULT_ROWS: Sequence[tuple[Any, ...]] = (
      [1], [[2, 1], [3, 1]], 72000, 78.0, 83.0, "310 packets dropped (2>1 166, 3>1 144)"),
 )  # fmt: skip
 
+CLOCK_ROWS: Sequence[dict[str, Any]] = tuple(
+    {"at_ns": round(at_s * 1e9), "kind": "clock", "node": node, "ahead_ms": ahead_ms}
+    for at_s, node, ahead_ms in ((20.0, 2, 60_000.0), (35.0, 3, -9_000.0), (50.0, 2, 0.0))
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
@@ -75,8 +80,8 @@ def write_run(run_dir: Path, shape: Shape | None = None) -> pa.Table:
     history = sends(shape)
     pa.parquet.write_table(history, run_dir / "history" / "clients-1.parquet")
     pa.parquet.write_table(table(FAULTS, fault_rows()), run_dir / "faults.parquet")
-    leaders = table(CLUSTER, leader_rows(list(shape.topics)))
-    pa.parquet.write_table(leaders, run_dir / "cluster.parquet")
+    cluster = table(CLUSTER, [*leader_rows(list(shape.topics)), *CLOCK_ROWS])
+    pa.parquet.write_table(cluster, run_dir / "cluster.parquet")
     return history
 
 

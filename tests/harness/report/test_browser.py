@@ -147,6 +147,19 @@ def test_zooms_by_dragging_and_by_keys(browser: Browser, reports: dict[str, str]
     visit.close()
 
 
+def test_wall_clocks_are_drawn_and_read_out(browser: Browser, reports: dict[str, str]) -> None:
+    """A line for each that was set; what is shown of a moment names those that are apart."""
+    visit = Visit(browser, f"{reports['VALID']}#z=36..40")
+    page = visit.page
+    assert page.locator("g.clocks path.line").count() == 2
+    assert "60 s" in (page.locator("g.clocks").text_content() or "")
+    page.locator("#figure").focus()
+    page.keyboard.press("ArrowRight")
+    said = page.locator("#spoken").inner_text()
+    assert "clock of node 2 60 s ahead, clock of node 3 9 s behind" in said
+    visit.close()
+
+
 def test_filters_what_is_drawn_and_listed(browser: Browser, reports: dict[str, str]) -> None:
     """By partition, client, acks, anomaly and cause; the fault's own link too."""
     visit = Visit(browser, reports["INVALID"])

@@ -15,6 +15,7 @@ from harness import journal
 from harness.journal import Journal, JournalHeld, Record
 from harness.targets.linux import processes
 from harness.targets.linux.undo import process_of, undo_records
+from harness.targets.undoing import UNDO
 
 
 class Outcome(StrEnum):
@@ -47,7 +48,7 @@ def undo(path: Path, *, registry: Path | None = None, even_detached: bool = True
             run_id = _run_id(records)
             if not even_detached and lives_detached(records):
                 return Cleaned(journal=path, run_id=run_id, outcome=Outcome.ALIVE)
-            removed, problems = undo_records(records)
+            removed, problems = undo_records(records, UNDO)
             if not problems:
                 held.finish()
             return Cleaned(

@@ -24,7 +24,7 @@ from harness.store import Run
 from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
 from harness.targets.linux.volumes import Volume
-from harness.targets.local.target import LocalTarget
+from harness.targets.local import LocalTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

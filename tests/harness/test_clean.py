@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import clean as clean_module
 from harness.clean import Cleaned, Outcome, clean, undo
 from harness.journal import Journal, registered
 from harness.targets.linux import kernel, processes
-from harness.targets.linux import undo as kinds
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget
 from tests.harness.targets.machine import leftovers, local_target, marked, new_run_id
@@ -284,7 +284,7 @@ def test_what_cannot_be_undone_is_said_and_kept_for_the_next_time(
         tried.append(fields)
         raise OSError("the kernel said no")
 
-    monkeypatch.setattr(kinds, "UNDO", {"bad": refuse, "good": lambda _fields: "one thing"})
+    monkeypatch.setattr(clean_module, "UNDO", {"bad": refuse, "good": lambda _fields: "one thing"})
     with Journal.create(run_dir / "journal.jsonl", run_id="r", registry=registry) as journal:
         for kind in ("good", "bad", "good"):
             journal.record(kind)

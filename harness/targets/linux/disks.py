@@ -20,6 +20,7 @@ from harness.journal import Journal
 from harness.targets.base import NodeState, Unsupported
 from harness.targets.linux import files, kernel, processes, throttles, volumes
 from harness.targets.linux.probes import Attempt
+from harness.targets.linux.throttles import Group
 from harness.targets.linux.volumes import Volume
 from nemesis.hosts import PowerCut, Probe
 
@@ -29,6 +30,7 @@ EVIDENCE = "disk-evidence"
 
 
 class _Limit(NamedTuple):
+    groups: Sequence[Group]
     device: str
     bytes_per_s: int
     operations_per_s: int
@@ -37,11 +39,21 @@ class _Limit(NamedTuple):
 class LinuxDisks:
     """See `nemesis.hosts.Disks`. Every change is in the journal before it is made."""
 
-    def __init__(self, volume: Volume, data_dir: Callable[[int], Path], journal: Journal) -> None:
-        """`data_dir` gives a node's mount point, and raises for who is no node."""
+    def __init__(
+        self,
+        volume: Volume,
+        data_dir: Callable[[int], Path],
+        journal: Journal,
+        *,
+        groups: Callable[[int], Sequence[Group]],
+    ) -> None:
+        """`data_dir` gives a node's mount point, and raises for who is no node; `groups` gives the
+        control groups whose limits hold for the node's processes and ours.
+        """
         self._volume = volume
         self._data_dir = data_dir
         self._journal = journal
+        self._groups = groups
         self._frozen: set[int] = set()
         self._limits: dict[int, _Limit] = {}
         self._ailments: dict[int, str] = {}
@@ -87,11 +99,11 @@ class LinuxDisks:
     def limit(self, node: int, *, bytes_per_s: int, operations_per_s: int) -> None:
         """Let the disk read no more and write no more than that; 0 is no limit."""
         self._volume_of(node, "slowed down")
-        groups = throttles.groups()
+        groups = self._groups(node)
         if not groups:
             raise Unsupported("no control group of ours may limit disks: see highwater doctor")
         [device] = kernel.loops_over(self._image(node))
-        limit = _Limit(throttles.device_numbers(device), bytes_per_s, operations_per_s)
+        limit = _Limit(groups, throttles.device_numbers(device), bytes_per_s, operations_per_s)
         for group in groups:
             self._journal.record(
                 "local.throttle",
@@ -114,7 +126,7 @@ class LinuxDisks:
         return any(
             group.limits(throttles.device_numbers(device))
             for device in kernel.loops_over(self._image(node))
-            for group in throttles.groups()
+            for group in self._groups(node)
         )
 
     @contextmanager
@@ -328,7 +340,7 @@ class LinuxDisks:
             self.drain(node)
 
     def _apply(self, limit: _Limit) -> None:
-        for group in throttles.groups():
+        for group in limit.groups:
             group.set(
                 limit.device,
                 bytes_per_s=limit.bytes_per_s,

@@ -115,18 +115,16 @@ def free_subnet(run_id: str) -> str:
 
 
 def build(network: Network, journal: Recorder) -> None:
-    """Make the namespaces, the bridge and the links, all up. Raises OSError, NetlinkError."""
-    _namespace(network.switch, journal)
+    """Make the switch, to which nobody is connected yet. Raises OSError, NetlinkError."""
+    journal.record("local.netns", path=str(network.switch))
+    namespaces.create(network.switch)
     with namespaces.entered(network.switch), IPRoute() as route:
         _set_up(route, "lo")
         route.link("add", ifname=_BRIDGE, kind="bridge", br_stp_state=0, state="up")
-    connect(network, (*network.nodes, CLIENTS), journal)
 
 
-def connect(network: Network, machines: Sequence[int], journal: Recorder) -> None:
-    """Make these machines' namespaces and their links to the switch. Raises as `build` does."""
-    for machine in machines:
-        _namespace(network.namespace(machine), journal)
+def connect(network: Network, machines: Sequence[int]) -> None:
+    """Make the links of these machines, which are there, to the switch. Raises as `build` does."""
     with namespaces.entered(network.switch), IPRoute() as route:
         for machine in machines:
             port = network.namespace(machine).name.rpartition("-")[2]
@@ -164,11 +162,6 @@ def remove_link(name: str) -> bool:
         for index in found:
             route.link("del", index=index)
     return bool(found)
-
-
-def _namespace(path: Path, journal: Recorder) -> None:
-    journal.record("local.netns", path=str(path))
-    namespaces.create(path)
 
 
 def _veth(

@@ -1,11 +1,11 @@
 """The processes of nodes on this machine: each node's command, started, stopped, and watched."""
 
 import signal
-import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from harness.journal import Journal
 from harness.targets.base import CLIENTS, NodeState, UnknownNode
@@ -14,6 +14,8 @@ from harness.targets.linux import kernel, processes
 from harness.targets.linux.clocks import LinuxClocks
 from harness.targets.linux.disks import LinuxDisks
 from harness.targets.linux.processes import Process
+
+P = TypeVar("P", bound=Process)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +63,9 @@ class LinuxNodes:
             command = self._commands.get(node)
             if command is None:
                 raise NodeState(f"node {node} has no command: call set_command first")
-            self._processes[node] = self._spawn(
-                node,
-                command.argv,
-                env=self.clocks.environment(node, command.env),
-                log_path=command.log_path,
-            )
+            env = self.clocks.environment(node, command.env)
+            process = self._spawn(node, command.argv, env=env, log_path=command.log_path)
+            self._processes[node] = self._recorded(node, process)
 
     def stop(self, node: int, timeout_s: float = 10.0) -> bool:
         """SIGTERM and wait; SIGKILL at the bound. True when it ended by itself."""
@@ -152,20 +151,18 @@ class LinuxNodes:
         return self._processes[node]
 
     def _spawn(
-        self,
-        machine: int,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None,
-        log_path: Path | None,
-    ) -> subprocess.Popen[bytes]:
+        self, node: int, argv: Sequence[str], *, env: Mapping[str, str], log_path: Path
+    ) -> Process:
+        """Start a process on a node, leader of a group of its own."""
+        return processes.spawn(argv, self._namespace(node), env=env, log_path=log_path)
+
+    def _recorded(self, machine: int, process: P) -> P:
         # A crash before the record is no leak: whoever is in the run's namespace is ended with it.
-        process = processes.spawn(argv, self._namespace(machine), env=env, log_path=log_path)
         try:
             if (identity := processes.identify(process.pid)) is not None:
                 self._journal.record("local.process", machine=machine, **asdict(identity))
         except BaseException:
-            processes.signal_group(process.pid, signal.SIGKILL)
+            processes.signal_process(process, signal.SIGKILL)
             process.wait(processes.END_TIMEOUT_S)
             raise
         return process

@@ -22,6 +22,7 @@ from harness.targets.linux import (
 from harness.targets.linux.processes import ProcessId
 
 Fields = Mapping[str, object]
+Undo = Callable[[Fields], str | None]
 
 
 def _netns(fields: Fields) -> str | None:
@@ -100,7 +101,7 @@ def _rules(fields: Fields) -> str | None:
     return f"packet rules {table}" if removed else None
 
 
-UNDO: Mapping[str, Callable[[Fields], str | None]] = {
+UNDO: Mapping[str, Undo] = {
     "local.netns": _netns,
     "local.link": _link,
     "local.process": _process,
@@ -121,18 +122,20 @@ FAULTS: Final = frozenset(
 _FIRST = ("local.freeze", "local.throttle")
 
 
-def undo_records(records: Iterable[Fields]) -> tuple[list[str], list[str]]:
-    """Undo the records, latest first: (what was removed, what could not be and why).
+def undo_records(
+    records: Iterable[Fields], undo: Mapping[str, Undo]
+) -> tuple[list[str], list[str]]:
+    """Undo the records by their kinds, latest first: (what was removed, what could not be and why).
 
     Frozen and slow disks go before everything else: who waits for one cannot even be killed.
     Records of unknown kinds are somebody else's.
     """
-    ours = [record for record in reversed(list(records)) if record["kind"] in UNDO]
+    ours = [record for record in reversed(list(records)) if record["kind"] in undo]
     removed, problems = [], []
     for record in sorted(ours, key=lambda record: record["kind"] not in _FIRST):
         kind = str(record["kind"])
         try:
-            done = UNDO[kind](record)
+            done = undo[kind](record)
         except Exception as error:  # whatever it is, the rest must still be undone
             problems.append(f"{kind} {dict(record)}: {error}")
         else:

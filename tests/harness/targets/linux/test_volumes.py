@@ -9,7 +9,7 @@ import pytest
 
 from harness.targets.base import Unsupported
 from harness.targets.linux import kernel, volumes
-from harness.targets.linux.undo import undo_records
+from harness.targets.linux.undo import UNDO, undo_records
 from harness.targets.linux.volumes import Volume
 from tests.harness.targets.machine import local_target
 from tests.nemesis.fakes import FakeJournal, Trace
@@ -92,7 +92,7 @@ def test_the_kernel_hurries_only_while_a_disk_is_being_frozen(
     for (_, kind, fields), after in zip(trace.entries, ("0", "1"), strict=True):
         knob.write_text("1")
         assert isinstance(fields, dict)
-        assert undo_records([{"kind": kind, **fields}]) == ([], [])
+        assert undo_records([{"kind": kind, **fields}], UNDO) == ([], [])
         assert knob.read_text() == after
 
 

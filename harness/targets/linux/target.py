@@ -1,17 +1,15 @@
-"""The local target: every node a process in a network namespace of its own, on this machine.
+"""A target on this machine: every node a process with a network namespace and a disk of its own.
 
-No container engine, no daemon, no downloaded program: namespaces, veth pairs, a bridge, nftables
-and loop devices, made through the kernel's own interfaces. Faults are made in the kernel too, so
-that any broker can be put under them. Everything is named after the run and journalled before it
-is made; `down`, or `highwater clean` after the harness was killed, leaves nothing.
+Namespaces, veth pairs, a bridge, nftables and loop devices are made through the kernel's own
+interfaces. Faults are made in the kernel too, so that any broker can be put under them, in whatever
+`machines` the nodes live. Everything is named after the run and journalled before it is made;
+`down`, or `highwater clean` after the harness was killed, leaves nothing.
 
 Calls may come from several threads; those about one node's process wait for each other.
 """
 
-import os
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,19 +22,20 @@ from harness.targets.base import (
     NodeState,
     TargetError,
 )
-from harness.targets.linux import firewall, namespaces, network, volumes
+from harness.targets.linux import firewall, namespaces, network, processes, volumes
 from harness.targets.linux.clients import LinuxClients
 from harness.targets.linux.clocks import LinuxClocks
 from harness.targets.linux.disks import LinuxDisks
 from harness.targets.linux.links import LinuxLinks
+from harness.targets.linux.machines import Machines, Namespaces
 from harness.targets.linux.nodes import LinuxNodes
 from harness.targets.linux.processes import Adopted, Process
 from harness.targets.linux.undo import process_of, undo_records
 from harness.targets.linux.volumes import Volume
 
 
-class LocalTarget(LinuxNodes):
-    """The machines of one run, made of namespaces. See `harness.targets.base.Target`."""
+class LinuxTarget(LinuxNodes):
+    """The machines of one run. See `harness.targets.base.Target`."""
 
     def __init__(
         self,
@@ -49,13 +48,14 @@ class LocalTarget(LinuxNodes):
         uplink: bool = False,
         subnet: str | None = None,
         clocks: bool = False,
+        machines: Machines | None = None,
     ) -> None:
         """Plan a target; `up` makes it.
 
         Nodes are numbered from 1 to 200, 0 stands for the clients. `volume` is the best that this
         machine offers unless named. `uplink` connects this machine itself to the run's network, so
         that any program on it reaches the nodes. `subnet` is a /24, by default the run's own. With
-        `clocks` every node has a wall clock of its own.
+        `clocks` every node has a wall clock of its own. `machines` are namespaces unless given.
         """
         if uplink and subnet is None:
             subnet = network.free_subnet(run_id)
@@ -63,14 +63,18 @@ class LocalTarget(LinuxNodes):
         self.volume = volume or volumes.best_volume()
         self._run_dir = run_dir.resolve()
         super().__init__(journal, self.network.nodes)
+        self._clients_machine = Namespaces(journal)
+        self._machines = machines or self._clients_machine
         self.links = LinuxLinks(lambda: self.network, journal)
-        self.disks = LinuxDisks(self.volume, self.data_dir, journal)
+        self.disks = LinuxDisks(self.volume, self.data_dir, journal, groups=self._machines.groups)
         self.clocks = LinuxClocks(self._run_dir / "clocks", journal, self.pid, own=clocks)
         self._uplink = uplink
         self.clients = LinuxClients()
 
     @classmethod
-    def attach(cls, run_id: str, run_dir: Path, journal: Journal) -> Self:
+    def attach(
+        cls, run_id: str, run_dir: Path, journal: Journal, *, machines: Machines | None = None
+    ) -> Self:
         """The target that another process made and left running, by what its journal says.
 
         Commands are not known: `set_command` before `start`. Raises TargetError when the journal
@@ -97,9 +101,14 @@ class LocalTarget(LinuxNodes):
             journal,
             volume=Volume(network_of["volume"]),
             subnet=network_of["subnet"],
+            machines=machines,
         )
         target._processes = {node: each for node, each in nodes.items() if each is not None}
         return target
+
+    @property
+    def _nodes_dir(self) -> Path:
+        return self._run_dir / "nodes"
 
     @property
     def abilities(self) -> frozenset[str]:
@@ -109,8 +118,8 @@ class LocalTarget(LinuxNodes):
 
     @property
     def python(self) -> str:
-        """This process's own interpreter."""
-        return sys.executable
+        """The interpreter of the nodes' machines."""
+        return self._machines.python
 
     # -- the machines
 
@@ -121,11 +130,11 @@ class LocalTarget(LinuxNodes):
         self._journal.record(
             "local.network", subnet=str(self.network.subnet), volume=self.volume.value
         )
+        self._machines.prepare(self._nodes_dir)
         for node in self.network.nodes:
             self._make_volume(node)
         network.build(self.network, self._journal)
-        for machine in (*self.network.nodes, CLIENTS):
-            firewall.prepare(self.network.namespace(machine), self.network.name)
+        self._connect((*self.network.nodes, CLIENTS))
         if self._uplink:
             network.add_uplink(self.network, self._journal)
 
@@ -141,7 +150,7 @@ class LocalTarget(LinuxNodes):
                 self._end(node)
                 self.disks.forget(node)
         self.clients.end()
-        _, problems = undo_records(self._journal.records())
+        _, problems = undo_records(self._journal.records(), self._machines.undo)
         if problems:
             raise TargetError("; ".join(problems))
         if not keep_data:
@@ -158,9 +167,9 @@ class LocalTarget(LinuxNodes):
             raise NodeState(f"there is a node {node} already")
         self.network = network.with_nodes(self.network, (*self.network.nodes, node))
         self._mutexes[node] = threading.RLock()
+        self._machines.prepare(self._nodes_dir)
         self._make_volume(node)
-        network.connect(self.network, (node,), self._journal)
-        firewall.prepare(self.network.namespace(node), self.network.name)
+        self._connect((node,))
 
     def remove_node(self, node: int, *, keep_data: bool = False) -> None:
         """End the node's processes and remove its machine; its disk image too unless `keep_data`.
@@ -171,14 +180,8 @@ class LocalTarget(LinuxNodes):
             self._end(node)
             self.disks.forget(node)
             namespace, data, image = self._namespace(node), self.data_dir(node), self._image(node)
-            _, problems = undo_records(
-                [
-                    {"kind": "local.volume", "mountpoint": str(data), "image": str(image)},
-                    {"kind": "local.netns", "path": str(namespace)},
-                ]
-            )
-            if problems:
-                raise TargetError("; ".join(problems))
+            self._machines.remove(node, namespace)
+            volumes.remove(data, image)
             self._journal.record("local.node-removed", node=node)
             rest = [each for each in self.network.nodes if each != node]
             self.network = network.with_nodes(self.network, rest)
@@ -196,15 +199,15 @@ class LocalTarget(LinuxNodes):
     def data_dir(self, node: int) -> Path:
         """The node's own volume, empty after `up`: RUN/nodes/<node>/data."""
         self._known(node)
-        return self._run_dir / "nodes" / str(node) / "data"
+        return self._nodes_dir / str(node) / "data"
 
     def home(self, node: int) -> Path:
         """RUN/nodes/<node> itself."""
         return self.data_dir(node).parent
 
     def environment(self) -> Mapping[str, str]:
-        """This process's own."""
-        return os.environ
+        """What a process on the nodes' machines begins with."""
+        return self._machines.environment
 
     def publish(self, node: int) -> None:
         """Nothing to do: the machines share the harness's files."""
@@ -220,13 +223,15 @@ class LocalTarget(LinuxNodes):
         log_path: Path | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a process on the clients' machine; the caller waits for it, `down` ends it."""
-        client = self._spawn(CLIENTS, argv, env=env, log_path=log_path)
+        client = processes.spawn(argv, self._namespace(CLIENTS), env=env, log_path=log_path)
+        self._recorded(CLIENTS, client)
         self.clients.adopt(client)
         return client
 
     def enter(self, machine: int) -> str:
         """The shell command that takes a person onto a machine, as root."""
-        return f"nsenter --net={self._namespace(machine)}"
+        inside = self._clients_machine if machine == CLIENTS else self._machines
+        return inside.enter(machine, self._namespace(machine))
 
     def in_client_netns(self) -> AbstractContextManager[None]:
         """Move the calling thread to the clients' network for the block; never across `await`."""
@@ -243,3 +248,17 @@ class LocalTarget(LinuxNodes):
     def _make_volume(self, node: int) -> None:
         self._journal.record("local.node", node=node)
         volumes.make(self.volume, self.data_dir(node), self._image(node), self._journal)
+
+    def _connect(self, machines: Sequence[int]) -> None:
+        """Make these machines and their links; who else is there stays as it is."""
+        for machine in machines:
+            maker = self._clients_machine if machine == CLIENTS else self._machines
+            maker.make(machine, self.network.namespace(machine), self._nodes_dir / str(machine))
+        network.connect(self.network, machines)
+        for machine in machines:
+            firewall.prepare(self.network.namespace(machine), self.network.name)
+
+    def _spawn(
+        self, node: int, argv: Sequence[str], *, env: Mapping[str, str], log_path: Path
+    ) -> Process:
+        return self._machines.spawn(node, self._namespace(node), argv, env, log_path)

@@ -93,6 +93,9 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
         def create_topics(self) -> None:
             lab.call("create topics")
 
+        def output(self, node: int) -> Path:
+            return tmp_path / f"{node}.log"
+
         def stop(self) -> list[int]:
             lab.call("stop nodes")
             return []

@@ -78,6 +78,19 @@ class Mode(StrEnum):
 
 
 Duration = Annotated[str | None, typer.Option(help="Length of the chaos: 90, 90s, 10m, 12h, 7d.")]
+ClientLibrary = Annotated[
+    str | None,
+    typer.Option("--client", help="Whose clients: librdkafka, own, kafka-python or aiokafka."),
+]
+Faults = Annotated[
+    str | None, typer.Option(help="A random mix of these, with commas, instead of the plan's.")
+]
+NemesisMode = Annotated[
+    Mode | None, typer.Option(help="Faults that cannot be injected: refuse, or leave out.")
+]
+ScheduleFile = Annotated[
+    Path | None, typer.Option(help="A TOML or JSON file of events, instead of the plan's faults.")
+]
 Rotate = Annotated[
     str | None, typer.Option(help="Seal the history every so often: what may be followed.")
 ]
@@ -102,19 +115,13 @@ def run(
     rotate: Rotate = None,
     nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
     acks: Annotated[list[Acks] | None, typer.Option(help="Only topics of these modes.")] = None,
+    client: ClientLibrary = None,
     rate: Annotated[
         float | None, typer.Option(help="Sends per second and producer; 0 is full speed.")
     ] = None,
-    faults: Annotated[
-        str | None, typer.Option(help="A random mix of these, with commas, instead of the plan's.")
-    ] = None,
-    nemesis: Annotated[
-        Mode | None, typer.Option(help="Faults that cannot be injected: refuse, or leave out.")
-    ] = None,
-    schedule: Annotated[
-        Path | None,
-        typer.Option(help="A TOML or JSON file of events, instead of the plan's faults."),
-    ] = None,
+    faults: Faults = None,
+    nemesis: NemesisMode = None,
+    schedule: ScheduleFile = None,
     target: Annotated[str | None, typer.Option(help="Where the cluster is deployed.")] = None,
     system: SystemName = None,
     kafka_home: KafkaHome = None,
@@ -149,6 +156,7 @@ def run(
         "rotate_s": None if rotate is None else plans.seconds(rotate),
         "nodes": nodes,
         "acks": None if acks is None else [each.value for each in acks],
+        "client": client,
         "rate_per_s": rate,
         "faults": None if faults is None else [f.strip() for f in faults.split(",") if f.strip()],
         "schedule": schedule,
@@ -266,6 +274,7 @@ def _prepared(
     """The plan as asked for, checked against everything known before a start."""
     from harness import plan as plans
     from harness import planning, replaying
+    from harness.clients import libraries
     from harness.systems import makes
     from harness.targets import kinds
     from nemesis.faults import find
@@ -280,6 +289,7 @@ def _prepared(
         schedule, wanted = None, planning.faults_of(made)
     kind = kinds.kind_of(made)
     makes.make_of(made)  # is it there?
+    libraries.check(made)
     lacks = kind.lacking(ability for name in wanted for ability in find(name).needs)
     return planning.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
 

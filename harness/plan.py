@@ -54,10 +54,14 @@ class Topic(_Frozen):
     """Further topic configs, by Kafka's names."""
 
 
+ClientName = Literal["librdkafka", "own", "kafka-python", "aiokafka"]
+"""Whose producers and consumers; `own` is our asyncio client."""
+
+
 class Workload(_Frozen):
     """What the clients of each topic do."""
 
-    client: Literal["librdkafka", "own"] = "librdkafka"
+    client: ClientName = "librdkafka"
     producers: int = Field(default=2, ge=1, le=100)
     """Per topic."""
     consumers: int = Field(default=1, ge=0, le=100)
@@ -262,10 +266,10 @@ _PLAIN_FLAGS: Final = (
 def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None = None) -> Plan:
     """A plan from raw data with flags on top. Raises PlanError.
 
-    Flags: seed, duration_s, rotate_s, nodes, acks (only the topics of these modes), rate_per_s,
-    faults (a random mix of these in place of whatever was planned), schedule (a file of events,
-    likewise), nemesis (the mode), target, system, kafka_home, broker_module, name; those that are
-    None say nothing. A plan without a seed gets a random one.
+    Flags: seed, duration_s, rotate_s, nodes, acks (only the topics of these modes), client,
+    rate_per_s, faults (a random mix of these in place of whatever was planned), schedule (a file of
+    events, likewise), nemesis (the mode), target, system, kafka_home, broker_module, name; those
+    that are None say nothing. A plan without a seed gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}
@@ -275,8 +279,8 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
     for name in _PLAIN_FLAGS:
         if name in given:
             merged[name] = given[name]
-    if "rate_per_s" in given:
-        merged["workload"] = {**merged.get("workload", {}), "rate_per_s": given["rate_per_s"]}
+    if workload := {name: given[name] for name in ("client", "rate_per_s") if name in given}:
+        merged["workload"] = {**merged.get("workload", {}), **workload}
     nemesis = dict(merged.get("nemesis", {}))
     if "faults" in given:
         tuned = {n: mixed for n, mixed in nemesis.get("mix", {}).items() if n in given["faults"]}

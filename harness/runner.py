@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from harness import ending, judging, store
 from harness.administrator import Administrator
+from harness.clients import libraries
 from harness.clock_rows import RecordedClocks
 from harness.ending import Ending
 from harness.final_reads import run_final_reads
@@ -144,7 +145,10 @@ class Runner:
             try:
                 run.write_json("plan.json", self._plan.to_json())
                 (run.path / "schedule.json").write_bytes(self._prepared.schedule.to_json())
-                run.update(notes=list(self._prepared.notes))
+                run.update(
+                    notes=list(self._prepared.notes),
+                    client=libraries.named(self._plan.workload.client),
+                )
                 self._on_machines(run)
                 return self._judge(run)
             except BaseException as error:

@@ -1,5 +1,6 @@
 """A verdict for the terminal: the answer, why, what each acks mode lost, where to look next."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from harness import replaying
 from harness.plan import acks_name
+from harness.store import RUN_FILE
 
 MAX_REASONS = 10
 MAX_CAUSES = 3
@@ -47,10 +49,21 @@ def print_verdict(
         if len(causes) > MAX_CAUSES:
             more = f"  {topic['topic']}: and {len(causes) - MAX_CAUSES} more causes in verdict.json"
             console.print(Text(more))
+    if client := _client(run_dir):
+        console.print(Text(f"clients  {client}"), soft_wrap=True)
     if report is not None:
         console.print(Text(f"report   {report}"), soft_wrap=True)
     console.print(Text(f"run      {run_dir}"), soft_wrap=True)
     console.print(Text(f"replay   {replaying.command(run_dir)}"), soft_wrap=True)
+
+
+def _client(run_dir: Path) -> str | None:
+    """The run's client library and its version, where that was noted."""
+    try:
+        noted = json.loads((run_dir / RUN_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return str(noted["client"]) if isinstance(noted, dict) and "client" in noted else None
 
 
 def topics_table(topics: list[Mapping[str, Any]]) -> Table:

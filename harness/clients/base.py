@@ -10,6 +10,9 @@ handed on by the Python binding, so an error of the broker says nothing of an at
 - A message purged from the queue (_PURGE_QUEUE) or timed out in it (_MSG_TIMED_OUT) may have been
   put back there after a lost answer.
 
+kafka-python and aiokafka report the last attempt's error, too, and repeat what an earlier attempt
+may have brought to the log.
+
 Hence `fail` is left for what the client refused before it sent anything, and for what a broker
 refuses of every attempt alike, because it depends on the message and the configuration alone.
 """
@@ -18,6 +21,10 @@ from enum import StrEnum
 from typing import Final
 
 from confluent_kafka import KafkaError
+
+
+class NotConnected(Exception):
+    """A client could not be made, because no broker answered it; nothing was sent or read."""
 
 
 class Outcome(StrEnum):
@@ -53,3 +60,15 @@ def delivery_outcome(code: int | None) -> Outcome:
     if code is None:
         return Outcome.OK
     return Outcome.FAIL if code in REFUSED_ALWAYS else Outcome.INFO
+
+
+def failed_delivery(error: BaseException) -> tuple[Outcome, str]:
+    """The outcome of a send that ended with this exception, and the exception's name.
+
+    Of a library whose exceptions carry Kafka's code as `errno` where a broker gave one. Nothing
+    that the library itself decided while the message was queued says that no attempt had landed.
+    """
+    code = getattr(error, "errno", None)
+    if isinstance(code, int) and not isinstance(error, OSError):  # whose codes are the kernel's
+        return delivery_outcome(code), KafkaError(code).name()
+    return Outcome.INFO, type(error).__name__

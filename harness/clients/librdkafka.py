@@ -23,9 +23,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from checkers.history import PRODUCER_EPOCH
 from harness.clients.base import Outcome, delivery_outcome
 from harness.clients.producer_epochs import Bump, EpochWatch, Refused
-from harness.clients.tally import REWIND_RECORDS, Tally
+from harness.clients.reads import Read, Reads
+from harness.clients.sends import USED_UP, Sends
+from harness.clients.tally import Tally
 from harness.history import HistoryWriter
-from harness.payload import MAX_SEQUENCE, PayloadCodec, peek_value, value_of
+from harness.payload import PayloadCodec, peek_value
 
 SOCKET_TIMEOUT_MS: Final = 3_000
 REQUEST_TIMEOUT_MS: Final = 2_000
@@ -107,15 +109,18 @@ class RecordingProducer:
         self.tally = tally
         self.fatal: str | None = None
         """Set when librdkafka gave up for good: this instance cannot send any more."""
-        self.in_flight: dict[int, int] = {}
-        """Sends without an outcome, by partition."""
-        self._acks = int(config["acks"])
         self._writer = writer
-        self._codec = codec
-        self._sequence = 0
-        # value -> op, invoke_ns, partition, which message to the partition
-        self._pending: dict[int, tuple[int, int, int, int]] = {}
-        self._accepted: dict[int, int] = {}  # messages to each partition, as librdkafka counts them
+        self._sends = Sends(
+            client=client,
+            topic=topic,
+            acks=int(config["acks"]),
+            writer=writer,
+            codec=codec,
+            tally=tally,
+        )
+        # Messages to each partition, as librdkafka counts them, and which one a pending value is.
+        self._accepted: dict[int, int] = {}
+        self._numbers: dict[int, tuple[int, int]] = {}
         self._epochs = EpochWatch()
         settings = {**config, "on_delivery": self._delivered, "error_cb": self._on_error}
         if config.get("enable.idempotence"):
@@ -128,22 +133,21 @@ class RecordingProducer:
     @property
     def pending(self) -> int:
         """Sends without an outcome."""
-        return len(self._pending)
+        return self._sends.pending
+
+    @property
+    def in_flight(self) -> dict[int, int]:
+        """Sends without an outcome, by partition."""
+        return self._sends.in_flight
 
     def send(self, partition: int) -> None:
         """Start one send; its outcome is recorded by a later `poll`, or now if it is refused."""
-        self._sequence += 1
-        if self._sequence >= MAX_SEQUENCE:
-            self.fatal = "the client's sequence numbers are used up"
+        if self._sends.used_up:
+            self.fatal = USED_UP
             return
-        value = value_of(self.client, self._sequence)
-        payload = self._codec.encode(self.client, self._sequence)
-        op = self._writer.next_op()
-        invoke_ns = self._writer.now_ns()
+        value, payload = self._sends.begin(partition)
         number = self._accepted.get(partition, 0) + 1
-        self._pending[value] = (op, invoke_ns, partition, number)
-        self.in_flight[partition] = self.in_flight.get(partition, 0) + 1
-        self.tally.sent += 1
+        self._numbers[value] = (partition, number)
         try:
             self._producer.produce(self.topic, payload, partition=partition)
             self._accepted[partition] = number
@@ -168,12 +172,11 @@ class RecordingProducer:
     def close(self, timeout_s: float) -> None:
         """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
         deadline = time.monotonic() + timeout_s
-        while self._pending and (left := deadline - time.monotonic()) > 0:
+        while self.pending and (left := deadline - time.monotonic()) > 0:
             self.poll(min(left, 0.1))
         self.poll(0)  # the rest of the log
         self._left_epoch(self._epochs.close())
-        for value in list(self._pending):
-            self._finish(value, Outcome.INFO, error="unfinished")
+        self._sends.abandon()
         self._producer.purge()  # nothing is sent after the end row
         self._writer.end(self.client)
 
@@ -194,11 +197,11 @@ class RecordingProducer:
     def _failed_value(self, cause: Refused) -> int | None:
         """The value of the message that had failed before the batch that was refused."""
         wanted = (cause.partition, cause.failed_message)
-        return next((v for v, (_, _, *where) in self._pending.items() if (*where,) == wanted), None)
+        return next((value for value, which in self._numbers.items() if which == wanted), None)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         value = peek_value(message.value())
-        if value not in self._pending:
+        if value not in self._sends:
             return  # purged after close() recorded it as unfinished
         if error is None:
             self._finish(value, Outcome.OK, offset=message.offset())
@@ -208,28 +211,8 @@ class RecordingProducer:
     def _finish(
         self, value: int, outcome: Outcome, *, offset: int | None = None, error: str | None = None
     ) -> None:
-        op, invoke_ns, partition, _ = self._pending.pop(value)
-        self.in_flight[partition] -= 1
-        complete_ns: int | None = self._writer.now_ns()
-        assert complete_ns is not None
-        tally = self.tally
-        if outcome is Outcome.OK:
-            tally.acked += 1
-            tally.latencies_ns.append(complete_ns - invoke_ns)
-        elif outcome is Outcome.FAIL:
-            tally.failed += 1
-        else:
-            tally.info += 1
-            if error == "unfinished":
-                complete_ns = None
-        if error is not None:
-            tally.last_error = error
-        if self._acks == 0:
-            offset = None  # no broker answered; whatever is reported is no offset
-        self._writer.record(
-            op, self.client, "send", outcome.value, invoke_ns, complete_ns, self.topic, partition,
-            value, offset, None, self._acks, None, error,
-        )  # fmt: skip
+        del self._numbers[value]
+        self._sends.end(value, outcome, at_ns=self._writer.now_ns(), offset=offset, error=error)
 
     def _on_error(self, error: KafkaError) -> None:
         self.tally.last_error = error.name()
@@ -271,25 +254,17 @@ class RecordingConsumer:
         self.topic = topic
         self.tally = tally
         self._writer = writer
-        self._codec = codec
-        self._next: dict[int, int] = {}
+        self._reads = Reads(client=client, topic=topic, writer=writer, codec=codec, tally=tally)
         self._consumer = Consumer({**config, "error_cb": self._on_error})
         writer.start(client)
 
     def assign(self, offsets: Mapping[int, int], *, reason: str | None = None) -> None:
         """(Re)position on partitions: {partition: next offset}; everything else is given up."""
-        self._next = dict(offsets)
-        op = self._writer.next_op()
         invoke_ns = self._writer.now_ns()
         self._consumer.assign(
             [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
         )
-        complete_ns = self._writer.now_ns()
-        for partition, offset in offsets.items():
-            self._writer.record(
-                op, self.client, "assign", "ok", invoke_ns, complete_ns, self.topic, partition,
-                None, offset, error=reason,
-            )  # fmt: skip
+        self._reads.assigned(offsets, invoke_ns, reason=reason)
 
     def poll(self, timeout_s: float) -> int:
         """Read what is there, waiting up to `timeout_s` for the first; returns records read."""
@@ -297,22 +272,17 @@ class RecordingConsumer:
         messages = self._consumer.consume(POLL_RECORDS, timeout_s)
         if not messages:
             return 0
-        complete_ns = self._writer.now_ns()
-        op = self._writer.next_op()
-        read = 0
         cut: list[int] = []
+        records: list[Read] = []
         for message in messages:
             error = message.error()
-            if error is not None:
-                self.tally.last_error = error.name()
-                if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    cut.append(message.partition())
+            if error is None:
+                records.append(_read(message))
                 continue
-            read += 1
-            if message.offset() < self._next.get(message.partition(), 0):
-                op = self._writer.next_op()  # rows of one poll have no order but their offsets'
-            self._record(op, invoke_ns, complete_ns, message)
-        self.tally.read += read
+            self.tally.last_error = error.name()
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                cut.append(message.partition())
+        read = self._reads.polled(records, invoke_ns)
         if cut:
             self._rewind(cut)
         return read
@@ -322,27 +292,25 @@ class RecordingConsumer:
         self._writer.end(self.client)
         self._consumer.close()
 
-    def _record(self, op: int, invoke_ns: int, complete_ns: int, message: Message) -> None:
-        value, error = self._codec.decode(message.value())
-        partition, offset = message.partition(), message.offset()
-        self._next[partition] = offset + 1
-        self._writer.record(
-            op, self.client, "poll", "ok", invoke_ns, complete_ns, self.topic, partition, value,
-            offset, message.leader_epoch(), error=error,
-        )  # fmt: skip
-
     def _rewind(self, partitions: Sequence[int]) -> None:
         """The log was cut below our position there: go on from a place that exists, and say so."""
-        offsets = dict(self._next)
-        for partition in partitions:
-            try:
-                low, high = self._consumer.get_watermark_offsets(
-                    TopicPartition(self.topic, partition), timeout=SOCKET_TIMEOUT_MS / 1000
-                )
-            except KafkaException:
-                low, high = 0, offsets[partition]  # no leader answers: ask again from further back
-            offsets[partition] = max(low, min(high, offsets[partition]) - REWIND_RECORDS)
-        self.assign(offsets, reason="_AUTO_OFFSET_RESET")
+        bounds = {partition: self._bounds(partition) for partition in partitions}
+        self.assign(self._reads.rewound(bounds), reason="_AUTO_OFFSET_RESET")
+
+    def _bounds(self, partition: int) -> tuple[int, int] | None:
+        """Where the partition begins and ends; None when no leader answers."""
+        where = TopicPartition(self.topic, partition)
+        try:
+            low, high = self._consumer.get_watermark_offsets(
+                where, timeout=SOCKET_TIMEOUT_MS / 1000
+            )
+        except KafkaException:
+            return None
+        return low, high
 
     def _on_error(self, error: KafkaError) -> None:
         self.tally.last_error = error.name()
+
+
+def _read(message: Message) -> Read:
+    return Read(message.partition(), message.offset(), message.leader_epoch(), message.value())

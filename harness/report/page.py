@@ -201,6 +201,7 @@ def _environment_rows(stored: Stored) -> list[tuple[str, str]]:
         ("system", plan.get("system")),
         ("broker", plan.get("broker_module")),
         ("nodes", plan.get("nodes")),
+        ("clients", run.get("client")),
         ("phases finished", ", ".join(_texts(run.get("finished")))),
     ]
     versions = run.get("versions")

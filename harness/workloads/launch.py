@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.plan import Plan
+from harness.plan import ClientName, Plan
 from harness.store import Run
 from harness.targets.base import Target
 from harness.workloads.config import ClientConfig
@@ -22,7 +22,12 @@ from harness.workloads.config import ClientConfig
 CLIENTS_PER_PROCESS: Final = 1_000
 """Client numbers that one process owns; the harness's own clients are below the first."""
 
-MODULES: Final = {"librdkafka": "harness.workloads.client", "own": "harness.workloads.own"}
+MODULES: Final[Mapping[ClientName, str]] = {
+    "librdkafka": "harness.workloads.librdkafka",
+    "own": "harness.workloads.own",
+    "kafka-python": "harness.workloads.kafka_python",
+    "aiokafka": "harness.workloads.aiokafka",
+}
 """What a process runs, by the plan's client."""
 
 STOP_TIMEOUT_S: Final = 25.0

@@ -1,8 +1,14 @@
-"""When a producer's next send is due. Pure: the time comes in as an argument."""
+"""When a producer's next send is due, and where it goes. Pure: the time comes in as an argument."""
 
 from typing import Final
 
 MAX_BACKLOG_S: Final = 0.1
+
+SENDS_PER_POLL: Final = 32
+"""Sends in a row before outcomes are looked at."""
+
+CONNECT_RETRY_S: Final = 0.2
+"""Between two attempts to make a client while no broker answers."""
 
 
 class Pace:
@@ -27,3 +33,14 @@ class Pace:
     def sent(self, now_s: float) -> None:
         """One send was made."""
         self._due_s = max(self._due_s + self._interval_s, now_s - MAX_BACKLOG_S)
+
+
+def free_partition(
+    in_flight: dict[int, int], position: int, partitions: int, share: int
+) -> int | None:
+    """The next partition from `position` on, round-robin, with less than `share` in flight."""
+    for step in range(partitions):
+        partition = (position + step) % partitions
+        if in_flight.get(partition, 0) < share:
+            return partition
+    return None

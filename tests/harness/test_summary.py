@@ -46,3 +46,18 @@ def test_many_reasons_and_causes_are_cut_with_a_word() -> None:
     assert f"and {30 - summary.MAX_REASONS} more reasons" in text
     assert f"and {20 - summary.MAX_CAUSES} more causes" in text
     assert "cause 19" not in text
+
+
+@pytest.mark.parametrize("noted", ['{"client": "aiokafka 0.14.0"}', "{}", "[]", "cut", None])
+def test_the_client_is_named_where_the_run_noted_it(tmp_path: Path, noted: str | None) -> None:
+    """Older runs did not, and a run that is damaged may not."""
+    if noted is not None:
+        (tmp_path / "run.json").write_text(noted)
+    screen = io.StringIO()
+    summary.print_verdict(
+        Console(file=screen, width=80),
+        {"verdict": "VALID", "reasons": [], "topics": [TOPIC]},
+        tmp_path,
+        None,
+    )
+    assert ("clients  aiokafka 0.14.0" in screen.getvalue()) == ("aiokafka" in (noted or ""))

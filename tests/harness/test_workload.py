@@ -24,9 +24,11 @@ from harness.clients.librdkafka import (
 from harness.clients.tally import Tally
 from harness.history import HistoryWriter
 from harness.payload import PayloadCodec
-from harness.workloads.client import Workload, run, stat_line
 from harness.workloads.config import ClientConfig
+from harness.workloads.counters import stat_line
+from harness.workloads.librdkafka import Librdkafka
 from harness.workloads.pacing import MAX_BACKLOG_S, Pace
+from harness.workloads.threads import Workload, run
 from tests.harness.kafka_mock import PARTITIONS, mock_cluster
 
 DEADLINE_S = 30
@@ -75,7 +77,7 @@ def rows_of(tmp_path: Path) -> list[dict[str, Any]]:
 
 def run_until(wanted: ClientConfig, done: Any) -> None:
     """Run a workload in a thread until `done(tallies)`, then stop it in order."""
-    workload = Workload(wanted)
+    workload = Workload(wanted, Librdkafka)
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(run(workload)))
     thread.start()
@@ -216,7 +218,7 @@ def test_the_process_ends_in_order_when_its_standard_input_closes(
     wanted.save(tmp_path / "client.json")
     assert ClientConfig.load(tmp_path / "client.json") == wanted
     with subprocess.Popen(
-        [sys.executable, "-m", "harness.workloads.client", str(tmp_path / "client.json")],
+        [sys.executable, "-m", "harness.workloads.librdkafka", str(tmp_path / "client.json")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
@@ -242,7 +244,7 @@ def test_a_fatally_broken_producer_is_replaced_under_a_new_number(
             if self.client == 1000 and self.tally.sent == 3:
                 self.fatal = "broken"
 
-    monkeypatch.setattr("harness.workloads.client.RecordingProducer", Breaking)
+    monkeypatch.setattr("harness.workloads.librdkafka.RecordingProducer", Breaking)
     wanted = config(tmp_path, bootstrap=bootstrap, topic="broken")
     run_until(wanted, lambda tallies: sum(each.sent for each in tallies) >= 6)
     rows = rows_of(tmp_path)

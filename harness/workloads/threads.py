@@ -1,55 +1,102 @@
-"""One client process: the producers and consumers of one topic.
+"""The clients of one topic, each in a thread of its own: the process, whatever library they are of.
 
-    python -m harness.workloads.client CONFIG.json
-
-Runs until SIGTERM, or until its standard input closes: a harness that died must not leave clients
-behind. Then producers wait for outstanding outcomes (`drain_ms`), what remains is recorded as
-`info`, every client gets its `end` row, and the process exits 0. One JSON line of counters per
+It runs until SIGTERM, or until its standard input closes: a harness that died must not leave
+clients behind. Then producers wait for outstanding outcomes (`drain_ms`), what remains is recorded
+as `info`, every client gets its `end` row, and the process exits 0. One JSON line of counters per
 second goes to standard output.
 
-A thread per producer and per consumer; the main thread flushes the history and prints. A producer
-that librdkafka declares fatally broken is ended and replaced under a new client number.
+The main thread flushes the history and prints. A producer that its library declares fatally broken
+is ended and replaced under a new client number.
 """
 
-import contextlib
 import itertools
-import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final, Protocol, TypeVar
 
-from harness.clients.librdkafka import (
-    RecordingConsumer,
-    RecordingProducer,
-    consumer_config,
-    producer_config,
-)
+from harness.clients.base import NotConnected
 from harness.clients.tally import Tally
 from harness.history import FLUSH_INTERVAL_S, HistoryWriter
-from harness.payload import PayloadCodec
 from harness.workloads.config import ClientConfig
-from harness.workloads.pacing import Pace
+from harness.workloads.counters import STAT_INTERVAL_S, print_stat
+from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, Pace, free_partition
 
-STAT_INTERVAL_S = 1.0
-IDLE_S = 0.02
+T = TypeVar("T")
+
+IDLE_S: Final = 0.02
 """The longest wait for outcomes while a producer is full; also how late it notices a stop."""
 
-SENDS_PER_POLL = 32
-"""Sends in a row before outcomes are looked at."""
-
-SWITCH_INTERVAL_S = 0.001
+SWITCH_INTERVAL_S: Final = 0.001
 """How long one thread may keep the interpreter: others stamp completion times meanwhile."""
+
+
+class Producing(Protocol):
+    """A producer that records what becomes of its sends; for one thread."""
+
+    fatal: str | None
+
+    @property
+    def in_flight(self) -> dict[int, int]:
+        """Sends without an outcome, by partition."""
+        ...
+
+    @property
+    def pending(self) -> int:
+        """Sends without an outcome."""
+        ...
+
+    def send(self, partition: int) -> None:
+        """Start one send."""
+        ...
+
+    def poll(self, timeout_s: float) -> None:
+        """Record outcomes; waits so long for the first."""
+        ...
+
+    def close(self, timeout_s: float) -> None:
+        """Wait so long for outcomes, then end the client."""
+        ...
+
+
+class Consuming(Protocol):
+    """A consumer that records what it reads; for one thread."""
+
+    def assign(self, offsets: dict[int, int]) -> None:
+        """Read on from {partition: next offset}."""
+        ...
+
+    def poll(self, timeout_s: float) -> int:
+        """Read what is there, waiting so long for the first."""
+        ...
+
+    def close(self) -> None:
+        """End the client."""
+        ...
+
+
+class Library(Protocol):
+    """Makes the clients of one topic. Raises NotConnected."""
+
+    def producer(self, client: int, tally: Tally) -> Producing:
+        """A producer of that number."""
+        ...
+
+    def consumer(self, client: int, tally: Tally) -> Consuming:
+        """A consumer of that number."""
+        ...
 
 
 class Workload:
     """The threads of one process and what they share."""
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(
+        self, config: ClientConfig, library: Callable[[ClientConfig, HistoryWriter], Library]
+    ) -> None:
         self.config = config
         self.stop = threading.Event()
         self.tallies: list[Tally] = []
@@ -60,7 +107,7 @@ class Workload:
             base_ns=config.base_ns,
             rotate_s=config.rotate_s,
         )
-        self._codec = PayloadCodec(config.run_id, config.value_bytes)
+        self._library = library(config, self.writer)
         self._clients = itertools.count(config.first_client)
 
     def threads(self) -> list[threading.Thread]:
@@ -90,30 +137,22 @@ class Workload:
 
     def _produce(self, index: int) -> None:
         tally = self._tally()
-        while not self.stop.is_set():
-            producer = self._new_producer(tally)
+        while (producer := self._connected(self._library.producer, tally)) is not None:
             self._drive(producer, first_partition=index)
             drain_s = self.config.drain_ms / 1000 if producer.fatal is None else 0.0
             producer.close(drain_s)
 
-    def _new_producer(self, tally: Tally) -> RecordingProducer:
-        config = self.config
-        return RecordingProducer(
-            producer_config(
-                bootstrap=config.bootstrap,
-                acks=config.acks,
-                idempotence=config.idempotence,
-                linger_ms=config.linger_ms,
-                message_timeout_ms=config.message_timeout_ms,
-            ),
-            client=next(self._clients),
-            topic=config.topic,
-            writer=self.writer,
-            codec=self._codec,
-            tally=tally,
-        )
+    def _connected(self, make: Callable[[int, Tally], T], tally: Tally) -> T | None:
+        """What `make` makes, under the next number; None when there is a stop first."""
+        while not self.stop.is_set():
+            try:
+                return make(next(self._clients), tally)
+            except NotConnected as error:
+                tally.last_error = str(error)
+                self.stop.wait(CONNECT_RETRY_S)
+        return None
 
-    def _drive(self, producer: RecordingProducer, first_partition: int) -> None:
+    def _drive(self, producer: Producing, first_partition: int) -> None:
         """Send round-robin until told to stop or the producer broke.
 
         The bound of messages in flight is shared out evenly: a partition without a leader holds up
@@ -140,61 +179,13 @@ class Workload:
                 producer.poll(min(IDLE_S, pace.wait_s(time.monotonic()) or IDLE_S))
 
     def _consume(self) -> None:
-        config = self.config
-        client = next(self._clients)
-        consumer = RecordingConsumer(
-            consumer_config(bootstrap=config.bootstrap, group=f"highwater-{client}"),
-            client=client,
-            topic=config.topic,
-            writer=self.writer,
-            codec=self._codec,
-            tally=self._tally(),
-        )
-        consumer.assign(dict.fromkeys(range(config.partitions), 0))
+        consumer = self._connected(self._library.consumer, self._tally())
+        if consumer is None:
+            return
+        consumer.assign(dict.fromkeys(range(self.config.partitions), 0))
         while not self.stop.is_set():
             consumer.poll(0.1)
         consumer.close()
-
-
-def free_partition(
-    in_flight: dict[int, int], position: int, partitions: int, share: int
-) -> int | None:
-    """The next partition from `position` on, round-robin, with less than `share` in flight."""
-    for step in range(partitions):
-        partition = (position + step) % partitions
-        if in_flight.get(partition, 0) < share:
-            return partition
-    return None
-
-
-def stat_line(topic: str, acks: int, tallies: Iterable[Tally], at_ns: int) -> str:
-    """The counters since the start, and latency quantiles of the recent sends, as one JSON line."""
-    tallies = list(tallies)
-    recent = sorted(latency for tally in tallies for latency in _drain(tally.latencies_ns))
-    return json.dumps(
-        {
-            "at_ns": at_ns,
-            "topic": topic,
-            "acks": acks,
-            "sent": sum(tally.sent for tally in tallies),
-            "acked": sum(tally.acked for tally in tallies),
-            "failed": sum(tally.failed for tally in tallies),
-            "info": sum(tally.info for tally in tallies),
-            "read": sum(tally.read for tally in tallies),
-            "p50_ms": _quantile_ms(recent, 0.5),
-            "p99_ms": _quantile_ms(recent, 0.99),
-            "error": next((tally.last_error for tally in tallies if tally.last_error), None),
-        }
-    )
-
-
-def _drain(latencies_ns: deque[int]) -> list[int]:
-    # Its owner goes on appending meanwhile, so no iteration.
-    return [latencies_ns.popleft() for _ in range(len(latencies_ns))]
-
-
-def _quantile_ms(ordered_ns: list[int], q: float) -> float | None:
-    return round(ordered_ns[int(q * (len(ordered_ns) - 1))] / 1e6, 3) if ordered_ns else None
 
 
 def run(workload: Workload) -> int:
@@ -218,25 +209,17 @@ def run(workload: Workload) -> int:
         workload.writer.flush()
         if now_s >= next_stat_s:
             next_stat_s = max(next_stat_s + STAT_INTERVAL_S, now_s)
-            _print_stat(workload)
-    _print_stat(workload)
+            print_stat(config, workload.tallies, workload.writer)
+    print_stat(config, workload.tallies, workload.writer)
     workload.writer.close()
     return 1 if workload.failures or any(thread.is_alive() for thread in threads) else 0
 
 
-def _print_stat(workload: Workload) -> None:
-    config = workload.config
-    line = stat_line(config.topic, config.acks, workload.tallies, workload.writer.now_ns())
-    with contextlib.suppress(OSError):  # the reader died: the history matters, the line does not
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-
-def main(argv: list[str]) -> int:
-    """Entry point of the process."""
+def main(argv: list[str], library: Callable[[ClientConfig, HistoryWriter], Library]) -> int:
+    """Entry point of the process: `argv` has the configuration's path; returns its exit code."""
     config = ClientConfig.load(Path(argv[1]))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    workload = Workload(config)
+    workload = Workload(config, library)
     # In a thread: the handler may interrupt this one inside the event's own lock.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=workload.stop.set).start())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the harness, which ends us
@@ -249,7 +232,3 @@ def main(argv: list[str]) -> int:
 
     threading.Thread(target=watch_stdin, name="stdin", daemon=True).start()
     return run(workload)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -1,0 +1,63 @@
+"""The clients of one topic on kafka-python, in a process.
+
+    python -m harness.workloads.kafka_python CONFIG.json
+
+does what `harness.workloads.librdkafka` does with librdkafka.
+"""
+
+import sys
+
+from harness.clients.kafka_python import (
+    RecordingConsumer,
+    RecordingProducer,
+    consumer_config,
+    producer_config,
+)
+from harness.clients.tally import Tally
+from harness.history import HistoryWriter
+from harness.payload import PayloadCodec
+from harness.workloads import threads
+from harness.workloads.config import ClientConfig
+
+
+class KafkaPython:
+    """kafka-python as a library of the workload."""
+
+    def __init__(self, config: ClientConfig, writer: HistoryWriter) -> None:
+        self._config = config
+        self._writer = writer
+        self._codec = PayloadCodec(config.run_id, config.value_bytes)
+
+    def producer(self, client: int, tally: Tally) -> RecordingProducer:
+        """See `Library`."""
+        config = self._config
+        return RecordingProducer(
+            producer_config(
+                bootstrap=config.bootstrap,
+                acks=config.acks,
+                idempotence=config.idempotence,
+                linger_ms=config.linger_ms,
+                message_timeout_ms=config.message_timeout_ms,
+            ),
+            client=client,
+            topic=config.topic,
+            writer=self._writer,
+            codec=self._codec,
+            tally=tally,
+        )
+
+    def consumer(self, client: int, tally: Tally) -> RecordingConsumer:
+        """See `Library`."""
+        config = self._config
+        return RecordingConsumer(
+            consumer_config(bootstrap=config.bootstrap),
+            client=client,
+            topic=config.topic,
+            writer=self._writer,
+            codec=self._codec,
+            tally=tally,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(threads.main(sys.argv, KafkaPython))

@@ -1,0 +1,61 @@
+"""The clients of one topic on librdkafka, in a process.
+
+python -m harness.workloads.librdkafka CONFIG.json
+"""
+
+import sys
+
+from harness.clients.librdkafka import (
+    RecordingConsumer,
+    RecordingProducer,
+    consumer_config,
+    producer_config,
+)
+from harness.clients.tally import Tally
+from harness.history import HistoryWriter
+from harness.payload import PayloadCodec
+from harness.workloads import threads
+from harness.workloads.config import ClientConfig
+
+
+class Librdkafka:
+    """librdkafka as a library of the workload."""
+
+    def __init__(self, config: ClientConfig, writer: HistoryWriter) -> None:
+        self._config = config
+        self._writer = writer
+        self._codec = PayloadCodec(config.run_id, config.value_bytes)
+
+    def producer(self, client: int, tally: Tally) -> RecordingProducer:
+        """See `Library`."""
+        config = self._config
+        return RecordingProducer(
+            producer_config(
+                bootstrap=config.bootstrap,
+                acks=config.acks,
+                idempotence=config.idempotence,
+                linger_ms=config.linger_ms,
+                message_timeout_ms=config.message_timeout_ms,
+            ),
+            client=client,
+            topic=config.topic,
+            writer=self._writer,
+            codec=self._codec,
+            tally=tally,
+        )
+
+    def consumer(self, client: int, tally: Tally) -> RecordingConsumer:
+        """See `Library`."""
+        config = self._config
+        return RecordingConsumer(
+            consumer_config(bootstrap=config.bootstrap, group=f"highwater-{client}"),
+            client=client,
+            topic=config.topic,
+            writer=self._writer,
+            codec=self._codec,
+            tally=tally,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(threads.main(sys.argv, Librdkafka))

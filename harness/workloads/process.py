@@ -1,0 +1,64 @@
+"""A process whose clients are coroutines: how it starts, tells what it counts, and ends in order.
+
+It runs until SIGTERM or until its standard input closes: a harness that died must not leave clients
+behind. One JSON line of counters per second goes to standard output.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvloop
+
+from harness.clients.tally import Tally
+from harness.history import FLUSH_INTERVAL_S, HistoryWriter, Operations
+from harness.workloads.config import ClientConfig
+from harness.workloads.counters import STAT_INTERVAL_S, print_stat
+
+Clients = Callable[[ClientConfig, Operations, asyncio.Event, list[Tally]], Awaitable[None]]
+"""Runs the topic's clients until the event is set, and appends a tally of each to the list."""
+
+
+def main(argv: list[str], clients: Clients) -> int:
+    """Entry point of the process: `argv` has the configuration's path; returns its exit code."""
+    code: int = uvloop.run(run(ClientConfig.load(Path(argv[1])), clients))
+    return code
+
+
+async def run(config: ClientConfig, clients: Clients) -> int:
+    """Run the workload of one process until it is told to stop; returns its exit code."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the harness, which ends us
+    os.set_blocking(sys.stdin.fileno(), False)
+    loop.add_reader(sys.stdin.fileno(), _watch_stdin, stop)
+    writer = HistoryWriter(
+        Path(config.history_dir) / f"{config.topic}.{config.first_client}.arrows",
+        writer_id=config.first_client,
+        base_ns=config.base_ns,
+        rotate_s=config.rotate_s,
+    )
+    tallies: list[Tally] = []
+    workload = asyncio.ensure_future(clients(config, writer, stop, tallies))
+    next_stat_s = loop.time()
+    while not workload.done():
+        await asyncio.wait([workload], timeout=FLUSH_INTERVAL_S)
+        writer.flush()
+        if loop.time() >= next_stat_s or workload.done():
+            next_stat_s += STAT_INTERVAL_S
+            print_stat(config, tallies, writer)
+    writer.close()
+    workload.result()
+    return 0
+
+
+def _watch_stdin(stop: asyncio.Event) -> None:
+    with contextlib.suppress(BlockingIOError):
+        if not os.read(sys.stdin.fileno(), 4096):
+            stop.set()
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())

@@ -1,0 +1,59 @@
+"""Sends and Reads of one client into a list, for tests."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkers.history import HISTORY
+from harness.clients.reads import Reads
+from harness.clients.sends import Sends
+from harness.clients.tally import Tally
+from harness.history import Operations
+from harness.payload import PayloadCodec
+
+CODEC = PayloadCodec("run", 64)
+
+
+class Rows(Operations):
+    """Operations in a list, at a time that goes on by 1 ns."""
+
+    def __init__(self) -> None:
+        super().__init__(writer_id=1)
+        self.rows: list[tuple[Any, ...]] = []
+        self.append = self.rows.append
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        self._now_ns += 1
+        return self._now_ns
+
+    def flush(self) -> int:
+        return 0
+
+    def of(self, f: str, *columns: str) -> list[tuple[Any, ...]]:
+        """These columns of the operations of one kind."""
+        named = [dict(zip(HISTORY.names, row, strict=True)) for row in self.rows]
+        return [tuple(row[name] for name in columns) for row in named if row["f"] == f]
+
+
+@dataclass
+class Recorded:
+    """A client's ledgers; its topic is `t`, its number 1."""
+
+    acks: int = -1
+    writer: Rows = field(default_factory=Rows)
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every recording client takes."""
+        return {
+            "client": 1, "topic": "t", "writer": self.writer, "codec": CODEC, "tally": self.tally
+        }  # fmt: skip
+
+    def sends(self) -> Sends:
+        """Of a producer."""
+        return Sends(**self.common, acks=self.acks)
+
+    def reads(self) -> Reads:
+        """Of a consumer."""
+        return Reads(**self.common)

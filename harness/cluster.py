@@ -20,8 +20,9 @@ from harness.systems.layout import Layout
 from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
 from harness.targets.base import Target
-from harness.targets.kinds import Wish, kind_of
+from harness.targets.kinds import kind_of
 from harness.targets.local import rootless
+from harness.targets.wish import Wish
 
 POLL_S = 0.5
 
@@ -65,7 +66,12 @@ def up(
     path = run.path / "journal.jsonl"
     with Journal.create(path, run_id=run.run_id, detached=detach) as journal:
         wish = Wish(
-            run_id=run.run_id, run_dir=run.path, nodes=layout.nodes, journal=journal, uplink=True
+            run_id=run.run_id,
+            run_dir=run.path,
+            nodes=layout.nodes,
+            journal=journal,
+            uplink=True,
+            reads=make.reads(),
         )
         target = kind_of(plan).make(wish)
         keep = False

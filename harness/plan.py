@@ -159,7 +159,7 @@ class Plan(_Frozen):
 
     name: str = Field(default=FIRST_LIGHT, pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     seed: int = Field(ge=0)
-    target: Literal["local", "sim"] = "local"
+    target: Literal["local", "docker", "sim"] = "local"
     system: System = "nodes"
     kafka_home: str | None = None
     """Of system kafka: an unpacked distribution; none is what `make kafka` has fetched."""

@@ -38,7 +38,8 @@ from harness.systems.layout import Layout
 from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
 from harness.targets.base import Target
-from harness.targets.kinds import Wish, kind_of
+from harness.targets.kinds import kind_of
+from harness.targets.wish import Wish
 from harness.workloads.launch import Workload, launch
 from nemesis.executor import Nemesis
 from nemesis.record import FaultRecord
@@ -173,6 +174,7 @@ class Runner:
                     journal=journal,
                     uplink=not self._ending.teardown,
                     clocks="clocks" in self._prepared.schedule.needs(),
+                    reads=make_of(plan).reads(),
                 )
             )
             system: NodesSystem | None = None

@@ -6,6 +6,8 @@ a node is started. To add one is to write a `Make` and to name it in `make_of`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol, assert_never
 
@@ -47,6 +49,10 @@ class Make(Protocol):
         """What a run depends on because of it."""
         ...
 
+    def reads(self) -> Sequence[Path]:
+        """Files and directories of the harness's machine that a node reads."""
+        ...
+
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write a node's configuration, from the properties that all makes share."""
         ...
@@ -68,6 +74,11 @@ class BuiltIn:
         """The commit says it all."""
         return {}
 
+    def reads(self) -> Sequence[Path]:
+        """The packages of the broker, and of the module where that is another's."""
+        names = dict.fromkeys(("nodes", self._module.partition(".")[0]))
+        return [place for name in names if (place := _package(name)) is not None]
+
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write them as they are."""
         (files.here / files.properties.name).write_text(as_text(wanted))
@@ -76,6 +87,13 @@ class BuiltIn:
         """`python -m` the module."""
         argv = (files.python, "-m", self._module, str(files.properties))
         return Command(argv=argv, env=dict(files.environment))
+
+
+def _package(name: str) -> Path | None:
+    """Where `python -m` would find a package: in the current directory first."""
+    found = PathFinder.find_spec(name, [str(Path.cwd())]) or find_spec(name)
+    places = found.submodule_search_locations if found is not None else None
+    return Path(places[0]) if places else None
 
 
 def as_text(properties: Mapping[str, str]) -> str:

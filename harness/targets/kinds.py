@@ -3,8 +3,7 @@
 The one place that knows them apart; everything else asks a `Target`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -12,29 +11,17 @@ from harness import abilities
 from harness.journal import Journal
 from harness.plan import Plan, PlanError
 from harness.targets.base import Target
+from harness.targets.docker.kind import Docker
 from harness.targets.local import LocalTarget, rootless
+from harness.targets.wish import Wish
 from nemesis.fault import Ability
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """The machines that a run, or a cluster for clients, asks for."""
-
-    run_id: str
-    run_dir: Path
-    nodes: Sequence[int]
-    journal: Journal
-    uplink: bool = False
-    """Programs on the harness's machine reach the nodes."""
-    clocks: bool = False
-    """Every node has a wall clock of its own."""
 
 
 class Kind(Protocol):
     """One kind of target."""
 
     def ensure_privileges(self) -> None:
-        """Go on with what it takes, in another process if need be. Raises PrivilegeMissing."""
+        """Go on with what it takes, in another process if need be. Raises TargetError."""
         ...
 
     def lacking(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
@@ -83,4 +70,4 @@ def kind_of(plan: Plan) -> Kind:
     return _KINDS[plan.target]
 
 
-_KINDS: Final[Mapping[str, Kind]] = {"local": _Local()}
+_KINDS: Final[Mapping[str, Kind]] = {"local": _Local(), "docker": Docker()}

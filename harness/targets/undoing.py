@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from harness.targets.docker import undo as docker
 from harness.targets.linux import undo as linux
 from harness.targets.linux.undo import Undo
 
-UNDO: Final[Mapping[str, Undo]] = {**linux.UNDO}
+UNDO: Final[Mapping[str, Undo]] = {**linux.UNDO, **docker.UNDO}

@@ -62,7 +62,7 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
     [
         ({"nodes": 0}, "nodes: input should be greater than or equal to 1, not 0"),
         ({"nodez": 3}, "nodez: there is no such key"),
-        ({"target": "moon"}, "target: input should be 'local' or 'sim', not \"moon\""),
+        ({"target": "moon"}, "target: input should be 'local', "),
         ({"system": "moon"}, "system: input should be 'nodes' or 'kafka', not \"moon\""),
         ({"system": "kafka", "target": "sim"}, "system kafka cannot run in a simulated world"),
         ({"system": "kafka", "broker_module": "mine"}, "broker_module mine is a built-in broker's"),

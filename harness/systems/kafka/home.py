@@ -20,6 +20,8 @@ FETCHED: Final = Path(__file__).parents[3] / ".kafka"
 LEAST_KAFKA: Final = 4
 LEAST_JAVA: Final = 17
 """Brokers of Kafka 4 need it (KIP-1013)."""
+ETC: Final = "/etc"
+"""Where distributions have what Java's home links to."""
 ASK_TIMEOUT_S: Final = 30.0
 
 
@@ -53,7 +55,10 @@ def find(home: str | None) -> Home:
 
 
 def java() -> str:
-    """The java that is used: of JAVA_HOME, else of PATH. Raises DeployError without a fit one."""
+    """The java that is used, by its own home: that of JAVA_HOME, else of PATH.
+
+    Raises DeployError without a fit one.
+    """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else None)
     how = f"install Java {LEAST_JAVA} (openjdk-{LEAST_JAVA}-jre-headless), or set JAVA_HOME"
@@ -62,7 +67,11 @@ def java() -> str:
         raise DeployError(f"Kafka needs Java, and {where}: {how}")
     try:
         said = subprocess.run(
-            [found, "-version"], capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True
+            [found, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=ASK_TIMEOUT_S,
+            check=True,
         ).stderr
     except (OSError, subprocess.SubprocessError) as error:
         raise DeployError(f"{found} does not run ({error}): {how}") from error
@@ -70,7 +79,16 @@ def java() -> str:
     if release is None or release < LEAST_JAVA:
         told = said.partition("\n")[0] or "nothing"
         raise DeployError(f"Kafka needs Java {LEAST_JAVA} or later, and {found} says {told}: {how}")
-    return found
+    own_home = re.search(r"java\.home = (.+)", said)
+    return found if own_home is None else f"{own_home[1]}/bin/java"
+
+
+def runtime(java: Path) -> list[Path]:
+    """The directories that a java reads: its home, and those of its configuration elsewhere."""
+    home = java.parents[1]
+    links = (path.resolve() for path in home.rglob("*") if path.is_symlink())
+    places = {target.parent for target in links if target.exists() and target.is_relative_to(ETC)}
+    return [home, *sorted(each for each in places if places.isdisjoint(each.parents))]
 
 
 def major_release(said: str) -> int | None:

@@ -7,7 +7,7 @@ machine. A node whose disk was lost formats the new one when it is started, as i
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -70,6 +70,10 @@ class Kafka:
     def versions(self) -> Mapping[str, str]:
         """Kafka's."""
         return {"kafka": self.home.version}
+
+    def reads(self) -> Sequence[Path]:
+        """Kafka's jars, Java, and how it is to log."""
+        return [self.home.libs, *homes.runtime(Path(self.java)), LOGGING]
 
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write server.properties, and the script that starts the node."""

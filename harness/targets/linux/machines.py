@@ -58,7 +58,7 @@ class Machines(Protocol):
         """
         ...
 
-    def groups(self, node: int) -> Sequence[Group]:
+    def groups(self, node: int, namespace: Path) -> Sequence[Group]:
         """The control groups whose limits hold for a machine's processes and for ours."""
         ...
 
@@ -99,7 +99,7 @@ class Namespaces:
         """A child of this process."""
         return processes.spawn(argv, namespace, env=env, log_path=log)
 
-    def groups(self, node: int) -> Sequence[Group]:
+    def groups(self, node: int, namespace: Path) -> Sequence[Group]:
         """This process's own."""
         return throttles.groups()
 

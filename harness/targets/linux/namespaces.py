@@ -36,6 +36,12 @@ def create(path: Path) -> None:
         kernel.mount(_OWN, path, None, kernel.MS_BIND)
 
 
+def adopt(path: Path, pid: int) -> None:
+    """Name the namespace of a process by the new file `path`. Raises OSError."""
+    path.touch(exist_ok=False)
+    kernel.mount(f"/proc/{pid}/ns/net", path, None, kernel.MS_BIND)
+
+
 def delete(path: Path) -> bool:
     """Remove the name; the namespace goes with its last process. False when there was none."""
     with suppress(OSError):

@@ -7,7 +7,7 @@ process is a pid together with its start time, the boot and the pid namespace th
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,9 +78,11 @@ def is_alive(process: ProcessId) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A process that another harness started: known by its identity, never waited for."""
+    """A process that somebody else started, another harness or a daemon: known by its identity."""
 
     identity: ProcessId
+    how_it_ended: Callable[[], int | None] = lambda: None
+    """Its exit code, asked for when it is gone (negative: by that signal); None: nobody knows."""
 
     @property
     def pid(self) -> int:
@@ -88,13 +90,10 @@ class Adopted:
         return self.identity.pid
 
     def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end; how it ended is only told to its parent, so None.
-
-        Raises subprocess.TimeoutExpired.
-        """
+        """Wait for its end, and ask how it ended. Raises subprocess.TimeoutExpired."""
         if not kernel.wait_until(lambda: not is_alive(self.identity), timeout_s):
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout_s)
-        return None
+        return self.how_it_ended()
 
 
 Process = subprocess.Popen[bytes] | Adopted

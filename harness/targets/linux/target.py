@@ -30,6 +30,7 @@ from harness.targets.linux.links import LinuxLinks
 from harness.targets.linux.machines import Machines, Namespaces
 from harness.targets.linux.nodes import LinuxNodes
 from harness.targets.linux.processes import Adopted, Process
+from harness.targets.linux.throttles import Group
 from harness.targets.linux.undo import process_of, undo_records
 from harness.targets.linux.volumes import Volume
 
@@ -66,7 +67,7 @@ class LinuxTarget(LinuxNodes):
         self._clients_machine = Namespaces(journal)
         self._machines = machines or self._clients_machine
         self.links = LinuxLinks(lambda: self.network, journal)
-        self.disks = LinuxDisks(self.volume, self.data_dir, journal, groups=self._machines.groups)
+        self.disks = LinuxDisks(self.volume, self.data_dir, journal, groups=self._groups)
         self.clocks = LinuxClocks(self._run_dir / "clocks", journal, self.pid, own=clocks)
         self._uplink = uplink
         self.clients = LinuxClients()
@@ -257,6 +258,9 @@ class LinuxTarget(LinuxNodes):
         network.connect(self.network, machines)
         for machine in machines:
             firewall.prepare(self.network.namespace(machine), self.network.name)
+
+    def _groups(self, node: int) -> Sequence[Group]:
+        return self._machines.groups(node, self._namespace(node))
 
     def _spawn(
         self, node: int, argv: Sequence[str], *, env: Mapping[str, str], log_path: Path

@@ -44,13 +44,16 @@ class Group:
         return self.directory / f"blkio.throttle.{kind}_device"
 
 
-def groups() -> list[Group]:
-    """The control groups whose limits hold for our processes; empty where none can be set."""
+def groups(pid: int | None = None) -> list[Group]:
+    """The control groups whose limits hold for our processes, or for another process; empty where
+    none can be set.
+    """
     return list(
         dict.fromkeys(
             group
             for group in candidates(
-                Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
+                Path("/proc", str(pid or "self"), "cgroup").read_text(),
+                Path("/proc/self/mountinfo").read_text(),
             )
             if os.access(group.directory / _limit_file(group), os.W_OK)
         )

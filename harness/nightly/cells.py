@@ -149,7 +149,7 @@ def _plan(name: str, what: What) -> Plan:
     flags["schedule"] = None if what.schedule is None else Path(what.schedule)
     try:
         made = plans.build(plans.load(what.plan), where=f"plan {what.plan}", flags=flags)
-        planning.faults_of(made)
+        planning.prepare(made)
     except plans.PlanError as error:
         raise SuiteError(f"cell {name}: {error}") from error
     left = [key for key in NOT_SIMULATED if getattr(what, key) is not None]

@@ -56,6 +56,10 @@ def test_cells_and_canaries_stand_beside_the_matrix() -> None:
         ({"cell": [{"plan": "no-such.toml"}]}, "give a TOML file or a packaged plan"),
         ({"cell": [{"plan": "quick", "nodes": 99}]}, "nodes"),
         ({"cell": [{"plan": "quick", "acks": "2"}]}, "no topic has the acks asked for"),
+        (
+            {"cell": [{"plan": "quick", "duration_s": 8}]},
+            "after the chaos phase, which lasts 8000 ms",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_said_before_anything_starts(
@@ -86,11 +90,11 @@ def test_turns_failures_canaries_and_short_ones_first() -> None:
         suite(
             seeds=2,
             cell=[
-                {"plan": "quick", "name": "long", "duration_s": 500},
-                {"plan": "quick", "name": "short", "duration_s": 5},
-                {"plan": "quick", "name": "failed", "duration_s": 900},
+                {"plan": "random", "name": "long", "duration_s": 500},
+                {"plan": "random", "name": "short", "duration_s": 5},
+                {"plan": "random", "name": "failed", "duration_s": 900},
             ],
-            canary=[{"plan": "quick", "name": "canary", "duration_s": 600, "seeds": 1}],
+            canary=[{"plan": "random", "name": "canary", "duration_s": 600, "seeds": 1}],
         ),
         BESIDE,
     )

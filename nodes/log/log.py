@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nodes.ids import Epoch, Offset
-from nodes.log import deletion, retention, timestamps
+from nodes.log import deletion, distrust, retention, timestamps
 from nodes.log.appending import is_full, judge_fetched, judge_produced, run_of
 from nodes.log.batch import HEADER_BYTES, BatchHeader, patch, read_header
 from nodes.log.config import LogConfig
@@ -62,7 +62,7 @@ class Log:
         self._epoch_file = loaded.epoch_file
         self._snapshots = loaded.snapshots
         self._start = loaded.start_offset
-        self.health = Health(directory)
+        self.health = Health(disk, directory)
         self._flusher = Flusher(
             disk, self._segments, self._epoch_file, self.health, self._segments.active.next_offset
         )
@@ -82,27 +82,34 @@ class Log:
         """Open the log in `directory`, making it when missing.
 
         `clean`: the node closed it in order. Otherwise everything from `recovery_point`, up to
-        which it was flushed, is validated, and a torn tail cut; `recovery` tells. What lies below
-        `log_start` is gone. Blocks. Raises LogCorrupt, and the disk's OSError.
+        which it was flushed, is validated, and a torn tail cut; `recovery` tells. Of a log that had
+        failed, all that is written again first. What lies below `log_start` is gone. Blocks. Raises
+        LogCorrupt, and the disk's OSError.
         """
+        distrusted = distrust.is_marked(disk, directory)
+        if distrusted:
+            distrust.write_again(disk, directory, recovery_point)
         loaded = load(
             disk,
             directory,
             index_interval_bytes=config.index_interval_bytes,
-            clean=clean,
+            clean=clean and not distrusted,
             recovery_point=recovery_point,
             log_start=log_start,
         )
         log = cls(disk, directory, config, loaded)
-        log._settle(clean=loaded.clean, recovery_point=recovery_point)
+        log._settle(clean=loaded.clean, distrusted=distrusted, recovery_point=recovery_point)
+        if distrusted:
+            distrust.remove_mark(disk, directory)
         return log
 
-    def _settle(self, *, clean: bool, recovery_point: Offset) -> None:
+    def _settle(self, *, clean: bool, distrusted: bool, recovery_point: Offset) -> None:
         """Make the epochs' file say what was found; after a crash, make everything durable.
 
         What survived in the page cache of a process that died may not be on disk.
         """
-        dirty = not clean and (self.end_offset > recovery_point or self.recovery.cut_at is not None)
+        grew = self.end_offset > recovery_point
+        dirty = distrusted or (not clean and (grew or self.recovery.cut_at is not None))
         if dirty or not self._epoch_file.says(self._epochs.entries):
             self._write_epochs()
         if not clean or not self.end_offset:  # an empty log is closed without a sync

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from nodes.ids import Offset, TopicPartition
+from nodes.log import distrust
 from nodes.log.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
@@ -184,6 +185,9 @@ class LogDirectory:
         log_start: Offset,
     ) -> None:
         try:
+            stored = PartitionMetadata.read(self._disk, str(partition))
+            if stored and distrust.is_marked(self._disk, str(partition)):
+                stored.write(self._disk, str(partition))
             opened = Log.open(
                 self._disk,
                 str(partition),
@@ -192,9 +196,9 @@ class LogDirectory:
                 recovery_point=recovery_point,
                 log_start=log_start,
             )
-            stored = PartitionMetadata.read(self._disk, str(partition))
             if stored and not self._clean:  # the records were made durable just now: so must this
-                _sync_identity(self._disk, str(partition))
+                with opened.health.failing():
+                    _sync_identity(self._disk, str(partition))
         except (LogCorrupt, CheckpointError) as error:
             log.error("%s: %s", partition, error)
             self._set_aside(partition)

@@ -155,7 +155,8 @@ class Replica:
         """Before the log is closed: make durable which topic it belongs to. Blocks."""
         has_records = self.log.end_offset > self.log.start_offset
         if self.identity is not None and has_records and not self.log.offline:
-            self.identity.sync_now()
+            with self.log.health.failing():
+                self.identity.sync_now()
 
     def _flush_soon(self) -> None:
         if self.log.end_offset > self.log.start_offset:
@@ -164,7 +165,8 @@ class Replica:
     async def _flush(self) -> None:
         try:
             if self.identity is not None:
-                await self.identity.sync()
+                with self.log.health.failing():
+                    await self.identity.sync()
                 self.identity = None
             while self.claimed_end != self.log.end_offset:
                 with contextlib.suppress(LogTruncated):  # there is another end to flush to

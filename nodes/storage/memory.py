@@ -4,8 +4,9 @@ Every file has what the page cache holds and what is durable, and so has every d
 names. `crash()` keeps only what was synced. With a `random.Random` it also keeps a random part of
 the rest, as a kernel that had begun to write back would have: of a file any pages, of a directory
 any of the changes to its names, each as a whole (a rename never shows half). That is harsher than
-journalling file systems are, which keep name changes in order. Left to others: delays, errors, full
-disks, and dying in the middle of something.
+journalling file systems are, which keep name changes in order. A sync may also fail as kernels let
+it (`drop_unsynced`). Left to others: delays, errors, full disks, and dying in the middle of
+something.
 """
 
 import asyncio
@@ -26,12 +27,26 @@ class _Inode:
         self.durable = bytearray()
         self.same = 0
         """How many bytes at the beginning are surely equal in both."""
+        self.clean = 0
+        """How many the kernel takes for equal: what it dropped lies between `same` and here."""
         self._begun = self._ended = 0
 
     def set(self, content: bytes | bytearray) -> None:
         """Both are that from now on."""
         self.cached, self.durable = bytearray(content), bytearray(content)
-        self.same = len(content)
+        self.same = self.clean = len(content)
+
+    def drop_unsynced(self) -> int:
+        """See `MemoryFile.drop_unsynced`."""
+        dropped = len(self.cached) - self.clean
+        self.clean = len(self.cached)
+        return dropped
+
+    def written_back(self) -> bytes:
+        """What a kernel that writes everything back now leaves on the disk: what it once dropped it
+        does not write, and where that was beyond the file's end are zeros."""
+        old = bytes(self.durable[self.same : self.clean]).ljust(self.clean - self.same, b"\0")
+        return bytes(self.cached[: self.same]) + old + bytes(self.cached[self.clean :])
 
     def begin_sync(self) -> Callable[[], None]:
         size = len(self.cached)
@@ -41,9 +56,14 @@ class _Inode:
         def end() -> None:
             if number > self._ended:  # one that began later has brought newer content already
                 self._ended = number
-                start = min(self.same, size)
-                self.durable[start:] = self.cached[start:size]
-                self.same = min(size, len(self.cached))
+                whole = self.same == self.clean
+                start = min(self.clean, size)
+                del self.durable[start:]
+                self.durable += bytes(start - len(self.durable))  # where it was dropped
+                self.durable += self.cached[start:size]
+                self.clean = min(size, len(self.cached))
+                if whole:
+                    self.same = self.clean
 
         return end
 
@@ -108,6 +128,7 @@ class MemoryFile:
     def truncate(self, size: int) -> None:
         del self._inode.cached[size:]
         self._inode.same = min(self._inode.same, size)
+        self._inode.clean = min(self._inode.clean, size)
 
     def sync(self) -> None:
         self.begin_sync()()
@@ -118,7 +139,13 @@ class MemoryFile:
 
     def unsynced_bytes(self) -> int:
         """How much a sync has to write, at most."""
-        return len(self._inode.cached) - self._inode.same
+        return len(self._inode.cached) - self._inode.clean
+
+    def drop_unsynced(self) -> int:
+        """A sync fails, as kernels let it ("fsyncgate"): what waits is taken for clean, read as if
+        it had been written, and never written. How many bytes that are.
+        """
+        return self._inode.drop_unsynced()
 
     def close(self) -> None:
         pass
@@ -288,12 +315,13 @@ def _write_back(inode: _Inode, rng: random.Random) -> bytes:
     The size may be either, or between. What a cut removed is there or not, but never as zeros, but
     for the rest of the page that the cut goes through.
     """
-    low, high = sorted((len(inode.durable), len(inode.cached)))
+    newest = inode.written_back()
+    low, high = sorted((len(inode.durable), len(newest)))
     size = rng.choice((low, high, rng.randint(low, high)))
     kept = bytearray()
     for start in range(0, size, PAGE_BYTES):
         stop = min(start + PAGE_BYTES, size)
-        new = rng.random() < 0.7 and start < len(inode.cached)
-        source = inode.cached if new else inode.durable
+        new = rng.random() < 0.7 and start < len(newest)
+        source = newest if new else inode.durable
         kept += bytes(source[start:stop]).ljust(stop - start, b"\0")
     return bytes(kept)

@@ -40,6 +40,7 @@ class _Sync:
     """One that is under way. A killed program waits no more, but the disk goes on."""
 
     began_ns: int
+    target: MemoryFile | str
     finish: Callable[[], None]
     waiter: "tuple[HostLoop, asyncio.Future[None]] | None"
     timer: Call | None = None
@@ -73,6 +74,7 @@ class SimDisk:
         self._frozen = False
         self._full = False
         self._errno = 0
+        self._drops_after: int | None = None
         self._limit: tuple[int, int] | None = None
         self._mount: Mount | None = None
         self._in_flight: dict[int, _Sync] = {}
@@ -159,6 +161,18 @@ class SimDisk:
         """Undo `set_read_only` and `fail`."""
         self._errno, self.ailment = 0, ""
 
+    def drop_sync(self, *, after: int = 0) -> None:
+        """Let a sync of a file fail (EIO), and what it was to write be taken for clean: it is read,
+        and lost with the power, whatever is synced later. The next that has anything to write, or
+        another one `after` so many.
+        """
+        self._drops_after = after
+
+    @property
+    def drops(self) -> bool:
+        """Whether that is still to come."""
+        return self._drops_after is not None
+
     @property
     def frozen(self) -> bool:
         """Whether writes wait."""
@@ -204,6 +218,8 @@ class SimDisk:
         self.writing(loop)
         self.syncs += 1
         loop.host.stand_still(self.sync_ns(self.content.unsynced_bytes(target)))
+        if self._dropped(target):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         self.content.begin_sync(target)()
 
     def sync_later(self, loop: HostLoop, target: MemoryFile | str) -> "asyncio.Future[None]":
@@ -213,6 +229,7 @@ class SimDisk:
         done = loop.create_future()
         sync = _Sync(
             began_ns=self._world.now_ns,
+            target=target,
             finish=self.content.begin_sync(target),
             waiter=(loop, done),
         )
@@ -227,12 +244,26 @@ class SimDisk:
         if self._frozen:
             return
         del self._in_flight[number]
-        error = OSError(self._errno, os.strerror(self._errno)) if self._errno else None
+        code = self._errno
+        if not code and sync.waiter is not None and self._dropped(sync.target):
+            code = errno.EIO
+        error = OSError(code, os.strerror(code)) if code else None
         if error is None:
             sync.finish()
         if sync.waiter is not None:
             loop, done = sync.waiter
             loop.delivered_at_ns(self._world.now_ns, _tell, done, error)
+
+    def _dropped(self, target: MemoryFile | str) -> bool:
+        """Whether a sync fails that is about to end."""
+        if self._drops_after is None or isinstance(target, str) or not target.unsynced_bytes():
+            return False
+        if self._drops_after:
+            self._drops_after -= 1
+            return False
+        self._drops_after = None
+        target.drop_unsynced()
+        return True
 
     def oldest_sync_age_ms(self, loop: HostLoop, now_ms: float) -> float:
         """Of the program's syncs that are under way."""

@@ -70,6 +70,37 @@ def test_write_back_before_the_crash_keeps_any_pages() -> None:
     assert {(b"", b""), (b"n", b""), (b"n", b"n"), (b"\0", b"n")} <= seen
 
 
+@pytest.mark.parametrize("seed", [None, *range(20)])
+def test_what_a_failed_sync_dropped_is_read_and_goes_with_the_power(seed: int | None) -> None:
+    """Later syncs bring what is written later; where it was dropped are zeros."""
+    disk = MemoryDisk()
+    file = disk.open("a", create=True)
+    disk.sync_dir("")
+    file.append(b"kept ")
+    file.sync()
+    file.append(b"gone ")
+    assert file.drop_unsynced() == 5
+    file.append(b"later")
+    file.sync()
+    assert disk.read("a") == b"kept gone later"
+    disk.crash(None if seed is None else random.Random(seed))
+    assert disk.read("a") == b"kept \0\0\0\0\0later"
+
+
+def test_what_is_cut_and_written_again_is_no_longer_dropped() -> None:
+    """Its pages are new ones."""
+    disk = MemoryDisk()
+    file = disk.open("a", create=True)
+    disk.sync_dir("")
+    file.append(b"dropped")
+    file.drop_unsynced()
+    file.truncate(0)
+    file.append(b"written")
+    file.sync()
+    disk.crash()
+    assert disk.read("a") == b"written"
+
+
 def test_async_sync_takes_files_and_directories() -> None:
     """The coroutine makes content and names durable."""
     disk = MemoryDisk()

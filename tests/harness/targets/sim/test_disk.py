@@ -4,6 +4,7 @@ import asyncio
 import errno
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -286,3 +287,27 @@ def test_a_later_sync_is_not_undone_by_an_older_one(make: MakeBare) -> None:
     older()
     content.crash()
     assert content.read("log") == b"a" * 10 + b"b" * 40
+
+
+def test_a_sync_that_fails_drops_what_it_was_to_write(make: MakeBare) -> None:
+    """It is reported once; the next sync succeeds, and a loss of power takes what was dropped."""
+    world = make()
+
+    async def main() -> None:
+        disk = mounted(world)
+        file = disk.open("log", create=True)
+        await disk.sync("")
+        disk_of(world).drop_sync(after=1)
+        for content in (b"kept ", b"gone "):
+            file.append(content)
+            with suppress(OSError):
+                await disk.sync(file)
+        file.append(b"later")
+        file.sync()
+
+    world.run(NODE, main)
+    content = disk_of(world).content
+    assert not disk_of(world).drops
+    assert content.read("log") == b"kept gone later"
+    world.hosts[NODE].kill("power")
+    assert content.read("log") == b"kept \0\0\0\0\0later"

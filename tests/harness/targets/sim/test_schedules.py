@@ -15,6 +15,7 @@ CAUGHT_BY = {
     "ack_before_replication": "acknowledged and lost",
     "acknowledges_before_flush": "isr-has-all-committed: ",
     "beats_while_the_disk_hangs": "not within 15 s: somebody else leads",
+    "believes_the_cache": "flushed-is-on-disk",
     "commits_below_min_isr": "commits-with-enough: ",
     "commits_by_proposed_isr": "isr-has-all-committed: ",
     "commits_earlier_epochs": "commits-its-own-epoch: ",

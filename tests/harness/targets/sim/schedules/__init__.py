@@ -40,6 +40,7 @@ SCHEDULES: Final[Mapping[str, Schedule]] = {
     "ack_before_replication": Schedule(play=partitions.leader_dies_first, overrides=PATIENT),
     "acknowledges_before_flush": Schedule(play=disks.flushed_first),
     "beats_while_the_disk_hangs": Schedule(play=disks.hanging_disk),
+    "believes_the_cache": Schedule(play=disks.failed_sync),
     "commits_below_min_isr": _LEADER_ALONE,
     "commits_by_proposed_isr": _LEADER_ALONE,
     "commits_earlier_epochs": Schedule(play=quorum.unheard_of, layout=_three),

@@ -31,3 +31,23 @@ async def flushed_first(stage: Stage) -> None:
     """A topic that asks for a flush before every acknowledgement."""
     await stage.make([2, 3, 4], flush_messages="1")
     await stage.send(count=3)
+
+
+async def failed_sync(stage: Stage) -> None:
+    """An fsync of the leader's fails; it ends, is started again, leads, and loses its power."""
+    await stage.make([2, 3, 4], flush_messages="1", min_insync_replicas="1")
+    await stage.send(count=3)
+    for follower in (3, 4):
+        stage.cluster.kill(follower)
+        await stage.until(
+            f"node {follower} is out of sync", lambda out=follower: out not in stage.partition.isr
+        )
+    await asyncio.sleep(1)  # the next sync is the record's
+    disk(stage.host(2)).drop_sync()
+    stage.send_soon()
+    await stage.until("node 2 ends", lambda: not stage.host(2).running)
+    stage.cluster.start(2)
+    await stage.until("node 2 leads again", lambda: stage.partition.leader == 2)
+    await stage.client.send_until_acked(*TOPIC)
+    stage.lose_power(2)
+    await asyncio.sleep(1)

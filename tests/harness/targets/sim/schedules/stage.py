@@ -176,7 +176,8 @@ class Stage:
 
     def _all_follow(self, replicas: Sequence[int]) -> bool:
         return all(
-            TOPIC in self.eye(node).watched
+            node in self.invariants.eyes
+            and TOPIC in self.eye(node).watched
             and self.replica(node).state.leader == replicas[0] == self.partition.leader
             for node in replicas
         ) and set(self.partition.isr) == set(replicas)

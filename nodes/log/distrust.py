@@ -1,0 +1,80 @@
+"""A log of which a write or a sync has failed: what the page cache holds of it is not believed.
+
+A kernel reports a failed write-back once, and takes the pages for clean ("fsyncgate", KAFKA-10778):
+they are read as if they were on the disk, the next sync succeeds, and a loss of power takes them. A
+process that is started again reads that same cache. So whoever fails leaves a mark, and whoever
+opens a marked log writes what it may not have on the disk into new files, before anything counts on
+it. The mark need not survive a loss of power, which takes the cache along; a disk that does not
+take the mark either (it is read-only, say) has to be mended before a node can run on it.
+"""
+
+import logging
+from contextlib import suppress
+from itertools import pairwise
+from typing import Final
+
+from nodes.ids import Offset
+from nodes.storage.disk import Disk, File
+
+MARK: Final = "sync-failed"
+COPY_BYTES: Final = 1 << 20
+
+log = logging.getLogger("nodes.log")
+
+
+def leave_mark(disk: Disk, directory: str) -> None:
+    """The log in `directory` has failed."""
+    with suppress(OSError):
+        disk.open(_mark(directory), create=True).close()
+
+
+def is_marked(disk: Disk, directory: str) -> bool:
+    """Whether an earlier process failed, and nobody has written the log again since."""
+    return disk.exists(_mark(directory))
+
+
+def remove_mark(disk: Disk, directory: str) -> None:
+    """Everything of the log is on the disk. Should a loss of power bring the mark back, the files
+    are written once more."""
+    disk.unlink(_mark(directory))
+
+
+def write_again(disk: Disk, directory: str, recovery_point: Offset) -> None:
+    """Write the segments that were not flushed whole, by the recovery point, into new files, and
+    leave their indexes to be made again. Durable; blocks. Raises OSError."""
+    names = disk.listdir(directory)
+    bases = sorted(int(name[:-4]) for name in names if name.endswith(".log"))
+    flushed = {base for base, following in pairwise(bases) if following <= recovery_point}
+    for base in bases:
+        if base in flushed:
+            continue
+        stem = f"{base:020}"
+        log.warning("%s/%s.log: a sync had failed, so it is written again", directory, stem)
+        for name in (f"{stem}.index", f"{stem}.timeindex"):
+            if name in names:
+                disk.unlink(f"{directory}/{name}")
+        _copy(disk, f"{directory}/{stem}.log")
+    disk.sync_dir(directory)
+
+
+def _copy(disk: Disk, path: str) -> None:
+    temporary = path + ".tmp"
+    if disk.exists(temporary):
+        disk.unlink(temporary)  # of a process that died
+    source, copy = disk.open(path), disk.open(temporary, create=True)
+    try:
+        _append_all(source, copy)
+        copy.sync()
+    finally:
+        source.close()
+        copy.close()
+    disk.rename(temporary, path)
+
+
+def _append_all(source: File, copy: File) -> None:
+    for position in range(0, source.size(), COPY_BYTES):
+        copy.append(source.pread(position, COPY_BYTES))
+
+
+def _mark(directory: str) -> str:
+    return f"{directory}/{MARK}"

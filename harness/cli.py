@@ -123,6 +123,9 @@ def run(
     nemesis: NemesisMode = None,
     schedule: ScheduleFile = None,
     target: Annotated[str | None, typer.Option(help="Where the cluster is deployed.")] = None,
+    inventory: Annotated[
+        Path | None, typer.Option(help="Target ssh: the machines; see docs/ssh.md.")
+    ] = None,
     system: SystemName = None,
     kafka_home: KafkaHome = None,
     broker_module: BrokerModule = None,
@@ -162,6 +165,7 @@ def run(
         "schedule": schedule,
         "nemesis": nemesis,
         "target": target,
+        "inventory": None if inventory is None else str(inventory.resolve()),
         "system": system,
         "kafka_home": None if kafka_home is None else str(kafka_home),
         "broker_module": broker_module,

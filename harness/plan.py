@@ -159,7 +159,9 @@ class Plan(_Frozen):
 
     name: str = Field(default=FIRST_LIGHT, pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     seed: int = Field(ge=0)
-    target: Literal["local", "docker", "sim"] = "local"
+    target: Literal["local", "docker", "ssh", "sim"] = "local"
+    inventory: str | None = None
+    """Of target ssh: the file that says which machines there are."""
     system: System = "nodes"
     kafka_home: str | None = None
     """Of system kafka: an unpacked distribution; none is what `make kafka` has fetched."""
@@ -258,8 +260,8 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 
 
 _PLAIN_FLAGS: Final = (
-    "seed", "duration_s", "rotate_s", "nodes", "target", "system", "kafka_home", "broker_module",
-    "name",
+    "seed", "duration_s", "rotate_s", "nodes", "target", "inventory", "system", "kafka_home",
+    "broker_module", "name",
 )  # fmt: skip
 
 
@@ -268,8 +270,8 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
 
     Flags: seed, duration_s, rotate_s, nodes, acks (only the topics of these modes), client,
     rate_per_s, faults (a random mix of these in place of whatever was planned), schedule (a file of
-    events, likewise), nemesis (the mode), target, system, kafka_home, broker_module, name; those
-    that are None say nothing. A plan without a seed gets a random one.
+    events, likewise), nemesis (the mode), target, inventory, system, kafka_home, broker_module,
+    name; those that are None say nothing. A plan without a seed gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}

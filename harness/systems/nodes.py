@@ -200,8 +200,8 @@ class NodesSystem:
             here=_directory(self._target, node),
             properties=home / PROPERTIES,
             log_dir=home / LOGS,
-            python=self._target.python,
-            environment=self._target.environment(),
+            python=self._target.python(node),
+            environment=self._target.environment(node),
         )
 
     def start(self) -> None:

@@ -84,9 +84,8 @@ class Target(Protocol):
         """The nodes' wall clocks, to be set."""
         ...
 
-    @property
-    def python(self) -> str:
-        """The interpreter on the nodes' machines, which has the broker and all that it needs."""
+    def python(self, node: int) -> str:
+        """The interpreter on the node's machine, which has the broker and all that it needs."""
         ...
 
     def up(self) -> None:
@@ -126,8 +125,8 @@ class Target(Protocol):
         """What RUN/nodes/<node> is on the node's own machine: the data is below it, in data."""
         ...
 
-    def environment(self) -> Mapping[str, str]:
-        """What a process on the nodes' machines begins with."""
+    def environment(self, node: int) -> Mapping[str, str]:
+        """What a process on the node's machine begins with."""
         ...
 
     def publish(self, node: int) -> None:

@@ -62,6 +62,10 @@ class _Local:
 
 def kind_of(plan: Plan) -> Kind:
     """The kind that the plan names. Raises PlanError for one without machines."""
+    if plan.target == "ssh":
+        from harness.targets.ssh.kind import SshKind  # paramiko is slow to import
+
+        return SshKind(plan)
     if plan.target not in _KINDS:
         raise PlanError(
             f"plan {plan.name} is for a simulated cluster: highwater simulate runs it; for real "

@@ -5,6 +5,13 @@ from typing import Final
 
 from harness.targets.docker import undo as docker
 from harness.targets.linux import undo as linux
-from harness.targets.linux.undo import Undo
+from harness.targets.linux.undo import Fields, Undo
 
-UNDO: Final[Mapping[str, Undo]] = {**linux.UNDO, **docker.UNDO}
+
+def _ssh_machine(fields: Fields) -> str | None:
+    from harness.targets.ssh.machine import undo  # paramiko is slow to import, and seldom needed
+
+    return undo(fields)
+
+
+UNDO: Final[Mapping[str, Undo]] = {**linux.UNDO, **docker.UNDO, "ssh.machine": _ssh_machine}

@@ -25,7 +25,6 @@ class FakeTarget:
     """As much of harness.targets.base.Target as the harness's own parts need in tests."""
 
     abilities: frozenset[str] = frozenset()
-    python = sys.executable
 
     def __init__(self, root: Path, nodes: Sequence[int] = (1, 2, 3)) -> None:
         self.root = root
@@ -57,7 +56,10 @@ class FakeTarget:
     def home(self, node: int) -> Path:
         return self.root / "nodes" / str(node)
 
-    def environment(self) -> Mapping[str, str]:
+    def python(self, node: int) -> str:
+        return sys.executable
+
+    def environment(self, node: int) -> Mapping[str, str]:
         return os.environ
 
     def publish(self, node: int) -> None: ...

@@ -80,11 +80,16 @@ def plan(run_id: str, nodes: Sequence[int], subnet: str | None = None) -> Networ
     """
     _check(nodes)
     return Network(
-        name=f"hw-{_digest(run_id):08x}",
+        name=name_of(run_id),
         subnet=IPv4Network(subnet) if subnet else _subnet(_digest(run_id)),
         nodes=tuple(sorted(nodes)),
         directory=namespaces.netns_dir(),
     )
+
+
+def name_of(run_id: str) -> str:
+    """The prefix of everything that a run names: hw-<eight characters>."""
+    return f"hw-{_digest(run_id):08x}"
 
 
 def with_nodes(network: Network, nodes: Sequence[int]) -> Network:

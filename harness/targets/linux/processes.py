@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,9 +181,9 @@ def end(processes: Sequence[ProcessId], timeout_s: float = END_TIMEOUT_S) -> lis
 
 
 def spawn(
-    argv: Sequence[str], netns: Path, *, env: Mapping[str, str] | None, log_path: Path | None
+    argv: Sequence[str], netns: Path | None, *, env: Mapping[str, str] | None, log_path: Path | None
 ) -> subprocess.Popen[bytes]:
-    """Start a process inside a network namespace, leader of a session and group of its own.
+    """Start a process in a network namespace, or here; leader of a session and group of its own.
 
     The calling thread enters the namespace and the child is born there: nothing runs between
     fork and exec, which would not be safe in a process with threads. Output is appended to
@@ -192,7 +193,7 @@ def spawn(
         log_path or os.devnull, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if log_path else 0), 0o644
     )
     try:
-        with namespaces.entered(netns):
+        with nullcontext() if netns is None else namespaces.entered(netns):
             return subprocess.Popen(
                 argv,
                 env=env,

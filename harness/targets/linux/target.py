@@ -117,8 +117,7 @@ class LinuxTarget(LinuxNodes):
         parts = (self.links, self.disks, self.clocks)
         return frozenset({"signals", "administration"}).union(*(part.abilities for part in parts))
 
-    @property
-    def python(self) -> str:
+    def python(self, node: int) -> str:
         """The interpreter of the nodes' machines."""
         return self._machines.python
 
@@ -206,7 +205,7 @@ class LinuxTarget(LinuxNodes):
         """RUN/nodes/<node> itself."""
         return self.data_dir(node).parent
 
-    def environment(self) -> Mapping[str, str]:
+    def environment(self, node: int) -> Mapping[str, str]:
         """What a process on the nodes' machines begins with."""
         return self._machines.environment
 

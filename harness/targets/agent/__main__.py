@@ -1,0 +1,89 @@
+"""The agent's commands, on its own machine: `python -m harness.targets.agent COMMAND ...`
+
+serve HOME            undo what earlier agents left, make the machine, answer calls
+relay HOME            connect this process's input and output with the agent's socket
+undo HOME             end the agent of HOME if it lives, undo all it made; says what, as JSON
+lacking ABILITY...    which of these this machine lacks and why, as JSON
+"""
+
+import json
+import logging
+import socket
+import sys
+from pathlib import Path
+
+from harness import abilities, clean
+from harness.clean import Outcome
+from harness.journal import Journal
+from harness.targets.agent import calls
+from harness.targets.agent.machine import JOURNAL, REGISTRY, SETTINGS, Machine, Settings
+from harness.targets.agent.relay import FAILED, LOG, SOCKET
+from harness.targets.agent.server import Server, Session
+from nemesis.fault import Ability
+
+log = logging.getLogger(__name__)
+
+
+def serve(home: Path) -> None:
+    """Be the agent of a home, which has its settings. Raises OSError, TargetError."""
+    form = "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(filename=home / LOG, level=logging.INFO, format=form)
+    try:
+        registry = home.parent / REGISTRY
+        registry.mkdir(exist_ok=True)
+        for left in clean.clean(registry=registry):
+            log.info("left by an earlier agent: %s", left)
+        settings = Settings.model_validate_json((home / SETTINGS).read_bytes())
+        journal = Journal.create(home / JOURNAL, run_id=settings.run_id, registry=registry)
+        machine = Machine(home, settings, journal)
+        try:
+            machine.up()
+            Server(machine, home / SOCKET, dead_man_s=settings.dead_man_s).serve()
+        except BaseException:
+            machine.down(keep_data=True)
+            raise
+    except BaseException as error:
+        log.exception("the agent failed")
+        if home.exists():
+            (home / FAILED).write_text(str(error) or type(error).__name__)
+        raise
+
+
+def undo(home: Path) -> None:
+    """Print {"removed": [...], "problems": [...]}."""
+    removed, problems = [], []
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(home / SOCKET))
+            connection.sendall(calls.request("undo", Session.end, (), {"keep_data": False}))
+            with connection.makefile("rb") as lines:
+                reply = json.loads(lines.readline() or '{"said": "the agent ended first"}')
+        if "said" in reply:
+            problems.append(reply["said"])
+        else:
+            removed.append(f"the agent of {home} and all that it made")
+    except OSError:
+        if (home / JOURNAL).exists():
+            done = clean.undo(home / JOURNAL, registry=home.parent / REGISTRY)
+            removed += done.removed
+            problems += done.problems
+            if done.outcome is Outcome.ALIVE:
+                problems.append(f"the agent of {home} lives and does not answer")
+    print(json.dumps({"removed": removed, "problems": problems}))
+
+
+def main(arguments: list[str]) -> None:
+    """Run one command."""
+    match arguments:
+        case ["serve", home]:
+            serve(Path(home))
+        case ["undo", home]:
+            undo(Path(home))
+        case ["lacking", *wanted]:
+            print(json.dumps(abilities.lacking(Ability(each) for each in wanted)))
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,187 @@
+"""What a machine needs to run a node and its agent: this source, and what that is built on.
+
+It goes below DIRECTORY/env, named by its content, so that it is brought once and found again. Where
+the machine's Python is the harness's own (version and architecture), the libraries are copied from
+here, and the machine needs no package index; elsewhere pip installs the same versions there.
+"""
+
+import importlib.metadata
+import io
+import json
+import re
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from hashlib import blake2b
+from importlib.machinery import PathFinder
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
+
+from packaging.requirements import Requirement
+
+from harness.plan import PlanError
+from harness.targets.ssh.connection import Connection, SshError
+
+LIBRARIES: Final = ("kio", "crc32c", "uvloop", "pydantic", "pyroute2", "rich")
+"""What nodes and the agent import; whatever these need comes along."""
+PACKAGES: Final = ("harness", "nemesis", "nodes")
+LEAST_PYTHON: Final = (3, 11)
+INSTALL_TIMEOUT_S: Final = 300.0
+
+_ASK: Final = (
+    "import json,sys,sysconfig;"
+    "print(json.dumps([list(sys.version_info[:3]),sysconfig.get_config_var('SOABI')]))"
+)
+
+
+class Installed(NamedTuple):
+    """What a machine has now."""
+
+    python: str
+    path: str
+    """For PYTHONPATH."""
+
+
+def install(connection: Connection, module: str) -> Installed:
+    """Have all that a node run by `python -m module`, and its agent, need. Raises SshError."""
+    host = connection.host
+    version, abi = _ask(connection)
+    digest, packed = sources(module)
+    source = host.directory / "env" / f"source-{digest}"
+    if not _there(connection, source):
+        with _making(connection, source) as new:
+            unpack(connection, new, packed)
+    libraries = host.directory / "env" / f"libraries-{_versions(abi)}"
+    same = abi == sysconfig.get_config_var("SOABI")
+    if not _there(connection, libraries):
+        with _making(connection, libraries) as new:
+            if same:
+                unpack(connection, new, _packed(_installed())[1])
+            else:
+                _pip(connection, new, version)
+    if same:
+        return Installed(host.python, f"{source}:{libraries}")
+    return Installed(str(libraries / "bin/python"), str(source))
+
+
+def _there(connection: Connection, place: PurePosixPath) -> bool:
+    return connection.try_run(connection.as_root(["test", "-e", str(place)]))[0] == 0
+
+
+@contextmanager
+def _making(connection: Connection, place: PurePosixPath) -> Iterator[PurePosixPath]:
+    """An empty directory, which becomes `place` when it is complete."""
+    new = PurePosixPath(f"{place}.new")
+    connection.run(["rm", "-rf", str(new)])
+    connection.run(["mkdir", "-p", str(new)])
+    yield new
+    connection.run(["mv", "-T", str(new), str(place)])
+
+
+def unpack(connection: Connection, directory: PurePosixPath, content: bytes) -> None:
+    """Unpack a gzipped tar below a directory of the machine. Raises SshError."""
+    connection.run(
+        ["tar", "-xzf", "-", "--no-same-owner", "-C", str(directory)],
+        source=io.BytesIO(content),
+        timeout_s=INSTALL_TIMEOUT_S,
+    )
+
+
+def _ask(connection: Connection) -> tuple[tuple[int, ...], str]:
+    host = connection.host
+    code, out, said = connection.try_run([host.python, "-c", _ASK])
+    if code != 0:
+        raise SshError(
+            f"{host.label}: {host.python} does not run there ({said or code}): install Python "
+            f"{_dotted(LEAST_PYTHON)} or later, or name it by `python` in the inventory"
+        )
+    version, abi = json.loads(out)
+    if tuple(version) < LEAST_PYTHON:
+        raise SshError(
+            f"{host.label}: {host.python} is Python {_dotted(version)}, too old: install "
+            f"{_dotted(LEAST_PYTHON)} or later, or name it by `python` in the inventory"
+        )
+    return tuple(version), str(abi)
+
+
+def _pip(connection: Connection, place: PurePosixPath, version: Sequence[int]) -> None:
+    wanted = [f"{each.name}=={each.version}" for each in _closure()]
+    try:
+        connection.run([connection.host.python, "-m", "venv", str(place)])
+        pip = [str(place / "bin/python"), "-m", "pip", "install", "--quiet", *wanted]
+        connection.run(pip, timeout_s=INSTALL_TIMEOUT_S)
+    except SshError as error:
+        raise SshError(
+            f"{connection.host.label} has Python {_dotted(version)} where we have another, so its "
+            f"libraries must come from a package index, and that failed: {error}"
+        ) from error
+
+
+@cache
+def sources(module: str) -> tuple[str, bytes]:
+    """What runs `module`: a digest, and a gzipped tar. Raises PlanError for what is not here."""
+    top = module.partition(".")[0]
+    roots = [_root(name) for name in dict.fromkeys((*PACKAGES, top))]
+    return _packed((path, path.relative_to(root.parent)) for root in roots for path in _all(root))
+
+
+def _versions(abi: str) -> str:
+    """Names the libraries by what is in them, and for which Python."""
+    text = " ".join([abi, *(f"{each.name}=={each.version}" for each in _closure())])
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _installed() -> Iterator[tuple[Path, Path]]:
+    """Every file of the libraries, and its path below the directory of all."""
+    for each in _closure():
+        for file in each.files or ():
+            if file.suffix != ".pyc" and ".." not in file.parts:
+                yield Path(str(file.locate())), Path(file)
+
+
+def _root(package: str) -> Path:
+    # As `python -m` finds it, from the directory where one is.
+    spec = PathFinder.find_spec(package, [str(Path.cwd()), *sys.path])
+    if spec is None or not spec.submodule_search_locations:
+        raise PlanError(f"broker_module: there is no package {package} here to be brought along")
+    return Path(spec.submodule_search_locations[0])
+
+
+def _all(root: Path) -> Iterator[Path]:
+    return (p for p in sorted(root.rglob("*")) if p.is_file() and p.suffix != ".pyc")
+
+
+def _packed(files: Iterator[tuple[Path, Path]]) -> tuple[str, bytes]:
+    """A digest of names and contents, and the gzipped tar."""
+    digest, packed = blake2b(digest_size=8), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+        for path, name in files:
+            content = path.read_bytes()
+            digest.update(f"{name} {len(content)}\n".encode() + content)
+            entry = tarfile.TarInfo(str(name))
+            entry.size, entry.mode = len(content), 0o755 if path.stat().st_mode & 0o100 else 0o644
+            tar.addfile(entry, io.BytesIO(content))
+    return digest.hexdigest(), packed.getvalue()
+
+
+def _closure() -> list[importlib.metadata.Distribution]:
+    """The installed libraries and all that they need, by name."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    todo = list(LIBRARIES)
+    while todo:
+        name = re.sub(r"[-_.]+", "-", todo.pop()).lower()
+        if name in found:
+            continue
+        found[name] = importlib.metadata.distribution(name)
+        for text in found[name].requires or ():
+            needed = Requirement(text)
+            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                todo.append(needed.name)
+    return [found[name] for name in sorted(found)]
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))

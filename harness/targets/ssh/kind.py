@@ -1,0 +1,71 @@
+"""What a plan for the SSH target needs, before it is started."""
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from harness import abilities
+from harness.journal import Journal
+from harness.plan import Plan, PlanError
+from harness.targets.base import Target, Unsupported
+from harness.targets.kinds import Wish
+from harness.targets.ssh import parts
+from harness.targets.ssh.inventory import Inventory, load
+from harness.targets.ssh.machine import RemoteMachine
+from harness.targets.ssh.target import NETWORK, SshTarget, Wanted
+from nemesis.fault import Ability
+
+
+class SshKind:
+    """The machines of the plan's inventory. See `harness.targets.kinds.Kind`."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Raises PlanError for an inventory that does not serve the plan."""
+        if plan.inventory is None:
+            raise PlanError(
+                f"plan {plan.name}: target ssh needs an inventory of machines: give one with "
+                "--inventory; docs/ssh.md shows one"
+            )
+        if plan.system != "nodes":
+            raise PlanError(f"plan {plan.name}: target ssh runs system nodes only")
+        self._plan = plan
+        self._inventory: Inventory = load(Path(plan.inventory).expanduser())
+        self._inventory.of(plan.nodes)
+
+    def ensure_privileges(self) -> None:
+        """None are needed here; without root, links are not broken."""
+
+    def lacking(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
+        """What the machines lack, and this one. Connects. Raises SshError."""
+        asked = sorted(set(wanted))
+        hosts = {host.node: host for host in self._inventory.hosts}
+
+        def ask(node: int) -> dict[str, str]:
+            machine = RemoteMachine(hosts[node], self._inventory, "")
+            with closing(machine.connection):
+                machine.connect(self._plan.broker_module)
+                return machine.lacking([str(each) for each in asked])
+
+        found: dict[Ability, str] = {}
+        for node, lacks in parts.together(range(1, self._plan.nodes + 1), ask).items():
+            for name, why in lacks.items():
+                found.setdefault(Ability(name), f"{hosts[node].label}: {why}")
+        network = [each for each in asked if each in NETWORK]
+        if os.geteuid() != 0:
+            why = "packets on their way to the clients are dropped here: run highwater as root"
+            return dict.fromkeys(network, why) | found
+        return abilities.lacking(network) | found
+
+    def make(self, wish: Wish) -> Target:
+        """Plan the run's target."""
+        if wish.uplink:
+            raise Unsupported("a cluster on other machines ends with the run; it cannot be left")
+        wanted = Wanted(module=self._plan.broker_module, clocks=wish.clocks, root=os.geteuid() == 0)
+        return SshTarget(
+            wish.run_id, wish.run_dir, wish.nodes, wish.journal, self._inventory, wanted
+        )
+
+    def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:
+        """No run leaves one."""
+        raise Unsupported("a cluster on other machines ends with its run")

@@ -1,0 +1,245 @@
+"""One machine of the inventory in a run: what is brought there, its agent, and its files."""
+
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from harness.targets.agent.client import AgentClient
+from harness.targets.agent.machine import JOURNAL, SETTINGS, Settings
+from harness.targets.agent.relay import LOG, SOCKET
+from harness.targets.agent.server import Session
+from harness.targets.base import TargetError
+from harness.targets.linux import network
+from harness.targets.ssh import install
+from harness.targets.ssh.connection import Connection, Lines, SshError
+from harness.targets.ssh.install import Installed
+from harness.targets.ssh.inventory import Host, Inventory
+
+OUTPUT: Final = "node.log"
+DATA: Final = "data"
+SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+FETCH_TIMEOUT_S: Final = 300.0
+_NOT_THE_NODES: Final = (
+    SETTINGS,
+    JOURNAL,
+    SOCKET,
+    LOG,
+    "clocks",
+    "copies",
+    "data.img",
+    "data/lost+found",
+)
+_PACK: Final = 'cd "$1" && shift && tar -czSf - "$@"; code=$?; [ $code -le 1 ]'
+"""tar's 1: a file changed while it was read, as the output of a node that runs does."""
+
+
+class RemoteMachine:
+    """A host, connected, and the agent of one run there. Any thread may call."""
+
+    def __init__(self, host: Host, inventory: Inventory, run_id: str) -> None:
+        """Plan it; nothing is connected yet."""
+        self.host = host
+        self.connection = Connection(host, inventory)
+        self._inventory = inventory
+        name = f"{network.name_of(run_id)}-n{host.node}"
+        self.home = PurePosixPath(host.directory / "runs" / name)
+        self._installed: Installed | None = None
+        self._client: AgentClient | None = None
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether one was started and has not been ended."""
+        return self._client is not None
+
+    @property
+    def agent(self) -> AgentClient:
+        """Where calls go. Raises TargetError before there is one."""
+        if self._client is None:
+            raise TargetError(f"{self.host.label} has no agent")
+        return self._client
+
+    @property
+    def python(self) -> str:
+        """The interpreter, with `environment`."""
+        return self._ready.python
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a process of ours begins with there."""
+        return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "PYTHONPATH": self._ready.path}
+
+    @property
+    def record(self) -> dict[str, object]:
+        """What the journal says of it, for `undo`."""
+        return {
+            "home": str(self.home),
+            "host": self.host.model_dump(mode="json"),
+            "known_hosts": str(self._inventory.known_hosts),
+            "ssh_config": str(self._inventory.ssh_config),
+            "command": self._command("undo", str(self.home)),
+        }
+
+    # -- coming and going
+
+    def connect(self, module: str) -> None:
+        """Connect, and have what `module` and the agent need there. Raises SshError."""
+        self.connection.open()
+        code, uid, said = self.connection.try_run(self.connection.as_root(["id", "-u"]))
+        if code != 0:
+            raise SshError(
+                f"{self.host.label}: {self.connection.way.user} may not use sudo without a "
+                f"password ({said or code}): allow it (NOPASSWD in sudoers), or connect as root"
+            )
+        if uid.strip() != b"0":
+            raise SshError(
+                f"{self.host.label}: {self.connection.way.user} is not root, and the inventory "
+                "says `sudo = false`: nothing can be broken there; say `sudo = true`"
+            )
+        self._installed = install.install(self.connection, module)
+
+    def lacking(self, wanted: list[str]) -> dict[str, str]:
+        """Those of the abilities that the machine lacks, and why. Raises SshError."""
+        found: dict[str, str] = json.loads(self.connection.run(self._command("lacking", *wanted)))
+        return found
+
+    def start(self, settings: Settings) -> None:
+        """Start the agent, which makes the node's disk. Raises SshError."""
+        run = self.connection.run
+        run(["mkdir", "-p", str(self.home.parent)])
+        run(["mkdir", "-m", "755", str(self.home)])
+        written = settings.model_dump_json().encode()
+        run(["tee", str(self.home / SETTINGS)], source=io.BytesIO(written))
+        serve = self._command("serve", str(self.home))
+        unit = f"--unit={self.home.name}-agent"
+        run([
+            *("sh", "-c"),
+            '[ -d /run/systemd/system ] && exec systemd-run --quiet --collect "$@"; shift; '
+            'exec setsid -f "$@" </dev/null >>"$0" 2>&1',
+            *(str(self.home / LOG), unit, *serve),
+        ])  # fmt: skip
+        run(self._relay)  # until it is there, or says why not
+        self._client = AgentClient(
+            self._dial, dead_man_s=settings.dead_man_s, label=self.host.label
+        )
+        self._client.ping()
+
+    def end(self, *, keep_data: bool) -> None:
+        """End the agent with all that it made; the home too unless `keep_data`. Again is no error.
+
+        Raises TargetError when something is left.
+        """
+        if self._installed is None:
+            self.connection.close()
+            return
+        if self._client is not None:
+            try:
+                self._client.call(Session.end, keep_data)
+            finally:
+                self._client.close()
+                self._client = None
+        elif self._is_there(self.home):
+            _undone(self.connection, self._command("undo", str(self.home)))
+        if not keep_data:
+            self.connection.run(["rm", "-rf", str(self.home)])
+        self._installed = None
+        self.connection.close()
+
+    def _dial(self) -> Lines:
+        try:
+            return self._relayed()
+        except SshError:
+            self.connection.open()
+            return self._relayed()
+
+    def _relayed(self) -> Lines:
+        relay = self.connection.as_root(self._relay)
+        return Lines(self.connection.channel(relay, self._inventory.dead_man_s))
+
+    def _is_there(self, path: PurePosixPath) -> bool:
+        there, _, _ = self.connection.try_run(self.connection.as_root(["test", "-e", str(path)]))
+        return there == 0
+
+    @property
+    def _ready(self) -> Installed:
+        if self._installed is None:
+            raise TargetError(f"{self.host.label}: nothing is installed there yet")
+        return self._installed
+
+    def _command(self, *arguments: str) -> list[str]:
+        """One of the agent's own."""
+        return self._module("harness.targets.agent", *arguments)
+
+    @property
+    def _relay(self) -> list[str]:
+        return self._module("harness.targets.agent.relay", str(self.home))
+
+    def _module(self, *arguments: str) -> list[str]:
+        env = [f"{name}={value}" for name, value in self.environment.items()]
+        return ["env", *env, self.python, "-m", *arguments]
+
+    # -- files
+
+    def publish(self, directory: Path) -> None:
+        """Bring the node's directory: its files, and its directories as they are. Not what the node
+        itself writes.
+        """
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            for path in _ours(directory):
+                tar.add(path, path.relative_to(directory), recursive=False)
+        install.unpack(self.connection, self.home, packed.getvalue())
+
+    def fetch(self, directory: Path, *names: str) -> None:
+        """Bring what the node wrote, or these of it. Raises SshError."""
+        options = [f"--exclude=./{name}" for name in _NOT_THE_NODES]
+        wanted = [f"./{name}" for name in names if self._is_there(self.home / name)]
+        for name in names or (DATA, OUTPUT):
+            _remove(directory / name)
+        if names and not wanted:
+            return
+        packed = self.connection.run(
+            ["sh", "-c", _PACK, "sh", str(self.home), *options, *(wanted or ["."])],
+            timeout_s=FETCH_TIMEOUT_S,
+        )
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
+            tar.extractall(directory, filter="data")
+
+
+def undo(fields: Mapping[str, object]) -> str | None:
+    """Undo what is left on the machine of a journal's record. Raises TargetError."""
+    host = Host.model_validate(fields["host"])
+    known = Inventory.model_validate(
+        {"hosts": [host], "known_hosts": fields["known_hosts"], "ssh_config": fields["ssh_config"]}
+    )
+    command, home = fields["command"], str(fields["home"])
+    assert isinstance(command, list)
+    with Connection(host, known) as connection:
+        removed = _undone(connection, command)
+        connection.run(["rm", "-rf", home])
+    return f"{host.label}: {'; '.join(removed)}" if removed else None
+
+
+def _undone(connection: Connection, command: list[str]) -> list[str]:
+    done = json.loads(connection.run(command))
+    if done["problems"]:
+        raise TargetError(f"{connection.host.label}: {'; '.join(done['problems'])}")
+    return list(done["removed"])
+
+
+def _ours(directory: Path) -> Iterator[Path]:
+    """What is written for a node, not by it."""
+    for path in sorted(directory.rglob("*")):
+        of_the_node = path.relative_to(directory).parts[0] in (DATA, OUTPUT)
+        if path.is_dir() or not of_the_node:
+            yield path
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

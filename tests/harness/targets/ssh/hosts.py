@@ -1,0 +1,140 @@
+"""Three hosts with a real ssh server each: namespaces of this machine, on a network of their own.
+
+Every host has its own network, mounts, processes and name; files are shared, so each is given a
+directory of its own. What a host runs ends with it.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.targets.linux import kernel
+from harness.targets.local import LocalTarget
+from harness.targets.ssh.inventory import Inventory, load
+from tests.harness.targets.machine import local_target
+
+SSHD: Final = "/usr/sbin/sshd"
+NODES: Final = (1, 2, 3)
+DEAD_MAN_S: Final = 6
+PLAIN: Final = "plain"
+"""A user who is not root and may not use sudo."""
+
+_CONFIG: Final = """\
+ListenAddress {address}
+HostKey {place}/host_key_{node}
+AuthorizedKeysFile {place}/key.pub
+PidFile none
+UsePAM no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+StrictModes no
+MaxSessions 60
+"""
+_HOST: Final = """\
+mount --bind {place}/passwd /etc/passwd && mkdir -p /run/sshd && hostname host-{node} &&
+exec {sshd} -D -e -f {place}/sshd_{node}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosts:
+    """What a test knows of them."""
+
+    place: Path
+    target: LocalTarget
+    inventory_path: Path
+
+    @property
+    def inventory(self) -> Inventory:
+        """As the file says."""
+        return load(self.inventory_path)
+
+    def directory(self, node: int) -> Path:
+        """Where everything of ours goes on a host."""
+        return self.place / f"h{node}"
+
+    def left(self) -> list[str]:
+        """Everything of any run that the hosts still have."""
+        homes = [str(p) for n in NODES for p in self.directory(n).glob("runs/*/*")]
+        loops = subprocess.run(["losetup", "-l"], capture_output=True, text=True, check=True).stdout
+        return homes + [line for line in loops.splitlines() if str(self.place) in line]
+
+    def write(self, name: str, **top: object) -> Path:
+        """An inventory of these hosts with other keys at its top."""
+        keys = {
+            "user": "root",
+            "key": str(self.place / "key"),
+            "known_hosts": str(self.place / "known_hosts"),
+            "ssh_config": str(self.place / "no_config"),
+            "python": str(Path(sys.executable).resolve()),
+            "dead_man_s": DEAD_MAN_S,
+        } | top
+        lines = [f"{key} = {_toml(value)}" for key, value in keys.items()]
+        for node in NODES:
+            lines += [
+                "[[hosts]]",
+                f"node = {node}",
+                f'host = "{self.target.address(node)}"',
+                f'directory = "{self.directory(node)}"',
+            ]
+        path = self.place / name
+        path.write_text("\n".join(lines))
+        return path
+
+
+@contextmanager
+def hosts(place: Path) -> Iterator[Hosts]:
+    """They are up, their keys known."""
+    with ExitStack() as stack:
+        target = stack.enter_context(local_target(place, nodes=len(NODES), uplink=True))
+        _keygen(place / "key")
+        user = f"{PLAIN}:x:65533:65533::/tmp:/bin/sh\n"
+        (place / "passwd").write_text(Path("/etc/passwd").read_text() + user)
+        known = []
+        for node in NODES:
+            public = _keygen(place / f"host_key_{node}")
+            known.append(f"{target.address(node)} {public}")
+            config = _CONFIG.format(address=target.address(node), place=place, node=node)
+            (place / f"sshd_{node}").write_text(config)
+            script = _HOST.format(place=place, node=node, sshd=SSHD)
+            unshare = ("unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child")
+            argv = (*unshare, "--mount-proc", "sh", "-c", script)
+            target.set_command(node, argv, os.environ, place / f"sshd_{node}.log")
+            target.start(node)
+            (place / f"h{node}").mkdir()
+        (place / "known_hosts").write_text("".join(known))
+        place.chmod(0o755)
+        for node in NODES:
+            log = place / f"sshd_{node}.log"
+            assert kernel.wait_until(lambda log=log: "listening" in log.read_text(), 30), (
+                log.read_text()
+            )
+        found = Hosts(place=place, target=target, inventory_path=place / "lab.toml")
+        found.write("lab.toml")
+        yield found
+        assert found.left() == []
+
+
+def _keygen(path: Path) -> str:
+    command: Sequence[str] = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path))
+    subprocess.run(command, check=True)
+    return path.with_suffix(".pub").read_text()
+
+
+def _toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
+
+
+def eventually(what: str, holds: object, within_s: float = 60.0) -> None:
+    """Wait for it."""
+    assert callable(holds)
+    deadline_s = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.1)

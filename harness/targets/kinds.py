@@ -69,7 +69,7 @@ def kind_of(plan: Plan) -> Kind:
     if plan.target not in _KINDS:
         raise PlanError(
             f"plan {plan.name} is for a simulated cluster: highwater simulate runs it; for real "
-            f"processes say --target {' or '.join(_KINDS)}"
+            f"processes say --target {', '.join(_KINDS)} or ssh"
         )
     return _KINDS[plan.target]
 

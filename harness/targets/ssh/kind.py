@@ -9,11 +9,11 @@ from harness import abilities
 from harness.journal import Journal
 from harness.plan import Plan, PlanError
 from harness.targets.base import Target, Unsupported
-from harness.targets.kinds import Wish
 from harness.targets.ssh import parts
 from harness.targets.ssh.inventory import Inventory, load
 from harness.targets.ssh.machine import RemoteMachine
 from harness.targets.ssh.target import NETWORK, SshTarget, Wanted
+from harness.targets.wish import Wish
 from nemesis.fault import Ability
 
 

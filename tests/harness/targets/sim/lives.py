@@ -1,16 +1,26 @@
 """Hosts that are killed and restarted under traffic, again and again; what is left of each.
 
-python -m tests.harness.targets.sim.lives --cycles 1000
+    python -m tests.harness.targets.sim.lives --cycles 1000 [--nodes]
+
+Bare hosts with an echo between them, or (--nodes) a cluster of real nodes with a client.
 """
 
 import argparse
 import asyncio
 import contextlib
 import gc
+import logging
 import resource
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from harness.targets.sim.world import NS
+from harness.systems.layout import Layout
+from harness.targets.sim.cluster import SimCluster
+from harness.targets.sim.guard import guard
+from harness.targets.sim.host import Host
+from harness.targets.sim.network import Network
+from harness.targets.sim.world import NS, World
+from tests.harness.targets.sim.load import Client, make_topics
 from tests.harness.targets.sim.worlds import ECHO, Bare, bare, echo_server
 
 
@@ -74,7 +84,7 @@ def cycles(count: int, *, sample_every: int) -> list[Count]:
         world.hosts[victim].boot(mains[victim])
         if cycle % sample_every == 0:
             world.world.run_for(5)  # what can end has ended
-            counts.append(_count(world, cycle))
+            counts.append(_count(world.world, world.network, world.hosts, cycle))
     world.end()
     world.world.run_for(2000)
     assert world.world.pending == 0, "timers of the dead are left"
@@ -83,15 +93,48 @@ def cycles(count: int, *, sample_every: int) -> list[Count]:
     return counts
 
 
-def _count(world: Bare, cycle: int) -> Count:
+def cluster_cycles(count: int, *, sample_every: int) -> list[Count]:
+    """The same with the nodes of a cluster, of which one at a time is down."""
+    world = World(5)
+    rng = world.stream("cycles")
+    cluster = SimCluster(world, Layout.combined([1, 2, 3]))
+    client = Client(cluster)
+    counts = []
+    with guard(world):
+        cluster.start()
+        world.run_until(cluster.run_client(lambda: make_topics(cluster, {"t": 1})))
+        cluster.run_client(lambda: _send(client))
+        for cycle in range(1, count + 1):
+            world.run_for(rng.uniform(0.05, 2))
+            victim = rng.choice((1, 2, 3))
+            cluster.kill(victim, rng.choice(("process", "power")))
+            world.run_for(rng.uniform(0.01, 1))
+            cluster.start(victim)
+            if cycle % sample_every == 0:
+                world.run_for(20)
+                counts.append(_count(world, cluster.network, cluster.nodes.values(), cycle))
+    assert client.acked["t", 0], "nothing was under way"
+    cluster.close()
+    return counts
+
+
+async def _send(client: Client) -> None:
+    while True:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await client.send("t", 0, -1)
+        await asyncio.sleep(0.2)
+
+
+def _count(world: World, network: Network, hosts: Iterable[Host], cycles: int) -> Count:
     gc.collect()
-    loops = [host.loop for host in world.hosts if host.loop is not None]
+    loops = [host.loop for host in hosts if host.loop is not None]
     return Count(
-        cycles=cycle,
+        cycles=cycles,
         objects=len(gc.get_objects()),
         tasks=sum(len(loop.live_tasks()) for loop in loops),
-        timers=world.world.pending,
-        sockets=len(world.network.sockets),
+        timers=world.pending,
+        sockets=len(network.sockets),
         peak_kb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     )
 
@@ -100,8 +143,11 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=1000)
+    parser.add_argument("--nodes", action="store_true", help="of a cluster, with a client")
     arguments = parser.parse_args()
-    for count in cycles(arguments.cycles, sample_every=max(1, arguments.cycles // 10)):
+    logging.disable(logging.CRITICAL)
+    living = cluster_cycles if arguments.nodes else cycles
+    for count in living(arguments.cycles, sample_every=max(1, arguments.cycles // 10)):
         print(*(f"{name} {value:,}" for name, value in count._asdict().items()), sep="  ")
 
 

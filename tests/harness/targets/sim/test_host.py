@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.targets.sim.clocks import EPOCH_MS
-from tests.harness.targets.sim.lives import cycles
+from tests.harness.targets.sim.lives import cluster_cycles, cycles
 from tests.harness.targets.sim.worlds import Bare, MakeBare, echo_server
 
 NODE = 1
@@ -193,10 +193,21 @@ def test_wall_clocks_are_set_apart_and_time_is_not(make: MakeBare) -> None:
 
 def test_many_lives_leave_nothing_behind(make: MakeBare) -> None:
     """Kills and restarts under traffic leak no task, timer, connection or object."""
-    counts = cycles(200, sample_every=50)
+    counts = cycles(1000, sample_every=250)
     first, last = counts[0], counts[-1]
     assert last.timers <= first.timers + 20
     assert last.sockets <= first.sockets + 10
     assert last.tasks <= first.tasks + 10
     assert last.objects <= first.objects * 1.02 + 500
     gc.collect()
+
+
+@pytest.mark.slow
+def test_nor_do_many_lives_of_nodes() -> None:
+    """The same of real nodes and their client; connections come and go, and none stays."""
+    counts = cluster_cycles(100, sample_every=10)
+    first, last = counts[0], counts[-1]
+    assert {count.tasks for count in counts} == {first.tasks}
+    assert last.timers <= first.timers + 5
+    assert max(count.sockets for count in counts) <= 60
+    assert last.objects <= first.objects * 1.1

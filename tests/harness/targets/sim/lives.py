@@ -9,11 +9,11 @@ import argparse
 import asyncio
 import contextlib
 import gc
-import logging
 import resource
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from harness.simulation import logs
 from harness.systems.layout import Layout
 from harness.targets.sim.cluster import SimCluster
 from harness.targets.sim.guard import guard
@@ -100,7 +100,7 @@ def cluster_cycles(count: int, *, sample_every: int) -> list[Count]:
     cluster = SimCluster(world, Layout.combined([1, 2, 3]))
     client = Client(cluster)
     counts = []
-    with guard(world):
+    with guard(world), logs.kept(world, None):
         cluster.start()
         world.run_until(cluster.run_client(lambda: make_topics(cluster, {"t": 1})))
         cluster.run_client(lambda: _send(client))
@@ -145,7 +145,6 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=1000)
     parser.add_argument("--nodes", action="store_true", help="of a cluster, with a client")
     arguments = parser.parse_args()
-    logging.disable(logging.CRITICAL)
     living = cluster_cycles if arguments.nodes else cycles
     for count in living(arguments.cycles, sample_every=max(1, arguments.cycles // 10)):
         print(*(f"{name} {value:,}" for name, value in count._asdict().items()), sep="  ")

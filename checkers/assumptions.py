@@ -46,11 +46,9 @@ class Census:
 def take_census(frames: Frames) -> Census:
     """Count the rows of the history by kind, and those whose times cannot be."""
     F = frames.engine.functions
-    impossible = (F.col("complete_ns") < F.col("invoke_ns")) | (F.col("invoke_ns") < F.lit(0))
-    backwards = F.when(impossible, F.lit(1)).otherwise(F.lit(0))
     rows = frames.engine.rows(
-        frames.history.groupBy("f", "type").agg(
-            F.count(F.lit(1)).alias("rows"), F.sum(backwards).alias("backwards")
+        frames.tallies.groupBy("f", "type").agg(
+            F.sum("rows").alias("rows"), F.sum("backwards").alias("backwards")
         )
     )
     acked = frames.engine.rows(frames.acked.select("topic").distinct())

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from checkers.engine import Column, Frame, div
-from checkers.frames import TP, Frames, evidence, left_join
+from checkers.frames import TP, Frames, evidence
 
 BUCKET_OFFSETS = 1 << 8
 """How many offsets are searched for the predecessor of one."""
@@ -106,20 +106,21 @@ def _predecessors(frames: Frames, jumps: Frame) -> Frame:
     F = frames.engine.functions
     bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
     known = frames.reads.select(*TP, F.col("offset").alias("known"), bucket)
-    along = frames.engine.window.partitionBy(*TP).orderBy("bucket")
-    tops = known.groupBy(*TP, "bucket").agg(F.max("known").alias("top"))
-    tops = tops.select(*TP, "bucket", F.lag("top").over(along).alias("below"))
     wanted = frames.engine.keep(jumps.select(*TP, "offset", bucket).distinct())
-    nearest = (
+    nearest = frames.engine.keep(
         known.join(wanted, on=[*TP, "bucket"], how="inner")
         .where(F.col("known") < F.col("offset"))
         .groupBy(*TP, "offset")
-        .agg(F.max("known").alias("inside"))
+        .agg(F.max("known").alias("before"))
     )
-    found = left_join(wanted, frames.engine.keep(nearest), on=[*TP, "offset"])
-    return left_join(found, frames.engine.keep(tops), on=[*TP, "bucket"]).select(
-        *TP, "offset", F.coalesce(F.col("inside"), F.col("below")).alias("before")
-    )
+    farther = frames.suspects(wanted.join(nearest, on=[*TP, "offset"], how="left_anti"))
+    if farther is None:
+        return nearest
+    along = frames.engine.window.partitionBy(*TP).orderBy("bucket")
+    tops = known.groupBy(*TP, "bucket").agg(F.max("known").alias("top"))
+    tops = tops.select(*TP, "bucket", F.lag("top").over(along).alias("before"))
+    below = farther.join(frames.engine.keep(tops), on=[*TP, "bucket"], how="inner")
+    return nearest.unionByName(below.select(*TP, "offset", "before"))
 
 
 def watermark_regressions(frames: Frames) -> Iterator[Frame]:

@@ -123,11 +123,7 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
     if broken is not None:
         aspect = F.coalesce(F.col("error"), F.lit("foreign"))
         yield evidence(frames.engine, broken, kind=F.lit("phantom"), aspect=aspect)
-    if _all_sent(frames):
-        return
-    unsent = frames.suspects(
-        frames.placements.join(frames.sends, on=[*TP, "value"], how="left_anti")
-    )
+    unsent = frames.unsent
     if unsent is None:
         return
     senders = unsent.select(
@@ -149,15 +145,6 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
         kind=F.when(excused, F.lit("unrecorded")).otherwise(F.lit("phantom")),
         aspect=F.when(excused, F.lit(None)).otherwise(F.lit("unsent")),
     )
-
-
-def _all_sent(frames: Frames) -> bool:
-    """Whether as many values were read as sent ones were, of which none was sent twice."""
-    F = frames.engine.functions
-    if frames.sent_twice is not None:
-        return False
-    read = frames.count(frames.fates.where(F.col("first_offset").isNotNull()))
-    return read == frames.count(frames.placements)
 
 
 def _horizons(frames: Frames) -> Frame:

@@ -45,6 +45,11 @@ LOADED_BYTES = 1 << 20
 than from what memory they would take."""
 
 
+FEW_TEXTS = ("topic", "type")
+"""Columns with the same few texts in all rows. (`f` is one too, but is what rows are picked by:
+files tell by their statistics which of their rows cannot be meant, of texts only.)"""
+
+
 class EngineError(Exception):
     """The engine is not available; the message says what is missing."""
 
@@ -90,6 +95,16 @@ class Engine(Protocol):
 def div(engine: Engine, column: str, divisor: int) -> Column:
     """Integer division of a column that is not negative."""
     return engine.functions.expr(f"`{column}` div {divisor}")
+
+
+BLOCK_BITS = 5
+"""Integers that differ in these last bits only are of one block."""
+
+
+def block_bit(engine: Engine, column: str) -> Column:
+    """A bigint of one bit that tells an integer apart from all others of its block."""
+    last = (1 << BLOCK_BITS) - 1
+    return engine.functions.expr(f"shiftleft(1L, cast(`{column}` & {last} as int))")
 
 
 class DuckDbEngine:
@@ -141,9 +156,9 @@ class DuckDbEngine:
         return SqlFrame(f"(SELECT {', '.join(coded)} FROM {everything})", schema.names)
 
     def _coded(self, column: str, rows: str) -> str:
-        """A column to select; of topics, which are few, their numbers are kept, sorted and compared
-        instead."""
-        if column != "topic":
+        """A column to select; of texts of which there are few, their numbers are kept, sorted and
+        compared instead."""
+        if column not in FEW_TEXTS:
             return quoted(column)
         name, kind = quoted(column), self._new_name()
         known = f"SELECT DISTINCT {name} FROM {rows} WHERE {name} IS NOT NULL ORDER BY {name}"

@@ -12,10 +12,12 @@ from typing import Any, TypeAlias
 
 from checkers.causes import Causes, learn_causes
 from checkers.engine import Column, Engine, Frame
+from checkers.explaining import first_cause, first_change
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
 from checkers.quorum_loss import learn_quorum_losses
 from checkers.recorded_faults import read_fault, taken_in_doubt, touched_nodes
+from checkers.repeats import split
 from checkers.settings import (
     FOREVER_NS,
     MIN_ISR,
@@ -53,9 +55,6 @@ EVIDENCE: Mapping[str, str] = {
     "detail": "string",
 }
 """Columns of evidence and their SQL types; offsets in records, times in ns since run start."""
-
-RANK_LIMIT = 1 << 20
-"""More causes, and more leader epochs, than any run has."""
 
 
 class Frames:
@@ -102,12 +101,27 @@ class Frames:
 
     @cached_property
     def fates(self) -> Frame:
-        """One row per send, with the columns of `placements`: null where nobody read its value."""
+        """One row per send, with first_offset and final_offset of `placements`: null where nobody
+        read its value."""
+        return self._fated.where(self.engine.functions.col("op").isNotNull())
+
+    @cached_property
+    def unsent(self) -> Frame | None:
+        """The rows of `placements`, without last_offset, of values that nobody sent to where they
+        were read; None without any."""
+        F = self.engine.functions
+        unsent = self._fated.where(F.col("op").isNull())
+        return self.suspects(unsent.select(*TP, "value", "first_offset", "final_offset"))
+
+    @cached_property
+    def _fated(self) -> Frame:
+        """Every send and every placement, beside each other where they are of one value."""
         F = self.engine.functions
         plain = [name for name in SEND if name != "acks"]
         rows = self.history.where(F.col("f") == F.lit("send"))
         sends = rows.select(*plain, F.col("acks").cast("int").alias("acks"))
-        return self.engine.keep(left_join(sends, self.placements, on=[*TP, "value"]))
+        places = self.placements.drop("last_offset")
+        return self.engine.keep(sends.join(places, on=[*TP, "value"], how="full"))
 
     @cached_property
     def sends(self) -> Frame:
@@ -124,9 +138,11 @@ class Frames:
     def sent_twice(self) -> Frame | None:
         """The values that were sent more than once; None without any."""
         F = self.engine.functions
-        sends = self.sends.where(F.col("value").isNotNull()).groupBy("value")
-        twice = sends.agg(F.count(F.lit(1)).alias("sends")).where(F.col("sends") > F.lit(1))
-        return self.suspects(twice.select("value"))
+        several, _ = split(self.engine, self.sends.select("value"), "value")
+        if several is None:
+            return None
+        sends = several.groupBy("value").agg(F.count(F.lit(1)).alias("sends"))
+        return self.suspects(sends.where(F.col("sends") > F.lit(1)).select("value"))
 
     @cached_property
     def kept(self) -> Frame:
@@ -134,11 +150,9 @@ class Frames:
         acknowledgement."""
         F = self.engine.functions
         in_place = self._located.where(F.col("offset") == F.col("final_offset")).select(*SEND)
-        if self.elsewhere is None:
+        if self._again is None:
             return in_place
-        again = self.elsewhere.join(self.final, on=[*TP, "offset", "value"], how="left_semi")
-        also = self.suspects(again.select(*SEND))
-        return in_place if also is None else in_place.unionByName(also)
+        return in_place.unionByName(self._again.select(*SEND))
 
     @cached_property
     def elsewhere(self) -> Frame | None:
@@ -146,6 +160,24 @@ class Frames:
         another offset than that of their acknowledgement; None without any."""
         F = self.engine.functions
         return self.suspects(self._located.where(F.col("offset") != F.col("final_offset")))
+
+    @cached_property
+    def misplaced(self) -> Frame | None:
+        """Those of `elsewhere` that the final log does not hold at the offset of their
+        acknowledgement; None without any."""
+        if self.elsewhere is None or self._again is None:
+            return self.elsewhere
+        key = ["op", *TP, "offset", "value"]
+        again = self._again.select(*key)
+        return self.suspects(self.elsewhere.join(again, on=key, how="left_anti"))
+
+    @cached_property
+    def _again(self) -> Frame | None:
+        """Those of `elsewhere` that the final log holds there as well; None without any."""
+        if self.elsewhere is None:
+            return None
+        found = self.elsewhere.join(self.final, on=[*TP, "offset", "value"], how="left_semi")
+        return self.suspects(found)
 
     @cached_property
     def _located(self) -> Frame:
@@ -218,13 +250,19 @@ class Frames:
         """topic, partition, offset, value, other_value (least and greatest) of the offsets of which
         two values were read, or that were polled and are not in the final log; None without any."""
         F = self.engine.functions
-        told = self._seen.groupBy(*TP, "offset").agg(
+        several, single = split(self.engine, self._seen, "offset", within=TP)
+        told = single.select(*TP, "offset", "value", F.col("value").alias("other_value"), "kept")
+        gone = told.where(F.col("kept") == F.lit(0))
+        if several is None:
+            return self.suspects(gone)
+        told = several.groupBy(*TP, "offset").agg(
             F.min("value").alias("value"),
             F.max("value").alias("other_value"),
             F.max("kept").alias("kept"),
         )
         two = F.col("value") < F.col("other_value")
-        return self.suspects(told.where(two | (F.col("kept") == F.lit(0))))
+        odd = told.where(two | (F.col("kept") == F.lit(0)))
+        return self.suspects(gone.unionByName(odd))
 
     @cached_property
     def others(self) -> Frame:
@@ -242,20 +280,37 @@ class Frames:
         return rows.select(*columns, "node")
 
     @cached_property
+    def tallies(self) -> Frame:
+        """client, f, type, rows; first_ns, latest_ns: when the first and the latest of them began;
+        last_ns: the last time of any; backwards: how many end before they, or the run, began."""
+        F = self.engine.functions
+        impossible = (F.col("complete_ns") < F.col("invoke_ns")) | (F.col("invoke_ns") < F.lit(0))
+        return self.engine.keep(
+            self.history.groupBy("client", "f", "type").agg(
+                F.count(F.lit(1)).alias("rows"),
+                F.min("invoke_ns").alias("first_ns"),
+                F.max("invoke_ns").alias("latest_ns"),
+                F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns"))).alias("last_ns"),
+                F.count(F.when(impossible, F.lit(1))).alias("backwards"),
+            )
+        )
+
+    @cached_property
     def clients(self) -> Frame:
         """client, ended (1: it has an end row), last_ns: the last time it recorded; astray (1: it
         sent or polled at a time before its start row's, or after its end row's)."""
         F = self.engine.functions
         ended = F.max(F.when(F.col("f") == F.lit("end"), F.lit(1)).otherwise(F.lit(0)))
-        last_ns = F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns")))
-        began = F.when(F.col("f").isin("send", "poll"), F.col("invoke_ns"))
-        start, end = (F.when(F.col("f") == F.lit(f), F.col("invoke_ns")) for f in ("start", "end"))
-        astray = (F.min(began) < F.min(start)) | (F.max(began) > F.max(end))
+        works = F.col("f").isin("send", "poll")
+        start = F.min(F.when(F.col("f") == F.lit("start"), F.col("first_ns")))
+        end = F.max(F.when(F.col("f") == F.lit("end"), F.col("latest_ns")))
+        early = F.min(F.when(works, F.col("first_ns"))) < start
+        late = F.max(F.when(works, F.col("latest_ns"))) > end
         return self.engine.keep(
-            self.history.groupBy("client").agg(
+            self.tallies.groupBy("client").agg(
                 ended.alias("ended"),
-                last_ns.alias("last_ns"),
-                F.when(astray, F.lit(1)).otherwise(F.lit(0)).alias("astray"),
+                F.max("last_ns").alias("last_ns"),
+                F.when(early | late, F.lit(1)).otherwise(F.lit(0)).alias("astray"),
             )
         )
 
@@ -271,14 +326,21 @@ class Frames:
         """Where every value was read: topic, partition, value, first_offset, last_offset,
         final_offset (the first in the final log; null when it is not there)."""
         F = self.engine.functions
-        in_the_end = F.when(F.col("kept") == F.lit(1), F.col("offset"))
-        return self.engine.keep(
-            self._seen.groupBy(*TP, "value").agg(
-                F.min("offset").alias("first_offset"),
-                F.max("offset").alias("last_offset"),
-                F.min(in_the_end).alias("final_offset"),
-            )
+        several, single = split(self.engine, self._seen, "value")
+        offset = F.col("offset")
+        in_the_end = F.when(F.col("kept") == F.lit(1), offset)
+        once = single.select(
+            *TP, "value", offset.alias("first_offset"), offset.alias("last_offset"),
+            in_the_end.alias("final_offset"),
+        )  # fmt: skip
+        if several is None:
+            return once
+        often = several.groupBy(*TP, "value").agg(
+            F.min("offset").alias("first_offset"),
+            F.max("offset").alias("last_offset"),
+            F.min(in_the_end).alias("final_offset"),
         )
+        return once.unionByName(self.engine.keep(often))
 
     @cached_property
     def complete(self) -> Frame:
@@ -364,56 +426,10 @@ class Frames:
         return self.engine.keep(self.engine.load([self.causes.table()], self.causes.schema))
 
     def explained(self, evidence: Frame) -> Frame:
-        """Fill `cause_id` of `evidence`, whose rows are writes or reads known by their value.
-
-        evidence: columns op, topic, partition, value, offset, acks, invoke_ns, complete_ns,
-        leader_epoch, node. A row with an offset is explained by the first election whose leader
-        starts at or below it, or after which nothing is left of its predecessor's reign, and whose
-        predecessor may still have answered when the operation began. What acks=all
-        acknowledged, and what was read, is explained by the strongest such cause: a deposed leader
-        can have answered neither. A row without an offset is explained by time alone: by what was
-        near, and where it was acknowledged by a state loss however much later.
-        """
-        F = self.engine.functions
-        key = ["op", *TP, "value"]
-        causes = self._causes_frame
-        columns = ["offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
-        pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
-        beyond = F.col("start_offset") <= F.col("offset")
-        vanished = F.col("vanished_ns") <= F.col("complete_ns")
-        by_offset = (
-            F.col("offset").isNotNull()
-            & (beyond | F.coalesce(vanished, F.lit(False)))
-            & (F.col("invoke_ns") <= F.col("until_ns"))
-            & (F.col("leader_epoch").isNull() | (F.col("leader_epoch") < F.col("epoch")))
-            & (
-                F.col("node").isNull()
-                | (F.col("node") != F.col("leader"))
-                | (F.col("invoke_ns") <= F.col("elected_ns"))
-            )
-        )
-        by_time = (
-            F.col("offset").isNull()
-            & (F.col("from_ns") <= F.col("invoke_ns"))
-            & (F.col("invoke_ns") <= F.col("near_until_ns"))
-        )
-        # A batch that a leader knew already is acknowledged without its offset.
-        nearby = (F.col("acks") == F.lit(0)) | ~F.col("of_state")
-        by_reach = (
-            F.col("offset").isNull()
-            & F.col("of_state")
-            & (F.col("acks") != F.lit(0))
-            & (F.col("invoke_ns") <= F.col("until_ns"))
-        )
-        strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
-        chain = F.when(by_offset, F.col("chain")).otherwise(F.lit(0)).cast("bigint")
-        rank = (strength * F.lit(RANK_LIMIT) + chain) * F.lit(RANK_LIMIT) + F.col("number")
-        best = (
-            pairs.where(by_offset | (by_time & nearby) | by_reach)
-            .groupBy(*key)
-            .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
-        )
-        return left_join(evidence, best, on=key)
+        """Fill `cause_id` of writes, or reads known by their value. evidence: see
+        `explaining.first_cause`."""
+        best = first_cause(self.engine, self._causes_frame, evidence)
+        return left_join(evidence, best, on=["op", *TP, "value"])
 
     @cached_property
     def bumps(self) -> tuple[Bump, ...]:
@@ -440,25 +456,10 @@ class Frames:
     def near_change(
         self, evidence: Frame, *, since: str = "invoke_ns", up_to: str | None = None
     ) -> Frame:
-        """Fill `cause_id` with the first change of leadership around a row's `invoke_ns`, or from
-        the column `since` on; of those into epochs beyond the column `up_to`, if known, none.
-
-        evidence: columns op, topic, partition, invoke_ns, at most one row per op and partition.
-        """
-        F = self.engine.functions
-        key = ["op", *TP]
-        near = (F.col("from_ns") <= F.col("invoke_ns")) & (F.col(since) <= F.col("near_until_ns"))
-        if up_to is not None:
-            near = near & F.coalesce(F.col("epoch") <= F.col(up_to), F.lit(True))
-        rank = F.col("strength").cast("bigint") * F.lit(RANK_LIMIT) + F.col("number")
-        best = (
-            evidence.select(*dict.fromkeys([*key, "invoke_ns", since, *filter(None, [up_to])]))
-            .join(self._causes_frame, on=TP, how="inner")
-            .where(near & F.col("epoch").isNotNull())
-            .groupBy(*key)
-            .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
-        )
-        return left_join(evidence, best, on=key)
+        """Fill `cause_id` with the first change of leadership near. evidence: see
+        `explaining.first_change`."""
+        best = first_change(self.engine, self._causes_frame, evidence, since, up_to)
+        return left_join(evidence, best, on=["op", *TP])
 
 
 def left_join(left: Frame, right: Frame, on: list[str]) -> Frame:

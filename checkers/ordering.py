@@ -45,15 +45,10 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
             aspect=F.lit("read"),
             acks=F.lit(None),
         )
-    if frames.elsewhere is None:
-        return
-    misplaced = frames.suspects(
-        frames.elsewhere.join(frames.final, on=[*TP, "offset", "value"], how="left_anti")
-    )
-    if misplaced is not None:
+    if frames.misplaced is not None:
         yield evidence(
             frames.engine,
-            frames.explained(misplaced),
+            frames.explained(frames.misplaced),
             kind=F.lit("inconsistent-offset"),
             aspect=F.lit("acknowledged"),
             other_offset=F.col("final_offset"),

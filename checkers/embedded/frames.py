@@ -13,6 +13,7 @@ from checkers.embedded.functions import Functions
 _JOINS = {
     "inner": "JOIN",
     "left": "LEFT JOIN",
+    "full": "FULL JOIN",
     "left_semi": "SEMI JOIN",
     "left_anti": "ANTI JOIN",
 }
@@ -94,7 +95,8 @@ class Frame:
 
     def join(self, other: "Frame", on: str | Sequence[str] | Column, how: str = "inner") -> "Frame":
         """With the rows of another frame that agree on the columns `on`, which are there once, or
-        for which a condition holds. how: inner, left, left_semi or left_anti.
+        for which a condition holds. how: inner, left, full, left_semi or
+        left_anti.
 
         Raises ValueError where the other has a column of the same name besides.
         """

@@ -9,6 +9,7 @@ from typing import Any
 from checkers.embedded.columns import Case, Column, Operand, expression, literal, quoted
 
 _DIV = re.compile(r"`([^`]+)` div ([1-9][0-9]*)")
+_BIT = re.compile(r"shiftleft\(1L, cast\(`([^`]+)` & ([1-9][0-9]*) as int\)\)")
 
 
 class Functions:
@@ -28,6 +29,8 @@ class Functions:
         """An expression of Spark's SQL."""
         if found := _DIV.fullmatch(text):
             return Column(f"({quoted(found[1])} // {found[2]})")
+        if found := _BIT.fullmatch(text):
+            return Column(f"(CAST(1 AS BIGINT) << ({quoted(found[1])} & {found[2]}))")
         from checkers.embedded.general import function
 
         made: Column = function("expr")(text)
@@ -72,6 +75,14 @@ class Functions:
     def count(self, column: str | Column) -> Column:
         """How many are not null."""
         return _call("COUNT", column)
+
+    def bit_or(self, column: str | Column) -> Column:
+        """All bits that are set somewhere."""
+        return _call("BIT_OR", column)
+
+    def bit_count(self, column: str | Column) -> Column:
+        """How many bits are set."""
+        return _call("BIT_COUNT", column)
 
     def lag(self, column: str | Column, offset: int = 1) -> Column:
         """That of the row so many before."""

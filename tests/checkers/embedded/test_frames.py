@@ -50,6 +50,7 @@ PLANS: dict[str, Plan] = {
     ),
     "left": lambda F, W, a, b: left_join(a, b, on=["k"]),
     "left, of itself": lambda F, W, a, b: left_join(a.select("k", "t"), a.select("k", "n"), ["k"]),
+    "full": lambda F, W, a, b: a.join(b, on=["k"], how="full").select("k", "t", "m"),
     "semi": lambda F, W, a, b: a.join(b, on=["k"], how="left_semi").select("k", "t"),
     "anti": lambda F, W, a, b: a.join(b, on=["k"], how="left_anti").select("k", "t"),
     "union": lambda F, W, a, b: a.select("k", "n").unionByName(

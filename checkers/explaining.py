@@ -1,0 +1,86 @@
+"""Which recorded cause explains which row of evidence: joins of rows with `Causes.table()`.
+
+A cause is chosen by a rank, of which the least is taken: its strength, its place in the chain of
+elections, and its number.
+"""
+
+from checkers.engine import Engine, Frame
+
+TP = ["topic", "partition"]
+
+RANK_LIMIT = 1 << 20
+"""More causes, and more leader epochs, than any run has."""
+
+
+def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
+    """op, topic, partition, value, cause_id of the rows of `evidence` that some cause explains.
+
+    evidence: columns op, topic, partition, value, offset, acks, invoke_ns, complete_ns,
+    leader_epoch, node. A row with an offset is explained by the first election whose leader
+    starts at or below it, or after which nothing is left of its predecessor's reign, and whose
+    predecessor may still have answered when the operation began. What acks=all
+    acknowledged, and what was read, is explained by the strongest such cause: a deposed leader
+    can have answered neither. A row without an offset is explained by time alone: by what was
+    near, and where it was acknowledged by a state loss however much later.
+    """
+    F = engine.functions
+    key = ["op", *TP, "value"]
+    columns = ["offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
+    pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
+    beyond = F.col("start_offset") <= F.col("offset")
+    vanished = F.col("vanished_ns") <= F.col("complete_ns")
+    by_offset = (
+        F.col("offset").isNotNull()
+        & (beyond | F.coalesce(vanished, F.lit(False)))
+        & (F.col("invoke_ns") <= F.col("until_ns"))
+        & (F.col("leader_epoch").isNull() | (F.col("leader_epoch") < F.col("epoch")))
+        & (
+            F.col("node").isNull()
+            | (F.col("node") != F.col("leader"))
+            | (F.col("invoke_ns") <= F.col("elected_ns"))
+        )
+    )
+    by_time = (
+        F.col("offset").isNull()
+        & (F.col("from_ns") <= F.col("invoke_ns"))
+        & (F.col("invoke_ns") <= F.col("near_until_ns"))
+    )
+    # A batch that a leader knew already is acknowledged without its offset.
+    nearby = (F.col("acks") == F.lit(0)) | ~F.col("of_state")
+    by_reach = (
+        F.col("offset").isNull()
+        & F.col("of_state")
+        & (F.col("acks") != F.lit(0))
+        & (F.col("invoke_ns") <= F.col("until_ns"))
+    )
+    strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
+    chain = F.when(by_offset, F.col("chain")).otherwise(F.lit(0)).cast("bigint")
+    rank = (strength * F.lit(RANK_LIMIT) + chain) * F.lit(RANK_LIMIT) + F.col("number")
+    return (
+        pairs.where(by_offset | (by_time & nearby) | by_reach)
+        .groupBy(*key)
+        .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
+    )
+
+
+def first_change(
+    engine: Engine, causes: Frame, evidence: Frame, since: str, up_to: str | None
+) -> Frame:
+    """op, topic, partition, cause_id: the first change of leadership around a row's `invoke_ns`, or
+    from the column `since` on; of those into epochs beyond the column `up_to`, if known, none.
+
+    evidence: columns op, topic, partition, invoke_ns, at most one row per op and partition.
+    """
+    F = engine.functions
+    key = ["op", *TP]
+    near = (F.col("from_ns") <= F.col("invoke_ns")) & (F.col(since) <= F.col("near_until_ns"))
+    if up_to is not None:
+        near = near & F.coalesce(F.col("epoch") <= F.col(up_to), F.lit(True))
+    rank = F.col("strength").cast("bigint") * F.lit(RANK_LIMIT) + F.col("number")
+    return (
+        evidence.select(*dict.fromkeys([*key, "invoke_ns", since, *filter(None, [up_to])]))
+        .join(causes, on=TP, how="inner")
+        .where(near & F.col("epoch").isNotNull())
+        .groupBy(*key)
+        .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
+    )

@@ -45,6 +45,16 @@ class QuorumTimes:
         """How much of the metadata log was told to be committed; 0 when nobody told."""
         return self._committed[-1][0] if self._committed else 0
 
+    def current_since(self, since_ns: int) -> int | None:
+        """The moment by which all was committed that the log held at some moment after `since_ns`;
+        None while nobody knows."""
+        asked = next((seen for seen in self._absent if seen.asked_ns >= since_ns), None)
+        if asked is None:
+            return None
+        told = (told_ns for end, told_ns in self._committed if end >= asked.log_end)
+        first_ns = next(told, None)
+        return None if first_ns is None else max(first_ns, since_ns)
+
     def saw(
         self, *, epoch: int, log_end: int, high_watermark: int, asked_ns: int, told_ns: int
     ) -> None:

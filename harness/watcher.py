@@ -213,18 +213,26 @@ class Watcher:
     async def settled(self, timeout_s: float, *, quiet: bool = False) -> list[str]:
         """Wait until the cluster is whole again; returns why it is not, empty when it is.
 
-        Whole: every node answers and sees every partition led and fully in sync. With `quiet`,
-        that is once nobody writes any more, also: every record is committed, so that a read up to
-        the high watermark is a read of everything.
+        Whole: every node answers and sees every partition led and fully in sync; brokers may all
+        be behind the metadata log, so what counts is what they see once everything in that is
+        committed. With `quiet`, that is once nobody writes any more, also: every record is
+        committed, so that a read up to the high watermark is a read of everything.
         """
         since_ns = self._writer.now_ns()
         while True:
-            reasons = self._tracker.unsettled(since_ns)
+            reasons = self._unsettled(since_ns)
             if quiet and not reasons:
                 reasons = await self._uncommitted()
             if not reasons or self._now_s() > since_ns / 1e9 + timeout_s:
                 return reasons
             await asyncio.sleep(SETTLE_POLL_S)
+
+    def _unsettled(self, since_ns: int) -> list[str]:
+        current_ns = self.quorum_times.current_since(since_ns) if self._controllers else since_ns
+        if current_ns is None:
+            unknown = "it is not known whether all of the metadata log is committed"
+            return [*self._tracker.unsettled(since_ns), unknown]
+        return self._tracker.unsettled(current_ns)
 
     # -- watching
 

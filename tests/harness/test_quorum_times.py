@@ -88,3 +88,26 @@ def test_no_clock_moves_a_record_further_than_the_watch_was_blind(skew_s: int) -
     assert placed == sorted(placed)
     worst_ns = max(abs(found - truly) for found, truly in zip(placed, true_ns, strict=True))
     assert worst_ns <= (0 if skew_s == 0 else S // 2 + S // 100)
+
+
+@pytest.mark.parametrize(
+    ("since_s", "current_s"),
+    [
+        (0.5, 1.01),  # what was there at 1 was committed by 1.01
+        (2.5, 4.01),  # what was there at 3 only by 4.01
+        (4.0, 4.01),  # asked at 4: committed as soon as told
+        (4.5, None),  # nobody has asked since
+    ],
+)
+def test_everything_that_was_there_is_committed_by_some_moment(
+    since_s: float, current_s: float | None
+) -> None:
+    """Of the log as it was at the first answer that was asked for after `since_s`."""
+    found = watched((10, 10, 1.0), (20, 15, 3.0), (20, 20, 4.0)).current_since(round(since_s * S))
+    assert found == (None if current_s is None else round(current_s * S))
+
+
+def test_an_append_that_no_majority_has_keeps_it_from_being_current() -> None:
+    """And a moment before `since_ns` is not given, though all was committed then."""
+    assert watched((10, 10, 1.0), (12, 10, 3.0)).current_since(2 * S) is None
+    assert watched((10, 10, 1.0), (10, 10, 3.0)).current_since(2 * S) == 2 * S

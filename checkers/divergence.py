@@ -14,7 +14,7 @@ import pyarrow as pa
 from checkers.engine import Column, Frame
 from checkers.frames import TP, Frames, evidence, left_join
 from checkers.history import METADATA_TOPIC
-from checkers.recorded_faults import METADATA_FILE, with_flipped_bits
+from checkers.recorded_faults import METADATA_FILE, with_changed_bytes
 
 PAIRS = pa.schema(
     [
@@ -76,8 +76,8 @@ def _flips(frames: Frames, copied: Column) -> Iterator[tuple[list[int], Column]]
     """The nodes in whose logs, and copies of the metadata log, faults flipped bits."""
     rows = frames.fault_rows
     for flipped, concerned in (
-        (with_flipped_bits(rows), ~copied),
-        (with_flipped_bits(rows, METADATA_FILE), copied),
+        (with_changed_bytes(rows), ~copied),
+        (with_changed_bytes(rows, METADATA_FILE), copied),
     ):
         if flipped:
             yield flipped, concerned

@@ -13,7 +13,7 @@ import pyarrow as pa
 from checkers.engine import Frame
 from checkers.frames import EVIDENCE, TP, Frames, evidence
 from checkers.history import METADATA_TOPIC
-from checkers.recorded_faults import with_flipped_bits
+from checkers.recorded_faults import with_changed_bytes
 
 METADATA_LOG = "metadata-log"
 """The source of rows of the cluster's table that are the controllers' own decisions."""
@@ -52,7 +52,7 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
     answered = frames.acked.select(*columns).unionByName(frames.asks.select(*columns))
     yield from _two_in_one_epoch(frames, answered, "answered")
     batches = frames.replicas
-    if flipped := with_flipped_bits(frames.fault_rows):
+    if flipped := with_changed_bytes(frames.fault_rows):
         batches = batches.where(~F.col("node").isin(*flipped))
     written = frames.suspects(
         batches.groupBy(*TP, "base_offset", "leader_epoch")

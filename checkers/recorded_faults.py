@@ -8,7 +8,9 @@ from typing import Any
 
 from checkers.settings import FOREVER_NS
 
-_DISK_FAULTS = ("disk.lost", "disk.bit-flip", "disk.cut-tail", "disk.stale-copy")
+_OTHER_BYTES = ("disk.bit-flip", "disk.misdirected")
+"""Faults that leave bytes which nobody wrote there."""
+_DISK_FAULTS = (*_OTHER_BYTES, "disk.lost", "disk.cut-tail", "disk.stale-copy")
 NOT_INJECTED = "not injected"
 """How the error of a fault begins that did nothing."""
 _CLOCKS = "clock."
@@ -99,9 +101,10 @@ def taken_in_doubt(row: Mapping[str, Any]) -> bool:
     return bool(error) or row["effect"] is None
 
 
-def with_flipped_bits(rows: Iterable[Mapping[str, Any]], file: str = _LOGS) -> list[int]:
-    """The nodes in whose files of a kind a recorded fault flipped bits; who knows who read them."""
-    struck = [row for row in rows if row["fault"] == "disk.bit-flip"]
+def with_changed_bytes(rows: Iterable[Mapping[str, Any]], file: str = _LOGS) -> list[int]:
+    """The nodes in whose files of a kind a recorded fault flipped bits, or put others' bytes; who
+    knows who read them."""
+    struck = [row for row in rows if row["fault"] in _OTHER_BYTES]
     struck = [row for row in struck if _file(_parsed(row["targets"])) == file]
     flips = [fault for row in struck if (fault := read_fault(row)) is not None]
     return sorted({node for fault in flips for node in fault.aimed})

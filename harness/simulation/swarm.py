@@ -16,7 +16,9 @@ from nemesis.faults import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
 MOST_FAULTS: Final = 6
-DAMAGE: Final = frozenset({"disk.bit-flip", "disk.cut-tail", "disk.stale-copy", "disk.lost"})
+DAMAGE: Final = frozenset(
+    {"disk.bit-flip", "disk.cut-tail", "disk.misdirected", "disk.stale-copy", "disk.lost"}
+)
 """What may take from a cluster what it cannot do without: in few plans only."""
 DURATIONS_S: Final = (6.0, 8.0, 10.0, 12.0, 20.0)
 LONG: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}

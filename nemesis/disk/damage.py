@@ -1,4 +1,5 @@
-"""Files that are damaged while their node is down: flipped bits, cut tails, stale copies.
+"""Files that are damaged while their node is down: flipped bits, cut tails, writes that went
+elsewhere, stale copies.
 
 One file of the kind asked for is chosen by the schedule's seed, and where in it. The damage stays;
 the heal only starts the node. The node may repair it (a log from its leader, an index from its
@@ -28,6 +29,8 @@ from nemesis.hosts import Hosts
 from nemesis.process.base import running
 
 MAX_CUT_BYTES = 4096
+SECTOR_BYTES = 512
+"""What a disk writes at once."""
 SHOWN_BYTES = 16
 
 KINDS: Mapping[str, re.Pattern[str]] = MappingProxyType(
@@ -165,6 +168,29 @@ def _cut(hosts: Hosts, node: int, path: str, size: int, rng: random.Random) -> s
     return f"the last {cut:,} bytes cut off, from {size - cut:,} on ({first}{' ...' * (cut > 16)})"
 
 
+def _misdirect(hosts: Hosts, node: int, path: str, size: int, rng: random.Random) -> str:
+    at = (size - 1) // SECTOR_BYTES * SECTOR_BYTES
+    sector = hosts.disks.read(node, path, at, size - at)
+    hosts.disks.write(node, path, at, bytes(len(sector)))
+    told = f"the write of the last {len(sector)} bytes, from {at:,} on, went"
+    others = _like(hosts, node, path)
+    if at:
+        others[path] = at
+    if not others:
+        return f"{told} nowhere: zeros are there"
+    other = rng.choice(list(others))
+    place = rng.randrange(0, others[other], SECTOR_BYTES)
+    hosts.disks.write(node, other, place, sector[: others[other] - place])
+    return f"{told} to {other}, from {place:,} on: zeros are there"
+
+
+def _like(hosts: Hosts, node: int, path: str) -> dict[str, int]:
+    """The other files of the same kind that have any bytes, and how many."""
+    kind = next(pattern for pattern in KINDS.values() if pattern.fullmatch(path))
+    files = hosts.disks.files(node)
+    return {p: size for p, size in files.items() if size and p != path and kind.fullmatch(p)}
+
+
 def _kind(text: str) -> str:
     if text not in KINDS:
         raise ValueError(f"it is one of {', '.join(KINDS)}")
@@ -193,6 +219,13 @@ FAULTS: tuple[Fault, ...] = (
         about=f"the node is killed and the end of one of its files cut off, {MAX_CUT_BYTES:,} "
         "bytes at most",
         change=_cut,
+        options=(_FILE,),
+    ),
+    OneFile(
+        name="disk.misdirected",
+        about="the node is killed, and the last write to one of its files has landed elsewhere: in "
+        f"another sector ({SECTOR_BYTES} bytes) of it, or in another file of its kind",
+        change=_misdirect,
         options=(_FILE,),
     ),
     StaleCopy(

@@ -83,7 +83,8 @@ def test_a_node_that_lost_its_disk_votes_again(tmp_path: Path) -> None:
     "names",
     [
         ("disk.slow", "disk.full", "disk.read-only", "disk.error"),
-        ("power-loss", "disk.bit-flip", "disk.cut-tail", "disk.stale-copy", "disk.lost"),
+        ("power-loss", "disk.bit-flip", "disk.cut-tail", "disk.misdirected"),
+        ("disk.stale-copy", "disk.lost"),
     ],
     ids=lambda names: names[0],
 )

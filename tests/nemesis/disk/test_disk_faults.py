@@ -226,6 +226,44 @@ def test_a_tail_is_cut(machines: FakeMachines) -> None:
     assert fault.healing(hosts, aimed).took
 
 
+OTHER_LOG = "log/b-0/00000000000000000000.log"
+
+
+def test_a_write_lands_in_another_file(machines: FakeMachines) -> None:
+    """Of the same kind, as far as that goes; zeros are where it belongs."""
+    fault, hosts = find("disk.misdirected"), machines.hosts()
+    before = {LOG: bytes([7]) * 600, OTHER_LOG: bytes([8]) * 40}
+    machines.disks.contents[2] = before | {VOTE: b"{}"}
+    aimed = strike(fault, seed=next(n for n in range(99) if _strays_from(LOG, OTHER_LOG, n)))
+    fault.inject(hosts, aimed)
+    assert not machines.processes.is_running(2)
+    after = machines.disks.contents[2]
+    assert after[LOG] == bytes([7]) * 512 + bytes(88)
+    assert after[OTHER_LOG] == bytes([7]) * 40
+    assert after[VOTE] == b"{}"
+    assert f"the last 88 bytes, from 512 on, went to {OTHER_LOG}, from 0 on" in (
+        fault.effect(hosts, aimed).evidence
+    )
+    fault.heal(hosts, aimed)
+    assert fault.healing(hosts, aimed).took
+
+
+def _strays_from(path: str, other: str, seed: int) -> bool:
+    """Whether a strike of that seed takes the first file's write to the other."""
+    key = strike(find("disk.misdirected"), seed=seed).detail("key")
+    rng = random.Random(f"{key}/2")
+    return rng.choice([path, other]) == path and rng.choice([other, path]) == other
+
+
+def test_a_write_that_has_nowhere_else_to_land_is_lost(machines: FakeMachines) -> None:
+    """The only file of its kind, of one sector."""
+    fault, hosts = find("disk.misdirected"), machines.hosts()
+    aimed = strike(fault)
+    fault.inject(hosts, aimed)
+    assert machines.disks.contents[2][LOG] == bytes(200)
+    assert "went nowhere" in fault.effect(hosts, aimed).evidence
+
+
 def test_a_stale_copy_goes_back_when_it_is_old_enough(machines: FakeMachines) -> None:
     """The node runs on until then; files that did not change stay as they are."""
     fault, hosts = find("disk.stale-copy"), machines.hosts()
@@ -257,7 +295,9 @@ def test_a_stale_copy_of_what_never_changed_did_nothing(machines: FakeMachines) 
     assert "no file had changed" in effect.evidence
 
 
-@pytest.mark.parametrize("name", ["disk.bit-flip", "disk.cut-tail", "disk.stale-copy"])
+@pytest.mark.parametrize(
+    "name", ["disk.bit-flip", "disk.cut-tail", "disk.misdirected", "disk.stale-copy"]
+)
 def test_nothing_to_damage_harms_nobody(name: str, machines: FakeMachines) -> None:
     """A node without such a file is not even killed."""
     fault = find(name)

@@ -12,7 +12,7 @@ FILES = {
     "log/a-0/00000000000000000000.log": bytes(100),
     "log/__cluster_metadata-0/quorum-state": b"{}",
 }
-KEEP_DOWN = ["power-loss", "disk.lost", "disk.bit-flip", "disk.cut-tail"]
+KEEP_DOWN = ["power-loss", "disk.lost", "disk.bit-flip", "disk.cut-tail", "disk.misdirected"]
 """From the injection to the heal."""
 END_AT_HEAL = ["disk.read-only", "disk.error"]
 

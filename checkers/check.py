@@ -64,6 +64,19 @@ def check(
         own.close()
 
 
+def unreadable(reason: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Verdict:
+    """The verdict on a run whose files do not fit: UNKNOWN, for this reason."""
+    return Verdict(
+        assumptions=(),
+        detectors=(),
+        topics=(),
+        contract=tuple(rule.as_json() for rule in CONTRACT),
+        engine="",
+        checked_at=now().isoformat(timespec="milliseconds"),
+        extra_reasons=(f"the recorded tables cannot be read: {reason}",),
+    )
+
+
 def judge_frames(
     frames: Frames,
     timeout_s: float = DETECTOR_TIMEOUT_S,

@@ -13,7 +13,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, assert_never
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
@@ -25,6 +24,7 @@ from checkers.history import (
     HistoryError,
     RunSources,
     Source,
+    load_plan,
     load_run,
     read_arrow_stream,
     table,
@@ -43,15 +43,19 @@ EXIT_CODES: Final[Mapping[str, int]] = {"VALID": 0, "INVALID": 1, "UNKNOWN": 2}
 def check(run_dir: Path, engine: EngineName = "duckdb") -> dict[str, Any]:
     """Judge a run and store the verdict; returns the content of verdict.json.
 
-    Raises StoreError when the directory is no run, cannot be judged, or its run still goes on, and
-    EngineError when the engine cannot start here.
+    A run whose tables are damaged is UNKNOWN. Raises StoreError when the directory is no run, has
+    no plan to judge by, or its run still goes on, and EngineError when the engine cannot start here.
     """
     run = prepare(run_dir)
     try:
-        with engine_named(engine) as made:
-            verdict = checkers.check.check(run.path, engine=made).as_json()
+        plan = load_plan(run.path)
     except HistoryError as error:
         raise StoreError(str(error)) from error
+    try:
+        with engine_named(engine) as made:
+            verdict = checkers.check.check(run.path, plan, made).as_json()
+    except HistoryError as error:
+        verdict = checkers.check.unreadable(str(error)).as_json()
     run.write_json("verdict.json", verdict)
     return verdict
 
@@ -96,18 +100,11 @@ def engine_named(name: EngineName) -> Iterator[Engine]:
 
 
 def write_report(run_dir: Path) -> Path:
-    """Write the report of a judged run; returns its path. Raises StoreError without a verdict, and
-    when the run's tables cannot be read."""
+    """Write the report of a judged run; returns its path. Raises StoreError without a verdict."""
     run = store.open_run(run_dir)
     if not (run.path / "verdict.json").is_file():
         raise StoreError(f"{run_dir}: is not judged yet; run `highwater check {run_dir}` first")
-    try:
-        return report.write_report(run.path)
-    except duckdb.Error as error:
-        raise StoreError(
-            f"{run_dir}: no report can be drawn: {error}; what could be judged is in verdict.json, "
-            "and --no-report leaves the page out"
-        ) from error
+    return report.write_report(run.path)
 
 
 def _end_leftovers(run_dir: Path) -> None:
@@ -130,7 +127,10 @@ def _end_leftovers(run_dir: Path) -> None:
 def _complete_faults(run_dir: Path) -> None:
     """Give every fault of the journal its row; a killed harness wrote only those that were over."""
     path = run_dir / "faults.parquet"
-    rows = pyarrow.parquet.read_table(path, schema=FAULTS).to_pylist() if path.is_file() else []
+    try:
+        rows = pyarrow.parquet.read_table(path, schema=FAULTS).to_pylist() if path.is_file() else []
+    except (pa.ArrowInvalid, OSError):
+        return  # damaged: whoever reads it next says so
     late = _faults_of_journal(run_dir, {row["fault_id"] for row in rows})
     if late or not path.is_file():
         store.open_run(run_dir).write_table("faults", [*rows, *late])

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness import replaying
 from harness.plan import acks_name
+from harness.report import words
 from harness.store import RUN_FILE
 
 MAX_REASONS = 10
@@ -49,6 +50,8 @@ def print_verdict(
         if len(causes) > MAX_CAUSES:
             more = f"  {topic['topic']}: and {len(causes) - MAX_CAUSES} more causes in verdict.json"
             console.print(Text(more))
+        if stale := words.staleness(topic):
+            console.print(Text(f"  {topic['topic']}: {stale}"), soft_wrap=True)
     if client := _client(run_dir):
         console.print(Text(f"clients  {client}"), soft_wrap=True)
     if report is not None:

@@ -7,7 +7,7 @@ read. Rows are not read here.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,12 @@ class Stored:
     missing: tuple[str, ...]
     notes: tuple[str, ...]
     """What the run itself had to say: failures, faults left out, what did not settle."""
+
+    def without_tables(self, why: str) -> "Stored":
+        """The rest, where the tables turn out to be damaged inside."""
+        lack = f"The recorded tables cannot be read: {why}."
+        tables: dict[str, tuple[Source, ...]] = dict.fromkeys(self.tables, ())
+        return replace(self, tables=tables, missing=(*self.missing, lack))
 
 
 def load(run_dir: Path) -> Stored:

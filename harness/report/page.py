@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from jinja2 import Environment
 from markupsafe import Markup
 
@@ -47,7 +48,12 @@ def render(run_dir: Path) -> str:
     """The report as text."""
     run_dir = run_dir.absolute()
     stored = load(run_dir)
-    return _environment().get_template("report.html.j2").render(_context(stored, gather(stored)))
+    try:
+        facts = gather(stored)
+    except duckdb.Error as error:
+        stored = stored.without_tables(str(error))
+        facts = gather(stored)
+    return _environment().get_template("report.html.j2").render(_context(stored, facts))
 
 
 @cache
@@ -168,7 +174,7 @@ def _topics(verdict: Mapping[str, Any], counts: Sequence[TopicCounts]) -> list[d
             "acked": each.acked, "failed": each.failed, "indeterminate": each.indeterminate,
             "lost": None, "lost_permitted": None, "lost_forbidden": None, "duplicated": None,
             "reordered": None, "p50_ms": each.p50_ms, "p99_ms": each.p99_ms, "causes": [],
-            "more_causes": 0,
+            "more_causes": 0, "stale": "",
         }
         for each in counts
     ]  # fmt: skip
@@ -186,6 +192,7 @@ def _judged_topic(topic: Mapping[str, Any]) -> dict[str, Any]:
             for row in causes[:MAX_CAUSES]
         ],
         "more_causes": max(0, len(causes) - MAX_CAUSES),
+        "stale": words.staleness(topic),
     }
 
 

@@ -88,6 +88,20 @@ def seconds(value: float | None, digits: int = 3) -> str:
     return NOTHING if value is None else f"{value:,.{digits}f} s"
 
 
+def staleness(topic: Mapping[str, Any]) -> str:
+    """A row of verdict.json's topics: how far its consumers' polls were behind; empty where none
+    was."""
+    polls = topic.get("stale_polls")
+    if not isinstance(polls, int) or not polls:
+        return ""
+    ended = "1 poll" if polls == 1 else f"{number(polls)} polls"
+    lags = (
+        f"{milliseconds(topic.get(f'stale_{name}_ms'))} ms {said}"
+        for name, said in (("p50", "in the median"), ("p99", "at p99"), ("max", "at most"))
+    )
+    return f"{ended} ended short of what acks=all had acknowledged before, {', '.join(lags)}"
+
+
 def acks_label(acks: Any) -> str:
     """Such as acks=all; empty for what has no acks."""
     if acks is None:

@@ -85,13 +85,41 @@ def test_a_torn_stream_is_remembered_when_it_is_sealed(tmp_path: Path, torn: byt
         assert not list((run_dir / "history").glob("*.arrows"))
 
 
-def test_a_table_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """The verdict says so, and so does whoever is asked for a page."""
+def test_a_table_that_is_damaged_inside_is_told(tmp_path: Path) -> None:
+    """The verdict says so, and so does the page, without what it cannot draw."""
     run_dir = Path(stored(tmp_path, healthy()))
     (path,) = (run_dir / "history").glob("*.parquet")
     damaged = bytearray(path.read_bytes())
     damaged[100:400] = b"\xff" * 300
     path.write_bytes(damaged)
     assert judging.check(run_dir)["verdict"] == "UNKNOWN"
-    with pytest.raises(StoreError, match="no report can be drawn"):
-        judging.write_report(run_dir)
+    page = judging.write_report(run_dir).read_text()
+    assert "UNKNOWN" in page
+    assert "The recorded tables cannot be read" in page
+
+
+@pytest.mark.parametrize("name", ["faults", "cluster", "replicas"])
+@pytest.mark.parametrize("kept", [0, 0.5, 0.99])
+def test_a_truncated_table_leaves_a_verdict_and_a_page(
+    tmp_path: Path, name: str, kept: float
+) -> None:
+    """Both say UNKNOWN, and which file it is."""
+    run_dir = Path(stored(tmp_path, healthy()))
+    path = run_dir / f"{name}.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * kept)])
+    verdict = judging.check(run_dir)
+    assert verdict["verdict"] == "UNKNOWN"
+    assert f"{name}.parquet" in verdict["reasons"][0]
+    page = judging.write_report(run_dir).read_text()
+    assert "UNKNOWN" in page
+    assert f"{name}.parquet: is no readable Parquet file" in page
+
+
+def test_the_page_tells_how_far_polls_were_behind(tmp_path: Path) -> None:
+    """Under the topic's row."""
+    run_dir = Path(stored(tmp_path, healthy()))
+    verdict = judging.check(run_dir)
+    verdict["topics"][0] |= {"stale_polls": 7, "stale_p50_ms": 1.0, "stale_max_ms": 30.0}
+    (run_dir / "verdict.json").write_text(json.dumps(verdict))
+    assert "7 polls ended short of" in judging.write_report(run_dir).read_text()

@@ -36,6 +36,16 @@ def test_a_verdict_has_its_reasons_its_table_and_its_way_back(answer: str) -> No
     assert "…" not in text
 
 
+def test_stale_polls_are_told_with_their_lags() -> None:
+    """Of a topic that had any; otherwise there is nothing to say."""
+    lags = {"stale_polls": 1_200, "stale_p50_ms": 2.0, "stale_p99_ms": 15.5, "stale_max_ms": 800.0}
+    text = shown({"verdict": "VALID", "reasons": [], "topics": [TOPIC | lags]})
+    said = "1,200 polls ended short of what acks=all had acknowledged before, 2.00 ms in the "
+    assert f"acks-all: {said}median, 15.5 ms at p99, 800 ms at most" in text
+    none = shown({"verdict": "VALID", "reasons": [], "topics": [TOPIC | {"stale_polls": 0}]})
+    assert "ended short" not in none
+
+
 def test_many_reasons_and_causes_are_cut_with_a_word() -> None:
     """The terminal shows the first ones and says where the rest is."""
     causes = [{"cause": f"cause {number}", "count": 1} for number in range(20)]

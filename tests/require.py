@@ -35,6 +35,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "kafka": _has_kafka,
     "kcat": lambda: shutil.which("kcat") is not None,
     "faketime": lambda: bool(list(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))),
+    "sshd": lambda: Path("/usr/sbin/sshd").exists() and os.geteuid() == 0,
     "openssl": lambda: shutil.which("openssl") is not None,
     "chromium": lambda: shutil.which("chromium") is not None,
 }

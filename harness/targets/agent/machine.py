@@ -11,7 +11,7 @@ import contextlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,6 +24,7 @@ from harness.targets.linux.links import LinuxLinks
 from harness.targets.linux.nodes import LinuxNodes
 from harness.targets.linux.processes import Process
 from harness.targets.linux.undo import FAULTS, UNDO, undo_records
+from harness.targets.linux.wall_clock import MachineClock
 
 SETTINGS: Final = "agent.json"
 JOURNAL: Final = "journal.jsonl"
@@ -46,7 +47,9 @@ class Settings(BaseModel):
     """TCP ports that no fault of the network touches: those by which machines are reached."""
     dead_man_s: float = Field(gt=0)
     clocks: bool = False
-    """The node's process gets a wall clock of its own."""
+    """The run sets clocks."""
+    clock: Literal["process", "machine"] = "process"
+    """Which: one of the node's process, or the machine's."""
 
 
 class Place:
@@ -84,7 +87,11 @@ class Machine(LinuxNodes):
         self.disks = LinuxDisks(
             self._volume, self._data_dir, journal, groups=lambda node: throttles.groups()
         )
-        self.clocks = LinuxClocks(home / "clocks", journal, self.pid, own=settings.clocks)
+        self.clocks = (
+            MachineClock(journal, self.pid)
+            if settings.clock == "machine"
+            else LinuxClocks(home / "clocks", journal, self.pid, own=settings.clocks)
+        )
 
     def up(self) -> None:
         """Make the node's disk, and be ready to break the network. On an error, call `down`."""

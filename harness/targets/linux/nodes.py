@@ -14,6 +14,7 @@ from harness.targets.linux import kernel, processes
 from harness.targets.linux.clocks import LinuxClocks
 from harness.targets.linux.disks import LinuxDisks
 from harness.targets.linux.processes import Process
+from harness.targets.linux.wall_clock import MachineClock
 
 P = TypeVar("P", bound=Process)
 
@@ -34,7 +35,7 @@ class LinuxNodes:
     """
 
     disks: LinuxDisks
-    clocks: LinuxClocks
+    clocks: LinuxClocks | MachineClock
 
     def __init__(self, journal: Journal, nodes: Sequence[int]) -> None:
         self._journal = journal

@@ -18,6 +18,7 @@ from harness.targets.linux import (
     processes,
     throttles,
     volumes,
+    wall_clock,
 )
 from harness.targets.linux.processes import ProcessId
 
@@ -112,10 +113,19 @@ UNDO: Mapping[str, Undo] = {
     "local.ballast": _ballast,
     "local.probe": _process,
     "local.rules": _rules,
+    wall_clock.KIND: wall_clock.undo,
 }
 
 FAULTS: Final = frozenset(
-    {"local.freeze", "local.clock", "local.throttle", "local.ballast", "local.probe", "local.rules"}
+    {
+        "local.freeze",
+        "local.clock",
+        "local.throttle",
+        "local.ballast",
+        "local.probe",
+        "local.rules",
+        wall_clock.KIND,
+    }
 )
 """The kinds of what is broken; the others are what it is broken in."""
 

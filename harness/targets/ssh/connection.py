@@ -114,6 +114,11 @@ class Connection:
         """Where its ssh server listens."""
         return self.way.port
 
+    @property
+    def transport(self) -> paramiko.Transport | None:
+        """What carries it; None while it is closed."""
+        return self._transport
+
     def __enter__(self) -> Self:
         self.open()
         return self
@@ -138,7 +143,8 @@ class Connection:
     def close(self) -> None:
         """End it and all that goes over it."""
         self._transport = None
-        self._clients.close()
+        with contextlib.suppress(OSError), _as_os_error():
+            self._clients.close()
 
     def address(self) -> str:
         """The IPv4 address that the nodes use: the inventory's, or the one ssh connected to."""
@@ -230,7 +236,7 @@ class Connection:
         with self._explained(way):
             if self._known_hosts.exists():
                 client.load_host_keys(str(self._known_hosts))
-            client.set_missing_host_key_policy(_Refuse(way, self._known_hosts))
+            client.set_missing_host_key_policy(_Refuse(self.host.label, way, self._known_hosts))
             client.connect(
                 way.host,
                 way.port,
@@ -290,17 +296,17 @@ class Connection:
 class _Refuse(paramiko.MissingHostKeyPolicy):
     """Nobody is trusted at first sight."""
 
-    def __init__(self, way: Way, known_hosts: Path) -> None:
-        self._way, self._known_hosts = way, known_hosts
+    def __init__(self, label: str, way: Way, known_hosts: Path) -> None:
+        self._label, self._way, self._known_hosts = label, way, known_hosts
 
     def missing_host_key(
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
         port = "" if self._way.port == SSH_PORT else f"-p {self._way.port} "
         raise SshError(
-            f"{hostname} is not in {self._known_hosts}; it shows a {key.get_name()} key, "
-            f"{_print_of(key)}. If that is the machine's: ssh-keyscan {port}{self._way.host} "
-            f">> {self._known_hosts}"
+            f"{self._label}: {hostname} is not in {self._known_hosts}; it shows a "
+            f"{key.get_name()} key, {_print_of(key)}. If that is the machine's: "
+            f"ssh-keyscan {port}{self._way.host} >> {self._known_hosts}"
         )
 
 
@@ -314,16 +320,26 @@ class Lines:
 
     def readline(self) -> bytes:
         """The next line; empty at the end."""
-        return bytes(self._reader.readline())
+        with _as_os_error():
+            return bytes(self._reader.readline())
 
     def write(self, line: bytes) -> None:
         """Send all of it."""
-        with self._writing:
+        with self._writing, _as_os_error():
             self._channel.sendall(line)
 
     def close(self) -> None:
         """End the command."""
-        self._channel.close()
+        with contextlib.suppress(OSError), _as_os_error():
+            self._channel.close()
+
+
+@contextlib.contextmanager
+def _as_os_error() -> Iterator[None]:
+    try:
+        yield
+    except (paramiko.SSHException, EOFError) as error:
+        raise ConnectionError(str(error) or "the connection ended") from error
 
 
 def _feed(channel: paramiko.Channel, source: IO[bytes] | None) -> None:

@@ -81,11 +81,11 @@ class SshTarget:
 
     def python(self, node: int) -> str:
         """The interpreter that the inventory names, or one that pip filled."""
-        return self._machine(node).python
+        return self.machine(node).python
 
     def environment(self, node: int) -> Mapping[str, str]:
         """Nothing of this machine's own."""
-        return self._machine(node).environment
+        return self.machine(node).environment
 
     # -- the machines
 
@@ -113,6 +113,7 @@ class SshTarget:
                 spared=self._spared,
                 dead_man_s=self._inventory.dead_man_s,
                 clocks=self._wanted.clocks,
+                clock=machine.host.clock,
             )
         )
 
@@ -149,33 +150,33 @@ class SshTarget:
 
     def remove_node(self, node: int, *, keep_data: bool = False) -> None:
         """Let a machine go."""
-        self._machine(node).end(keep_data=keep_data)
+        self.machine(node).end(keep_data=keep_data)
         self._nodes = [each for each in self._nodes if each != node]
 
     def address(self, node: int) -> str:
         """The IPv4 address in the data network."""
         if node != CLIENTS:
-            self._machine(node)
+            self.machine(node)
         return self._addresses[node]
 
     # -- files
 
     def data_dir(self, node: int) -> Path:
         """What was fetched of it."""
-        self._machine(node)
+        self.machine(node)
         return self._run_dir / "nodes" / str(node) / "data"
 
     def home(self, node: int) -> Path:
         """On the machine."""
-        return Path(self._machine(node).home)
+        return Path(self.machine(node).home)
 
     def publish(self, node: int) -> None:
         """See the protocol."""
-        self._machine(node).publish(self.data_dir(node).parent)
+        self.machine(node).publish(self.data_dir(node).parent)
 
     def fetch(self, node: int, *names: str) -> None:
         """See the protocol."""
-        self._machine(node).fetch(self.data_dir(node).parent, *names)
+        self.machine(node).fetch(self.data_dir(node).parent, *names)
 
     # -- processes
 
@@ -211,7 +212,7 @@ class SshTarget:
 
     def is_running(self, node: int) -> bool:
         """See the protocol. A node whose machine has no agent does not run."""
-        machine = self._machine(node)
+        machine = self.machine(node)
         return machine.has_agent and machine.agent.call(Machine.is_running, node)
 
     def exit_code(self, node: int) -> int | None:
@@ -238,7 +239,7 @@ class SshTarget:
         """By ssh."""
         if machine == CLIENTS:
             return "sh"
-        way = self._machine(machine).connection.way
+        way = self.machine(machine).connection.way
         return f"ssh -p {way.port} {way.user}@{way.host}"
 
     def in_client_netns(self) -> AbstractContextManager[None]:
@@ -247,13 +248,14 @@ class SshTarget:
 
     # -- inside
 
-    def _machine(self, node: int) -> RemoteMachine:
+    def machine(self, node: int) -> RemoteMachine:
+        """Its connection, agent and files. Raises UnknownNode."""
         if node not in self._nodes:
             raise UnknownNode(f"no node {node}: there are {self._nodes}")
         return self._all[node]
 
     def _agent(self, node: int) -> AgentClient:
-        return self._machine(node).agent
+        return self.machine(node).agent
 
 
 def _towards(address: str) -> str:

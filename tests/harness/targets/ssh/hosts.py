@@ -14,21 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.targets.linux import kernel
+from harness import journal as journals
+from harness.targets.linux import firewall, kernel, namespaces, network
 from harness.targets.local import LocalTarget
+from harness.targets.ssh.connection import Connection
 from harness.targets.ssh.inventory import Inventory, load
 from tests.harness.targets.machine import local_target
 
 SSHD: Final = "/usr/sbin/sshd"
 NODES: Final = (1, 2, 3)
-DEAD_MAN_S: Final = 6
+DEAD_MAN_S: Final = 5
 PLAIN: Final = "plain"
 """A user who is not root and may not use sudo."""
 
 _CONFIG: Final = """\
 ListenAddress {address}
 HostKey {place}/host_key_{node}
-AuthorizedKeysFile {place}/key.pub
+AuthorizedKeysFile /run/sshd/key.pub
 PidFile none
 UsePAM no
 PasswordAuthentication no
@@ -37,7 +39,8 @@ StrictModes no
 MaxSessions 60
 """
 _HOST: Final = """\
-mount --bind {place}/passwd /etc/passwd && mkdir -p /run/sshd && hostname host-{node} &&
+mount --bind {place}/passwd /etc/passwd && hostname host-{node} && mkdir -p /run/sshd &&
+mount -t tmpfs -o mode=755 none /run/sshd && cp {place}/key.pub /run/sshd/ &&
 exec {sshd} -D -e -f {place}/sshd_{node}
 """
 
@@ -59,11 +62,35 @@ class Hosts:
         """Where everything of ours goes on a host."""
         return self.place / f"h{node}"
 
+    def homes(self) -> list[Path]:
+        """Those of every run that is not undone."""
+        return [path for node in NODES for path in self.directory(node).glob("runs/hw-*")]
+
+    def agents(self) -> dict[int, int]:
+        """The pids, on their own hosts, of the agents that live; 0 for one that has ended."""
+        found = {}
+        for home in self.homes():
+            records = journals.read(home / "journal.jsonl")
+            ended = records[-1]["kind"] == journals.UNDONE
+            found[int(home.name.rpartition("-n")[2])] = 0 if ended else int(str(records[0]["pid"]))
+        return found
+
+    def run(self, node: int, *argv: str) -> str:
+        """What a command prints on a host."""
+        host = next(each for each in self.inventory.hosts if each.node == node)
+        with Connection(host, self.inventory) as connection:
+            return connection.run(argv).decode()
+
     def left(self) -> list[str]:
         """Everything of any run that the hosts still have."""
-        homes = [str(p) for n in NODES for p in self.directory(n).glob("runs/*/*")]
         loops = subprocess.run(["losetup", "-l"], capture_output=True, text=True, check=True).stdout
-        return homes + [line for line in loops.splitlines() if str(self.place) in line]
+        mine = [line for line in loops.splitlines() if str(self.place) in line]
+        return [*map(str, self.homes()), *mine]
+
+    def rules_left(self, run_id: str) -> list[Path]:
+        """The networks that had packet rules of a run, which are gone now."""
+        spaces = [namespaces.OWN, *(self.target.network.namespace(node) for node in NODES)]
+        return [space for space in spaces if firewall.remove(space, network.name_of(run_id))]
 
     def write(self, name: str, **top: object) -> Path:
         """An inventory of these hosts with other keys at its top."""
@@ -93,6 +120,7 @@ def hosts(place: Path) -> Iterator[Hosts]:
     """They are up, their keys known."""
     with ExitStack() as stack:
         target = stack.enter_context(local_target(place, nodes=len(NODES), uplink=True))
+        (place / "unfinished").mkdir()
         _keygen(place / "key")
         user = f"{PLAIN}:x:65533:65533::/tmp:/bin/sh\n"
         (place / "passwd").write_text(Path("/etc/passwd").read_text() + user)
@@ -111,14 +139,15 @@ def hosts(place: Path) -> Iterator[Hosts]:
         (place / "known_hosts").write_text("".join(known))
         place.chmod(0o755)
         for node in NODES:
-            log = place / f"sshd_{node}.log"
-            assert kernel.wait_until(lambda log=log: "listening" in log.read_text(), 30), (
-                log.read_text()
-            )
+            _await_listening(place / f"sshd_{node}.log")
         found = Hosts(place=place, target=target, inventory_path=place / "lab.toml")
         found.write("lab.toml")
         yield found
         assert found.left() == []
+
+
+def _await_listening(log: Path) -> None:
+    assert kernel.wait_until(lambda: "listening" in log.read_text(), 30), log.read_text()
 
 
 def _keygen(path: Path) -> str:

@@ -1,0 +1,85 @@
+"""The machine's own clock: set apart, set right, and undone by whoever finds the journal."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.journal import Journal
+from harness.targets.linux import wall_clock
+from harness.targets.linux.wall_clock import KIND, MachineClock, WallClock
+
+TRUE_NS = 1_700_000_000_000_000_000
+
+
+class Clock(WallClock):
+    """A clock that nobody else goes by, kept right by a service."""
+
+    def __init__(self) -> None:
+        self.ahead, self.kept, self.booted = TRUE_NS, True, "this"
+
+    def boot(self) -> str:
+        return self.booted
+
+    def ahead_ns(self) -> int:
+        return self.ahead
+
+    def set_ahead(self, ahead_ns: int) -> None:
+        assert not self.kept, "the service would set it right at once"
+        self.ahead = ahead_ns
+
+    def is_kept_right(self) -> bool:
+        return self.kept
+
+    def keep_right(self, on: bool) -> None:
+        self.kept = on
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Right."""
+    return Clock()
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """An empty one."""
+    (tmp_path / "registry").mkdir()
+    with Journal.create(
+        tmp_path / "journal.jsonl", run_id="r", registry=tmp_path / "registry"
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def node(clock: Clock, journal: Journal) -> MachineClock:
+    """The clock of node 1, which runs."""
+    return MachineClock(journal, lambda node: 42, clock)
+
+
+def test_layers_add_up(node: MachineClock, clock: Clock) -> None:
+    """And the clock is right again, and kept right, without any."""
+    node.skew(1, "a", 500)
+    node.skew(1, "b", -2000)
+    assert clock.ahead == TRUE_NS - 1_500_000_000
+    assert not clock.kept
+    shown = node.shown(1)
+    assert shown is not None
+    assert shown.allows(-1500)
+    node.unskew(1, "b")
+    node.unskew(1, "a")
+    assert (clock.ahead, clock.kept) == (TRUE_NS, True)
+    node.unskew(1, "a")
+    assert node.asked_ms(1) == 0
+
+
+def test_the_journal_undoes_it(node: MachineClock, clock: Clock, journal: Journal) -> None:
+    """Once; a boot has undone it too."""
+    node.skew(1, "a", 60_000)
+    [record] = [each for each in journal.records() if each["kind"] == KIND]
+    clock.booted = "next"
+    assert wall_clock.undo(record, clock) is None
+    clock.booted = "this"
+    assert wall_clock.undo(record, clock) == "the machine's clock, +60000 ms off"
+    assert (clock.ahead, clock.kept) == (TRUE_NS, True)
+    assert wall_clock.undo(record, clock) is None

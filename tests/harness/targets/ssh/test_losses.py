@@ -1,0 +1,138 @@
+"""Lost connections, lost harnesses, lost agents: machines heal, and `clean` finishes."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness import clean
+from harness.clean import Outcome
+from harness.journal import Journal
+from harness.targets.ssh.target import SshTarget
+from nemesis.hosts import Cut
+from tests.harness.targets import traffic
+from tests.harness.targets.ssh import doomed
+from tests.harness.targets.ssh.hosts import DEAD_MAN_S, NODES, Hosts, eventually, hosts
+from tests.require import require
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Three hosts."""
+    for capability in ("root", "netns", "loop", "faketime", "sshd"):
+        require(capability)
+    with hosts(tmp_path_factory.mktemp("h")) as made:
+        yield made
+
+
+@contextmanager
+def running(lab: Hosts) -> Iterator[SshTarget]:
+    """A target with a process on each node, and afterwards down; its run is not registered."""
+    run = lab.place / doomed.RUN_ID
+    run.mkdir()
+    with Journal.create(
+        run / "journal.jsonl", run_id=doomed.RUN_ID, registry=lab.place / doomed.REGISTRY
+    ) as journal:
+        target = doomed.target_of(lab.place, journal)
+        try:
+            doomed.begin(target)
+            yield target
+        finally:
+            target.down()
+            journal.finish()
+            shutil.rmtree(run)
+
+
+def beats(lab: Hosts, node: int) -> bool:
+    """Whether the node's process runs and its disk takes what it writes."""
+    [home] = lab.directory(node).glob("runs/hw-*")
+    said: list[str] = []
+    for _ in range(2):
+        said.append(lab.run(node, "cat", f"{home}/data/beat"))
+        time.sleep(0.5)
+    return said[0] != said[1]
+
+
+def test_a_lost_connection_is_had_again(lab: Hosts) -> None:
+    """What is in force stays so, what was asked is answered, and nothing is done twice."""
+    with running(lab) as target:
+        target.links.block(Cut(2, 1))
+        assert traffic.blocked(lab.target, 2, 1)
+        for node in NODES:
+            transport = target.machine(node).connection.transport
+            assert transport is not None
+            transport.sock.close()
+        assert target.is_running(1)
+        assert target.links.dropped(Cut(2, 1)) == 1
+        target.links.unblock(Cut(2, 1))
+        assert traffic.passes(lab.target, 2, 1)
+        target.kill(1)
+        assert target.exit_code(1) == -signal.SIGKILL
+
+
+@contextmanager
+def killed_harness(lab: Hosts) -> Iterator[Path]:
+    """The journal of a harness that was killed when all was broken; nothing is to be left of it."""
+    run = lab.place / doomed.RUN_ID
+    run.mkdir()
+    command = (sys.executable, "-m", doomed.__name__, str(lab.place))
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as harness:
+            assert harness.stdout is not None
+            assert harness.stdout.readline().strip() == doomed.READY
+            harness.send_signal(signal.SIGKILL)
+        assert traffic.blocked(lab.target, 2, 1)
+        yield run / "journal.jsonl"
+        assert lab.left() == []
+        assert lab.rules_left(doomed.RUN_ID) == []
+    finally:
+        shutil.rmtree(run)
+
+
+def undone(lab: Hosts, journal: Path) -> list[str]:
+    """What `clean` removes of a run; a second time nothing."""
+    done = clean.undo(journal, registry=lab.place / doomed.REGISTRY)
+    assert done.outcome is Outcome.UNDONE, done.problems
+    again = clean.undo(journal, registry=lab.place / doomed.REGISTRY)
+    assert (again.outcome, again.removed) == (Outcome.UNDONE, ())
+    return list(done.removed)
+
+
+def test_a_machine_that_hears_nothing_heals_itself(lab: Hosts) -> None:
+    """A partition, a disk stall, a pause: the nodes go on, and `clean` ends them."""
+    with killed_harness(lab) as journal:
+        assert not beats(lab, 3)
+        eventually("packets pass", lambda: traffic.passes(lab.target, 2, 1, within_s=0.2))
+        for node in NODES:
+            eventually(f"node {node} goes on", lambda node=node: beats(lab, node))
+        undone(lab, journal)
+
+
+def test_nobody_has_to_come_back(lab: Hosts) -> None:
+    """After a longer time the nodes are ended, and all but what they wrote is removed."""
+    with killed_harness(lab) as journal:
+        eventually("all agents end", lambda: not any(lab.agents().values()), 120)
+        for home in lab.homes():
+            assert (home / "node.log").exists()
+            assert not (home / "data").is_mount()
+        undone(lab, journal)
+
+
+def test_what_a_killed_agent_has_broken_is_undone(lab: Hosts) -> None:
+    """By `clean`, which finds its journal on the host."""
+    with killed_harness(lab) as journal:
+        for node, pid in lab.agents().items():
+            lab.run(node, "kill", "-KILL", str(pid))
+        time.sleep(DEAD_MAN_S + 1)
+        assert traffic.blocked(lab.target, 2, 1), "nobody was left to heal it"
+        removed = undone(lab, journal)
+        assert [each for each in removed if "freeze of" in each]
+        assert traffic.passes(lab.target, 2, 1)

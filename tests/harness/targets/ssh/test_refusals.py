@@ -1,0 +1,110 @@
+"""What can be wrong with a machine is said in a sentence, and nothing of ours is left there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.targets.ssh.connection import SshError
+from harness.targets.ssh.inventory import load
+from harness.targets.ssh.machine import RemoteMachine
+from tests.harness.targets.ssh.hosts import PLAIN, Hosts, hosts
+from tests.require import require
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Three hosts."""
+    for capability in ("root", "netns", "sshd"):
+        require(capability)
+    with hosts(tmp_path_factory.mktemp("h")) as made:
+        yield made
+
+
+def refused(inventory: Path) -> str:
+    """Why the first machine is."""
+    known = load(inventory)
+    machine = RemoteMachine(known.hosts[0], known, "run")
+    with pytest.raises(SshError) as error, machine.connection:
+        machine.connect("nodes")
+    said = str(error.value)
+    assert "\n" not in said
+    assert said.startswith(f"node 1's host {machine.host.host}: ")
+    return said
+
+
+def test_a_wrong_key(lab: Hosts) -> None:
+    """Who, where, and with which key."""
+    said = refused(lab.write("wrong.toml", key=str(lab.place / "host_key_1")))
+    assert f"accepts none of the keys ({lab.place}/host_key_1)" in said
+
+
+def test_an_unknown_host_key(lab: Hosts) -> None:
+    """The command that adds it is named."""
+    (lab.place / "nobody").write_text("")
+    said = refused(lab.write("unknown.toml", known_hosts=str(lab.place / "nobody")))
+    assert f"ssh-keyscan {lab.target.address(1)} >> {lab.place}/nobody" in said
+    assert (lab.place / "nobody").read_text() == ""
+
+
+def test_a_changed_host_key(lab: Hosts) -> None:
+    """The command that forgets the old one is named."""
+    address = lab.target.address(1)
+    public = (lab.place / "host_key_2.pub").read_text()
+    (lab.place / "changed").write_text(f"{address} {public}")
+    said = refused(lab.write("changed.toml", known_hosts=str(lab.place / "changed")))
+    assert f"ssh-keygen -f {lab.place}/changed -R '{address}'" in said
+
+
+def test_an_unreachable_host(lab: Hosts) -> None:
+    """Where nobody listens."""
+    assert "port 2222 cannot be reached" in refused(lab.write("away.toml", port=2222))
+
+
+def test_no_sudo(lab: Hosts) -> None:
+    """For a user who may not, and one who is not to."""
+    assert f"{PLAIN} may not use sudo" in refused(lab.write("plain.toml", user=PLAIN))
+    said = refused(lab.write("no-sudo.toml", user=PLAIN, sudo=False))
+    assert f"{PLAIN} is not root" in said
+
+
+def test_no_python(lab: Hosts) -> None:
+    """That is none, or is too old."""
+    said = refused(lab.write("none.toml", python="/no/python"))
+    assert "/no/python does not run there" in said
+    old = lab.place / "old-python"
+    old.write_text("#!/bin/sh\necho '[[3, 9, 2], \"cpython-39-x86_64-linux-gnu\"]'\n")
+    old.chmod(0o755)
+    assert "is Python 3.9.2, too old" in refused(lab.write("old.toml", python=str(old)))
+
+
+def test_nothing_is_left_by_a_refusal(lab: Hosts) -> None:
+    """Nothing was brought to a machine that was refused."""
+    refused(lab.write("none.toml", python="/no/python"))
+    assert list(lab.directory(1).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 254, "needs an inventory of machines"),
+        (("--inventory", "nowhere.toml"), 254, "cannot be read"),
+        (("--inventory", "{lab}", "--nodes", "4"), 254, "no host for node 4"),
+        (("--inventory", "{away}"), 255, "port 2222 cannot be reached"),
+    ],
+)
+def test_the_exit_code_says_whose_fault_it_is(
+    lab: Hosts,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    """254 for what was asked, 255 for what is not there."""
+    places = {"lab": lab.inventory_path, "away": lab.write("away.toml", port=2222)}
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--target", "ssh", *(each.format(**places) for each in arguments)])
+    assert ended.value.code == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line

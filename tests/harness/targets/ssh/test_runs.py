@@ -1,0 +1,68 @@
+"""Whole runs on machines reached by SSH: the plan of any target, a sound broker and a broken one."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.targets.ssh.hosts import Hosts, hosts
+from tests.require import require
+from tests.scenarios import path_of
+
+pytestmark = pytest.mark.slow
+
+RUN_TIMEOUT_S = 400.0
+CUT = """\
+[[events]]
+at_ms = 500
+fault = "partition.isolate-leader"
+targets = "leader:acks-all/0"
+duration_ms = 6000
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Three hosts."""
+    for capability in ("root", "netns", "loop", "faketime", "sshd"):
+        require(capability)
+    with hosts(tmp_path_factory.mktemp("h")) as made:
+        yield made
+
+
+def run(lab: Hosts, *more: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and the verdict of the scenario."""
+    command = (sys.executable, "-m", "harness.cli", "run", str(path_of("anywhere")), "--json")
+    target = ("--target", "ssh", "--inventory", str(lab.inventory_path))
+    done = subprocess.run(
+        [*command, *target, "--store", str(lab.place / "store"), *more],
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_sound_broker_is_valid(lab: Hosts) -> None:
+    """A partition, a kill, a pause, a disk stall, a power loss and a clock's jump, all proven."""
+    code, verdict = run(lab)
+    assert (code, verdict["verdict"]) == (0, "VALID"), verdict["reasons"]
+    nodes = Path(verdict["run"]) / "nodes"
+    assert len(list(nodes.glob("*/data/log/acks-all-*/*.log"))) >= 6, "their files were fetched"
+    assert len(list(nodes.glob("*/node.log"))) == 3
+    assert lab.left() == []
+
+
+def test_a_broken_broker_is_not(lab: Hosts) -> None:
+    """It is brought to the machines like the sound one; a leader that is cut off tells."""
+    (lab.place / "cut.toml").write_text(CUT)
+    module = ("--broker-module", "tests.mutants.ack_before_replication")
+    code, verdict = run(lab, *module, "--schedule", str(lab.place / "cut.toml"), "--duration", "9")
+    assert (code, verdict["verdict"]) == (1, "INVALID"), verdict["reasons"]
+    assert lab.left() == []

@@ -1,4 +1,4 @@
-"""Whole runs on machines reached by SSH: the plan of any target, a sound broker and a broken one."""
+"""Whole runs on machines reached by SSH: a plan for any target, a sound broker and a broken one."""
 
 import json
 import subprocess

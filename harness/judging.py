@@ -44,7 +44,8 @@ def check(run_dir: Path, engine: EngineName = "duckdb") -> dict[str, Any]:
     """Judge a run and store the verdict; returns the content of verdict.json.
 
     A run whose tables are damaged is UNKNOWN. Raises StoreError when the directory is no run, has
-    no plan to judge by, or its run still goes on, and EngineError when the engine cannot start here.
+    no plan to judge by, or its run still goes on, and EngineError when the engine cannot start
+    here.
     """
     run = prepare(run_dir)
     try:

@@ -3,17 +3,21 @@
 An address has a scheme (`s3a://bucket/run`, `hdfs://…`, `abfss://…`, `file:///…`) and is handed to
 Spark as it is; which schemes work is the business of its configuration. A run must be sealed before
 it is taken there: streams that were still written are not read. Everything but the history's rows
-is checked as in a directory.
+is checked as in a directory. Spark Connect does not read the marks of streams that were cut: over
+it, such a run is never VALID.
 """
 
 from typing import Any
 
 from checkers.engine import EngineError
-from checkers.history import SCHEMAS, HistoryError, RunSources, Source, parse_plan, validate
+from checkers.history import CUT, SCHEMAS, HistoryError, RunSources, Source, parse_plan, validate
 from checkers.run_file import NOTHING_SAID, parse_run_file
 
 Session = Any
 """A Spark session, of this process's own JVM or of Spark Connect."""
+
+UNTOLD = "not known, since Spark Connect does not read how files were sealed"
+"""Stands for the cut streams of a run where nobody can say whether there are any."""
 
 
 def spark_session(*, master: str | None = None, remote: str | None = None) -> Session:
@@ -62,6 +66,7 @@ def load_remote_run(session: Session, address: str) -> tuple[RunSources, dict[st
         replicas=tables["replicas"],
         replica_ends=tables["replica_ends"],
         missing=tuple(name for name, found in tables.items() if not found),
+        cut=_cut(session, f"{folder}/history/*.parquet") if tables["history"] else (),
         run_file=NOTHING_SAID if told is None else parse_run_file(told),
     )
     return sources, parse_plan(plan, f"{folder}/plan.json")
@@ -90,6 +95,27 @@ def _schema(session: Session, address: str) -> Any:
         if _is_missing(error):
             return None
         raise HistoryError(f"{address}: cannot be read as Parquet: {error}") from error
+
+
+def _cut(session: Session, address: str) -> tuple[str, ...]:
+    """The streams that did not end in order, by the marks in their sealed files."""
+    jvm = getattr(session, "_jvm", None)
+    if jvm is None:
+        return (UNTOLD,)
+    parquet = jvm.org.apache.parquet.hadoop
+    settings = session._jsparkSession.sessionState().newHadoopConf()
+    files = jvm.org.apache.hadoop.fs.Path(address)
+    cut = []
+    for found in files.getFileSystem(settings).globStatus(files):
+        source = parquet.util.HadoopInputFile.fromStatus(found, settings)
+        reader = parquet.ParquetFileReader.open(source)
+        try:
+            told = reader.getFileMetaData().getKeyValueMetaData()
+            if all(told.get(key.decode()) == value.decode() for key, value in CUT.items()):
+                cut.append(found.getPath().getName().removesuffix(".parquet") + ".arrows")
+        finally:
+            reader.close()
+    return tuple(cut)
 
 
 def _is_missing(error: Any) -> bool:

@@ -110,13 +110,16 @@ class PartReader:
     def unsettled(self, part: Part, reader: Reader) -> bool:
         """Whether the follower is not in sync yet: every fetch of it may change that.
 
-        Not of one that shuts down: it is in no ISR any more before it has registered anew.
+        Not of one that shuts down: it is in no ISR any more before it has registered anew. It may
+        have done that already, and fetch, before we know of it.
         """
         replica = part.replica
         if not reader.is_follower or (replica is not None and reader.node in replica.state.isr):
             return False
         broker = self.image.brokers.get(reader.node)
-        return replica is None or broker is None or not broker.in_controlled_shutdown
+        if replica is None or broker is None or broker.epoch != reader.broker_epoch:
+            return True
+        return not broker.in_controlled_shutdown
 
     def read(self, part: Part, reader: Reader, left: int, now_ms: float, *, first: bool) -> Answer:
         """The answer now, with at most `left` bytes of records.

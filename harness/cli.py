@@ -42,6 +42,7 @@ from harness.commands.bench import bench
 from harness.commands.cluster import cluster_app
 from harness.commands.contract import contract
 from harness.commands.elle import elle
+from harness.commands.image import image_app
 from harness.commands.interchange import export_app, import_app
 from harness.commands.nightly import nightly
 from harness.commands.serve import serve
@@ -270,6 +271,7 @@ app.add_typer(import_app, name="import")
 app.add_typer(export_app, name="export")
 app.command()(bench)
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(image_app, name="image")
 
 
 def _prepared(

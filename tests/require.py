@@ -26,6 +26,13 @@ def _has_kafka() -> bool:
     return any(fetched.glob("kafka-server-4*.jar")) and shutil.which("java") is not None
 
 
+def _has_docker() -> bool:
+    """What it takes to start a daemon for the tests, and to make a base image."""
+    return os.geteuid() == 0 and None not in map(
+        shutil.which, ("dockerd", "docker-init", "mmdebstrap")
+    )
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "root": lambda: os.geteuid() == 0,
     "netns": lambda: _runs("unshare", "--net", "true"),
@@ -36,6 +43,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "kcat": lambda: shutil.which("kcat") is not None,
     "faketime": lambda: bool(list(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))),
     "sshd": lambda: Path("/usr/sbin/sshd").exists() and os.geteuid() == 0,
+    "docker": _has_docker,
     "openssl": lambda: shutil.which("openssl") is not None,
     "chromium": lambda: shutil.which("chromium") is not None,
 }

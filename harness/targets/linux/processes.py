@@ -77,6 +77,10 @@ def is_alive(process: ProcessId) -> bool:
     )
 
 
+NOBODY = ProcessId(pid=(1 << 22) + 1, start_ticks=0, world="")
+"""A process that was gone before it could be identified: the kernel's numbers end below this."""
+
+
 @dataclass(frozen=True, slots=True)
 class Adopted:
     """A process that somebody else started, another harness or a daemon: known by its identity."""

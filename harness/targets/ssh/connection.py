@@ -74,8 +74,10 @@ def way_of(
     )
 
 
-def _jump_of(text: str, config: paramiko.SSHConfig) -> Way:
-    """The last of a list of jump hosts, reached by those before it."""
+def jump_of(text: str, config: paramiko.SSHConfig, key: Path | None) -> Way:
+    """The last of a list of jump hosts, reached by those before it; with the key of the host behind
+    them, unless the configuration says otherwise.
+    """
     before, _, last = text.rpartition(",")
     user, _, place = last.rpartition("@")
     host, _, port = place.partition(":")
@@ -84,6 +86,7 @@ def _jump_of(text: str, config: paramiko.SSHConfig) -> Way:
         config,
         port=int(port) if port else None,
         user=user or None,
+        key=None if "identityfile" in config.lookup(host) else key,
         jump=before or None,
     )
 
@@ -222,7 +225,7 @@ class Connection:
     def _reach(self, way: Way) -> paramiko.Transport:
         sock: Any = None
         if way.jump is not None:
-            inner = self._reach(_jump_of(way.jump, self._config))
+            inner = self._reach(jump_of(way.jump, self._config, self.host.key))
             with self._explained(way):
                 sock = inner.open_channel(
                     "direct-tcpip",

@@ -6,7 +6,7 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from harness.targets.ssh.connection import way_of
+from harness.targets.ssh.connection import jump_of, way_of
 
 CONFIG = """\
 Host lab-1
@@ -46,3 +46,11 @@ def test_unknown_hosts_are_taken_by_name(
     monkeypatch.setenv("USER", "me")
     way = way_of("other", config)
     assert (way.host, way.port, way.user, way.known_as) == ("other", 22, "me", "other")
+
+
+def test_jumps_are_made_one_after_the_other(config: paramiko.SSHConfig) -> None:
+    """With the host's own key, unless the configuration has one."""
+    way = jump_of("first,me@second:2200", config, Path("/keys/mine"))
+    assert (way.host, way.user, way.port, way.jump) == ("second", "me", 2200, "first")
+    assert way.keys == ("/keys/mine",)
+    assert jump_of("lab-1", config, Path("/keys/mine")).keys == ("/keys/lab",)

@@ -1,4 +1,4 @@
-"""What can be wrong with a machine is said in a sentence, and nothing of ours is left there."""
+"""Machines are reached, or it is said in a sentence why not; nothing of ours is left there."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.targets.ssh.connection import SshError
+from harness.targets.ssh.connection import Connection, SshError
 from harness.targets.ssh.inventory import load
 from harness.targets.ssh.machine import RemoteMachine
 from tests.harness.targets.ssh.hosts import PLAIN, Hosts, hosts
@@ -20,6 +20,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         require(capability)
     with hosts(tmp_path_factory.mktemp("h")) as made:
         yield made
+
+
+def test_a_jump_host_leads_there(lab: Hosts) -> None:
+    """The machine sees the jump host come."""
+    known = load(lab.write("jump.toml", jump=f"root@{lab.target.address(1)}"))
+    with Connection(known.hosts[1], known) as connection:
+        seen = connection.run(["sh", "-c", "echo $SSH_CONNECTION"]).decode().split()
+    assert (seen[0], seen[2]) == (lab.target.address(1), lab.target.address(2))
 
 
 def refused(inventory: Path) -> str:

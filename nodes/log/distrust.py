@@ -34,14 +34,19 @@ def is_marked(disk: Disk, directory: str) -> bool:
 
 
 def remove_mark(disk: Disk, directory: str) -> None:
-    """Everything of the log is on the disk. Should a loss of power bring the mark back, the files
-    are written once more."""
-    disk.unlink(_mark(directory))
+    """Everything of the log is on the disk; without a mark nothing happens. Should a loss of power
+    bring it back, the files are written once more."""
+    if is_marked(disk, directory):
+        disk.unlink(_mark(directory))
 
 
-def write_again(disk: Disk, directory: str, recovery_point: Offset) -> None:
-    """Write the segments that were not flushed whole, by the recovery point, into new files, and
-    leave their indexes to be made again. Durable; blocks. Raises OSError."""
+def write_again(disk: Disk, directory: str, recovery_point: Offset) -> bool:
+    """Of a marked log write the segments that were not flushed whole, by the recovery point, into
+    new files, and leave their indexes to be made again; whether it is marked. The caller flushes
+    the rest, and removes the mark. Durable; blocks. Raises OSError.
+    """
+    if not is_marked(disk, directory):
+        return False
     names = disk.listdir(directory)
     bases = sorted(int(name[:-4]) for name in names if name.endswith(".log"))
     flushed = {base for base, following in pairwise(bases) if following <= recovery_point}
@@ -55,6 +60,7 @@ def write_again(disk: Disk, directory: str, recovery_point: Offset) -> None:
                 disk.unlink(f"{directory}/{name}")
         _copy(disk, f"{directory}/{stem}.log")
     disk.sync_dir(directory)
+    return True
 
 
 def _copy(disk: Disk, path: str) -> None:

@@ -82,34 +82,28 @@ class Log:
         """Open the log in `directory`, making it when missing.
 
         `clean`: the node closed it in order. Otherwise everything from `recovery_point`, up to
-        which it was flushed, is validated, and a torn tail cut; `recovery` tells. Of a log that had
-        failed, all that is written again first. What lies below `log_start` is gone. Blocks. Raises
-        LogCorrupt, and the disk's OSError.
+        which it was flushed, is validated, and a torn tail cut; `recovery` tells. What lies below
+        `log_start` is gone. Blocks. Raises LogCorrupt, and the disk's OSError.
         """
-        distrusted = distrust.is_marked(disk, directory)
-        if distrusted:
-            distrust.write_again(disk, directory, recovery_point)
         loaded = load(
             disk,
             directory,
             index_interval_bytes=config.index_interval_bytes,
-            clean=clean and not distrusted,
+            clean=clean,
             recovery_point=recovery_point,
             log_start=log_start,
         )
         log = cls(disk, directory, config, loaded)
-        log._settle(clean=loaded.clean, distrusted=distrusted, recovery_point=recovery_point)
-        if distrusted:
-            distrust.remove_mark(disk, directory)
+        log._settle(clean=loaded.clean, recovery_point=loaded.flushed)
+        distrust.remove_mark(disk, directory)
         return log
 
-    def _settle(self, *, clean: bool, distrusted: bool, recovery_point: Offset) -> None:
+    def _settle(self, *, clean: bool, recovery_point: Offset) -> None:
         """Make the epochs' file say what was found; after a crash, make everything durable.
 
         What survived in the page cache of a process that died may not be on disk.
         """
-        grew = self.end_offset > recovery_point
-        dirty = distrusted or (not clean and (grew or self.recovery.cut_at is not None))
+        dirty = not clean and (self.end_offset > recovery_point or self.recovery.cut_at is not None)
         if dirty or not self._epoch_file.says(self._epochs.entries):
             self._write_epochs()
         if not clean or not self.end_offset:  # an empty log is closed without a sync

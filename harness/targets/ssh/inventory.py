@@ -77,7 +77,7 @@ class Inventory(_Frozen):
             raise ValueError(f"node {twice[0]} is on two hosts")
         return self
 
-    def of(self, nodes: int) -> None:
+    def check_nodes(self, nodes: int) -> None:
         """Raises PlanError when there are not machines for nodes 1 to `nodes`."""
         have = {host.node for host in self.hosts}
         if lacking := [node for node in range(1, nodes + 1) if node not in have]:

@@ -31,7 +31,7 @@ class SshKind:
             raise PlanError(f"plan {plan.name}: target ssh runs system nodes only")
         self._plan = plan
         self._inventory: Inventory = load(Path(plan.inventory).expanduser())
-        self._inventory.of(plan.nodes)
+        self._inventory.check_nodes(plan.nodes)
 
     def ensure_privileges(self) -> None:
         """None are needed here; without root, links are not broken."""

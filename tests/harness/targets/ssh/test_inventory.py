@@ -65,9 +65,9 @@ def test_a_wrong_one_is_refused_in_a_sentence(tmp_path: Path, text: str, said: s
 def test_every_node_of_a_plan_has_a_host(tmp_path: Path) -> None:
     """A missing one is named."""
     inventory = load(write(tmp_path, GOOD))
-    inventory.of(2)
+    inventory.check_nodes(2)
     with pytest.raises(PlanError, match="no host for node 3"):
-        inventory.of(3)
+        inventory.check_nodes(3)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,14 +113,14 @@ def test_a_machine_that_hears_nothing_heals_itself(lab: Hosts) -> None:
         assert not beats(lab, 3)
         eventually("packets pass", lambda: traffic.passes(lab.target, 2, 1, within_s=0.2))
         for node in NODES:
-            eventually(f"node {node} goes on", lambda node=node: beats(lab, node))
+            eventually(f"node {node} goes on", partial(beats, lab, node))
         undone(lab, journal)
 
 
 def test_nobody_has_to_come_back(lab: Hosts) -> None:
     """After a longer time the nodes are ended, and all but what they wrote is removed."""
     with killed_harness(lab) as journal:
-        eventually("all agents end", lambda: not any(lab.agents().values()), 120)
+        eventually("all agents end", lambda: not any(lab.agents().values()))
         for home in lab.homes():
             assert (home / "node.log").exists()
             assert not (home / "data").is_mount()

@@ -1,6 +1,7 @@
 """Whole runs on machines reached by SSH: a plan for any target, a sound broker and a broken one."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.plan import build, load
+from harness.targets.ssh.kind import SshKind
+from harness.targets.ssh.target import NETWORK
+from nemesis.fault import Ability
 from tests.harness.targets.ssh.hosts import Hosts, hosts
 from tests.require import require
 from tests.scenarios import path_of
@@ -66,3 +71,15 @@ def test_a_broken_broker_is_not(lab: Hosts) -> None:
     code, verdict = run(lab, *module, "--schedule", str(lab.place / "cut.toml"), "--duration", "9")
     assert (code, verdict["verdict"]) == (1, "INVALID"), verdict["reasons"]
     assert lab.left() == []
+
+
+def test_without_root_here_the_network_stays_whole(
+    lab: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What arrives at the clients cannot be dropped then; all else can be done."""
+    flags = {"target": "ssh", "inventory": str(lab.inventory_path)}
+    kind = SshKind(build(load(str(path_of("anywhere"))), where="anywhere", flags=flags))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    lacks = kind.lacking(set(Ability))
+    assert set(lacks) == NETWORK
+    assert lacks[Ability.PACKET_DROPS].endswith("run highwater as root")

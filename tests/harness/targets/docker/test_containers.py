@@ -123,7 +123,7 @@ def target_in(place: Path, address: str, nodes: int = 1) -> Iterator[tuple[Linux
 def runs(target: LinuxTarget, script: str) -> Path:
     """Start a shell in node 1; the file of its output."""
     log = target.home(1) / "log"
-    target.set_command(1, ["sh", "-c", script], target.environment(), log)
+    target.set_command(1, ["sh", "-c", script], target.environment(1), log)
     target.start(1)
     return log
 

@@ -159,7 +159,7 @@ class Plan(_Frozen):
 
     name: str = Field(default=FIRST_LIGHT, pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     seed: int = Field(ge=0)
-    target: Literal["local", "docker", "ssh", "sim"] = "local"
+    target: Literal["local", "docker", "ssh", "vagrant", "sim"] = "local"
     inventory: str | None = None
     """Of target ssh: the file that says which machines there are."""
     system: System = "nodes"
@@ -173,6 +173,9 @@ class Plan(_Frozen):
     warmup_s: float = Field(default=5.0, ge=0)
     duration_s: float = Field(default=60.0, gt=0)
     """Length of the chaos phase."""
+    start_timeout_s: float = Field(default=30.0, gt=0)
+    """How long the cluster may take to be whole, and then every topic to its first acknowledgement;
+    longer with systems that are known to be slow."""
     settle_timeout_s: float = Field(default=30.0, gt=0)
     """How long after the last heal every replica may take to be in sync again."""
     rotate_s: float | None = Field(default=None, ge=0.1)

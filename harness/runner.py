@@ -49,7 +49,6 @@ log = logging.getLogger(__name__)
 MONITOR_CLIENT: Final = 1
 """Client number, and writer id, of the monitor."""
 FINAL_READS_TIMEOUT_S: Final = 60.0
-FIRST_ACK_TIMEOUT_S: Final = 30.0
 """How long the clients may take to start and to have one send acknowledged in every topic."""
 NEMESIS_JOIN_S: Final = 60.0
 """How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
@@ -423,7 +422,7 @@ class Runner:
 
     def _await_acks(self, run: Run, workload: Workload) -> None:
         """Let every topic have its first acknowledgement, so that faults meet a working cluster."""
-        deadline_s = time.monotonic() + FIRST_ACK_TIMEOUT_S
+        deadline_s = time.monotonic() + self._plan.start_timeout_s
         while not self._stop.is_set():
             waiting = [name for name, seen in workload.stats().items() if not seen.get("acked")]
             if not waiting:

@@ -22,7 +22,6 @@ from harness.planning import Prepared
 from harness.runner import (
     ERRANDS_S,
     FINAL_READS_TIMEOUT_S,
-    FIRST_ACK_TIMEOUT_S,
     MONITOR_CLIENT,
     POLL_S,
     RunFailed,
@@ -286,7 +285,7 @@ class Simulation:
         return Outside(rng=rng, wall_clock_ms=self.cluster.clients.clock.ms)
 
     def _await_acks(self) -> None:
-        deadline_s = self._pilots.now_s() + FIRST_ACK_TIMEOUT_S
+        deadline_s = self._pilots.now_s() + self._plan.start_timeout_s
         while waiting := [
             topic
             for topic, tallies in self._tallies.items()

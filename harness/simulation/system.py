@@ -18,6 +18,7 @@ from nodes.log.checkpoints import META_PROPERTIES, MetaProperties, decode_uuid
 
 T = TypeVar("T")
 
+READY_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.05
 
 
@@ -68,7 +69,7 @@ class SimSystem:
     def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
         async def working() -> None:
             brokers = list(self.brokers.values())
-            async with AdminClient(brokers, timeout_s=forming.READY_TIMEOUT_S) as admin:
+            async with AdminClient(brokers, timeout_s=READY_TIMEOUT_S) as admin:
                 await work(admin)
 
         try:

@@ -13,7 +13,6 @@ from harness.admin.client import Address, AdminClient
 from harness.admin.errors import Passing, Refused
 from harness.plan import Topic
 
-READY_TIMEOUT_S: Final = 30.0
 RETRY_S: Final = 0.1
 
 

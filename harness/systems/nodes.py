@@ -21,7 +21,6 @@ from harness.store import Run
 from harness.systems import forming, replica_files
 from harness.systems.base import DeployError, call_in_client_network
 from harness.systems.collecting import FOREVER_NS, collect_decisions, collect_replicas
-from harness.systems.forming import READY_TIMEOUT_S
 from harness.systems.last_words import last_words
 from harness.systems.layout import BROKER, COMBINED, CONTROLLER, Layout
 from harness.systems.makes import Make, NodeFiles, make_of
@@ -345,7 +344,7 @@ class NodesSystem:
 
     def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
         """Do `work` within a bound. Raises DeployError that begins with `failure`."""
-        timeout_s = READY_TIMEOUT_S * self._make.patience
+        timeout_s = self._plan.start_timeout_s * self._make.patience
 
         async def working() -> None:
             brokers = list(self.brokers.values())

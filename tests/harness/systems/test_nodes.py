@@ -12,7 +12,6 @@ from harness import store
 from harness.plan import Plan, Topic
 from harness.quorum_times import QuorumTimes
 from harness.store import Run
-from harness.systems import nodes as nodes_system
 from harness.systems.base import DeployError
 from harness.systems.layout import COMBINED, Layout
 from harness.systems.nodes import NodesSystem, server_properties
@@ -165,11 +164,12 @@ def test_topics_that_exist_already_were_created_by_a_lost_answer(
     system.create_topics()
 
 
-def test_what_is_missing_is_named(
-    system: NodesSystem, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A missing node, a short ISR and a refused topic each end in a DeployError that says so."""
-    monkeypatch.setattr(nodes_system, "READY_TIMEOUT_S", 0.0)
+def test_what_is_missing_is_named(run: Run, target: FakeTarget, cluster: Cluster) -> None:
+    """A missing node, a short ISR and a refused topic each end in a DeployError that says so, after
+    as long as the plan says.
+    """
+    hasty = PLAN.model_copy(update={"start_timeout_s": 0.001})
+    system = NodesSystem(hasty, target, run)
     cluster.brokers = (1, 2)
     with pytest.raises(DeployError, match=r"knows brokers \[1, 2\] of \[1, 2, 3\]"):
         system.start()

@@ -1,7 +1,7 @@
 """The agent's commands, on its own machine: `python -m harness.targets.agent COMMAND ...`
 
 serve HOME            undo what earlier agents left, make the machine, answer calls
-relay HOME            connect this process's input and output with the agent's socket
+relay HOME SECONDS    connect this process's input and output with the agent's socket
 undo HOME             end the agent of HOME if it lives, undo all it made; says what, as JSON
 lacking ABILITY...    which of these this machine lacks and why, as JSON
 """

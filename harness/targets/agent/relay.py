@@ -1,4 +1,5 @@
-"""Joins this process's input and output with an agent's socket: `python -m ...relay HOME`.
+"""Joins this process's input and output with an agent's socket: `python -m ...relay HOME S`,
+which waits for the socket for as many seconds: an agent makes the node's disk first.
 
 It imports nothing of ours, so that a lost connection is had again at once.
 """
@@ -15,14 +16,12 @@ SOCKET: Final = "agent.sock"
 LOG: Final = "agent.log"
 FAILED: Final = "failed"
 """In the agent's home: where it is called, what it tells, and why it never was there."""
-TIMEOUT_S: Final = 20.0
-"""How long the socket may take to be there: an agent makes the node's disk first."""
 CHUNK_BYTES: Final = 1 << 16
 
 
-def relay(home: Path) -> None:
+def relay(home: Path, timeout_s: float) -> None:
     """Carry bytes both ways until one side ends. Exits with a sentence when there is no agent."""
-    connection = _connect(home)
+    connection = _connect(home, timeout_s)
 
     def inwards() -> None:
         while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
@@ -35,8 +34,8 @@ def relay(home: Path) -> None:
         sys.stdout.buffer.flush()
 
 
-def _connect(home: Path) -> socket.socket:
-    deadline_s = time.monotonic() + TIMEOUT_S
+def _connect(home: Path, timeout_s: float) -> socket.socket:
+    deadline_s = time.monotonic() + timeout_s
     while True:
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -53,4 +52,4 @@ def _connect(home: Path) -> socket.socket:
 
 
 if __name__ == "__main__":
-    relay(Path(sys.argv[1]))
+    relay(Path(sys.argv[1]), float(sys.argv[2]))

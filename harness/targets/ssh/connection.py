@@ -98,6 +98,7 @@ class Connection:
         """Plan it; `open` connects."""
         self.host = host
         self._known_hosts = inventory.known_hosts
+        self._patience = inventory.patience
         self._config = paramiko.SSHConfig()
         if inventory.ssh_config.exists():
             self._config = paramiko.SSHConfig.from_path(str(inventory.ssh_config))
@@ -149,6 +150,10 @@ class Connection:
         with contextlib.suppress(OSError), _as_os_error():
             self._clients.close()
 
+    @property
+    def _connect_timeout_s(self) -> float:
+        return CONNECT_TIMEOUT_S * self._patience
+
     def address(self) -> str:
         """The IPv4 address that the nodes use: the inventory's, or the one ssh connected to."""
         if self.host.address is not None:
@@ -189,6 +194,7 @@ class Connection:
         timeout_s: float = RUN_TIMEOUT_S,
     ) -> tuple[int, bytes, str]:
         """Run a command as it is: exit code, output, the last lines of its errors."""
+        timeout_s *= self._patience
         with self._failing(argv), contextlib.closing(self.channel(argv, timeout_s)) as channel:
             feeder = threading.Thread(target=_feed, args=(channel, source), daemon=True)
             feeder.start()
@@ -207,7 +213,7 @@ class Connection:
         if self._transport is None:
             raise SshError(f"{self.host.label} is not connected")
         with self._failing(argv):
-            channel = self._transport.open_session(timeout=CONNECT_TIMEOUT_S)
+            channel = self._transport.open_session(timeout=self._connect_timeout_s)
             channel.settimeout(timeout_s)
             channel.exec_command(shlex.join(argv))
         return channel
@@ -231,7 +237,7 @@ class Connection:
                     "direct-tcpip",
                     (way.host, way.port),
                     ("127.0.0.1", 0),
-                    timeout=CONNECT_TIMEOUT_S,
+                    timeout=self._connect_timeout_s,
                 )
         keys = [key for key in way.keys if Path(key).exists()]
         client = paramiko.SSHClient()
@@ -247,9 +253,9 @@ class Connection:
                 key_filename=keys or None,  # type: ignore[arg-type]  # it takes a list too
                 look_for_keys=not way.keys,
                 sock=sock,
-                timeout=CONNECT_TIMEOUT_S,
-                banner_timeout=CONNECT_TIMEOUT_S,
-                auth_timeout=CONNECT_TIMEOUT_S,
+                timeout=self._connect_timeout_s,
+                banner_timeout=self._connect_timeout_s,
+                auth_timeout=self._connect_timeout_s,
             )
         transport = client.get_transport()
         assert transport is not None

@@ -69,6 +69,8 @@ class Inventory(_Frozen):
     ssh_config: _Here = Path("~/.ssh/config").expanduser()
     dead_man_s: float = Field(default=15.0, ge=2, le=600)
     """When a machine has heard nothing for so long, it heals itself."""
+    patience: float = Field(default=1.0, ge=1, le=60)
+    """How many times longer than usual connecting, and a command, may take."""
 
     @model_validator(mode="after")
     def _each_node_once(self) -> Self:

@@ -24,6 +24,7 @@ OUTPUT: Final = "node.log"
 DATA: Final = "data"
 SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FETCH_TIMEOUT_S: Final = 300.0
+AGENT_TIMEOUT_S: Final = 20.0
 _NOT_THE_NODES: Final = (
     SETTINGS,
     JOURNAL,
@@ -178,7 +179,11 @@ class RemoteMachine:
 
     @property
     def _relay(self) -> list[str]:
-        return self._module("harness.targets.agent.relay", str(self.home))
+        return self._module(
+            "harness.targets.agent.relay",
+            str(self.home),
+            str(AGENT_TIMEOUT_S * self._inventory.patience),
+        )
 
     def _module(self, *arguments: str) -> list[str]:
         env = [f"{name}={value}" for name, value in self.environment.items()]

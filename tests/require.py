@@ -46,6 +46,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "docker": _has_docker,
     "openssl": lambda: shutil.which("openssl") is not None,
     "chromium": lambda: shutil.which("chromium") is not None,
+    "ruby": lambda: shutil.which("ruby") is not None,
 }
 
 

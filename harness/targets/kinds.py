@@ -66,10 +66,14 @@ def kind_of(plan: Plan) -> Kind:
         from harness.targets.ssh.kind import SshKind  # paramiko is slow to import
 
         return SshKind(plan)
+    if plan.target == "vagrant":
+        from harness.targets.vagrant.kind import VagrantKind
+
+        return VagrantKind(plan)
     if plan.target not in _KINDS:
         raise PlanError(
             f"plan {plan.name} is for a simulated cluster: highwater simulate runs it; for real "
-            f"processes say --target {', '.join(_KINDS)} or ssh"
+            f"processes say --target {', '.join(_KINDS)} ssh or vagrant"
         )
     return _KINDS[plan.target]
 

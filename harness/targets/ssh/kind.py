@@ -20,17 +20,14 @@ from nemesis.fault import Ability
 class SshKind:
     """The machines of the plan's inventory. See `harness.targets.kinds.Kind`."""
 
-    def __init__(self, plan: Plan) -> None:
-        """Raises PlanError for an inventory that does not serve the plan."""
-        if plan.inventory is None:
-            raise PlanError(
-                f"plan {plan.name}: target ssh needs an inventory of machines: give one with "
-                "--inventory; docs/ssh.md shows one"
-            )
+    def __init__(self, plan: Plan, inventory: Inventory | None = None) -> None:
+        """Of the plan's own inventory unless one is given. Raises PlanError for one that does not
+        serve the plan.
+        """
         if plan.system != "nodes":
-            raise PlanError(f"plan {plan.name}: target ssh runs system nodes only")
+            raise PlanError(f"plan {plan.name}: target {plan.target} runs system nodes only")
         self._plan = plan
-        self._inventory: Inventory = load(Path(plan.inventory).expanduser())
+        self._inventory = inventory or _inventory_of(plan)
         self._inventory.check_nodes(plan.nodes)
 
     def ensure_privileges(self) -> None:
@@ -69,3 +66,12 @@ class SshKind:
     def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:
         """No run leaves one."""
         raise Unsupported("a cluster on other machines ends with its run")
+
+
+def _inventory_of(plan: Plan) -> Inventory:
+    if plan.inventory is None:
+        raise PlanError(
+            f"plan {plan.name}: target ssh needs an inventory of machines: give one with "
+            "--inventory; docs/ssh.md shows one"
+        )
+    return load(Path(plan.inventory).expanduser())

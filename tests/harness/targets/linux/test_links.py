@@ -1,6 +1,7 @@
 """What was done to links survives whatever happens meanwhile, and leaves nothing behind."""
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from harness.clean import Outcome, clean
 from harness.journal import read
 from harness.targets.base import CLIENTS, UnknownNode
-from harness.targets.linux import firewall, kernel, processes
+from harness.targets.linux import firewall, kernel, namespaces, processes
 from harness.targets.linux.links import LinuxLinks
 from harness.targets.linux.undo import process_of
 from harness.targets.local import LocalTarget
@@ -96,6 +97,42 @@ def test_a_machine_that_is_not_there_cannot_be_made_worse(tmp_path: Path) -> Non
         links.restore([(1, 7), (7, 1)], "bad")
         assert links.dropped(Cut(1, 7)) is None
         assert links.tampered((1, 7), "bad") is None
+
+
+def test_spared_ports_stay_in_reach(tmp_path: Path) -> None:
+    """A machine is told by them to heal: no cut and no reset touches them."""
+    require("netns")
+    require("root")
+    control = 2222
+    with local_target(tmp_path, nodes=2) as target:
+        network = target.network
+        assert firewall.remove(network.namespace(2), network.name)
+        firewall.prepare(network.namespace(2), network.name, (control,))
+        links = LinuxLinks(lambda: network, FakeJournal(Trace()), spared=(control,))
+        links.block(Cut(1, 2))
+        assert blocked(target, 1, 2)
+        assert traffic.connects(target, 1, 2, control)
+        links.unblock(Cut(1, 2))
+        with traffic.listening(target, 2, control), namespaces.entered(network.namespace(1)):
+            connection = socket.create_connection((network.address(2), control), timeout=60)
+        with connection:
+            assert links.reset([(1, 2)], "layer") == 0
+        links.close()
+
+
+def test_only_machines_in_reach_are_worked_on(tmp_path: Path) -> None:
+    """The others have agents of their own, which are told the same."""
+    require("netns")
+    require("root")
+    with local_target(tmp_path, nodes=3) as target:
+        links = LinuxLinks(lambda: target.network, FakeJournal(Trace()), reach=(2,))
+        links.block(Cut(1, 2), Cut(1, 3))
+        links.degrade([(1, 3)], Quality(lost=1.0), "layer")
+        assert blocked(target, 1, 2)
+        assert passes(target, 1, 3)
+        assert links.dropped(Cut(1, 2)) == 1
+        assert links.dropped(Cut(1, 3)) is None
+        links.close()
 
 
 def test_a_node_is_removed_and_comes_back_while_its_links_are_bad(tmp_path: Path) -> None:

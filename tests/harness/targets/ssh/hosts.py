@@ -38,7 +38,8 @@ PermitRootLogin prohibit-password
 StrictModes no
 """
 _HOST: Final = """\
-mount --bind {place}/passwd /etc/passwd && hostname host-{node} && mkdir -p /run/sshd &&
+mount --bind {place}/passwd /etc/passwd && mount --bind {place}/shadow /etc/shadow &&
+hostname host-{node} && mkdir -p /run/sshd &&
 mount -t tmpfs -o mode=755 none /run/sshd && cp {place}/key.pub /run/sshd/ &&
 exec {sshd} -D -e -f {place}/sshd_{node}
 """
@@ -122,6 +123,8 @@ def hosts(place: Path) -> Iterator[Hosts]:
         (place / "unfinished").mkdir()
         _keygen(place / "key")
         user = f"{PLAIN}:x:65533:65533::/tmp:/bin/sh\n"
+        unlocked = "".join(f"{name}:*:19000:0:99999:7:::\n" for name in ("root", PLAIN))
+        (place / "shadow").write_text(unlocked)
         (place / "passwd").write_text(Path("/etc/passwd").read_text() + user)
         known = []
         for node in NODES:

@@ -10,7 +10,7 @@ from typing import Any
 
 from checkers.durability import cut_clients
 from checkers.frames import TP, Frames
-from checkers.plan_file import IMPORTED
+from checkers.plan_file import EXTERNAL, IMPORTED
 from checkers.verdict import Assumption
 
 TYPES = ("ok", "fail", "info")
@@ -69,6 +69,7 @@ def examine(frames: Frames, census: Census) -> list[Assumption]:
     """All assumptions."""
     return [
         _tables_present(frames),
+        *_replicas_read(frames),
         _values_sent_once(frames),
         _histories_ended(frames),
         _clocks_monotonic(census),
@@ -91,6 +92,21 @@ def _tables_present(frames: Frames) -> Assumption:
         detail=f"missing: {', '.join(missing)}; the run was cut short" if missing else "",
         decisive=True,
     )
+
+
+def _replicas_read(frames: Frames) -> list[Assumption]:
+    """Of an external cluster: said of no other, whose files are read or missed."""
+    if frames.plan.get("system") != EXTERNAL:
+        return []
+    return [
+        Assumption(
+            name="the replicas' files were compared",
+            holds=False,
+            detail="the cluster is external: whether its replicas agree, and what its controllers "
+            "decided, stays open",
+            decisive=False,
+        )
+    ]
 
 
 def _values_sent_once(frames: Frames) -> Assumption:

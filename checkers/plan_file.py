@@ -9,6 +9,9 @@ from typing import Any
 IMPORTED = "imported"
 """The `system` of the plan of an import: another tool ran it, and it cannot be run again."""
 
+EXTERNAL = "external"
+"""The `system` of the plan of a run on a cluster that somebody else runs: nobody read its files."""
+
 _SECTIONS = ("workload", "bounds", "broker", "nemesis")
 _NUMBERS = {
     "workload": ("message_timeout_ms", "max_in_flight", "consumers"),

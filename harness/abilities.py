@@ -16,6 +16,7 @@ from nemesis.faults import FAULTS
 
 NEEDS: Final[Mapping[Ability, tuple[str, ...]]] = {
     Ability.SIGNALS: ("netns",),
+    Ability.CLIENT_SIGNALS: ("netns",),
     Ability.PACKET_DROPS: ("nftables",),
     Ability.LINK_QUALITY: ("bad-links",),
     Ability.CONNECTION_RESETS: ("resets",),

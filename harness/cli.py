@@ -92,6 +92,10 @@ NemesisMode = Annotated[
 ScheduleFile = Annotated[
     Path | None, typer.Option(help="A TOML or JSON file of events, instead of the plan's faults.")
 ]
+Servers = Annotated[
+    str | None,
+    typer.Option(help="host:port[,...] of a cluster that runs already: --system external."),
+]
 Rotate = Annotated[
     str | None, typer.Option(help="Seal the history every so often: what may be followed.")
 ]
@@ -129,6 +133,7 @@ def run(
     ] = None,
     system: SystemName = None,
     kafka_home: KafkaHome = None,
+    bootstrap_servers: Servers = None,
     broker_module: BrokerModule = None,
     store: Store = Path("store"),
     replay: Annotated[
@@ -168,6 +173,7 @@ def run(
         "target": target,
         "inventory": None if inventory is None else str(inventory.resolve()),
         "system": system,
+        "bootstrap_servers": bootstrap_servers,
         "kafka_home": None if kafka_home is None else str(kafka_home),
         "broker_module": broker_module,
     }
@@ -281,7 +287,7 @@ def _prepared(
     from harness import plan as plans
     from harness import planning, replaying
     from harness.clients import libraries
-    from harness.systems import makes
+    from harness.systems import choosing
     from harness.targets import kinds
     from nemesis.faults import find
 
@@ -294,7 +300,7 @@ def _prepared(
         made = plans.build(plans.load(plan), where=f"plan {plan or plans.FIRST_LIGHT}", flags=flags)
         schedule, wanted = None, planning.faults_of(made)
     kind = kinds.kind_of(made)
-    makes.make_of(made)  # is it there?
+    choosing.check(made)
     libraries.check(made)
     lacks = kind.lacking(ability for name in wanted for ability in find(name).needs)
     return planning.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
@@ -316,10 +322,12 @@ def _run(
 ) -> NoReturn:
     from harness import judging, progress, summary
     from harness.runner import Runner
+    from harness.systems import choosing
     from harness.targets import kinds
 
     kinds.kind_of(prepared.plan).ensure_privileges()
     ending.check_privileges()
+    choosing.reach(prepared.plan)
     clean_up_after_the_dead()
     for note in prepared.notes:
         warn(note)

@@ -19,6 +19,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from harness.clients import access
+from harness.clients.access import OPEN, Access
 from harness.clients.librdkafka import SOCKET_TIMEOUT_MS, consumer_config
 from harness.history import FLUSH_INTERVAL_S, FLUSH_ROWS, HistoryWriter
 from harness.payload import PayloadCodec
@@ -63,7 +65,11 @@ class FinalReader:
         self._end: dict[tuple[str, int], int] = {}
         self._next: dict[tuple[str, int], int] = {}
         self._why: dict[tuple[str, int], str] = {}
-        settings = consumer_config(bootstrap=config.bootstrap, group="highwater-final-reads")
+        settings = consumer_config(
+            bootstrap=config.bootstrap,
+            group="highwater-final-reads",
+            access=access.of_this_process(),
+        )
         self._consumer = Consumer({**settings, "queued.max.messages.kbytes": 65_536})
 
     def run(self) -> bool:
@@ -147,7 +153,13 @@ def read_all(config: FinalReadConfig) -> bool:
 
 
 def run_final_reads(
-    plan: Plan, target: Target, bootstrap: str, run: Run, *, timeout_s: float
+    plan: Plan,
+    target: Target,
+    bootstrap: str,
+    run: Run,
+    *,
+    timeout_s: float,
+    into: Access = OPEN,
 ) -> bool:
     """Run the process on the clients' machine and wait for it; returns whether all was read."""
     config = FinalReadConfig(
@@ -164,6 +176,7 @@ def run_final_reads(
     path.write_text(json.dumps(asdict(config), indent=2) + "\n")
     process = target.spawn_client(
         [sys.executable, "-m", "harness.final_reads", str(path)],
+        env=into.environment(),
         log_path=path.with_suffix(".log"),
     )
     try:

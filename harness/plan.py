@@ -8,6 +8,7 @@ is carried out.
 """
 
 import json
+import os
 import re
 import secrets
 import tomllib
@@ -16,7 +17,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_serializer,
+)
 
 from nemesis.base import NemesisError
 from nemesis.schedule import Event, Written, read
@@ -150,8 +158,52 @@ _TOPICS = (
 )
 
 
-System = Literal["nodes", "kafka"]
-"""The built-in broker, or Apache Kafka."""
+System = Literal["nodes", "kafka", "external"]
+"""The built-in broker, Apache Kafka, or a cluster that somebody else runs."""
+
+FROM_ENVIRONMENT: Final = "env:"
+"""How a property begins whose value is that of an environment variable."""
+_SECRET: Final = re.compile(r"password|secret|token|jaas|\.pem$", re.IGNORECASE)
+LEFT_OUT: Final = "[redacted]"
+
+
+class External(_Frozen):
+    """The cluster of system external, and how clients get in."""
+
+    bootstrap_servers: str = Field(min_length=1)
+    properties: dict[str, str] = {}
+    """Client properties by librdkafka's names; `env:NAME` is what that variable holds."""
+
+    def resolved(self) -> dict[str, str]:
+        """The properties with what the environment holds. Raises PlanError."""
+        return {name: _resolved(name, value) for name, value in self.properties.items()}
+
+    @field_serializer("properties", when_used="json")
+    def _without_secrets(self, properties: dict[str, str]) -> dict[str, str]:
+        """No secret goes into a stored plan."""
+        return {
+            name: LEFT_OUT
+            if _SECRET.search(name) and not value.startswith(FROM_ENVIRONMENT)
+            else value
+            for name, value in properties.items()
+        }
+
+
+def _resolved(name: str, value: str) -> str:
+    if value == LEFT_OUT:
+        raise PlanError(
+            f"external.properties: {name} was left out when the plan was stored; write it as "
+            f"{FROM_ENVIRONMENT}NAME, and it is read from that environment variable each time"
+        )
+    if not value.startswith(FROM_ENVIRONMENT):
+        return value
+    variable = value.removeprefix(FROM_ENVIRONMENT)
+    if variable not in os.environ:
+        raise PlanError(
+            f"external.properties: {name} is {value}, and there is no such environment variable; "
+            f"export {variable}"
+        )
+    return os.environ[variable]
 
 
 class Plan(_Frozen):
@@ -165,6 +217,8 @@ class Plan(_Frozen):
     system: System = "nodes"
     kafka_home: str | None = None
     """Of system kafka: an unpacked distribution; none is what `make kafka` has fetched."""
+    external: External | None = None
+    """Of system external."""
     nodes: int = Field(default=3, ge=1, le=15)
     broker_module: str = Field(default="nodes", pattern=r"^[A-Za-z_][\w.]*$")
     """The module that `python -m` starts on each node."""
@@ -272,9 +326,10 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
     """A plan from raw data with flags on top. Raises PlanError.
 
     Flags: seed, duration_s, rotate_s, nodes, acks (only the topics of these modes), client,
-    rate_per_s, faults (a random mix of these in place of whatever was planned), schedule (a file of
-    events, likewise), nemesis (the mode), target, inventory, system, kafka_home, broker_module,
-    name; those that are None say nothing. A plan without a seed gets a random one.
+    bootstrap_servers (of an external cluster), rate_per_s, faults (a random mix of these in place
+    of whatever was planned), schedule (a file of events, likewise), nemesis (the mode), target,
+    inventory, system, kafka_home, broker_module, name; those that are None say nothing. A plan
+    without a seed gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}
@@ -284,6 +339,10 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
     for name in _PLAIN_FLAGS:
         if name in given:
             merged[name] = given[name]
+    if "bootstrap_servers" in given:
+        merged["system"] = given.get("system", "external")
+        servers = {"bootstrap_servers": given["bootstrap_servers"]}
+        merged["external"] = {**merged.get("external", {}), **servers}
     if workload := {name: given[name] for name in ("client", "rate_per_s") if name in given}:
         merged["workload"] = {**merged.get("workload", {}), **workload}
     nemesis = dict(merged.get("nemesis", {}))

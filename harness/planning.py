@@ -17,6 +17,10 @@ from nemesis.generator import Mix, Tuning, expand, generate
 from nemesis.hosts import CLIENTS
 from nemesis.schedule import Schedule, checked, scripted
 
+LEFT_OPEN: Final = (
+    "the cluster is external: its brokers' files are not read, so that it stays open whether its "
+    "replicas agree; what clients saw is judged"
+)
 NOTHING: Final[Mapping[Ability, str]] = {}
 
 
@@ -72,6 +76,7 @@ def prepare(
     if refusal is not None and refuse:
         raise PlanError(refusal)
     notes = tuple(f"{name} was left out: {why}" for name, why in missing.items() if leave_out)
+    notes = (*notes, *([LEFT_OPEN] if plan.system == "external" else []))
     return Prepared(plan=plan, schedule=made, notes=notes, missing=missing, refusal=refusal)
 
 
@@ -88,8 +93,9 @@ def _missing(name: str, plan: Plan, lacks: Mapping[Ability, str]) -> str | None:
 def _refusal(plan: Plan, missing: Mapping[str, str]) -> str:
     name, why = next(iter(missing.items()))
     more = f" (and {len(missing) - 1} more faults)" if len(missing) > 1 else ""
+    where = "system external" if plan.system == "external" else f"target {plan.target}"
     return (
-        f"plan {plan.name}: target {plan.target} cannot inject {name}{more}: {why}; take it out of "
+        f"plan {plan.name}: {where} cannot inject {name}{more}: {why}; take it out of "
         "the plan, or leave it out with --nemesis auto; `highwater doctor` says what is missing"
     )
 
@@ -139,6 +145,16 @@ def _mix(plan: Plan, faults: Sequence[str]) -> Mix:
 
 
 def _check_system(plan: Plan, where: str) -> None:
+    if (plan.system == "external") != (plan.external is not None):
+        raise PlanError(
+            f"{where}: system external and external.bootstrap_servers go together: say both (or "
+            "--bootstrap-servers), or none of them"
+        )
+    if plan.system == "external" and plan.target != "local":
+        raise PlanError(
+            f"{where}: target {plan.target} makes machines, and those of system external are there "
+            "already; its clients run on this machine: leave the target out"
+        )
     if plan.system == "nodes":
         return
     if plan.target == "sim":
@@ -159,7 +175,7 @@ def _check_topics(plan: Plan, where: str) -> None:
         raise PlanError(f"{where}: topic {twice[0]} is there twice; give each its own name")
     for topic in plan.topics:
         here = f"{where}: topic {topic.name}"
-        if topic.replication_factor > plan.nodes:
+        if plan.system != "external" and topic.replication_factor > plan.nodes:
             raise PlanError(
                 f"{here}: replication_factor {topic.replication_factor} is more than the "
                 f"{plan.nodes} nodes; lower it, or raise nodes"

@@ -34,9 +34,9 @@ from harness.planning import Prepared
 from harness.progress import Progress
 from harness.refusals import Refusals
 from harness.store import Run
+from harness.systems import choosing
+from harness.systems.base import Deployed
 from harness.systems.layout import Layout
-from harness.systems.makes import make_of
-from harness.systems.nodes import NodesSystem
 from harness.targets.base import Target
 from harness.targets.kinds import kind_of
 from harness.targets.wish import Wish
@@ -83,7 +83,7 @@ class Stage:
 
     run: Run
     target: Target
-    system: NodesSystem
+    system: Deployed
     monitor: Monitor
     stop: threading.Event
 
@@ -157,7 +157,7 @@ class Runner:
                 return Outcome(run=run, failed_phase=self._phase_name, error=error, left=self._left)
 
     def _versions(self) -> dict[str, str]:
-        return {**versions(), **make_of(self._plan).versions()}
+        return {**versions(), **choosing.versions(self._plan)}
 
     # -- the phases
 
@@ -173,12 +173,11 @@ class Runner:
                     journal=journal,
                     uplink=not self._ending.teardown,
                     clocks="clocks" in self._prepared.schedule.needs(),
-                    reads=make_of(plan).reads(),
+                    reads=choosing.reads(plan),
                 )
             )
-            system: NodesSystem | None = None
+            system = choosing.system_of(plan, target, run, self._layout)
             try:
-                system = NodesSystem(plan, target, run, self._layout)
                 with self._phase(run, "deploy"):
                     target.up()
                     system.configure()
@@ -192,11 +191,13 @@ class Runner:
                 self._end(run, target, system, journal)
                 self._phase_name = failed
 
-    def _end(self, run: Run, target: Target, system: NodesSystem | None, journal: Journal) -> None:
+    def _end(self, run: Run, target: Target, system: Deployed, journal: Journal) -> None:
         """Remove everything; or leave the cluster, when there is one and that was asked."""
         deployed = any(target.is_running(node) for node in target.node_ids())
-        if self._ending.teardown or system is None or not deployed:
+        if self._ending.teardown or not deployed:
             with self._phase(run, "teardown"):
+                for left in system.withdraw() if self._ending.teardown else ():
+                    self._note(run, left)
                 target.down()
                 journal.finish()
             return
@@ -208,7 +209,7 @@ class Runner:
         self,
         run: Run,
         target: Target,
-        system: NodesSystem,
+        system: Deployed,
         journal: Journal,
         streams: ExitStack,
     ) -> None:
@@ -231,10 +232,11 @@ class Runner:
             client=MONITOR_CLIENT,
             cluster=cluster,
             enter_network=target.in_client_netns,
+            security=system.access.channel(),
         )
         monitor.start()
         streams.callback(monitor.stop)
-        workload = launch(plan, target, system.bootstrap, run)
+        workload = launch(plan, target, system.bootstrap, run, system.access)
         try:
             self._progress.watch(counters=workload.stats, partitions=monitor.view)
             with self._phase(run, "warm up", plan.warmup_s):
@@ -259,7 +261,7 @@ class Runner:
         self,
         run: Run,
         target: Target,
-        system: NodesSystem,
+        system: Deployed,
         monitor: Monitor,
         cluster: RowStream,
         refusals: Refusals,
@@ -272,7 +274,12 @@ class Runner:
         if not self._stop.is_set():
             with self._phase(run, "final reads", FINAL_READS_TIMEOUT_S):
                 complete = run_final_reads(
-                    plan, target, system.bootstrap, run, timeout_s=FINAL_READS_TIMEOUT_S
+                    plan,
+                    target,
+                    system.bootstrap,
+                    run,
+                    timeout_s=FINAL_READS_TIMEOUT_S,
+                    into=system.access,
                 )
                 run.update(final_reads_complete=complete, epoch_problems=monitor.record_epochs())
         monitor.stop()

@@ -33,6 +33,7 @@ from harness.quorum_times import QuorumTimes
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
+from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 from nodes.wire.versions import fill
 
 POLL_S: Final = 0.1
@@ -79,6 +80,7 @@ class Watcher:
         client: int,
         cluster: Rows,
         poll_s: float = POLL_S,
+        security: ClientSecurity = PLAINTEXT_CLIENT,
     ) -> None:
         self._brokers = dict(brokers)
         self._controllers = dict(controllers)
@@ -91,6 +93,7 @@ class Watcher:
         self._client = client
         self._cluster = cluster
         self._poll_s = poll_s
+        self._security = security
         self._quorum: tuple[int, int] = (-1, -1)  # epoch, leader
         self._votes: tuple[int, tuple[int, ...]] = (0, ())  # when they were told, voters
         self._quorum_told: dict[int, tuple[tuple[int, int], tuple[int, ...]]] = {}
@@ -126,7 +129,7 @@ class Watcher:
     def _add(self, node: int, address: Address) -> None:
         assert self._tasks is not None
         self._tracker.add_node(node)
-        self._channels[node] = _channel(address)
+        self._channels[node] = self._channel(address)
         poll = self._every(self._poll_s, lambda: self._poll_view(node))
         self._views[node] = self._tasks.create_task(poll)
 
@@ -248,7 +251,7 @@ class Watcher:
         self._writer.start(self._client)
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        quorum = {node: _channel(address) for node, address in self._controllers.items()}
+        quorum = {node: self._channel(address) for node, address in self._controllers.items()}
         work: list[Coroutine[Any, Any, None]] = [
             *(
                 self._every(self._poll_s, partial(self._poll_quorum, *each))
@@ -273,6 +276,14 @@ class Watcher:
                 channel.close()
             await self._flush()
         self._writer.end(self._client)
+
+    def _channel(self, address: Address) -> Channel:
+        return Channel(
+            *address,
+            client_id="highwater-monitor",
+            request_timeout_s=REQUEST_TIMEOUT_S,
+            security=self._security,
+        )
 
     def _now_s(self) -> float:
         return self._writer.now_ns() / 1e9
@@ -422,8 +433,3 @@ def _latest_request(led: Sequence[tuple[TopicPartition, PartitionView]], replica
         replica_id=replica_id,
         topics=[{"name": topic, "partitions": asked} for topic, asked in topics.items()],
     )
-
-
-def _channel(address: Address) -> Channel:
-    host, port = address
-    return Channel(host, port, client_id="highwater-monitor", request_timeout_s=REQUEST_TIMEOUT_S)

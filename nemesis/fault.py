@@ -21,6 +21,8 @@ class Ability(StrEnum):
 
     SIGNALS = "signals"
     """Kill, stop and continue a node's process, and start it again."""
+    CLIENT_SIGNALS = "client-signals"
+    """Stop and continue the processes of clients."""
     PACKET_DROPS = "packet-drops"
     """Drop the packets that arrive at one node from another, one way, and count them."""
     LINK_QUALITY = "link-quality"

@@ -25,6 +25,7 @@ from harness.admin.codes import check
 from harness.admin.errors import BadRequest, Passing, Unreachable
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError
+from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 from nodes.wire.versions import fill
 
 T = TypeVar("T")
@@ -69,9 +70,11 @@ class AdminClient:
         *,
         timeout_s: float = TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
+        security: ClientSecurity = PLAINTEXT_CLIENT,
     ) -> None:
         self.timeout_s = timeout_s
         self._request_timeout_s = request_timeout_s
+        self._security = security
         self._bootstrap = tuple(bootstrap)
         self._channels: dict[Address, Channel] = {}
         self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
@@ -214,7 +217,10 @@ class AdminClient:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = Channel(
-                *address, client_id=CLIENT_ID, request_timeout_s=self._request_timeout_s
+                *address,
+                client_id=CLIENT_ID,
+                request_timeout_s=self._request_timeout_s,
+                security=self._security,
             )
         return channel
 

@@ -26,6 +26,7 @@ from aiokafka.errors import (
     UnknownProducerId,
 )
 
+from harness.clients.access import OPEN, Access
 from harness.clients.base import NotConnected, Outcome, failed_delivery
 from harness.clients.librdkafka import POLL_RECORDS, SOCKET_TIMEOUT_MS
 from harness.clients.own.waiting import Signal
@@ -51,10 +52,17 @@ logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # faults make it warn 
 
 
 def producer_config(
-    *, bootstrap: str, acks: int, idempotence: bool, linger_ms: float, message_timeout_ms: int
+    *,
+    bootstrap: str,
+    acks: int,
+    idempotence: bool,
+    linger_ms: float,
+    message_timeout_ms: int,
+    access: Access = OPEN,
 ) -> dict[str, Any]:
     """aiokafka's configuration of a workload's producer."""
     return {
+        **access.python(),
         **COMMON,
         "bootstrap_servers": bootstrap,
         "acks": acks,
@@ -175,9 +183,10 @@ class RecordingProducer:
         self._sends.writer.end(self.client)
 
 
-def consumer_config(*, bootstrap: str) -> dict[str, Any]:
+def consumer_config(*, bootstrap: str, access: Access = OPEN) -> dict[str, Any]:
     """aiokafka's configuration of a consumer that assigns itself partitions."""
     return {
+        **access.python(),
         **COMMON,
         "bootstrap_servers": bootstrap,
         "group_id": None,

@@ -30,6 +30,7 @@ with warnings.catch_warnings():
         OffsetOutOfRangeError,
     )
 
+from harness.clients.access import OPEN, Access
 from harness.clients.base import NotConnected, Outcome, failed_delivery
 from harness.clients.librdkafka import POLL_RECORDS, SOCKET_TIMEOUT_MS
 from harness.clients.reads import Read, Reads
@@ -60,7 +61,13 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)  # faults make it warn all
 
 
 def producer_config(
-    *, bootstrap: str, acks: int, idempotence: bool, linger_ms: float, message_timeout_ms: int
+    *,
+    bootstrap: str,
+    acks: int,
+    idempotence: bool,
+    linger_ms: float,
+    message_timeout_ms: int,
+    access: Access = OPEN,
 ) -> dict[str, Any]:
     """kafka-python's configuration of a workload's producer.
 
@@ -68,6 +75,7 @@ def producer_config(
     """
     request_timeout_ms = min(SOCKET_TIMEOUT_MS, message_timeout_ms)
     return {
+        **access.python(),
         **COMMON,
         "bootstrap_servers": bootstrap.split(","),
         "acks": acks,
@@ -178,9 +186,10 @@ class RecordingProducer:
             self.fatal = name
 
 
-def consumer_config(*, bootstrap: str) -> dict[str, Any]:
+def consumer_config(*, bootstrap: str, access: Access = OPEN) -> dict[str, Any]:
     """kafka-python's configuration of a consumer that assigns itself partitions."""
     return {
+        **access.python(),
         **COMMON,
         "bootstrap_servers": bootstrap.split(","),
         "group_id": None,

@@ -21,6 +21,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from checkers.history import PRODUCER_EPOCH
+from harness.clients.access import OPEN, Access
 from harness.clients.base import Outcome, delivery_outcome
 from harness.clients.producer_epochs import Bump, EpochWatch, Refused
 from harness.clients.reads import Read, Reads
@@ -53,10 +54,17 @@ COMMON: Final[Mapping[str, Any]] = {
 
 
 def producer_config(
-    *, bootstrap: str, acks: int, idempotence: bool, linger_ms: float, message_timeout_ms: int
+    *,
+    bootstrap: str,
+    acks: int,
+    idempotence: bool,
+    linger_ms: float,
+    message_timeout_ms: int,
+    access: Access = OPEN,
 ) -> dict[str, Any]:
     """librdkafka's configuration of a workload's producer."""
     return {
+        **access.librdkafka(),
         **COMMON,
         "bootstrap.servers": bootstrap,
         "acks": acks,
@@ -220,9 +228,10 @@ class RecordingProducer:
             self.fatal = str(error)
 
 
-def consumer_config(*, bootstrap: str, group: str) -> dict[str, Any]:
+def consumer_config(*, bootstrap: str, group: str, access: Access = OPEN) -> dict[str, Any]:
     """librdkafka's configuration of a consumer that assigns itself partitions."""
     return {
+        **access.librdkafka(),
         **COMMON,
         "bootstrap.servers": bootstrap,
         "group.id": group,

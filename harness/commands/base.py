@@ -34,7 +34,8 @@ BrokerModule = Annotated[
 ]
 
 SystemName = Annotated[
-    str | None, typer.Option("--system", help="What runs: nodes (the built-in broker) or kafka.")
+    str | None,
+    typer.Option("--system", help="What runs: nodes (the built-in broker), kafka, or external."),
 ]
 KafkaHome = Annotated[
     Path | None,

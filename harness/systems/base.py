@@ -8,10 +8,12 @@ and files; it knows nothing of faults, workloads or verdicts.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from harness.clients.access import Access
 from harness.history import RowStream
 from harness.quorum_times import QuorumTimes
 from harness.targets.base import Target
@@ -49,10 +51,27 @@ class System(Protocol):
         """Stop all nodes in order; returns those that had to be killed."""
         ...
 
-    def collect(self, cluster: RowStream, quorum_times: QuorumTimes) -> None:
-        """Read the stopped nodes' files: replicas, their ends, and the controller's decisions, when
-        they were made by what was seen of the metadata log.
+    def collect(
+        self, cluster: RowStream, quorum_times: QuorumTimes, *, but: Collection[int] = ()
+    ) -> None:
+        """Read the stopped nodes' files, `but` those of some: replicas, their ends, and the
+        controller's decisions, when they were made by what was seen of the metadata log.
         """
+        ...
+
+    def withdraw(self) -> list[str]:
+        """Take back what does not end with the target's machines; returns what is left, in words.
+        Safe to call at any stage.
+        """
+        ...
+
+    def output(self, node: int) -> Path:
+        """What the node has said until now."""
+        ...
+
+    @property
+    def access(self) -> Access:
+        """How clients get in."""
         ...
 
 
@@ -88,6 +107,10 @@ class Members(Protocol):
     def wipe(self, node: int) -> None:
         """Remove everything that a stopped node has kept."""
         ...
+
+
+class Deployed(System, Members, Protocol):
+    """All that a run asks of its cluster."""
 
 
 def call_in_client_network(target: Target, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

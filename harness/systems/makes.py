@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol, assert_never
 
-from harness.plan import Plan
+from harness.plan import Plan, PlanError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,5 +113,7 @@ def make_of(plan: Plan, *, lasting: bool = False) -> Make:
             from harness.systems.kafka.make import Kafka
 
             return Kafka.of(plan, lasting=lasting)
+        case "external":
+            raise PlanError(f"plan {plan.name}: an external cluster is not ours to start")
         case _:
             assert_never(plan.system)

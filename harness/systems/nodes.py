@@ -14,6 +14,7 @@ from uuid import UUID
 
 from harness.admin.client import AdminClient
 from harness.admin.errors import AdminError
+from harness.clients.access import OPEN, Access
 from harness.history import RowStream
 from harness.plan import Plan, stored
 from harness.quorum_times import QuorumTimes
@@ -257,6 +258,15 @@ class NodesSystem:
         shutil.rmtree(self._log_dir(node), ignore_errors=True)
         self._log_dir(node).mkdir()
         self._target.publish(node)
+
+    def withdraw(self) -> list[str]:
+        """Nothing: the cluster ends with its machines."""
+        return []
+
+    @property
+    def access(self) -> Access:
+        """It asks nobody who they are."""
+        return OPEN
 
     def output(self, node: int) -> Path:
         """What the node has said until now."""

@@ -12,6 +12,7 @@ from harness.journal import Journal
 from harness.plan import Plan, PlanError
 from harness.targets.base import Target
 from harness.targets.docker.kind import Docker
+from harness.targets.external import External
 from harness.targets.local import LocalTarget, rootless
 from harness.targets.wish import Wish
 from nemesis.fault import Ability
@@ -62,6 +63,8 @@ class _Local:
 
 def kind_of(plan: Plan) -> Kind:
     """The kind that the plan names. Raises PlanError for one without machines."""
+    if plan.system == "external":
+        return External()
     if plan.target == "ssh":
         from harness.targets.ssh.kind import SshKind  # paramiko is slow to import
 

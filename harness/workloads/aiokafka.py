@@ -8,6 +8,7 @@ does what `harness.workloads.librdkafka` does with librdkafka.
 import asyncio
 import sys
 
+from harness.clients import access
 from harness.clients.aiokafka import (
     RecordingConsumer,
     RecordingProducer,
@@ -30,6 +31,7 @@ class _Aiokafka:
     def __init__(self, config: ClientConfig, writer: Operations) -> None:
         self._config = config
         self._writer = writer
+        self._access = access.of_this_process()
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
 
     async def producer(self, client: int, tally: Tally) -> RecordingProducer:
@@ -41,6 +43,7 @@ class _Aiokafka:
             idempotence=config.idempotence,
             linger_ms=config.linger_ms,
             message_timeout_ms=config.message_timeout_ms,
+            access=self._access,
         )
         sends = Sends(
             client=client,
@@ -62,7 +65,7 @@ class _Aiokafka:
             codec=self._codec,
             tally=tally,
         )
-        settings = consumer_config(bootstrap=config.bootstrap)
+        settings = consumer_config(bootstrap=config.bootstrap, access=self._access)
         beginning = dict.fromkeys(range(config.partitions), 0)
         return await RecordingConsumer.connect(settings, reads, beginning)
 

@@ -7,6 +7,7 @@ does what `harness.workloads.librdkafka` does with librdkafka.
 
 import sys
 
+from harness.clients import access
 from harness.clients.kafka_python import (
     RecordingConsumer,
     RecordingProducer,
@@ -26,6 +27,7 @@ class KafkaPython:
     def __init__(self, config: ClientConfig, writer: HistoryWriter) -> None:
         self._config = config
         self._writer = writer
+        self._access = access.of_this_process()
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
 
     def producer(self, client: int, tally: Tally) -> RecordingProducer:
@@ -38,6 +40,7 @@ class KafkaPython:
                 idempotence=config.idempotence,
                 linger_ms=config.linger_ms,
                 message_timeout_ms=config.message_timeout_ms,
+                access=self._access,
             ),
             client=client,
             topic=config.topic,
@@ -50,7 +53,7 @@ class KafkaPython:
         """See `Library`."""
         config = self._config
         return RecordingConsumer(
-            consumer_config(bootstrap=config.bootstrap),
+            consumer_config(bootstrap=config.bootstrap, access=self._access),
             client=client,
             topic=config.topic,
             writer=self._writer,

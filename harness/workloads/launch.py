@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harness.clients.access import OPEN, Access
 from harness.plan import ClientName, Plan
 from harness.store import Run
 from harness.targets.base import Target
@@ -105,7 +106,7 @@ class Workload:
         return hung or self.problems()
 
 
-def launch(plan: Plan, target: Target, bootstrap: str, run: Run) -> Workload:
+def launch(plan: Plan, target: Target, bootstrap: str, run: Run, access: Access = OPEN) -> Workload:
     """Start the plan's clients on the target's client machine."""
     folder = run.path / "clients"
     folder.mkdir(exist_ok=True)
@@ -113,7 +114,7 @@ def launch(plan: Plan, target: Target, bootstrap: str, run: Run) -> Workload:
     for config in client_configs(plan, bootstrap, run):
         path = folder / f"{config.topic}.json"
         config.save(path)
-        clients.append(_spawn(MODULES[plan.workload.client], config, target, path))
+        clients.append(_spawn(MODULES[plan.workload.client], config, target, path, access))
     return Workload(clients)
 
 
@@ -144,13 +145,16 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
     ]
 
 
-def _spawn(module: str, config: ClientConfig, target: Target, path: Path) -> ClientProcess:
+def _spawn(
+    module: str, config: ClientConfig, target: Target, path: Path, access: Access
+) -> ClientProcess:
     log_path = path.with_suffix(".log")
     # Its standard input is the lifeline: the kernel closes it when the harness dies, however it
     # dies, and the clients end in order. Hence not the target's own way of starting clients.
     with log_path.open("ab") as log, target.in_client_netns():
         process = subprocess.Popen(
             [sys.executable, "-m", module, str(path)],
+            env=access.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

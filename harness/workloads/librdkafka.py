@@ -5,6 +5,7 @@ python -m harness.workloads.librdkafka CONFIG.json
 
 import sys
 
+from harness.clients import access
 from harness.clients.librdkafka import (
     RecordingConsumer,
     RecordingProducer,
@@ -24,6 +25,7 @@ class Librdkafka:
     def __init__(self, config: ClientConfig, writer: HistoryWriter) -> None:
         self._config = config
         self._writer = writer
+        self._access = access.of_this_process()
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
 
     def producer(self, client: int, tally: Tally) -> RecordingProducer:
@@ -36,6 +38,7 @@ class Librdkafka:
                 idempotence=config.idempotence,
                 linger_ms=config.linger_ms,
                 message_timeout_ms=config.message_timeout_ms,
+                access=self._access,
             ),
             client=client,
             topic=config.topic,
@@ -48,7 +51,9 @@ class Librdkafka:
         """See `Library`."""
         config = self._config
         return RecordingConsumer(
-            consumer_config(bootstrap=config.bootstrap, group=f"highwater-{client}"),
+            consumer_config(
+                bootstrap=config.bootstrap, access=self._access, group=f"highwater-{client}"
+            ),
             client=client,
             topic=config.topic,
             writer=self._writer,

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from harness.clients import access
 from harness.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS
 from harness.clients.own.cluster import Cluster, Timing
 from harness.clients.own.consumer import ConsumerSettings
@@ -31,6 +32,7 @@ from harness.payload import PayloadCodec
 from harness.workloads import process
 from harness.workloads.config import ClientConfig
 from harness.workloads.coroutines import run_clients
+from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class World:
     wall_clock_ms: Callable[[], int]
     timing: Timing = field(default_factory=Timing)
     consumer: ConsumerSettings = WORKLOAD_CONSUMER
+    security: ClientSecurity = PLAINTEXT_CLIENT
 
 
 async def run_workload(
@@ -102,14 +105,23 @@ class _Own:
     def _connect(self, client: int) -> Cluster:
         config, world = self._config, self._world
         return connect(
-            config.bootstrap, config.topic, client=client, rng=world.rng, timing=world.timing
+            config.bootstrap,
+            config.topic,
+            client=client,
+            rng=world.rng,
+            timing=world.timing,
+            security=world.security,
         )
 
 
 async def _run(
     config: ClientConfig, writer: Operations, stop: asyncio.Event, tallies: list[Tally]
 ) -> None:
-    world = World(rng=random.Random(), wall_clock_ms=lambda: time.time_ns() // 1_000_000)
+    world = World(
+        rng=random.Random(),
+        wall_clock_ms=lambda: time.time_ns() // 1_000_000,
+        security=access.of_this_process().channel(),
+    )
     await run_workload(config, writer, world, stop, tallies)
 
 

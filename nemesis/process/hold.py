@@ -80,7 +80,7 @@ class PauseClients(FaultBase):
 
     name: str = "pause.clients"
     about: str = "SIGSTOP to all processes of the workload's clients; SIGCONT at the heal"
-    needs: frozenset[Ability] = SIGNALS
+    needs: frozenset[Ability] = frozenset({Ability.CLIENT_SIGNALS})
     default_targets: str = "clients"
     aimable: bool = False
 

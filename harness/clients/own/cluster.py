@@ -20,6 +20,7 @@ from harness.clients.own.leaders import Leader, Leaders
 from harness.clients.own.link import Address, Link, opened
 from harness.clients.own.waiting import Backoff, Signal
 from nodes.wire.errors import ChannelError
+from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 SHUNNED_S: Final = 2.0
 """How long a broker that did not answer is not asked for metadata, if there is another."""
@@ -64,6 +65,7 @@ class Cluster:
         client_id: str,
         rng: random.Random,
         timing: Timing,
+        security: ClientSecurity = PLAINTEXT_CLIENT,
     ) -> None:
         self.on_change: Callable[[], None] = _nothing
         self.topic = topic
@@ -72,6 +74,7 @@ class Cluster:
         self._bootstrap = list(bootstrap)
         rng.shuffle(self._bootstrap)
         self._client_id = client_id
+        self._security = security
         self._brokers: dict[int, Address] = {}
         self._leaders = Leaders()
         self._peers: dict[Address, _Peer] = {}
@@ -147,6 +150,7 @@ class Cluster:
                 client_id=self._client_id,
                 timeout_s=timing.request_s,
                 open_s=timing.open_s,
+                security=self._security,
             )
             peer.failures = 0
         except ChannelError:
@@ -190,6 +194,7 @@ class Cluster:
                     client_id=self._client_id,
                     timeout_s=self.timing.metadata_s,
                     open_s=self.timing.open_s,
+                    security=self._security,
                 )
             topics = ({"name": self.topic},)
             return await teller.start("metadata", topics=topics, allow_auto_topic_creation=False)

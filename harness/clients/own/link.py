@@ -17,6 +17,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from nodes.wire.client import Channel
 from nodes.wire.codec import request_pieces
 from nodes.wire.errors import ConnectFailed
+from nodes.wire.security import ClientSecurity
 from nodes.wire.versions import Draft
 
 Address = tuple[str, int]
@@ -37,8 +38,12 @@ _KEYS: Final = {name: key for key, name in api_key_map.items() if name in NEWEST
 class Link(Channel):
     """See the module."""
 
-    def __init__(self, address: Address, *, client_id: str, timeout_s: float) -> None:
-        super().__init__(*address, client_id=client_id, request_timeout_s=timeout_s)
+    def __init__(
+        self, address: Address, *, client_id: str, timeout_s: float, security: ClientSecurity
+    ) -> None:
+        super().__init__(
+            *address, client_id=client_id, request_timeout_s=timeout_s, security=security
+        )
         self._ranges: dict[int, tuple[int, int]] = {}
 
     async def open(self, timeout_s: float) -> None:
@@ -104,9 +109,11 @@ def _schema(api_key: int, version: int) -> type[Any]:
     return load_request_schema(api_key, version)
 
 
-async def opened(address: Address, *, client_id: str, timeout_s: float, open_s: float) -> Link:
+async def opened(
+    address: Address, *, client_id: str, timeout_s: float, open_s: float, security: ClientSecurity
+) -> Link:
     """A link that is ready. Raises ChannelError."""
-    link = Link(address, client_id=client_id, timeout_s=timeout_s)
+    link = Link(address, client_id=client_id, timeout_s=timeout_s, security=security)
     try:
         await link.open(open_s)
     except (Exception, asyncio.CancelledError):

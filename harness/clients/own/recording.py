@@ -22,6 +22,7 @@ from harness.clients.own.waiting import Signal
 from harness.clients.tally import REWIND_RECORDS, Tally
 from harness.history import Operations
 from harness.payload import MAX_SEQUENCE, PayloadCodec, value_of
+from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 LEFT: Final = "left its epoch"
 """How the error of an epoch's row begins: none of the beginnings that excuse duplicates."""
@@ -30,7 +31,13 @@ _OUTCOMES: Final = {End.OK: Outcome.OK, End.FAIL: Outcome.FAIL, End.INFO: Outcom
 
 
 def connect(
-    bootstrap: str, topic: str, *, client: int, rng: random.Random, timing: Timing
+    bootstrap: str,
+    topic: str,
+    *,
+    client: int,
+    rng: random.Random,
+    timing: Timing,
+    security: ClientSecurity = PLAINTEXT_CLIENT,
 ) -> Cluster:
     """A client's own view of the cluster, with randomness of its own."""
     return Cluster(
@@ -39,6 +46,7 @@ def connect(
         client_id=f"highwater-{client}",
         rng=random.Random(rng.getrandbits(64)),
         timing=timing,
+        security=security,
     )
 
 

@@ -115,7 +115,8 @@ class LinuxTarget(LinuxNodes):
     def abilities(self) -> frozenset[str]:
         """What can be broken here, by the names of `nemesis.fault.Ability`."""
         parts = (self.links, self.disks, self.clocks)
-        return frozenset({"signals", "administration"}).union(*(part.abilities for part in parts))
+        own = {"signals", "client-signals", "administration"}
+        return frozenset(own).union(*(part.abilities for part in parts))
 
     def python(self, node: int) -> str:
         """The interpreter of the nodes' machines."""

@@ -85,7 +85,7 @@ class SimTarget:
     def abilities(self) -> frozenset[str]:
         """What can be broken here, by the names of `nemesis.fault.Ability`."""
         parts = (self.links.abilities, self.disks.abilities)
-        return frozenset({"signals", "clocks", "administration"}).union(*parts)
+        return frozenset({"signals", "client-signals", "clocks", "administration"}).union(*parts)
 
     def host(self, node: int) -> Host:
         """A node's machine. Raises UnknownNode."""

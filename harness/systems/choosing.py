@@ -1,0 +1,44 @@
+"""Which system a plan means: brokers to deploy, of some make, or a cluster that is there."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.plan import Plan
+from harness.store import Run
+from harness.systems import external
+from harness.systems.base import Deployed
+from harness.systems.layout import Layout
+from harness.systems.makes import make_of
+from harness.systems.nodes import NodesSystem
+from harness.targets.base import Target
+
+
+def check(plan: Plan) -> None:
+    """Raises PlanError or DeployError for a system that can be seen to be missing or wrong."""
+    if plan.system == "external":
+        external.check(plan)
+    else:
+        make_of(plan)
+
+
+def reach(plan: Plan) -> None:
+    """Ask a cluster that has to be there already. Raises DeployError."""
+    if plan.system == "external":
+        external.reach(plan)
+
+
+def versions(plan: Plan) -> Mapping[str, str]:
+    """What a run depends on because of it; of a cluster of others nobody knows."""
+    return {} if plan.system == "external" else make_of(plan).versions()
+
+
+def reads(plan: Plan) -> Sequence[Path]:
+    """Files and directories of this machine that its nodes read."""
+    return () if plan.system == "external" else make_of(plan).reads()
+
+
+def system_of(plan: Plan, target: Target, run: Run, layout: Layout) -> Deployed:
+    """The plan's system on a target."""
+    if plan.system == "external":
+        return external.ExternalSystem(plan, target, run)
+    return NodesSystem(plan, target, run, layout)

@@ -1,0 +1,176 @@
+"""Runs on a cluster that somebody else runs: brokers in the test's own process, and the command."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.plan import LEFT_OUT, External, Plan, PlanError, Topic, build
+from harness.planning import prepare
+from harness.targets.external import External as Kind
+from nemesis.faults import FAULTS
+from tests.harness.cluster_command import highwater
+from tests.harness.loopback_cluster import serving
+from tests.nodes.server import certificates
+from tests.nodes.server.cluster import Cluster
+from tests.nodes.server.secured import PASSWORD, USER, SecuredCluster
+
+SERVERS = "kafka.example:9092"
+PLAN = """
+name = "theirs"
+duration_s = 2
+warmup_s = 0.5
+[[topics]]
+name = "ours"
+acks = "all"
+partitions = 2
+replication_factor = 1
+min_insync_replicas = 1
+[workload]
+producers = 1
+rate_per_s = 50
+"""
+
+
+def run(
+    folder: Path, servers: str, more: str = "", *flags: str
+) -> subprocess.CompletedProcess[str]:
+    """`highwater run` of the plan above."""
+    (folder / "plan.toml").write_text(PLAN + more)
+    store = ("--store", folder / "store", "--bootstrap-servers", servers)
+    return highwater("run", folder / "plan.toml", *store, *flags)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", ["librdkafka", "own", "kafka-python", "aiokafka"])
+def test_a_cluster_with_keys_and_passwords_is_judged_and_given_back(
+    tmp_path: Path, client: str
+) -> None:
+    """Every client gets in; clients are paused; nothing stored has the password; no topic stays."""
+    files = certificates.make(tmp_path)
+    properties = f"""
+[external.properties]
+"security.protocol" = "SASL_SSL"
+"ssl.ca.location" = "{files.authority}"
+"sasl.mechanism" = "PLAIN"
+"sasl.username" = "{USER}"
+"sasl.password" = "{PASSWORD}"
+[nemesis]
+events = [{{ at_ms = 500, fault = "pause.clients", duration_ms = 300 }}]
+"""
+    cluster = SecuredCluster(1, files)
+    with serving(cluster) as servers:
+        first = run(tmp_path, servers, properties, "--client", client)
+        again = run(tmp_path, servers, properties, "--client", client)
+    assert first.returncode == again.returncode == 0, first.stderr + first.stdout + again.stderr
+    assert "its brokers' files are not read" in first.stderr
+    stored = tmp_path / "store" / "latest"
+    plan = json.loads((stored / "plan.json").read_text())
+    assert plan["external"]["properties"]["sasl.password"] == LEFT_OUT
+    verdict = json.loads((stored / "verdict.json").read_text())
+    assert verdict["topics"][0]["acked"] > 20
+    open_parts = [each["name"] for each in verdict["assumptions"] if not each["holds"]]
+    assert open_parts == ["the replicas' files were compared"]
+    for path in stored.rglob("*"):
+        if path.is_file():
+            assert f'"{PASSWORD}"'.encode() not in path.read_bytes(), path
+
+
+def test_a_topic_that_is_there_is_never_written_to(tmp_path: Path) -> None:
+    """It is somebody's: refused before a run begins, and left as it is."""
+    with serving(Cluster(1), ours=1) as servers:
+        done = run(tmp_path, servers)
+    assert (done.returncode, done.stdout) == (254, "")
+    assert "topic ours is on the external cluster already" in done.stderr
+    assert not (tmp_path / "store").exists()
+
+
+def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
+    """Exit code 255, and no run."""
+    done = run(tmp_path, "127.0.0.1:1")
+    assert done.returncode == 255
+    assert done.stderr.startswith("highwater: the external cluster at 127.0.0.1:1 does not let us")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_wrong_password_is_told_in_the_brokers_words(tmp_path: Path) -> None:
+    """Exit code 255, and not the password."""
+    files = certificates.make(tmp_path)
+    properties = f"""
+[external.properties]
+"security.protocol" = "SASL_SSL"
+"ssl.ca.location" = "{files.authority}"
+"sasl.mechanism" = "PLAIN"
+"sasl.username" = "{USER}"
+"sasl.password" = "not the password"
+"""
+    with serving(SecuredCluster(1, files)) as servers:
+        done = run(tmp_path, servers, properties)
+    assert done.returncode == 255
+    assert f"user '{USER}' was refused: Authentication failed" in done.stderr
+    assert "not the password" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def external(**properties: str) -> Plan:
+    """A plan for a cluster that is asked nothing."""
+    return Plan(
+        seed=1,
+        system="external",
+        external=External(bootstrap_servers=SERVERS, properties=properties),
+        topics=(Topic(name="t", acks=1, replication_factor=5, min_insync_replicas=1),),
+    )
+
+
+def test_how_many_brokers_there_are_is_theirs_to_know() -> None:
+    """The plan's nodes are nobody's; the cluster refuses what it cannot do."""
+    assert prepare(external()).plan.topics[0].replication_factor == 5
+
+
+def test_the_flag_alone_means_an_external_cluster() -> None:
+    """And the plan's properties stay."""
+    raw = {"external": {"bootstrap_servers": "a:1", "properties": {"client.rack": "b"}}}
+    plan = build(raw, where="p", flags={"bootstrap_servers": SERVERS})
+    assert plan.system == "external"
+    assert plan.external == External(bootstrap_servers=SERVERS, properties={"client.rack": "b"})
+
+
+@pytest.mark.parametrize(
+    "raw", [{"system": "external"}, {"external": {"bootstrap_servers": "a:1"}}]
+)
+def test_half_of_an_external_cluster_is_refused(raw: dict[str, object]) -> None:
+    """Which cluster, or that it is theirs."""
+    with pytest.raises(PlanError, match="go together"):
+        prepare(build(raw, where="p"))
+
+
+def test_machines_are_not_made_for_what_has_its_own() -> None:
+    """Another target would be silently nothing."""
+    with pytest.raises(PlanError, match="leave the target out"):
+        prepare(external().model_copy(update={"target": "docker"}))
+
+
+def test_secrets_are_read_from_the_environment_and_never_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a stored plan lacks is asked for when it is repeated."""
+    monkeypatch.setenv("THEIRS", "secret")
+    plan = external(**{"sasl.password": "env:THEIRS", "ssl.key.password": "as it is"})
+    assert plan.external is not None
+    assert plan.external.resolved()["sasl.password"] == "secret"
+    stored = Plan.from_json(plan.to_json(), "p").external
+    assert stored is not None
+    assert stored.properties == {"sasl.password": "env:THEIRS", "ssl.key.password": LEFT_OUT}
+    with pytest.raises(PlanError, match=r"ssl.key.password was left out when the plan was stored"):
+        stored.resolved()
+    monkeypatch.delenv("THEIRS")
+    with pytest.raises(PlanError, match="no such environment variable; export THEIRS"):
+        plan.external.resolved()
+
+
+def test_only_clients_can_be_broken() -> None:
+    """Every other fault is refused, or left out with --nemesis auto."""
+    able = [f.name for f in FAULTS.values() if not Kind().lacking(f.needs)]
+    assert able == ["pause.clients"]

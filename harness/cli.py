@@ -96,6 +96,12 @@ Servers = Annotated[
     str | None,
     typer.Option(help="host:port[,...] of a cluster that runs already: --system external."),
 ]
+Replayed = Annotated[
+    Path | None, typer.Option(help="Repeat the plan and schedule of this run directory.")
+]
+Resolved = Annotated[
+    bool, typer.Option("--resolved", help="Replay: strike the same nodes as then.")
+]
 Rotate = Annotated[
     str | None, typer.Option(help="Seal the history every so often: what may be followed.")
 ]
@@ -136,12 +142,8 @@ def run(
     bootstrap_servers: Servers = None,
     broker_module: BrokerModule = None,
     store: Store = Path("store"),
-    replay: Annotated[
-        Path | None, typer.Option(help="Repeat the plan and schedule of this run directory.")
-    ] = None,
-    resolved: Annotated[
-        bool, typer.Option("--resolved", help="Replay: strike the same nodes as then.")
-    ] = False,
+    replay: Replayed = None,
+    resolved: Resolved = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the schedule, and start nothing.")
     ] = False,

@@ -15,7 +15,6 @@ from harness import clean, journal, store
 from harness.clean import Cleaned
 from harness.journal import Journal
 from harness.plan import Plan, PlanError
-from harness.runner import commit, versions
 from harness.systems.layout import Layout
 from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
@@ -23,6 +22,7 @@ from harness.targets.base import Target
 from harness.targets.kinds import kind_of
 from harness.targets.local import rootless
 from harness.targets.wish import Wish
+from harness.versions import commit, versions
 
 POLL_S = 0.5
 

@@ -7,11 +7,8 @@ named in run.json, and the run can still be judged with `highwater check`. A sto
 ends the chaos early and skips what takes long; the verdict then rests on what there is.
 """
 
-import importlib.metadata
 import json
 import logging
-import platform
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +37,7 @@ from harness.systems.layout import Layout
 from harness.targets.base import Target
 from harness.targets.kinds import kind_of
 from harness.targets.wish import Wish
+from harness.versions import commit, versions
 from harness.workloads.launch import Workload, launch
 from nemesis.executor import Nemesis
 from nemesis.record import FaultRecord
@@ -458,34 +456,6 @@ class Runner:
         self._progress.note(text)
         noted = json.loads((run.path / store.RUN_FILE).read_text()).get("notes", [])
         run.update(notes=[*noted, text])
-
-
-def versions() -> dict[str, str]:
-    """What a run depends on besides the commit."""
-    packages = ("highwater", "confluent-kafka", "kio", "uvloop", "pyarrow", "duckdb", "sqlframe")
-    found = {"python": platform.python_version(), "kernel": platform.release()}
-    for name in packages:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def commit() -> str | None:
-    """The commit of this source tree, with + when files differ from it; None when unknown."""
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return described.stdout.strip() or None
 
 
 @contextmanager

@@ -161,7 +161,7 @@ def _measure(
 ) -> None:
     from harness import store as stores
     from harness.bench import page, progress, results, runner, systems, table
-    from harness.runner import commit, versions
+    from harness.versions import commit, versions
 
     systems.check(options)
     if any(system.is_ours for system in options.systems):

@@ -22,11 +22,11 @@ from harness import judging, planning
 from harness.importing import imported
 from harness.plan import Plan, PlanError
 from harness.planning import Prepared
-from harness.runner import commit, versions
 from harness.simulation import coverage, screen, swarm
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 from harness.targets.sim.invariants import InvariantBroken
+from harness.versions import commit, versions
 from nemesis.schedule import Schedule
 
 OWN_BROKER: Final = "nodes"

@@ -1,21 +1,27 @@
-"""Which system a plan means: brokers to deploy, of some make, or a cluster that is there."""
+"""Which system a plan means: brokers to deploy, of some make, or a cluster that is there.
+
+What asks clusters is loaded when it is needed: the protocol takes its time to load.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.plan import Plan
-from harness.store import Run
-from harness.systems import external
-from harness.systems.base import Deployed
-from harness.systems.layout import Layout
 from harness.systems.makes import make_of
-from harness.systems.nodes import NodesSystem
-from harness.targets.base import Target
+
+if TYPE_CHECKING:
+    from harness.store import Run
+    from harness.systems.base import Deployed
+    from harness.systems.layout import Layout
+    from harness.targets.base import Target
 
 
 def check(plan: Plan) -> None:
     """Raises PlanError or DeployError for a system that can be seen to be missing or wrong."""
     if plan.system == "external":
+        from harness.systems import external
+
         external.check(plan)
     else:
         make_of(plan)
@@ -24,6 +30,8 @@ def check(plan: Plan) -> None:
 def reach(plan: Plan) -> None:
     """Ask a cluster that has to be there already. Raises DeployError."""
     if plan.system == "external":
+        from harness.systems import external
+
         external.reach(plan)
 
 
@@ -37,8 +45,12 @@ def reads(plan: Plan) -> Sequence[Path]:
     return () if plan.system == "external" else make_of(plan).reads()
 
 
-def system_of(plan: Plan, target: Target, run: Run, layout: Layout) -> Deployed:
+def system_of(plan: Plan, target: "Target", run: "Run", layout: "Layout") -> "Deployed":
     """The plan's system on a target."""
     if plan.system == "external":
-        return external.ExternalSystem(plan, target, run)
+        from harness.systems.external import ExternalSystem
+
+        return ExternalSystem(plan, target, run)
+    from harness.systems.nodes import NodesSystem
+
     return NodesSystem(plan, target, run, layout)

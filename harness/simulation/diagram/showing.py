@@ -11,7 +11,6 @@ from pathlib import Path
 
 from harness import judging
 from harness.planning import Prepared
-from harness.runner import commit, versions
 from harness.simulation.campaign import broken_by
 from harness.simulation.diagram import incidents
 from harness.simulation.diagram.incidents import Wrong
@@ -23,6 +22,7 @@ from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 from harness.store import StoreError
 from harness.targets.sim.invariants import InvariantBroken
+from harness.versions import commit, versions
 
 
 def drawn(prepared: Prepared, *, sign: str | None, invariants: bool, repeat: str) -> str:

@@ -89,11 +89,18 @@ def truncated_reads(frames: Frames) -> Iterator[Frame]:
 
 def read_as_committed(frames: Frames, reads: Frame) -> Frame:
     """Reads with the columns that `Frames.explained` wants. A record below the high watermark is
-    safe whatever its acks: only what explains the loss of an acks=all write explains its end."""
+    safe whatever its acks: only what explains the loss of an acks=all write explains its end.
+    Replicas can lose what they had when it was written, some before and some after it was read."""
     F = frames.engine.functions
-    return reads.select(
+    written = (
+        frames.sends.join(reads.select(*TP, "value"), on=[*TP, "value"], how="left_semi")
+        .groupBy(*TP, "value")
+        .agg(F.min("invoke_ns").alias("written_ns"))
+    )
+    return left_join(reads, written, on=[*TP, "value"]).select(
         "op", *TP, "value", "offset", "invoke_ns", "complete_ns",
         *(name for name in ("client", "other_value") if name in reads.columns),
+        "written_ns",
         F.lit(-1).alias("acks"),
         F.lit(None).cast("int").alias("leader_epoch"),
         F.lit(None).cast("int").alias("node"),

@@ -16,9 +16,10 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     """op, topic, partition, value, cause_id of the rows of `evidence` that some cause explains.
 
     evidence: columns op, topic, partition, value, offset, acks, invoke_ns, complete_ns,
-    leader_epoch, node. A row with an offset is explained by the first election whose leader
-    starts at or below it, or after which nothing is left of its predecessor's reign, and whose
-    predecessor may still have answered when the operation began. What acks=all
+    leader_epoch, node; of reads also written_ns, when what was read was sent, as far as it is
+    known: a state loss may come between the two. A row with an offset is explained by the first
+    election whose leader starts at or below it, or after which nothing is left of its predecessor's
+    reign, and whose predecessor may still have answered when the operation began. What acks=all
     acknowledged, and what was read, is explained by the strongest such cause: a deposed leader
     can have answered neither. A row without an offset is explained by time alone: by what was
     near, and where it was acknowledged by a state loss however much later.
@@ -26,13 +27,19 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     F = engine.functions
     key = ["op", *TP, "value"]
     columns = ["offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
+    was_there_ns = F.col("invoke_ns")
+    if "written_ns" in evidence.columns:
+        columns.append("written_ns")
+        late = ~F.col("of_state") | (F.col("near_until_ns") < F.col("invoke_ns"))
+        written_ns = F.coalesce(F.col("written_ns"), F.col("invoke_ns"))
+        was_there_ns = F.when(late, F.col("invoke_ns")).otherwise(written_ns)
     pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
     beyond = F.col("start_offset") <= F.col("offset")
     vanished = F.col("vanished_ns") <= F.col("complete_ns")
     by_offset = (
         F.col("offset").isNotNull()
         & (beyond | F.coalesce(vanished, F.lit(False)))
-        & (F.col("invoke_ns") <= F.col("until_ns"))
+        & (was_there_ns <= F.col("until_ns"))
         & (F.col("leader_epoch").isNull() | (F.col("leader_epoch") < F.col("epoch")))
         & (
             F.col("node").isNull()

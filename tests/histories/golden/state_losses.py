@@ -307,6 +307,28 @@ def consumer_read_what_then_lost_power(s: Story) -> None:
     taken(s, 1, 2)
 
 
+def _read_in_between(s: Story, written_s: float) -> None:
+    """Node 1 loses power at 9 s, node 2 at 9.6 s; a consumer reads what was written from node 2."""
+    wiped(s)
+    s.history = [r for r in s.history if not (r["f"] == "send" and r["value"] == v(ALL, 99))]
+    s.send(ALL, 99, 20, written_s)
+    s.poll(ALL, 9.4, {20: v(ALL, 99)})
+    taken(s, 1, by_s=9)
+    taken(s, 2)
+
+
+@golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1)})
+def consumer_read_between_the_losses_what_was_written_before_them(s: Story) -> None:
+    """One had lost it already, the other lost it after it was read."""
+    _read_in_between(s, 8.8)
+
+
+@golden("INVALID", {("truncated-read", None): (F, 1), ("lost-write", "tail"): (F, 1)})
+def consumer_read_between_the_losses_what_was_written_there(s: Story) -> None:
+    """Near miss: only the second can have taken it."""
+    _read_in_between(s, 9.2)
+
+
 @golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1)})
 def end_is_told_long_after_what_was_read_had_lost_power(s: Story) -> None:
     """Nobody could be asked in between: the change lies between the read and the answer."""

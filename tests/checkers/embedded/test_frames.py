@@ -50,7 +50,6 @@ PLANS: dict[str, Plan] = {
     ),
     "left": lambda F, W, a, b: left_join(a, b, on=["k"]),
     "left, of itself": lambda F, W, a, b: left_join(a.select("k", "t"), a.select("k", "n"), ["k"]),
-    "full": lambda F, W, a, b: a.join(b, on=["k"], how="full").select("k", "t", "m"),
     "semi": lambda F, W, a, b: a.join(b, on=["k"], how="left_semi").select("k", "t"),
     "anti": lambda F, W, a, b: a.join(b, on=["k"], how="left_anti").select("k", "t"),
     "union": lambda F, W, a, b: a.select("k", "n").unionByName(
@@ -144,6 +143,16 @@ def test_two_columns_of_one_name_are_refused(left: Any) -> None:
     """Whichever of them would be meant."""
     with pytest.raises(ValueError, match="two columns called 'n'"):
         left.join(left.select("k", "n"), on="k")
+
+
+def test_a_full_join_has_the_key_of_whichever_side_there_is(engine: DuckDbEngine) -> None:
+    """As PySpark has it; SQLFrame gives the left side's."""
+    left = engine.load([LEFT], LEFT.schema).select("k", "t").where(engine.functions.col("k") == 1)
+    right = engine.load([RIGHT], RIGHT.schema)
+    rows = engine.rows(left.join(right, on=["k"], how="full").select("k", "t", "m"))
+    assert {row["k"] for row in rows} == {1, 2, 9, None}
+    assert [row["m"] for row in rows if row["k"] == 9] == [500]
+    assert all(row["t"] is None for row in rows if row["k"] != 1)
 
 
 def test_what_has_no_name_is_refused(engine: DuckDbEngine, left: Any) -> None:

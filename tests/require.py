@@ -33,6 +33,18 @@ def _has_docker() -> bool:
     )
 
 
+def _has_machines() -> bool:
+    """Three that `vagrant up` made."""
+    try:
+        told = subprocess.run(
+            ("vagrant", "status", "--machine-readable"),
+            capture_output=True, text=True, timeout=60, check=False,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return all(f",n{node},state,running" in told for node in (1, 2, 3))
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "root": lambda: os.geteuid() == 0,
     "netns": lambda: _runs("unshare", "--net", "true"),
@@ -46,6 +58,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "docker": _has_docker,
     "openssl": lambda: shutil.which("openssl") is not None,
     "chromium": lambda: shutil.which("chromium") is not None,
+    "vagrant": _has_machines,
     "ruby": lambda: shutil.which("ruby") is not None,
 }
 

@@ -176,10 +176,14 @@ def _misdirect(hosts: Hosts, node: int, path: str, size: int, rng: random.Random
     others = _like(hosts, node, path)
     if at:
         others[path] = at
+    else:
+        # Never a file's beginning at another's: whole batches, whose checksums say nothing of where
+        # they belong. Nobody could find that out.
+        others = {other: size for other, size in others.items() if size > SECTOR_BYTES}
     if not others:
         return f"{told} nowhere: zeros are there"
     other = rng.choice(list(others))
-    place = rng.randrange(0, others[other], SECTOR_BYTES)
+    place = rng.randrange(0 if at else SECTOR_BYTES, others[other], SECTOR_BYTES)
     hosts.disks.write(node, other, place, sector[: others[other] - place])
     return f"{told} to {other}, from {place:,} on: zeros are there"
 

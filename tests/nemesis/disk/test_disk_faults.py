@@ -264,6 +264,17 @@ def test_a_write_that_has_nowhere_else_to_land_is_lost(machines: FakeMachines) -
     assert "went nowhere" in fault.effect(hosts, aimed).evidence
 
 
+def test_the_beginning_of_a_log_never_lands_at_the_beginning_of_another(
+    machines: FakeMachines,
+) -> None:
+    """There it would be a whole batch, and nothing tells whose; into its middle it may go."""
+    fault, hosts = find("disk.misdirected"), machines.hosts()
+    for seed in range(20):
+        machines.disks.contents[2] = {LOG: bytes([7]) * 200, OTHER_LOG: bytes([8]) * 600}
+        fault.inject(hosts, strike(fault, seed=seed))
+        assert machines.disks.contents[2][OTHER_LOG][0] != 7
+
+
 def test_a_stale_copy_goes_back_when_it_is_old_enough(machines: FakeMachines) -> None:
     """The node runs on until then; files that did not change stay as they are."""
     fault, hosts = find("disk.stale-copy"), machines.hosts()

@@ -92,15 +92,16 @@ def read_as_committed(frames: Frames, reads: Frame) -> Frame:
     safe whatever its acks: only what explains the loss of an acks=all write explains its end.
     Replicas can lose what they had when it was written, some before and some after it was read."""
     F = frames.engine.functions
-    written = (
-        frames.sends.join(reads.select(*TP, "value"), on=[*TP, "value"], how="left_semi")
-        .groupBy(*TP, "value")
-        .agg(F.min("invoke_ns").alias("written_ns"))
-    )
-    return left_join(reads, written, on=[*TP, "value"]).select(
+    values = [name for name in ("value", "other_value") if name in reads.columns]
+    for name in values:
+        sent = F.min("invoke_ns").alias(f"{name}_ns")
+        sends = frames.sends.withColumnRenamed("value", name)
+        read = sends.join(reads.select(*TP, name), on=[*TP, name], how="left_semi")
+        reads = left_join(reads, read.groupBy(*TP, name).agg(sent), on=[*TP, name])
+    return reads.select(
         "op", *TP, "value", "offset", "invoke_ns", "complete_ns",
         *(name for name in ("client", "other_value") if name in reads.columns),
-        "written_ns",
+        F.least(*(f"{name}_ns" for name in values), "invoke_ns").alias("written_ns"),
         F.lit(-1).alias("acks"),
         F.lit(None).cast("int").alias("leader_epoch"),
         F.lit(None).cast("int").alias("node"),

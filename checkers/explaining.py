@@ -16,13 +16,14 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     """op, topic, partition, value, cause_id of the rows of `evidence` that some cause explains.
 
     evidence: columns op, topic, partition, value, offset, acks, invoke_ns, complete_ns,
-    leader_epoch, node; of reads also written_ns, when what was read was sent, as far as it is
-    known: a state loss may come between the two. A row with an offset is explained by the first
-    election whose leader starts at or below it, or after which nothing is left of its predecessor's
-    reign, and whose predecessor may still have answered when the operation began. What acks=all
-    acknowledged, and what was read, is explained by the strongest such cause: a deposed leader
-    can have answered neither. A row without an offset is explained by time alone: by what was
-    near, and where it was acknowledged by a state loss however much later.
+    leader_epoch, node; of reads also written_ns, when the earlier of what was read was sent (if
+    that is known, and before invoke_ns): a state loss may come between the two. A row with an
+    offset is explained by the first election whose leader starts at or below it, or after which
+    nothing is left of its predecessor's reign, and whose predecessor may still have answered when
+    the operation began. What acks=all acknowledged, and what was read, is explained by the
+    strongest such cause: a deposed leader can have answered neither. A row without an offset is
+    explained by time alone: by what was near, and where it was acknowledged by a state loss
+    however much later.
     """
     F = engine.functions
     key = ["op", *TP, "value"]
@@ -31,8 +32,7 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     if "written_ns" in evidence.columns:
         columns.append("written_ns")
         late = ~F.col("of_state") | (F.col("near_until_ns") < F.col("invoke_ns"))
-        written_ns = F.coalesce(F.col("written_ns"), F.col("invoke_ns"))
-        was_there_ns = F.when(late, F.col("invoke_ns")).otherwise(written_ns)
+        was_there_ns = F.when(late, F.col("invoke_ns")).otherwise(F.col("written_ns"))
     pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
     beyond = F.col("start_offset") <= F.col("offset")
     vanished = F.col("vanished_ns") <= F.col("complete_ns")

@@ -15,6 +15,7 @@ import pytest
 from harness import ending as endings
 from harness import journal, judging, store
 from harness import runner as runner_module
+from harness.clients.access import OPEN
 from harness.ending import Ending
 from harness.journal import Journal
 from harness.plan import PlanError, build
@@ -22,6 +23,7 @@ from harness.planning import Prepared, prepare
 from harness.quorum_times import QuorumTimes
 from harness.refusals import Refusals
 from harness.runner import Outcome, Runner
+from harness.systems import choosing
 from harness.targets import kinds
 from nemesis.record import FaultRecord
 from tests.nemesis.fakes import FakeMachines, FakeProcesses, FakeView, Trace
@@ -79,6 +81,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
 
     class System:
         bootstrap = "nowhere:9092"
+        access = OPEN
         brokers: Mapping[int, Any] = {}
         controllers: Mapping[int, Any] = {}
 
@@ -92,6 +95,9 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
 
         def create_topics(self) -> None:
             lab.call("create topics")
+
+        def withdraw(self) -> list[str]:
+            return []
 
         def output(self, node: int) -> Path:
             return tmp_path / f"{node}.log"
@@ -162,7 +168,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
             return Journal.create(path, **more, registry=registry)
 
     monkeypatch.setattr(kinds, "LocalTarget", Target)
-    monkeypatch.setattr(runner_module, "NodesSystem", System)
+    monkeypatch.setattr(choosing, "system_of", System)
     monkeypatch.setattr(runner_module, "Monitor", Monitor)
     monkeypatch.setattr(runner_module, "Journal", TestJournal)
     monkeypatch.setattr(runner_module, "launch", launch)

@@ -15,6 +15,7 @@ from harness.zoo.exhibit import collection
 from nodes.control import isr, partition_changes
 from nodes.control.elections import TopicPolicy
 from nodes.control.sessions import BrokerSessions
+from nodes.log import distrust
 from nodes.log.health import Health
 from nodes.log.producers import Producers
 from nodes.raft.elections import Elections
@@ -37,8 +38,8 @@ from tests.scenarios import path_of, prepared
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((path_of("zoo/x").parent).glob("*.toml"))
 DECIDE: tuple[Any, ...] = (
-    isr, partition_changes, TopicPolicy, BrokerSessions, Health, Producers, Elections, Leadership,
-    Voter, PartitionState, fetch_read, PartReader, Fetcher, FetcherPool, IsrManager,
+    distrust, isr, partition_changes, TopicPolicy, BrokerSessions, Health, Producers, Elections,
+    Leadership, Voter, PartitionState, fetch_read, PartReader, Fetcher, FetcherPool, IsrManager,
     BrokerLifecycle, LogDirectory, MetadataLog, RaftMember, Replica,
 )  # fmt: skip
 """What mutants patch."""

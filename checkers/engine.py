@@ -16,6 +16,7 @@ no integer division for large numbers (`div` is, in SQL text, see `div`).
 import contextlib
 import itertools
 import secrets
+import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,10 @@ MEMORY_LIMIT = "3GB"
 LOADED_BYTES = 1 << 20
 """Files no larger than this are read once; of larger ones columns are read faster from the files
 than from what memory they would take."""
+
+
+SPILLING_BYTES = 1 << 27
+"""What is derived from files larger than this would not fit into MEMORY_LIMIT."""
 
 
 FEW_TEXTS = ("topic", "type")
@@ -110,9 +115,11 @@ def block_bit(engine: Engine, column: str) -> Column:
 class DuckDbEngine:
     """The embedded engine: in this process, out of core, instant to start.
 
-    Intermediate results are tables of a private in-memory database that spills to a temporary
-    directory. That is there only while something is in it: a killed process leaves one behind only
-    where it was spilling.
+    Intermediate results are tables of a private database: in memory, which spills to a temporary
+    directory, or, once files are read that are too large for that, in a file there. DuckDB
+    compresses what it writes to a database's file, and need not write it again to make room. The
+    directory is there only while something is in it: a killed process leaves one behind only where
+    it was spilling, or judged a large history.
     """
 
     name = "duckdb"
@@ -120,10 +127,11 @@ class DuckDbEngine:
     def __init__(self, *, threads: int | None = None) -> None:
         import duckdb
 
-        # DuckDB makes the directory when it spills, and removes it when it is closed.
-        spill = Path(tempfile.gettempdir(), f"highwater-duckdb-{secrets.token_hex(8)}")
+        # DuckDB makes the directory when it spills.
+        self._folder = Path(tempfile.gettempdir(), f"highwater-duckdb-{secrets.token_hex(8)}")
+        self._database = "memory"
         self._connection = duckdb.connect(
-            config={"temp_directory": str(spill), "memory_limit": MEMORY_LIMIT}
+            config={"temp_directory": str(self._folder), "memory_limit": MEMORY_LIMIT}
         )
         self._connection.execute("SET preserve_insertion_order = false")
         if threads is not None:
@@ -150,10 +158,21 @@ class DuckDbEngine:
             self._connection.register(held, rows.select(schema.names))
             selects.append(f"SELECT {columns} FROM {held}")
         everything = f"({' UNION ALL '.join(selects)})"
-        if sum(path.stat().st_size for path in paths) <= LOADED_BYTES:
+        size = sum(path.stat().st_size for path in paths)
+        if size <= LOADED_BYTES:
             return self.keep(SqlFrame(everything, schema.names))
+        if size > SPILLING_BYTES:
+            self._keep_in_a_file()
         coded = [self._coded(name, everything) for name in schema.names]
         return SqlFrame(f"(SELECT {', '.join(coded)} FROM {everything})", schema.names)
+
+    def _keep_in_a_file(self) -> None:
+        """From now on; what is kept already stays where it is."""
+        if self._database != "kept":
+            self._folder.mkdir(exist_ok=True)
+            path = literal(str(self._folder / "kept.duckdb"))
+            self._connection.execute(f"ATTACH {path} AS kept")
+            self._database = "kept"
 
     def _coded(self, column: str, rows: str) -> str:
         """A column to select; of texts of which there are few, their numbers are kept, sorted and
@@ -167,7 +186,7 @@ class DuckDbEngine:
 
     def keep(self, frame: Frame) -> Frame:
         """Computed now, into a table."""
-        name = self._new_name()
+        name = f"{self._database}.{self._new_name()}"
         made = self._connection.execute(f"CREATE TABLE {name} AS {frame.sql}").fetchone()
         return SqlFrame(name, frame.columns, row_count=None if made is None else made[0])
 
@@ -197,8 +216,9 @@ class DuckDbEngine:
             timer.cancel()
 
     def close(self) -> None:
-        """Close the database, which removes what it spilled."""
+        """Close the database, and remove what is on the disk."""
         self._connection.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _new_name(self) -> str:
         return f"t{next(self._numbers)}"

@@ -45,6 +45,25 @@ def test_what_was_spilled_is_removed(folder: Path, monkeypatch: pytest.MonkeyPat
     assert list(folder.iterdir()) == []
 
 
+def test_what_is_kept_of_a_large_file_is_on_disk_and_removed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a database's file, from the first large file on; closing removes it."""
+    monkeypatch.setattr(checkers.engine, "LOADED_BYTES", 0)
+    monkeypatch.setattr(checkers.engine, "SPILLING_BYTES", 0)
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(ROWS, path)
+    engine = DuckDbEngine()
+    before = engine.keep(engine.load([ROWS], ROWS.schema))
+    for _ in range(2):
+        kept = engine.keep(engine.load([path], ROWS.schema))
+        assert engine.rows(before.unionByName(kept)) == 2 * ROWS.to_pylist()
+    (made,) = folder.iterdir()
+    assert (made / "kept.duckdb").is_file()
+    engine.close()
+    assert list(folder.iterdir()) == []
+
+
 @pytest.mark.parametrize("loaded_bytes", [0, 1 << 20], ids=["read again", "read once"])
 def test_files_and_tables_are_one_frame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded_bytes: int

@@ -8,7 +8,9 @@ a broker's fault is said in its debug log (`debug=eos`) and nowhere else, not in
 
 - "skipped sequence numbers": a batch was refused as out of order after an earlier batch of the
   partition had failed for another reason. The client sent on before it sent that one again; the
-  broker, which lacks it, was right to refuse.
+  broker, which lacks it, was right to refuse. Only the last failure is told. Once a batch has
+  failed, what is queued behind those in flight is taken back unsent, and that counts as one: then
+  the line says of the earlier batch only that it was not acknowledged.
 - "N message(s) timed out": the client gave writes up after its own time-out, whose sequences then
   are missing; no broker was asked.
 - anything else, such as a refused head of the line ("sequence desynchronization"), which a broker
@@ -26,6 +28,8 @@ from checkers.history import SKIPPED_AHEAD, TIMED_OUT
 
 OUT_OF_ORDER: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 SKIPPED_REASON: Final = "skipped sequence numbers"
+PURGED: Final = "_RETRY"
+"""What the client itself gives as the error of a batch that it had not sent yet and took back."""
 MAX_CAUSES: Final = 64
 """Causes kept of one bump; more partitions than that refusing at once say nothing new."""
 
@@ -35,6 +39,7 @@ _SKIPPED = re.compile(
     r"next seq (?P<next>\d+)\) caused by previous failed request \((?P<error>\w+), .*?"
     r"base seq (?P<first>\d+)\.\.(?P<last>\d+), base msgid (?P<message>\d+), "
 )
+_NUMBERS = ("base", "next", "first", "last", "message")
 _DESYNCHRONIZED = re.compile(_WHERE + r"due to sequence desynchronization ")
 _DRAIN = re.compile(
     r"Beginning partition drain (?:in state \w+ )?for PID\{.*?\} (?:epoch bump|reset) "
@@ -49,7 +54,8 @@ class Refused:
     """A batch was refused as out of order. error: SKIPPED_AHEAD and the earlier batch's error when
     the client had skipped ahead of that, else what happened; no partition: it could not be read.
     failed_message: which of the client's messages to the partition, from 1 on, was the first of the
-    earlier batch: that one, and all behind it, the refusing broker lacked.
+    earlier batch (where that is not told: the last before the refused one): that one, and all
+    behind it, the refusing broker lacked.
     """
 
     error: str
@@ -93,14 +99,22 @@ def _refused(text: str) -> Refused:
     found = _SKIPPED.search(text)
     if found is None:
         return Refused(error="refused, in words that are not known")
-    own = int(found["next"]) <= int(found["first"]) <= int(found["last"]) < int(found["base"])
+    base, expected, first, last, message = (int(found[name]) for name in _NUMBERS)
+    if expected <= first <= last < base and found["error"] != OUT_OF_ORDER:
+        error, failed_message = f"{SKIPPED_AHEAD}: {found['error']}", message
+    elif expected < base < first and found["error"] == PURGED:
+        error, failed_message = f"{SKIPPED_AHEAD}: not told", message - (first - base) - 1
+    else:
+        error = (
+            f"refused out of order, after {found['error']} (sequence {base}, expected {expected}, "
+            f"failed {first}..{last})"
+        )
+        failed_message = message
     return Refused(
-        error=f"{SKIPPED_AHEAD}: {found['error']}"
-        if own and found["error"] != OUT_OF_ORDER
-        else f"refused out of order, after {found['error']}",
+        error=error,
         topic=found["topic"],
         partition=int(found["partition"]),
-        failed_message=int(found["message"]),
+        failed_message=failed_message,
     )
 
 

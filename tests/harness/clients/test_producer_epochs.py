@@ -94,15 +94,21 @@ def test_lines(facility: str, text: str, fact: object) -> None:
         (("base seq 52 > next seq 51", "base seq 54 > next seq 49"), OWN),
         (
             ("(NOT_LEADER_FOR_PARTITION", "(OUT_OF_ORDER_SEQUENCE_NUMBER"),
-            "refused out of order, after OUT_OF_ORDER_SEQUENCE_NUMBER",
+            "refused out of order, after OUT_OF_ORDER_SEQUENCE_NUMBER "
+            "(sequence 52, expected 51, failed 51..51)",
         ),
         # An error of long ago, acknowledged since, is not why.
         (
             ("base seq 52 > next seq 51", "base seq 53 > next seq 52"),
-            "refused out of order, after NOT_LEADER_FOR_PARTITION",
+            "refused out of order, after NOT_LEADER_FOR_PARTITION "
+            "(sequence 53, expected 52, failed 51..51)",
         ),
         # The batch that failed is the refused one itself.
-        (("seq 51..51", "seq 52..67"), "refused out of order, after NOT_LEADER_FOR_PARTITION"),
+        (
+            ("seq 51..51", "seq 52..67"),
+            "refused out of order, after NOT_LEADER_FOR_PARTITION "
+            "(sequence 52, expected 51, failed 52..67)",
+        ),
     ],
 )
 def test_what_is_the_clients_own_doing(change: tuple[str, str], error: str) -> None:
@@ -111,6 +117,30 @@ def test_what_is_the_clients_own_doing(change: tuple[str, str], error: str) -> N
     fact = parse("ERRSEQ", SKIPPED.replace(*change))
     assert isinstance(fact, Refused)
     assert fact.error == error
+
+
+@pytest.mark.parametrize(
+    ("base", "expected", "taken_back", "failed_message"),
+    [(52, 51, "68..80, base msgid 69", 52), (52, 40, "68..68, base msgid 169", 152)],
+)
+def test_batches_taken_back_hide_the_one_that_failed(
+    base: int, expected: int, taken_back: str, failed_message: int
+) -> None:
+    """Two in flight, the first fails: what is queued behind both is taken back, then the second is
+    refused. The broker lacked at least the last message before that one."""
+    text = (
+        SKIPPED.replace("NOT_LEADER_FOR_PARTITION", "_RETRY")
+        .replace("52 > next seq 51", f"{base} > next seq {expected}")
+        .replace("51..51, base msgid 52", taken_back)
+    )
+    own = Refused(
+        error="skipped-ahead: not told", topic="elastic", partition=8, failed_message=failed_message
+    )
+    assert parse("ERRSEQ", text) == own
+    elsewhere = text.replace("(_RETRY", "(NOT_LEADER_FOR_PARTITION")
+    assert parse("ERRSEQ", elsewhere) != own
+    refused_itself = text.replace("68..", "52..")
+    assert "refused out of order, after _RETRY" in str(parse("ERRSEQ", refused_itself))
 
 
 def watched(*lines: tuple[str, str]) -> list[tuple[int, int | None, list[str]]]:

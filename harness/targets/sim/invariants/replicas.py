@@ -9,7 +9,7 @@
 - A follower takes for committed only what is.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.targets.sim.invariants.broken import InvariantBroken
 from harness.targets.sim.invariants.copies import Copy
@@ -25,6 +25,31 @@ NEVER_FLUSHED: Final = 1 << 40
 """A flush.messages from which on it promises nothing."""
 
 
+class Moved(NamedTuple):
+    """How the high watermark got where it is."""
+
+    to: int
+    leading: bool
+    epoch: int
+    isr: frozenset[int]
+    maximal_isr: frozenset[int]
+    """With those who are proposed."""
+    min_isr: int
+    """The fewest that the ISR might have been."""
+
+
+def _moved(state: PartitionState) -> Moved:
+    proposed = () if state.proposal is None else (node for node, _ in state.proposal.isr)
+    return Moved(
+        state.high_watermark,
+        state.role is Role.LEADER,
+        state.leader_epoch,
+        frozenset(state.isr),
+        frozenset({*state.isr, *proposed}),
+        state.min_isr,
+    )
+
+
 class Watched:
     """One Replica of one incarnation."""
 
@@ -37,18 +62,14 @@ class Watched:
         self._epoch = NO_EPOCH
         self._role = Role.OFFLINE
         self._high_watermark = replica.state.high_watermark
-        self._moved_to = replica.state.high_watermark
-        self._moved_by = replica.state.isr, replica.state.min_isr
-        """The ISR by which the high watermark was moved last, and the fewest it might have been."""
+        self._moved = _moved(replica.state)
 
     def noted(self) -> None:
         """The state has changed, and may change again before it is looked at: in one event a leader
-        may be told of several ISRs, commit by one, and have a smaller one in the end.
+        may be told of several ISRs, commit by one, and have a smaller one or be deposed in the end.
         """
-        state = self.replica.state
-        if state.high_watermark != self._moved_to:
-            self._moved_to = state.high_watermark
-            self._moved_by = state.isr, state.min_isr
+        if self.replica.state.high_watermark != self._moved.to:
+            self._moved = _moved(self.replica.state)
 
     def check(self, image: ClusterImage, *, settled: bool) -> str:
         """Look at what may have changed. `image` is the node's own, and `settled` tells that its
@@ -80,9 +101,10 @@ class Watched:
                     f"{state.high_watermark}",
                 )
             if state.high_watermark > max(before, self._high_watermark):
-                self._check_commit(state, image, settled=settled)
+                self._check_commit(image, settled=settled)
+        elif led and self._moved.leading and self._moved.to > before:
+            self._check_commit(image, settled=settled)  # before it was deposed, in this event
         elif not led and 0 <= before < state.high_watermark > log.start_offset:
-            # Of one that led until this event, it may be its own: its last image but one moved it.
             batch = self.copy.batches.get(state.high_watermark)
             self.partition.ledger.told(self._node, state.high_watermark, batch, state.leader_epoch)
         self._high_watermark = state.high_watermark
@@ -121,38 +143,37 @@ class Watched:
             batch = batch.before
         return batch
 
-    def _check_commit(self, state: PartitionState, image: ClusterImage, *, settled: bool) -> None:
-        end = state.high_watermark
-        batch = self.copy.batches.get(end)
+    def _check_commit(self, image: ClusterImage, *, settled: bool) -> None:
+        moved = self._moved
+        batch = self.copy.batches.get(moved.to)
+        who = self._name(Role.LEADER, moved.epoch)
         if batch is None:
-            if end != self.replica.log.start_offset:
+            if moved.to != self.replica.log.start_offset:
                 raise InvariantBroken(
                     "high-watermark-in-log",
-                    f"{self._who(state)}: its high watermark {end} is no batch's end",
+                    f"{who}: its high watermark {moved.to} is no batch's end",
                 )
             return
-        isr, min_isr = self._moved_by
-        if len(isr) < min_isr:
+        if len(moved.isr) < moved.min_isr:
             raise InvariantBroken(
                 "commits-with-enough",
-                f"{self._who(state)}: it commits up to {end} with an ISR of {sorted(isr)}, "
-                f"fewer than {min_isr}",
+                f"{who}: it commits up to {moved.to} with an ISR of {sorted(moved.isr)}, "
+                f"fewer than {moved.min_isr}",
             )
-        proposed = () if state.proposal is None else (node for node, _ in state.proposal.isr)
-        for node in sorted({*isr, *proposed}):
+        for node in sorted(moved.maximal_isr):
             copy = self.partition.copies.get(node)
             if copy is not None and self._has(copy, batch):
                 continue
             excused = copy is not None and copy.lost_at is not None
-            known = copy is None or (settled and node in state.isr and knows_of_loss(image, copy))
+            known = copy is None or (settled and node in moved.isr and knows_of_loss(image, copy))
             if excused and not known:
                 continue
             raise InvariantBroken(
                 "isr-has-all-committed",
-                f"{self._who(state)}: it commits {batch} with an ISR of {sorted(isr)}, but "
+                f"{who}: it commits {batch} with an ISR of {sorted(moved.isr)}, but "
                 f"node {node} has {'nothing' if copy is None else _words(copy)}",
             )
-        self.partition.ledger.commit(batch, state.leader_epoch, self._node)
+        self.partition.ledger.commit(batch, moved.epoch, self._node)
 
     def _has(self, copy: Copy, batch: Batch) -> bool:
         """Also on the disk, but for less than flush.messages, if the topic asks for that."""
@@ -162,10 +183,10 @@ class Watched:
         return has or copy.unreadable
 
     def _who(self, state: PartitionState) -> str:
-        return (
-            f"{self.replica.partition}: node {self._node}, {state.role.value} in leader epoch "
-            f"{state.leader_epoch}"
-        )
+        return self._name(state.role, state.leader_epoch)
+
+    def _name(self, role: Role, epoch: int) -> str:
+        return f"{self.replica.partition}: node {self._node}, {role.value} in leader epoch {epoch}"
 
 
 def _words(copy: Copy) -> str:

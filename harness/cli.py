@@ -291,20 +291,20 @@ def _prepared(
     from harness.clients import libraries
     from harness.systems import choosing
     from harness.targets import kinds
-    from nemesis.faults import find
+    from nemesis.fault import Ability
 
     if replay is not None:
         made, schedule = replaying.load(replay, plan, flags, resolved=resolved)
-        wanted = [event.fault for event in schedule.events]
     elif resolved:
         raise plans.PlanError("--resolved is for --replay: name the run whose nodes are meant")
     else:
         made = plans.build(plans.load(plan), where=f"plan {plan or plans.FIRST_LIGHT}", flags=flags)
-        schedule, wanted = None, planning.faults_of(made)
+        schedule = None
     kind = kinds.kind_of(made)
     choosing.check(made)
     libraries.check(made)
-    lacks = kind.lacking(ability for name in wanted for ability in find(name).needs)
+    # All of them, not only what the plan needs: the report says what the target can do.
+    lacks = kind.lacking(Ability)
     return planning.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
 
 

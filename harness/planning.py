@@ -21,7 +21,6 @@ LEFT_OPEN: Final = (
     "the cluster is external: its brokers' files are not read, so that it stays open whether its "
     "replicas agree; what clients saw is judged"
 )
-NOTHING: Final[Mapping[Ability, str]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +35,8 @@ class Prepared:
     """Faults of the plan that cannot be injected, and why."""
     refusal: str | None = None
     """Why it must not be run, where that was not to be raised."""
+    lacks: Mapping[Ability, str] | None = None
+    """What the target cannot do, and why; None: nobody asked."""
 
 
 def faults_of(plan: Plan) -> list[str]:
@@ -52,20 +53,20 @@ def prepare(
     plan: Plan,
     *,
     schedule: Schedule | None = None,
-    lacks: Mapping[Ability, str] = NOTHING,
+    lacks: Mapping[Ability, str] | None = None,
     refuse: bool = True,
 ) -> Prepared:
     """Check the plan as a whole and fix its schedule (or check the one to be replayed).
 
-    `lacks` says what the target cannot do, and why. Raises PlanError; faults that cannot be
-    injected are only told as the refusal unless `refuse`.
+    `lacks` says what the target cannot do, and why; None: nobody asked. Raises PlanError; faults
+    that cannot be injected are only told as the refusal unless `refuse`.
     """
     where = f"plan {plan.name}"
     _check_system(plan, where)
     _check_topics(plan, where)
     wanted = faults_of(plan) if schedule is None else [event.fault for event in schedule.events]
     try:
-        missing = {name: why for name in wanted if (why := _missing(name, plan, lacks))}
+        missing = {name: why for name in wanted if (why := _missing(name, plan, lacks or {}))}
         leave_out = bool(missing) and plan.nemesis.mode == "auto" and schedule is None
         left_out = frozenset(missing) if leave_out else frozenset[str]()
         made = checked(schedule) if schedule is not None else _schedule(plan, left_out, where)
@@ -77,7 +78,9 @@ def prepare(
         raise PlanError(refusal)
     notes = tuple(f"{name} was left out: {why}" for name, why in missing.items() if leave_out)
     notes = (*notes, *([LEFT_OPEN] if plan.system == "external" else []))
-    return Prepared(plan=plan, schedule=made, notes=notes, missing=missing, refusal=refusal)
+    return Prepared(
+        plan=plan, schedule=made, notes=notes, missing=missing, refusal=refusal, lacks=lacks
+    )
 
 
 def _missing(name: str, plan: Plan, lacks: Mapping[Ability, str]) -> str | None:

@@ -146,6 +146,7 @@ class Runner:
                 run.update(
                     notes=list(self._prepared.notes),
                     client=libraries.named(self._plan.workload.client),
+                    lacking=self._prepared.lacks,
                 )
                 self._on_machines(run)
                 return self._judge(run)

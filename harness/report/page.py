@@ -22,6 +22,7 @@ from harness.report import words
 from harness.report.facts import Facts, TopicCounts, gather
 from harness.report.incidents import FAULT_NAMED
 from harness.report.loading import Stored, load
+from harness.report.offers import offers
 from harness.store import write_atomic
 
 REPORT_FILE = "report.html"
@@ -111,6 +112,7 @@ def _context(stored: Stored, facts: Facts) -> dict[str, Any]:
         "engine": str(verdict.get("engine") or ""),
         "checked_at": str(verdict.get("checked_at") or ""),
         "environment": _environment_rows(stored),
+        "offers": offers(stored.run),
         "plan": json.dumps(stored.plan, indent=2, ensure_ascii=False) if stored.plan else "",
         "replay": replaying.command(stored.run_dir),
     }

@@ -15,6 +15,7 @@ from harness.report.loading import Stored
 def connect(stored: Stored) -> Iterator[Any]:
     """A connection with a view of every table of a run; empty where nothing is stored."""
     with duckdb.connect(config={"autoinstall_known_extensions": False}) as db:
+        db.execute("SET enable_progress_bar = false")  # standard output is not its own
         for name in SCHEMAS:
             sources: Sequence[Source] = stored.tables.get(name, ())
             parts = []

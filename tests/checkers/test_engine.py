@@ -81,6 +81,14 @@ def test_files_and_tables_are_one_frame(
     engine.close()
 
 
+def test_nothing_is_printed_however_long_it_takes() -> None:
+    """DuckDB would draw a bar on standard output, where a verdict may be that programs read."""
+    engine = DuckDbEngine()
+    told = engine._connection.execute("SELECT current_setting('enable_progress_bar')").fetchone()
+    assert told == (False,)
+    engine.close()
+
+
 def test_no_sources_are_no_rows() -> None:
     """With the columns of the schema all the same."""
     engine = DuckDbEngine()

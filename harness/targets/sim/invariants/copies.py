@@ -26,7 +26,7 @@ class Copy:
         self.flushed = 0
         """Below it everything was seen to be on the disk."""
         self.lost_at: int | None = None
-        """The broker epoch in which its disk lost something, if it has not got it again."""
+        """The broker epoch in which its disk last lost something, if it has not got that again."""
         self.damaged = False
         """Whether what it lost was not only what lay in its page cache."""
         self.set_aside = False
@@ -140,8 +140,7 @@ class Copy:
         assert self._log is None, f"node {self.node} runs"
         if everything:
             self.flushed, self.damaged = 0, True
-        if self.lost_at is None:
-            self.lost_at = broker_epoch
+        self.lost_at = broker_epoch
         while self.last is not None and self.last.end > self.flushed:
             del self.batches[self.last.end]
             self.last = next(reversed(self.batches.values()), None)

@@ -76,8 +76,10 @@ class Watched:
         roles are those of the image. What was permitted to be lost, in words.
         """
         state, log = self.replica.state, self.replica.log
+        if not self.copy.unreadable and self._committed_before_its_end(state):
+            self._check_commit(image, settled=settled)
         if state.role is Role.OFFLINE or self.copy.unreadable:
-            self._role = Role.OFFLINE
+            self._role, self._high_watermark = Role.OFFLINE, state.high_watermark
             return ""
         if not log.start_offset <= state.high_watermark <= log.end_offset:
             raise InvariantBroken(
@@ -86,7 +88,7 @@ class Watched:
                 f"its high watermark {state.high_watermark}",
             )
         excuse = ""
-        before, led = self._high_watermark, self._role is Role.LEADER
+        before = self._high_watermark
         if (state.role, state.leader_epoch) != (self._role, self._epoch):
             excuse = self._check_role(state, image)
             if state.role is Role.LEADER:
@@ -102,13 +104,16 @@ class Watched:
                 )
             if state.high_watermark > max(before, self._high_watermark):
                 self._check_commit(image, settled=settled)
-        elif led and self._moved.leading and self._moved.to > before:
-            self._check_commit(image, settled=settled)  # before it was deposed, in this event
-        elif not led and 0 <= before < state.high_watermark > log.start_offset:
+        elif not self._moved.leading and 0 <= before < state.high_watermark > log.start_offset:
             batch = self.copy.batches.get(state.high_watermark)
             self.partition.ledger.told(self._node, state.high_watermark, batch, state.leader_epoch)
         self._high_watermark = state.high_watermark
         return excuse
+
+    def _committed_before_its_end(self, state: PartitionState) -> bool:
+        """Whether in this one event it committed, and then led that epoch no longer."""
+        leads = state.role is Role.LEADER and state.leader_epoch == self._moved.epoch
+        return self._moved.leading and self._moved.to > self._high_watermark and not leads
 
     def _check_role(self, state: PartitionState, image: ClusterImage) -> str:
         self._role, self._epoch = state.role, state.leader_epoch

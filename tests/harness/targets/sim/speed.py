@@ -1,10 +1,11 @@
 """How fast the simulated world goes: its seconds in one of the processor, and what takes them.
 
-    python -m tests.harness.targets.sim.speed [--clients own] [--rate 50] [--seconds 60] [--profile]
+    python -m tests.harness.targets.sim.speed --clients own --invariants [--rate 50] [--seconds 60]
 
 Three nodes; a topic of three partitions for each acks mode; so many sends a second in all. The
 clients are one task for every send and nobody who reads, or (own) those of a plan: two producers
-and a consumer for every topic, which record what they do. `--profile` prints which events there
+and a consumer for every topic, which record what they do. `--invariants` checks the nodes' state
+after every event, as `highwater simulate` does. `--profile` prints which events there
 were and what each costs, `--calls` which functions the time went to; both cost time themselves.
 """
 
@@ -24,6 +25,7 @@ from harness.simulation.recording import History
 from harness.systems.layout import Layout
 from harness.targets.sim.cluster import SimCluster
 from harness.targets.sim.guard import guard
+from harness.targets.sim.invariants import Invariants
 from harness.targets.sim.trace import Trace
 from harness.targets.sim.world import World
 from harness.workloads.own import World as Outside
@@ -167,6 +169,7 @@ class Setting:
     clients: str
     rate_per_s: float
     seconds: float
+    invariants: bool
     profile: bool
     calls: bool
 
@@ -178,6 +181,8 @@ def measure(setting: Setting) -> None:
     if setting.profile:
         world.trace = counting
     cluster = SimCluster(world, Layout.combined([1, 2, 3]))
+    if setting.invariants:
+        Invariants(cluster)
     load = LOADS[setting.clients](cluster)
     with guard(world):
         cluster.start()
@@ -220,6 +225,7 @@ def main() -> None:
     parser.add_argument("--clients", choices=LOADS, default="bare")
     parser.add_argument("--rate", type=float, action="append")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--invariants", action="store_true", help="checked after every event")
     parser.add_argument("--profile", action="store_true", help="time by events")
     parser.add_argument("--calls", action="store_true", help="time by functions")
     arguments = parser.parse_args()
@@ -229,6 +235,7 @@ def main() -> None:
                 clients=arguments.clients,
                 rate_per_s=rate,
                 seconds=arguments.seconds,
+                invariants=arguments.invariants,
                 profile=arguments.profile,
                 calls=arguments.calls,
             )

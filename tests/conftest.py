@@ -1,7 +1,8 @@
-"""What holds for every test: descriptors that are opened are closed again.
+"""What holds for every test: descriptors that are opened are closed again, and no example of a
+property has to be quick.
 
-A forgotten one does no harm where it is forgotten. Later tests pay: with a warning that the garbage
-collector gives whoever runs then, or with descriptors that are used up.
+A forgotten descriptor does no harm where it is forgotten. Later tests pay: with a warning that the
+garbage collector gives whoever runs then, or with descriptors that are used up.
 """
 
 import gc
@@ -13,7 +14,11 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("highwater", deadline=None)
+hypothesis.settings.load_profile("highwater")
 
 MODULE_MAY_KEEP = 20
 """Descriptors: what imports and fixtures of the whole session take, a JVM's sockets for example."""

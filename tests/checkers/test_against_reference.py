@@ -98,7 +98,6 @@ def detected(story: Story, engine: Engine) -> Counts:
 Changes = list[tuple[str, str, int, int]]
 RUNS = st.lists(bends(), min_size=10, max_size=10)
 SLOWLY = settings(
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -29,7 +29,7 @@ def _pairs(engine: DuckDbEngine, frame: object) -> list[tuple[str, int]]:
     return [(row["place"], row["n"]) for row in engine.rows(frame)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows=st.lists(st.tuples(st.sampled_from("ab"), st.none() | NUMBERS), max_size=40))
 def test_rows_are_split_by_what_is_there_twice(
     engine: DuckDbEngine, rows: list[tuple[str, int | None]]

@@ -36,7 +36,7 @@ def value_of(duck: duckdb.DuckDBPyConnection, column: Column) -> Any:
     return found[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(value=LITERALS)
 def test_a_literal_survives(duck: duckdb.DuckDBPyConnection, value: Any) -> None:
     """Quotes, signs, the largest numbers and no number at all come back as they were given."""
@@ -48,7 +48,7 @@ def test_a_literal_survives(duck: duckdb.DuckDBPyConnection, value: Any) -> None
         assert type(found) is type(value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     texts=st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), max_size=4),
     number=st.integers(min_value=-(1 << 31), max_value=1 << 31),

@@ -254,7 +254,7 @@ def test_round_trip_of_transactions() -> None:
 STEPS = st.tuples(st.integers(0, 2), st.integers(1, 2), st.integers(0, 3), st.booleans())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(STEPS, max_size=12))
 def test_round_trip_of_anything(steps: list[tuple[int, int, int, bool]]) -> None:
     """Sends and polls in any order and with any offsets come back."""

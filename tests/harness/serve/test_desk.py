@@ -234,7 +234,7 @@ def test_what_goes_wrong_here_is_a_sentence(desk: Desk, monkeypatch: pytest.Monk
 
 
 @given(method=st.sampled_from(["GET", "HEAD"]), target=st.text(), host=st.text() | st.just(HOST))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_anything_is_answered(desk: Desk, method: str, target: str, host: str) -> None:
     """Whatever is asked: a status that blames who asked, never us."""
     for address in (target, "/" + target, "/files/" + target, "/runs/quick/" + target):

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.history import HistoryWriter
@@ -41,7 +41,6 @@ def rows(batches: list[pa.RecordBatch]) -> list[int]:
 
 
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=12))
-@settings(deadline=None)
 def test_a_stream_that_grows_is_read_once(cuts: list[int]) -> None:
     """However it is cut at each look, every row comes exactly once and in order."""
     tail, seen = Tail(), []

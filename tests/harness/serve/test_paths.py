@@ -1,7 +1,7 @@
 """Addresses, and what is none."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.serve.paths import Address, BadAddress, link, place_of, read
@@ -62,7 +62,6 @@ def test_no_addresses(target: str, status: int) -> None:
 
 
 @given(st.text())
-@settings(deadline=None)
 def test_anything_is_an_address_or_is_refused(text: str) -> None:
     """And no other error; no name of a place leads anywhere but down."""
     for target in (text, "/" + text, "/files/" + text):
@@ -74,7 +73,6 @@ def test_anything_is_an_address_or_is_refused(text: str) -> None:
 
 
 @given(PLACES)
-@settings(deadline=None)
 def test_a_link_leads_to_its_place(place: tuple[str, ...]) -> None:
     """Whatever its names are."""
     assert read(link("files", place)) == Address(page="files", place=place)

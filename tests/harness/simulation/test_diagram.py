@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
@@ -64,7 +64,6 @@ def granted(number: int) -> bytes:
     return encode_response(fill(response_schema(VOTE, 0), topics=topics), number)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.data())
 def test_frames_are_found_however_a_stream_is_torn(sizes: list[int], data: Any) -> None:
     """A frame is sent with its first byte, and is there with its last."""
@@ -224,7 +223,6 @@ def test_too_much_is_cut_down_to_what_is_close_to_an_incident() -> None:
     assert min(m.sent_ns for m in found.chosen[1:]) > 50 * NS
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.sampled_from(Order)), min_size=1, max_size=30))
 def test_the_later_lies_lower(moments: list[tuple[int, Order]]) -> None:
     """Every moment has a place of its own, in the order of time and of an instant."""

@@ -173,7 +173,7 @@ def test_acks_0_may_lose() -> None:
     assert screen.reasons(recording) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_no_row_of_the_final_log_goes_unseen(data: st.DataObject) -> None:
     """Whichever is left out, moved or changed."""

@@ -66,7 +66,7 @@ def shrunk(plan: Plan, needs: Sequence[str], *, jobs: int = 2) -> Shrunk:
     return found
 
 
-@settings(deadline=None, max_examples=25)  # a busy machine takes its time
+@settings(max_examples=25)
 @given(st.integers(0, 50))
 def test_every_candidate_is_a_smaller_plan_that_can_be_run(seed: int) -> None:
     """So that the search ends, and whatever it finds is a plan."""

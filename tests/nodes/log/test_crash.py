@@ -130,7 +130,7 @@ class LogAgainstList(RuleBasedStateMachine):
             assert self.log.offset_for_timestamp(asked) == found
 
 
-LogAgainstList.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+LogAgainstList.TestCase.settings = settings(max_examples=120, stateful_step_count=30)
 TestLogAgainstList = LogAgainstList.TestCase
 
 
@@ -165,7 +165,7 @@ def steps_of(rng: random.Random) -> list[Step]:
     write_back=st.booleans(),
     stale_point=st.booleans(),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_power_lost_at_any_write_leaves_a_prefix_with_all_that_was_flushed(
     seed: int, write: int, write_back: bool, stale_point: bool
 ) -> None:

@@ -235,7 +235,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(moves)
 def test_a_follower_gets_everything_once_whatever_happens(history: list[tuple[str, int]]) -> None:
     """Requests overtake answers, sessions are lost, epochs change, partitions come and go."""

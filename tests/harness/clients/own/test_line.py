@@ -331,7 +331,7 @@ class Story:
 
 
 @given(seed=st.integers(0, 2**32), forgetful=st.booleans())
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_any_course_of_events_keeps_order_and_writes_nothing_under_two_epochs(
     seed: int, forgetful: bool
 ) -> None:

@@ -1,104 +1,10 @@
-"""What differs between makes of broker that all take Kafka's properties.
+"""Which make of broker a plan means."""
 
-`harness.systems.nodes` deploys any of them; a make says those properties in its own words, and how
-a node is started. To add one is to write a `Make` and to name it in `make_of`.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Final, Protocol, assert_never
+from typing import assert_never
 
 from harness.plan import Plan, PlanError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """How a node is started; `env` is its whole environment."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFiles:
-    """Where a node's own files are: on its machine, but for `here`."""
-
-    node: int
-    here: Path
-    """The node's directory in the run, where its configuration is written."""
-    properties: Path
-    log_dir: Path
-    python: str
-    """The interpreter of the node's machine."""
-    environment: Mapping[str, str]
-    """What a process on the node's machine begins with."""
-
-
-class Make(Protocol):
-    """One make of broker. Calls are synchronous and bounded."""
-
-    @property
-    def patience(self) -> float:
-        """How many times as long as the built-in broker a cluster may take to start."""
-        ...
-
-    def versions(self) -> Mapping[str, str]:
-        """What a run depends on because of it."""
-        ...
-
-    def reads(self) -> Sequence[Path]:
-        """Files and directories of the harness's machine that a node reads."""
-        ...
-
-    def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
-        """Write a node's configuration, from the properties that all makes share."""
-        ...
-
-    def command(self, files: NodeFiles) -> Command:
-        """How a configured node is started, whatever its disk has kept."""
-        ...
-
-
-class BuiltIn:
-    """The built-in broker: a Python module."""
-
-    patience: Final = 1.0
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def versions(self) -> Mapping[str, str]:
-        """The commit says it all."""
-        return {}
-
-    def reads(self) -> Sequence[Path]:
-        """The packages of the broker, and of the module where that is another's."""
-        names = dict.fromkeys(("nodes", self._module.partition(".")[0]))
-        return [place for name in names if (place := _package(name)) is not None]
-
-    def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
-        """Write them as they are."""
-        (files.here / files.properties.name).write_text(as_text(wanted))
-
-    def command(self, files: NodeFiles) -> Command:
-        """`python -m` the module."""
-        argv = (files.python, "-m", self._module, str(files.properties))
-        return Command(argv=argv, env=dict(files.environment))
-
-
-def _package(name: str) -> Path | None:
-    """Where `python -m` would find a package: in the current directory first."""
-    found = PathFinder.find_spec(name, [str(Path.cwd())]) or find_spec(name)
-    places = found.submodule_search_locations if found is not None else None
-    return Path(places[0]) if places else None
-
-
-def as_text(properties: Mapping[str, str]) -> str:
-    """As a file of Kafka's properties."""
-    return "".join(f"{name}={value}\n" for name, value in properties.items())
+from harness.systems.built_in import BuiltIn
+from harness.systems.make import Make
 
 
 def make_of(plan: Plan, *, lasting: bool = False) -> Make:

@@ -24,7 +24,8 @@ from harness.systems.base import DeployError, call_in_client_network
 from harness.systems.collecting import FOREVER_NS, collect_decisions, collect_replicas
 from harness.systems.last_words import last_words
 from harness.systems.layout import BROKER, COMBINED, CONTROLLER, Layout
-from harness.systems.makes import Make, NodeFiles, make_of
+from harness.systems.make import Make, NodeFiles
+from harness.systems.makes import make_of
 from harness.targets.base import Target
 from nodes.config import ConfigError, parse_properties
 from nodes.log.checkpoints import META_PROPERTIES

@@ -21,7 +21,7 @@ from harness.systems.kafka.properties import (
     kafka_format,
     kafka_properties,
 )
-from harness.systems.makes import Command, NodeFiles, as_text
+from harness.systems.make import Command, NodeFiles, as_text
 
 BROKER: Final = "kafka.Kafka"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"
@@ -53,7 +53,7 @@ exec {broker}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """Kafka of one home. See `harness.systems.makes.Make`."""
+    """Kafka of one home. See `harness.systems.make.Make`."""
 
     home: Home
     java: str

@@ -8,7 +8,7 @@ import pytest
 
 from harness.systems.kafka.home import Home
 from harness.systems.kafka.make import Kafka
-from harness.systems.makes import NodeFiles
+from harness.systems.make import NodeFiles
 from nodes.config import parse_properties
 from tests.harness.systems.kafka.test_properties import wanted
 

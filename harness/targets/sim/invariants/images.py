@@ -25,6 +25,7 @@ from nodes.control.topic_configs import effective
 from nodes.ids import NO_NODE, NodeId
 
 UNCLEAN: Final = "unclean.leader.election.enable"
+FLUSH: Final = "flush.messages"
 KEPT: Final = 2000
 """Images that are kept for nodes that lag behind."""
 
@@ -52,6 +53,9 @@ class Partition:
         """The last leader epoch that was begun by an unclean election, and might be."""
         self.recovered = False
         """Whether that was one of the last known members (KIP-966), not of just anybody."""
+        self.flushes_otherwise = False
+        """Whether flush.messages was ever changed: a follower goes by what it knew when it claimed
+        to have records, and a leader by what it knows when it commits them."""
         self.judged_epoch = NEVER
         """The last one whose leader was found to have, or was permitted not to have, everything."""
 
@@ -127,6 +131,8 @@ class Images:
     # -- the newest
 
     def _judge(self, before: ClusterImage, image: ClusterImage) -> None:
+        if image.configs is not before.configs:
+            self._note_flushing(before, image)
         brokers_changed = image.brokers is not before.brokers
         for topic_id, topic in image.topics.items():
             known = before.topics.get(topic_id)
@@ -145,6 +151,16 @@ class Images:
             if topic_id not in image.topics:
                 for number in before.topics[topic_id].partitions:
                     self.partitions.pop((topic_id, number), None)
+
+    def _note_flushing(self, before: ClusterImage, image: ClusterImage) -> None:
+        for topic_id in before.topics.keys() & image.topics.keys():
+            topic = image.topics[topic_id]
+            then, now = (
+                effective(FLUSH, each, self.static, topic=topic.name) for each in (before, image)
+            )
+            if then != now:
+                for number in topic.partitions:
+                    self.partition(topic.name, topic_id, number).flushes_otherwise = True
 
     def _changed(
         self,

@@ -57,7 +57,6 @@ class Watched:
         self.replica = replica
         self.partition = partition
         self.copy: Copy = partition.copy(node)
-        self.flush_messages = replica.log.config.flush_messages
         self._node = node
         self._epoch = NO_EPOCH
         self._role = Role.OFFLINE
@@ -183,7 +182,8 @@ class Watched:
     def _has(self, copy: Copy, batch: Batch) -> bool:
         """Also on the disk, but for less than flush.messages, if the topic asks for that."""
         flush = self.replica.log.config.flush_messages
-        promised = flush < NEVER_FLUSHED and flush == self.flush_messages and copy.lost_at is None
+        asked = flush < NEVER_FLUSHED and not self.partition.flushes_otherwise
+        promised = asked and copy.lost_at is None
         has = copy.has(batch) and (not promised or batch.end - copy.flushed < flush)
         return has or copy.unreadable
 

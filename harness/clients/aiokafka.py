@@ -29,6 +29,7 @@ from aiokafka.errors import (
 from harness.clients.access import OPEN, Access
 from harness.clients.base import NotConnected, Outcome, failed_delivery
 from harness.clients.librdkafka import POLL_RECORDS, SOCKET_TIMEOUT_MS
+from harness.clients.options import ProducerOptions
 from harness.clients.own.waiting import Signal
 from harness.clients.reads import Read, Reads
 from harness.clients.sends import USED_UP, Sends
@@ -51,24 +52,16 @@ _DEAD: Final = (OutOfOrderSequenceNumber, ProducerFenced, UnknownProducerId)
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # faults make it warn all the time
 
 
-def producer_config(
-    *,
-    bootstrap: str,
-    acks: int,
-    idempotence: bool,
-    linger_ms: float,
-    message_timeout_ms: int,
-    access: Access = OPEN,
-) -> dict[str, Any]:
+def producer_config(options: ProducerOptions) -> dict[str, Any]:
     """aiokafka's configuration of a workload's producer."""
     return {
-        **access.python(),
+        **options.access.python(),
         **COMMON,
-        "bootstrap_servers": bootstrap,
-        "acks": acks,
-        "enable_idempotence": idempotence,
-        "linger_ms": linger_ms,
-        "request_timeout_ms": min(SOCKET_TIMEOUT_MS, message_timeout_ms),
+        "bootstrap_servers": options.bootstrap,
+        "acks": options.acks,
+        "enable_idempotence": options.idempotence,
+        "linger_ms": options.linger_ms,
+        "request_timeout_ms": min(SOCKET_TIMEOUT_MS, options.message_timeout_ms),
     }
 
 

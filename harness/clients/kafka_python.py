@@ -33,6 +33,7 @@ with warnings.catch_warnings():
 from harness.clients.access import OPEN, Access
 from harness.clients.base import NotConnected, Outcome, failed_delivery
 from harness.clients.librdkafka import POLL_RECORDS, SOCKET_TIMEOUT_MS
+from harness.clients.options import ProducerOptions
 from harness.clients.reads import Read, Reads
 from harness.clients.sends import USED_UP, Sends
 from harness.clients.tally import Tally
@@ -60,30 +61,24 @@ COMMON: Final[Mapping[str, Any]] = {
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # faults make it warn all the time
 
 
-def producer_config(
-    *,
-    bootstrap: str,
-    acks: int,
-    idempotence: bool,
-    linger_ms: float,
-    message_timeout_ms: int,
-    access: Access = OPEN,
-) -> dict[str, Any]:
+def producer_config(options: ProducerOptions) -> dict[str, Any]:
     """kafka-python's configuration of a workload's producer.
 
     A message is given up after its time-out, which cannot be less than that of a request.
     """
-    request_timeout_ms = min(SOCKET_TIMEOUT_MS, message_timeout_ms)
+    request_timeout_ms = min(SOCKET_TIMEOUT_MS, options.message_timeout_ms)
     return {
-        **access.python(),
+        **options.access.python(),
         **COMMON,
-        "bootstrap_servers": bootstrap.split(","),
-        "acks": acks,
-        "enable_idempotence": idempotence,
+        "bootstrap_servers": options.bootstrap.split(","),
+        "acks": options.acks,
+        "enable_idempotence": options.idempotence,
         "max_in_flight_requests_per_connection": 5,
-        "linger_ms": linger_ms,
+        "linger_ms": options.linger_ms,
         "request_timeout_ms": request_timeout_ms,
-        "delivery_timeout_ms": max(message_timeout_ms, request_timeout_ms + linger_ms),
+        "delivery_timeout_ms": max(
+            options.message_timeout_ms, request_timeout_ms + options.linger_ms
+        ),
         "max_block_ms": request_timeout_ms,
     }
 

@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from checkers.history import PRODUCER_EPOCH
 from harness.clients.access import OPEN, Access
 from harness.clients.base import Outcome, delivery_outcome
+from harness.clients.options import ProducerOptions
 from harness.clients.producer_epochs import Bump, EpochWatch, Refused
 from harness.clients.reads import Read, Reads
 from harness.clients.sends import USED_UP, Sends
@@ -53,27 +54,19 @@ COMMON: Final[Mapping[str, Any]] = {
 }
 
 
-def producer_config(
-    *,
-    bootstrap: str,
-    acks: int,
-    idempotence: bool,
-    linger_ms: float,
-    message_timeout_ms: int,
-    access: Access = OPEN,
-) -> dict[str, Any]:
+def producer_config(options: ProducerOptions) -> dict[str, Any]:
     """librdkafka's configuration of a workload's producer."""
     return {
-        **access.librdkafka(),
+        **options.access.librdkafka(),
         **COMMON,
-        "bootstrap.servers": bootstrap,
-        "acks": acks,
-        "enable.idempotence": idempotence,
+        "bootstrap.servers": options.bootstrap,
+        "acks": options.acks,
+        "enable.idempotence": options.idempotence,
         "max.in.flight.requests.per.connection": 5,
-        "linger.ms": linger_ms,
+        "linger.ms": options.linger_ms,
         "batch.num.messages": BATCH_MESSAGES,
-        "message.timeout.ms": message_timeout_ms,
-        "request.timeout.ms": min(REQUEST_TIMEOUT_MS, message_timeout_ms),
+        "message.timeout.ms": options.message_timeout_ms,
+        "request.timeout.ms": min(REQUEST_TIMEOUT_MS, options.message_timeout_ms),
         "retry.backoff.ms": 50,
         "retry.backoff.max.ms": 250,
     }

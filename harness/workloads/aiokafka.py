@@ -37,14 +37,7 @@ class _Aiokafka:
     async def producer(self, client: int, tally: Tally) -> RecordingProducer:
         """See `Library`."""
         config = self._config
-        settings = producer_config(
-            bootstrap=config.bootstrap,
-            acks=config.acks,
-            idempotence=config.idempotence,
-            linger_ms=config.linger_ms,
-            message_timeout_ms=config.message_timeout_ms,
-            access=self._access,
-        )
+        settings = producer_config(config.producer_options(self._access))
         sends = Sends(
             client=client,
             topic=config.topic,

@@ -4,6 +4,9 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from harness.clients.access import Access
+from harness.clients.options import ProducerOptions
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
@@ -33,6 +36,17 @@ class ClientConfig:
     message_timeout_ms: int
     drain_ms: int = 5_000
     rotate_s: float | None = None
+
+    def producer_options(self, access: Access) -> ProducerOptions:
+        """What each producer is asked for; `access` is no part of what is saved."""
+        return ProducerOptions(
+            bootstrap=self.bootstrap,
+            acks=self.acks,
+            idempotence=self.idempotence,
+            linger_ms=self.linger_ms,
+            message_timeout_ms=self.message_timeout_ms,
+            access=access,
+        )
 
     def save(self, path: Path) -> None:
         """Write as JSON."""

@@ -32,14 +32,7 @@ class Librdkafka:
         """See `Library`."""
         config = self._config
         return RecordingProducer(
-            producer_config(
-                bootstrap=config.bootstrap,
-                acks=config.acks,
-                idempotence=config.idempotence,
-                linger_ms=config.linger_ms,
-                message_timeout_ms=config.message_timeout_ms,
-                access=self._access,
-            ),
+            producer_config(config.producer_options(self._access)),
             client=client,
             topic=config.topic,
             writer=self._writer,

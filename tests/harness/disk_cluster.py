@@ -15,6 +15,7 @@ from harness import store
 from harness.admin.client import Address
 from harness.administrator import Administrator
 from harness.clients.librdkafka import producer_config
+from harness.clients.options import ProducerOptions
 from harness.cluster_view import PartitionView, views_of
 from harness.plan import build
 from harness.systems.base import call_in_client_network
@@ -163,11 +164,13 @@ def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[Di
         with target.in_client_netns():  # where librdkafka's threads then stay
             producer = Producer(
                 producer_config(
-                    bootstrap=system.bootstrap,
-                    acks=-1,
-                    idempotence=True,
-                    linger_ms=0,
-                    message_timeout_ms=round(PATIENCE_S * 1000),
+                    ProducerOptions(
+                        bootstrap=system.bootstrap,
+                        acks=-1,
+                        idempotence=True,
+                        linger_ms=0,
+                        message_timeout_ms=round(PATIENCE_S * 1000),
+                    )
                 )
             )
         administrator = Administrator(system, target, Nobody())

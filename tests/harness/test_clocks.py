@@ -21,6 +21,7 @@ from kio.schema.metadata.v12.request import MetadataRequest
 
 from harness import store
 from harness.clients.librdkafka import producer_config
+from harness.clients.options import ProducerOptions
 from harness.cluster_view import PartitionView, views_of
 from harness.plan import build
 from harness.systems.base import call_in_client_network
@@ -130,11 +131,13 @@ def running(place: Path, module: str = "nodes") -> Iterator[Cluster]:
         system.create_topics()
         with target.in_client_netns():  # where librdkafka's threads then stay
             config = producer_config(
-                bootstrap=system.bootstrap,
-                acks=-1,
-                idempotence=True,
-                linger_ms=0,
-                message_timeout_ms=round(PATIENCE_S * 1000),
+                ProducerOptions(
+                    bootstrap=system.bootstrap,
+                    acks=-1,
+                    idempotence=True,
+                    linger_ms=0,
+                    message_timeout_ms=round(PATIENCE_S * 1000),
+                )
             )
             producer = Producer(config)
         found = views(target, system, 1)

@@ -21,6 +21,7 @@ from harness.clients.librdkafka import (
     consumer_config,
     producer_config,
 )
+from harness.clients.options import ProducerOptions
 from harness.clients.tally import Tally
 from harness.history import HistoryWriter
 from harness.payload import PayloadCodec
@@ -165,7 +166,13 @@ def test_what_the_client_refuses_surely_did_not_happen(tmp_path: Path, bootstrap
     tally = Tally()
     producer = RecordingProducer(
         producer_config(
-            bootstrap=bootstrap, acks=-1, idempotence=False, linger_ms=0, message_timeout_ms=5_000
+            ProducerOptions(
+                bootstrap=bootstrap,
+                acks=-1,
+                idempotence=False,
+                linger_ms=0,
+                message_timeout_ms=5_000,
+            )
         ),
         client=1,
         topic="large",

@@ -12,6 +12,7 @@ from harness.clients.kafka_python import (
     consumer_config,
     producer_config,
 )
+from harness.clients.options import ProducerOptions
 from tests.harness.clients.recorded import CODEC, Recorded
 from tests.harness.kafka_python import TopicPartition
 
@@ -78,11 +79,13 @@ def producer(seen: Recorded, monkeypatch: pytest.MonkeyPatch) -> RecordingProduc
 
 def config(message_timeout_ms: int = 10_000) -> dict[str, Any]:
     return producer_config(
-        bootstrap="a:1,b:2",
-        acks=-1,
-        idempotence=True,
-        linger_ms=2,
-        message_timeout_ms=message_timeout_ms,
+        ProducerOptions(
+            bootstrap="a:1,b:2",
+            acks=-1,
+            idempotence=True,
+            linger_ms=2,
+            message_timeout_ms=message_timeout_ms,
+        )
     )
 
 

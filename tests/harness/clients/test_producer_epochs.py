@@ -10,6 +10,7 @@ import pytest
 
 from checkers.history import read_arrow_stream
 from harness.clients.librdkafka import RecordingProducer, producer_config
+from harness.clients.options import ProducerOptions
 from harness.clients.producer_epochs import (
     MAX_CAUSES,
     DrainBegan,
@@ -217,10 +218,10 @@ class Scripted:
 def recording(tmp_path: Path, *, idempotence: bool) -> tuple[RecordingProducer, HistoryWriter]:
     """A producer that writes its history to `tmp_path`."""
     writer = HistoryWriter(tmp_path / "w.arrows", writer_id=3, base_ns=time.monotonic_ns())
-    config = producer_config(
+    config = producer_config(ProducerOptions(
         bootstrap="127.0.0.1:1", acks=-1, idempotence=idempotence, linger_ms=0,
         message_timeout_ms=1000,
-    )  # fmt: skip
+    ))  # fmt: skip
     producer = RecordingProducer(
         config, client=7, topic="elastic", writer=writer, codec=PayloadCodec("run", 64),
         tally=Tally(),

@@ -83,7 +83,6 @@ class RecordingProducer:
 
     def __init__(self, producer: Any, sends: Sends) -> None:
         """`producer` is started."""
-        self.client = sends.client
         self.fatal: str | None = None
         """Set when this instance cannot send any more."""
         self.progress = Signal()
@@ -92,22 +91,12 @@ class RecordingProducer:
         self._producer = producer
         self._lanes: dict[int, asyncio.Queue[tuple[int, bytes]]] = {}
         self._feeders: list[asyncio.Task[None]] = []
-        sends.writer.start(self.client)
+        sends.open()
 
     @classmethod
     async def connect(cls, config: Mapping[str, Any], sends: Sends) -> "RecordingProducer":
         """Raises NotConnected."""
         return cls(await _started(AIOKafkaProducer(**config)), sends)
-
-    @property
-    def pending(self) -> int:
-        """Sends without an outcome."""
-        return self._sends.pending
-
-    @property
-    def in_flight(self) -> dict[int, int]:
-        """Sends without an outcome, by partition."""
-        return self._sends.in_flight
 
     def send(self, partition: int) -> None:
         """Start one send; its outcome is recorded later."""
@@ -153,7 +142,7 @@ class RecordingProducer:
     def _end(
         self, value: int, outcome: Outcome, *, offset: int | None = None, error: str | None = None
     ) -> None:
-        now_ns = self._sends.writer.now_ns()
+        now_ns = self._sends.now_ns()
         self._sends.end(value, outcome, at_ns=now_ns, offset=offset, error=error)
         self.progress.set()
 
@@ -161,11 +150,11 @@ class RecordingProducer:
         """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        while self.pending and (left_s := deadline_s - loop.time()) > 0:
+        while self._sends.pending and (left_s := deadline_s - loop.time()) > 0:
             await self.progress.wait(left_s)
         for feeder in self._feeders:
             feeder.cancel()
-        left = self.pending
+        left = self._sends.pending
         self._sends.abandon()
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(STOP_S):
@@ -173,7 +162,7 @@ class RecordingProducer:
                     await self._producer._sender.close()
                 await self._producer.stop()
         await self._producer.client.close()
-        self._sends.writer.end(self.client)
+        self._sends.close()
 
 
 def consumer_config(*, bootstrap: str, access: Access = OPEN) -> dict[str, Any]:
@@ -196,10 +185,9 @@ class RecordingConsumer:
 
     def __init__(self, consumer: Any, reads: Reads, offsets: Mapping[int, int]) -> None:
         """`consumer` is started; `offsets` are {partition: next offset}."""
-        self.client = reads.client
         self._reads = reads
         self._consumer = consumer
-        reads.writer.start(self.client)
+        reads.open()
         self._assign(offsets)
         self._polling = asyncio.get_running_loop().create_task(self._poll_on())
 
@@ -221,13 +209,13 @@ class RecordingConsumer:
         """End the client."""
         self._polling.cancel()
         await asyncio.wait([self._polling])
-        self._reads.writer.end(self.client)
+        self._reads.close()
         with suppress(KafkaError, TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await self._consumer.stop()
 
     def _assign(self, offsets: Mapping[int, int], *, reason: str | None = None) -> None:
-        invoke_ns = self._reads.writer.now_ns()
+        invoke_ns = self._reads.now_ns()
         self._consumer.assign([self._where(partition) for partition in offsets])
         for partition, offset in offsets.items():
             self._consumer.seek(self._where(partition), offset)
@@ -243,18 +231,18 @@ class RecordingConsumer:
             except OffsetOutOfRangeError as error:
                 await self._rewind(error.args[0], failed_delivery(error)[1])
             except KafkaError as error:
-                self._reads.tally.last_error = failed_delivery(error)[1]
+                self._reads.note(failed_delivery(error)[1])
                 await asyncio.sleep(BROKEN_S)
 
     async def _poll(self) -> None:
-        invoke_ns = self._reads.writer.now_ns()
+        invoke_ns = self._reads.now_ns()
         found = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=POLL_RECORDS)
         if records := [record for batch in found.values() for record in batch]:
             self._reads.polled(map(_read, records), invoke_ns)
 
     async def _rewind(self, cut: Iterable[TopicPartition], error: str) -> None:
         """The log was cut below our position there: go on from a place that exists, and say so."""
-        self._reads.tally.last_error = error
+        self._reads.note(error)
         bounds = {where.partition: await self._bounds(where) for where in cut}
         self._assign(self._reads.rewound(bounds), reason=error)
 

@@ -36,9 +36,6 @@ from harness.clients.librdkafka import POLL_RECORDS, SOCKET_TIMEOUT_MS
 from harness.clients.options import ProducerOptions
 from harness.clients.reads import Read, Reads
 from harness.clients.sends import USED_UP, Sends
-from harness.clients.tally import Tally
-from harness.history import HistoryWriter
-from harness.payload import PayloadCodec
 
 T = TypeVar("T")
 
@@ -97,38 +94,13 @@ class RecordingProducer:
     Raises NotConnected.
     """
 
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        *,
-        client: int,
-        topic: str,
-        writer: HistoryWriter,
-        codec: PayloadCodec,
-        tally: Tally,
-    ) -> None:
-        self.client = client
-        self.topic = topic
-        self.tally = tally
+    def __init__(self, config: Mapping[str, Any], sends: Sends) -> None:
         self.fatal: str | None = None
         """Set when this instance cannot send any more."""
-        self._writer = writer
-        self._sends = Sends(
-            client=client, topic=topic, acks=config["acks"], writer=writer, codec=codec, tally=tally
-        )
+        self._sends = sends
         self._ended: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()  # value, when, result
         self._producer: Any = _connected(KafkaProducer, config)
-        writer.start(client)
-
-    @property
-    def pending(self) -> int:
-        """Sends without an outcome."""
-        return self._sends.pending
-
-    @property
-    def in_flight(self) -> dict[int, int]:
-        """Sends without an outcome, by partition."""
-        return self._sends.in_flight
+        sends.open()
 
     def send(self, partition: int) -> None:
         """Start one send; its outcome is recorded by a later `poll`, or now if it is refused."""
@@ -137,16 +109,16 @@ class RecordingProducer:
             return
         value, payload = self._sends.begin(partition)
         try:
-            sending = self._producer.send(self.topic, payload, partition=partition)
+            sending = self._producer.send(self._sends.topic, payload, partition=partition)
         except (MessageSizeTooLargeError, KafkaTimeoutError) as error:
             # Too large, or nobody told of the topic: it was not queued.
-            now_ns = self._writer.now_ns()
+            now_ns = self._sends.now_ns()
             self._sends.end(value, Outcome.FAIL, at_ns=now_ns, error=failed_delivery(error)[1])
             return
         sending.add_both(partial(self._heard, value))
 
     def _heard(self, value: int, result: Any) -> None:
-        self._ended.put((value, self._writer.now_ns(), result))
+        self._ended.put((value, self._sends.now_ns(), result))
 
     def poll(self, timeout_s: float) -> None:
         """Record outcomes; waits up to `timeout_s` for the first."""
@@ -160,15 +132,15 @@ class RecordingProducer:
     def close(self, timeout_s: float) -> None:
         """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
         deadline = time.monotonic() + timeout_s
-        while self.pending and (left := deadline - time.monotonic()) > 0:
+        while self._sends.pending and (left := deadline - time.monotonic()) > 0:
             self.poll(min(left, 0.1))
-        if self.pending:
+        if self._sends.pending:
             # `close` alone would wait for them first, fail of that, and go on sending.
             self._sends.abandon()
             self._producer._sender.force_close()
         with contextlib.suppress(KafkaError):
             self._producer.close(STOP_S)
-        self._writer.end(self.client)
+        self._sends.close()
 
     def _finish(self, value: int, at_ns: int, result: Any) -> None:
         if not isinstance(result, BaseException):
@@ -203,35 +175,23 @@ class RecordingConsumer:
     Raises NotConnected.
     """
 
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        *,
-        client: int,
-        topic: str,
-        writer: HistoryWriter,
-        codec: PayloadCodec,
-        tally: Tally,
-    ) -> None:
-        self.client = client
-        self.topic = topic
-        self.tally = tally
-        self._writer = writer
-        self._reads = Reads(client=client, topic=topic, writer=writer, codec=codec, tally=tally)
+    def __init__(self, config: Mapping[str, Any], reads: Reads) -> None:
+        self._reads = reads
         self._consumer: Any = _connected(KafkaConsumer, config)
-        writer.start(client)
+        reads.open()
 
     def assign(self, offsets: Mapping[int, int], *, reason: str | None = None) -> None:
         """(Re)position on partitions: {partition: next offset}; everything else is given up."""
-        invoke_ns = self._writer.now_ns()
-        self._consumer.assign([TopicPartition(self.topic, partition) for partition in offsets])
-        for partition, offset in offsets.items():
-            self._consumer.seek(TopicPartition(self.topic, partition), offset)
+        invoke_ns = self._reads.now_ns()
+        where = {TopicPartition(self._reads.topic, each): offsets[each] for each in offsets}
+        self._consumer.assign(list(where))
+        for place, offset in where.items():
+            self._consumer.seek(place, offset)
         self._reads.assigned(offsets, invoke_ns, reason=reason)
 
     def poll(self, timeout_s: float) -> int:
         """Read what is there, waiting up to `timeout_s` for the first; returns records read."""
-        invoke_ns = self._writer.now_ns()
+        invoke_ns = self._reads.now_ns()
         try:
             found = self._consumer.poll(timeout_s * 1000, max_records=POLL_RECORDS)
         except OffsetOutOfRangeError as error:
@@ -239,7 +199,7 @@ class RecordingConsumer:
         except LogTruncationError as error:  # KIP-320
             self._rewind(error.divergent_offsets, error)
         except KafkaError as error:
-            self.tally.last_error = failed_delivery(error)[1]
+            self._reads.note(failed_delivery(error)[1])
             time.sleep(BROKEN_S)
         else:
             records = [record for batch in found.values() for record in batch]
@@ -248,13 +208,13 @@ class RecordingConsumer:
 
     def close(self) -> None:
         """End the client and leave the cluster."""
-        self._writer.end(self.client)
+        self._reads.close()
         self._consumer.close(autocommit=False, timeout_ms=STOP_S * 1000)
 
     def _rewind(self, cut: Iterable[Any], error: KafkaError) -> None:
         """The log was cut below our position there: go on from a place that exists, and say so."""
         name = failed_delivery(error)[1]
-        self.tally.last_error = name
+        self._reads.note(name)
         bounds = {each.partition: self._bounds(each) for each in cut}
         self.assign(self._reads.rewound(bounds), reason=name)
 

@@ -27,9 +27,7 @@ from harness.clients.options import ProducerOptions
 from harness.clients.producer_epochs import Bump, EpochWatch, Refused
 from harness.clients.reads import Read, Reads
 from harness.clients.sends import USED_UP, Sends
-from harness.clients.tally import Tally
-from harness.history import HistoryWriter
-from harness.payload import PayloadCodec, peek_value
+from harness.payload import peek_value
 
 SOCKET_TIMEOUT_MS: Final = 3_000
 REQUEST_TIMEOUT_MS: Final = 2_000
@@ -95,51 +93,22 @@ class LogLines(logging.Handler):
 class RecordingProducer:
     """Sends values of its own to the partitions of one topic and records what became of each."""
 
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        *,
-        client: int,
-        topic: str,
-        writer: HistoryWriter,
-        codec: PayloadCodec,
-        tally: Tally,
-    ) -> None:
-        self.client = client
-        self.topic = topic
-        self.tally = tally
+    def __init__(self, config: Mapping[str, Any], sends: Sends) -> None:
         self.fatal: str | None = None
         """Set when librdkafka gave up for good: this instance cannot send any more."""
-        self._writer = writer
-        self._sends = Sends(
-            client=client,
-            topic=topic,
-            acks=int(config["acks"]),
-            writer=writer,
-            codec=codec,
-            tally=tally,
-        )
+        self._sends = sends
         # Messages to each partition, as librdkafka counts them, and which one a pending value is.
         self._accepted: dict[int, int] = {}
         self._numbers: dict[int, tuple[int, int]] = {}
         self._epochs = EpochWatch()
         settings = {**config, "on_delivery": self._delivered, "error_cb": self._on_error}
         if config.get("enable.idempotence"):
-            log = logging.Logger(f"client {client}")  # not registered: it ends with the client
+            # Not registered: it ends with the client.
+            log = logging.Logger(f"client {sends.client}")
             log.addHandler(LogLines(self._logged))
             settings |= {"debug": "eos", "log_level": 7, "logger": log}
         self._producer = Producer(settings)
-        writer.start(client)
-
-    @property
-    def pending(self) -> int:
-        """Sends without an outcome."""
-        return self._sends.pending
-
-    @property
-    def in_flight(self) -> dict[int, int]:
-        """Sends without an outcome, by partition."""
-        return self._sends.in_flight
+        sends.open()
 
     def send(self, partition: int) -> None:
         """Start one send; its outcome is recorded by a later `poll`, or now if it is refused."""
@@ -150,7 +119,7 @@ class RecordingProducer:
         number = self._accepted.get(partition, 0) + 1
         self._numbers[value] = (partition, number)
         try:
-            self._producer.produce(self.topic, payload, partition=partition)
+            self._producer.produce(self._sends.topic, payload, partition=partition)
             self._accepted[partition] = number
         except (KafkaException, BufferError) as error:
             # Refused before anything was queued: it never left this process.
@@ -173,25 +142,26 @@ class RecordingProducer:
     def close(self, timeout_s: float) -> None:
         """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
         deadline = time.monotonic() + timeout_s
-        while self.pending and (left := deadline - time.monotonic()) > 0:
+        while self._sends.pending and (left := deadline - time.monotonic()) > 0:
             self.poll(min(left, 0.1))
         self.poll(0)  # the rest of the log
         self._left_epoch(self._epochs.close())
         self._sends.abandon()
         self._producer.purge()  # nothing is sent after the end row
-        self._writer.end(self.client)
+        self._sends.close()
 
     def _logged(self, facility: str, text: str) -> None:
-        self._left_epoch(self._epochs.read(facility, text, self._writer.now_ns()))
+        self._left_epoch(self._epochs.read(facility, text, self._sends.now_ns()))
 
     def _left_epoch(self, bump: Bump | None) -> None:
         if bump is None:
             return
-        op = self._writer.next_op()
+        client, writer = self._sends.client, self._sends.writer
+        op = writer.next_op()
         type_ = Outcome.INFO if bump.begun_ns is None else Outcome.OK
         for cause in bump.causes:
-            self._writer.record(
-                op, self.client, PRODUCER_EPOCH, type_.value, bump.began_ns, bump.begun_ns,
+            writer.record(
+                op, client, PRODUCER_EPOCH, type_.value, bump.began_ns, bump.begun_ns,
                 cause.topic, cause.partition, self._failed_value(cause), error=cause.error,
             )  # fmt: skip
 
@@ -213,10 +183,10 @@ class RecordingProducer:
         self, value: int, outcome: Outcome, *, offset: int | None = None, error: str | None = None
     ) -> None:
         del self._numbers[value]
-        self._sends.end(value, outcome, at_ns=self._writer.now_ns(), offset=offset, error=error)
+        self._sends.end(value, outcome, at_ns=self._sends.now_ns(), offset=offset, error=error)
 
     def _on_error(self, error: KafkaError) -> None:
-        self.tally.last_error = error.name()
+        self._sends.note(error.name())
         if error.fatal():
             self.fatal = str(error)
 
@@ -242,35 +212,21 @@ def consumer_config(*, bootstrap: str, group: str, access: Access = OPEN) -> dic
 class RecordingConsumer:
     """Reads partitions of one topic from given offsets on and records every record and jump."""
 
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        *,
-        client: int,
-        topic: str,
-        writer: HistoryWriter,
-        codec: PayloadCodec,
-        tally: Tally,
-    ) -> None:
-        self.client = client
-        self.topic = topic
-        self.tally = tally
-        self._writer = writer
-        self._reads = Reads(client=client, topic=topic, writer=writer, codec=codec, tally=tally)
+    def __init__(self, config: Mapping[str, Any], reads: Reads) -> None:
+        self._reads = reads
         self._consumer = Consumer({**config, "error_cb": self._on_error})
-        writer.start(client)
+        reads.open()
 
     def assign(self, offsets: Mapping[int, int], *, reason: str | None = None) -> None:
         """(Re)position on partitions: {partition: next offset}; everything else is given up."""
-        invoke_ns = self._writer.now_ns()
-        self._consumer.assign(
-            [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
-        )
+        invoke_ns = self._reads.now_ns()
+        topic = self._reads.topic
+        self._consumer.assign([TopicPartition(topic, *place) for place in offsets.items()])
         self._reads.assigned(offsets, invoke_ns, reason=reason)
 
     def poll(self, timeout_s: float) -> int:
         """Read what is there, waiting up to `timeout_s` for the first; returns records read."""
-        invoke_ns = self._writer.now_ns()
+        invoke_ns = self._reads.now_ns()
         messages = self._consumer.consume(POLL_RECORDS, timeout_s)
         if not messages:
             return 0
@@ -281,7 +237,7 @@ class RecordingConsumer:
             if error is None:
                 records.append(_read(message))
                 continue
-            self.tally.last_error = error.name()
+            self._reads.note(error.name())
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 cut.append(message.partition())
         read = self._reads.polled(records, invoke_ns)
@@ -291,7 +247,7 @@ class RecordingConsumer:
 
     def close(self) -> None:
         """End the client and leave the cluster."""
-        self._writer.end(self.client)
+        self._reads.close()
         self._consumer.close()
 
     def _rewind(self, partitions: Sequence[int]) -> None:
@@ -301,7 +257,7 @@ class RecordingConsumer:
 
     def _bounds(self, partition: int) -> tuple[int, int] | None:
         """Where the partition begins and ends; None when no leader answers."""
-        where = TopicPartition(self.topic, partition)
+        where = TopicPartition(self._reads.topic, partition)
         try:
             low, high = self._consumer.get_watermark_offsets(
                 where, timeout=SOCKET_TIMEOUT_MS / 1000
@@ -311,7 +267,7 @@ class RecordingConsumer:
         return low, high
 
     def _on_error(self, error: KafkaError) -> None:
-        self.tally.last_error = error.name()
+        self._reads.note(error.name())
 
 
 def _read(message: Message) -> Read:

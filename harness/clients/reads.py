@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from harness.clients.tally import REWIND_RECORDS, Tally
-from harness.history import Operations
-from harness.payload import PayloadCodec
+from harness.clients.ledger import Ledger
+from harness.clients.tally import REWIND_RECORDS
 
 
 class Read(NamedTuple):
@@ -19,31 +18,34 @@ class Read(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Reads:
+class Reads(Ledger):
     """For one strand: the one that polls."""
 
-    client: int
-    topic: str
-    writer: Operations
-    codec: PayloadCodec
-    tally: Tally
     _next: dict[int, int] = field(default_factory=dict)
 
     def assigned(
         self, offsets: Mapping[int, int], invoke_ns: int, *, reason: str | None = None
     ) -> None:
         """Record that the consumer reads on from {partition: next offset}, and nothing else."""
-        self._next = dict(offsets)
-        op, complete_ns = self.writer.next_op(), self.writer.now_ns()
+        self._next.clear()
+        self.moved(offsets, invoke_ns, reason=reason)
+
+    def moved(
+        self, offsets: Mapping[int, int], invoke_ns: int, *, reason: str | None = None
+    ) -> None:
+        """Record a jump to {partition: next offset}; other partitions are read on as before."""
+        self._next |= offsets
+        op, complete_ns = self.writer.next_op(), self.now_ns()
         for partition, offset in offsets.items():
             self.writer.record(
                 op, self.client, "assign", "ok", invoke_ns, complete_ns, self.topic, partition,
                 None, offset, error=reason,
             )  # fmt: skip
 
-    def polled(self, records: Iterable[Read], invoke_ns: int) -> int:
-        """Record what one poll returned, in its order; returns how many records it were."""
-        op, complete_ns = self.writer.next_op(), self.writer.now_ns()
+    def polled(self, records: Iterable[Read], invoke_ns: int, *, node: int | None = None) -> int:
+        """Record what one poll returned, in its order, and from which broker; returns how many
+        records it were."""
+        op, complete_ns = self.writer.next_op(), self.now_ns()
         read = 0
         for partition, offset, leader_epoch, payload in records:
             read += 1
@@ -53,7 +55,7 @@ class Reads:
             self._next[partition] = offset + 1
             self.writer.record(
                 op, self.client, "poll", "ok", invoke_ns, complete_ns, self.topic, partition,
-                value, offset, leader_epoch, error=error,
+                value, offset, leader_epoch, None, node, error,
             )  # fmt: skip
         self.tally.read += read
         return read

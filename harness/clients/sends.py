@@ -5,25 +5,22 @@ has an outcome; what has none at the end is `info`, and never completed.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from harness.clients.base import Outcome
-from harness.clients.tally import Tally
-from harness.history import Operations
-from harness.payload import MAX_SEQUENCE, PayloadCodec, value_of
+from harness.clients.ledger import Ledger
+from harness.payload import MAX_SEQUENCE, value_of
 
-USED_UP = "the client's sequence numbers are used up"
+USED_UP: Final = "the client's sequence numbers are used up"
+UNFINISHED: Final = "unfinished"
+"""The history's `error` for a send that had no outcome when its client ended."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Sends:
+class Sends(Ledger):
     """For one strand: the one that sends and takes outcomes."""
 
-    client: int
-    topic: str
     acks: int
-    writer: Operations
-    codec: PayloadCodec
-    tally: Tally
     in_flight: dict[int, int] = field(default_factory=dict)
     """Sends without an outcome, by partition."""
     _sequence: int = 0
@@ -59,53 +56,42 @@ class Sends:
         value: int,
         outcome: Outcome,
         *,
-        at_ns: int,
+        at_ns: int | None,
         offset: int | None = None,
+        node: int | None = None,
         error: str | None = None,
     ) -> None:
-        """Record what became of a send at `at_ns`; nothing for one that has its outcome already."""
+        """Record what became of a send at `at_ns` (None: nothing yet), and which broker said so.
+
+        Nothing for one that has its outcome already.
+        """
         found = self._pending.pop(value, None)
         if found is None:
             return
         op, invoke_ns, partition = found
         self.in_flight[partition] -= 1
-        self._count(outcome, at_ns - invoke_ns)
-        self._record(op, outcome, invoke_ns, at_ns, partition, value, offset, error)
+        if error is not None:
+            self.note(error)
+        if self.acks == 0:
+            offset = None  # no broker answered; whatever is reported is no offset
+        self._count(outcome, invoke_ns, at_ns)
+        self.writer.record(
+            op, self.client, "send", outcome.value, invoke_ns, at_ns, self.topic, partition,
+            value, offset, None, self.acks, node, error,
+        )  # fmt: skip
 
     def abandon(self) -> None:
         """Record everything that has no outcome as what may happen yet."""
-        for value, (op, invoke_ns, partition) in self._pending.items():
-            self.tally.info += 1
-            self._record(op, Outcome.INFO, invoke_ns, None, partition, value, None, "unfinished")
-        self._pending.clear()
-        self.in_flight.clear()
+        for value in list(self._pending):
+            self.end(value, Outcome.INFO, at_ns=None, error=UNFINISHED)
 
-    def _count(self, outcome: Outcome, latency_ns: int) -> None:
+    def _count(self, outcome: Outcome, invoke_ns: int, complete_ns: int | None) -> None:
         match outcome:
             case Outcome.OK:
+                assert complete_ns is not None
                 self.tally.acked += 1
-                self.tally.latencies_ns.append(latency_ns)
+                self.tally.latencies_ns.append(complete_ns - invoke_ns)
             case Outcome.FAIL:
                 self.tally.failed += 1
             case Outcome.INFO:
                 self.tally.info += 1
-
-    def _record(
-        self,
-        op: int,
-        outcome: Outcome,
-        invoke_ns: int,
-        complete_ns: int | None,
-        partition: int,
-        value: int,
-        offset: int | None,
-        error: str | None,
-    ) -> None:
-        if error is not None:
-            self.tally.last_error = error
-        if self.acks == 0:
-            offset = None  # no broker answered; whatever is reported is no offset
-        self.writer.record(
-            op, self.client, "send", outcome.value, invoke_ns, complete_ns, self.topic, partition,
-            value, offset, None, self.acks, None, error,
-        )  # fmt: skip

@@ -5,14 +5,17 @@ They start no thread and take no time but the loop's, so that a simulated loop c
 """
 
 import asyncio
-import itertools
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from harness.clients.base import NotConnected
 from harness.clients.own.waiting import Signal
+from harness.clients.reads import Reads
+from harness.clients.sends import Sends
 from harness.clients.tally import Tally
+from harness.history import Operations
 from harness.workloads.config import ClientConfig
+from harness.workloads.ledgers import Ledgers
 from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, Pace, free_partition
 
 PROGRESS_S: Final = 0.1
@@ -33,16 +36,6 @@ class Producing(Protocol):
     @property
     def fatal(self) -> str | None:
         """Why this instance cannot send any more."""
-        ...
-
-    @property
-    def in_flight(self) -> dict[int, int]:
-        """Sends without an outcome, by partition."""
-        ...
-
-    @property
-    def pending(self) -> int:
-        """Sends without an outcome."""
         ...
 
     def send(self, partition: int) -> None:
@@ -70,24 +63,28 @@ class Consuming(Protocol):
 class Library(Protocol):
     """Makes the clients of one topic. Raises NotConnected."""
 
-    async def producer(self, client: int, tally: Tally) -> Producing:
-        """A producer of that number."""
+    async def producer(self, sends: Sends) -> Producing:
+        """A producer that records its sends there."""
         ...
 
-    async def consumer(self, client: int, tally: Tally) -> Consuming:
-        """A consumer of that number, of all partitions from their beginning on."""
+    async def consumer(self, reads: Reads, offsets: Mapping[int, int]) -> Consuming:
+        """A consumer from {partition: next offset} on that records its reads there."""
         ...
 
 
 async def run_clients(
-    config: ClientConfig, library: Library, stop: asyncio.Event, tallies: list[Tally]
+    config: ClientConfig,
+    library: Library,
+    writer: Operations,
+    stop: asyncio.Event,
+    tallies: list[Tally],
 ) -> None:
     """Run the topic's producers and consumers until `stop` is set; then they end in order.
 
     A tally of every client is appended to `tallies`. Raises an ExceptionGroup with ClientBroken or
     whatever else a client failed of; the others are ended then.
     """
-    numbers = itertools.count(config.first_client)
+    ledgers = Ledgers(config, writer)
     clients = _Clients(config, library, stop)
     async with asyncio.TaskGroup() as group:
         group.create_task(clients.tell_of_stop())
@@ -95,9 +92,9 @@ async def run_clients(
             tally = Tally()
             tallies.append(tally)
             if index < config.producers:
-                group.create_task(clients.produce(index, numbers.__next__, tally))
+                group.create_task(clients.produce(index, ledgers, tally))
             else:
-                group.create_task(clients.consume(next(numbers), tally))
+                group.create_task(clients.consume(ledgers.reads(tally)))
 
 
 class _Clients:
@@ -123,22 +120,25 @@ class _Clients:
         self._resting.append(rest)
         return rest
 
-    async def produce(self, index: int, number: Callable[[], int], tally: Tally) -> None:
+    async def produce(self, index: int, ledgers: Ledgers, tally: Tally) -> None:
         """A producer, and its successors under new numbers when it cannot go on."""
         rest = self._rest()
         while not self._stop.is_set():
+            sends = ledgers.sends(tally)
             try:
-                producer = await self._library.producer(number(), tally)
+                producer = await self._library.producer(sends)
             except NotConnected as error:
-                tally.last_error = str(error)
+                sends.note(str(error))
                 await rest.wait(CONNECT_RETRY_S)
                 continue
             try:
-                await self._drive(producer, rest, first_partition=index)
+                await self._drive(producer, sends, rest, first_partition=index)
             finally:
                 await producer.close(self._config.drain_ms / 1000 if not producer.fatal else 0.0)
 
-    async def _drive(self, producer: Producing, rest: Signal, first_partition: int) -> None:
+    async def _drive(
+        self, producer: Producing, sends: Sends, rest: Signal, first_partition: int
+    ) -> None:
         """Send round-robin until told to stop or the producer broke; see `threads`."""
         config, loop = self._config, self._loop
         limit = max(1, config.max_in_flight)
@@ -146,42 +146,43 @@ class _Clients:
         pace = Pace(config.rate_per_s, loop.time())
         position = first_partition
         while not self._stop.is_set() and producer.fatal is None:
-            sends = 0
-            while sends < SENDS_PER_POLL and pace.wait_s(loop.time()) == 0:
-                target = free_partition(producer.in_flight, position, config.partitions, share)
-                if target is None or producer.pending >= limit:
+            sent = 0
+            while sent < SENDS_PER_POLL and pace.wait_s(loop.time()) == 0:
+                target = free_partition(sends.in_flight, position, config.partitions, share)
+                if target is None or sends.pending >= limit:
                     break
                 producer.send(target)
                 pace.sent(loop.time())
                 position = target + 1
-                sends += 1
-            if sends == SENDS_PER_POLL:
+                sent += 1
+            if sent == SENDS_PER_POLL:
                 await asyncio.sleep(0)
             elif (wait_s := pace.wait_s(loop.time())) > 0:
                 await rest.wait(min(LOOK_S, wait_s))
             else:
                 await producer.progress.wait(PROGRESS_S)
 
-    async def consume(self, client: int, tally: Tally) -> None:
+    async def consume(self, reads: Reads) -> None:
         """A consumer of all partitions. Raises ClientBroken."""
         rest = self._rest()
-        consumer = await self._consumer(client, tally, rest)
+        consumer = await self._consumer(reads, rest)
         if consumer is None:
             return
         try:
             while not self._stop.is_set():
                 if consumer.fatal is not None:
-                    raise ClientBroken(f"consumer {client}: {consumer.fatal}")
+                    raise ClientBroken(f"consumer {reads.client}: {consumer.fatal}")
                 await rest.wait(LOOK_S)
         finally:
             await consumer.close()
 
-    async def _consumer(self, client: int, tally: Tally, rest: Signal) -> Consuming | None:
+    async def _consumer(self, reads: Reads, rest: Signal) -> Consuming | None:
         """A consumer once it is connected; None when there is a stop first."""
+        beginning = dict.fromkeys(range(self._config.partitions), 0)
         while not self._stop.is_set():
             try:
-                return await self._library.consumer(client, tally)
+                return await self._library.consumer(reads, beginning)
             except NotConnected as error:
-                tally.last_error = str(error)
+                reads.note(str(error))
                 await rest.wait(CONNECT_RETRY_S)
         return None

@@ -14,9 +14,8 @@ from harness.clients.kafka_python import (
     consumer_config,
     producer_config,
 )
-from harness.clients.tally import Tally
-from harness.history import HistoryWriter
-from harness.payload import PayloadCodec
+from harness.clients.reads import Reads
+from harness.clients.sends import Sends
 from harness.workloads import threads
 from harness.workloads.config import ClientConfig
 
@@ -24,35 +23,18 @@ from harness.workloads.config import ClientConfig
 class KafkaPython:
     """kafka-python as a library of the workload."""
 
-    def __init__(self, config: ClientConfig, writer: HistoryWriter) -> None:
-        self._config = config
-        self._writer = writer
-        self._access = access.of_this_process()
-        self._codec = PayloadCodec(config.run_id, config.value_bytes)
+    def __init__(self, config: ClientConfig) -> None:
+        self._options = config.producer_options(access.of_this_process())
 
-    def producer(self, client: int, tally: Tally) -> RecordingProducer:
+    def producer(self, sends: Sends) -> RecordingProducer:
         """See `Library`."""
-        config = self._config
-        return RecordingProducer(
-            producer_config(config.producer_options(self._access)),
-            client=client,
-            topic=config.topic,
-            writer=self._writer,
-            codec=self._codec,
-            tally=tally,
-        )
+        return RecordingProducer(producer_config(self._options), sends)
 
-    def consumer(self, client: int, tally: Tally) -> RecordingConsumer:
+    def consumer(self, reads: Reads) -> RecordingConsumer:
         """See `Library`."""
-        config = self._config
-        return RecordingConsumer(
-            consumer_config(bootstrap=config.bootstrap, access=self._access),
-            client=client,
-            topic=config.topic,
-            writer=self._writer,
-            codec=self._codec,
-            tally=tally,
-        )
+        options = self._options
+        settings = consumer_config(bootstrap=options.bootstrap, access=options.access)
+        return RecordingConsumer(settings, reads)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,11 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from harness.clients import access
+from harness.clients.ledger import Ledger
 from harness.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS
 from harness.clients.own.cluster import Cluster, Timing
 from harness.clients.own.consumer import ConsumerSettings
@@ -26,9 +27,10 @@ from harness.clients.own.recording import (
     RecordingProducer,
     connect,
 )
+from harness.clients.reads import Reads
+from harness.clients.sends import Sends
 from harness.clients.tally import Tally
 from harness.history import Operations
-from harness.payload import PayloadCodec
 from harness.workloads import process
 from harness.workloads.config import ClientConfig
 from harness.workloads.coroutines import run_clients
@@ -55,22 +57,16 @@ async def run_workload(
     tallies: list[Tally],
 ) -> None:
     """See `run_clients`."""
-    await run_clients(config, _Own(config, writer, world), stop, tallies)
+    await run_clients(config, _Own(config, world), writer, stop, tallies)
 
 
 class _Own:
     """Our client as a library of the workload: it connects later, by itself."""
 
-    def __init__(self, config: ClientConfig, writer: Operations, world: World) -> None:
-        self._config = config
-        self._writer = writer
+    def __init__(self, config: ClientConfig, world: World) -> None:
+        self._bootstrap = config.bootstrap
         self._world = world
-        self._codec = PayloadCodec(config.run_id, config.value_bytes)
-
-    async def producer(self, client: int, tally: Tally) -> RecordingProducer:
-        """See `Library`."""
-        config, world = self._config, self._world
-        settings = ProducerSettings(
+        self._producer = ProducerSettings(
             acks=config.acks,
             idempotence=config.idempotence,
             limits=Limits(
@@ -80,34 +76,22 @@ class _Own:
             ),
             replication_s=min(REQUEST_TIMEOUT_MS, config.message_timeout_ms) / 1000,
         )
-        return RecordingProducer(
-            self._connect(client),
-            settings,
-            client=client,
-            writer=self._writer,
-            codec=self._codec,
-            tally=tally,
-            wall_clock_ms=world.wall_clock_ms,
-        )
 
-    async def consumer(self, client: int, tally: Tally) -> RecordingConsumer:
+    async def producer(self, sends: Sends) -> RecordingProducer:
         """See `Library`."""
-        return RecordingConsumer(
-            self._connect(client),
-            self._world.consumer,
-            dict.fromkeys(range(self._config.partitions), 0),
-            client=client,
-            writer=self._writer,
-            codec=self._codec,
-            tally=tally,
-        )
+        clock_ms = self._world.wall_clock_ms
+        return RecordingProducer(self._cluster(sends), self._producer, sends, clock_ms)
 
-    def _connect(self, client: int) -> Cluster:
-        config, world = self._config, self._world
+    async def consumer(self, reads: Reads, offsets: Mapping[int, int]) -> RecordingConsumer:
+        """See `Library`."""
+        return RecordingConsumer(self._cluster(reads), self._world.consumer, reads, offsets)
+
+    def _cluster(self, ledger: Ledger) -> Cluster:
+        world = self._world
         return connect(
-            config.bootstrap,
-            config.topic,
-            client=client,
+            self._bootstrap,
+            ledger.topic,
+            client=ledger.client,
             rng=world.rng,
             timing=world.timing,
             security=world.security,

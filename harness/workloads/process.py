@@ -15,9 +15,10 @@ from pathlib import Path
 import uvloop
 
 from harness.clients.tally import Tally
-from harness.history import FLUSH_INTERVAL_S, HistoryWriter, Operations
+from harness.history import FLUSH_INTERVAL_S, Operations
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
+from harness.workloads.ledgers import open_history
 
 Clients = Callable[[ClientConfig, Operations, asyncio.Event, list[Tally]], Awaitable[None]]
 """Runs the topic's clients until the event is set, and appends a tally of each to the list."""
@@ -37,12 +38,7 @@ async def run(config: ClientConfig, clients: Clients) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the harness, which ends us
     os.set_blocking(sys.stdin.fileno(), False)
     loop.add_reader(sys.stdin.fileno(), _watch_stdin, stop)
-    writer = HistoryWriter(
-        Path(config.history_dir) / f"{config.topic}.{config.first_client}.arrows",
-        writer_id=config.first_client,
-        base_ns=config.base_ns,
-        rotate_s=config.rotate_s,
-    )
+    writer = open_history(config)
     tallies: list[Tally] = []
     workload = asyncio.ensure_future(clients(config, writer, stop, tallies))
     next_stat_s = loop.time()

@@ -9,7 +9,6 @@ The main thread flushes the history and prints. A producer that its library decl
 is ended and replaced under a new client number.
 """
 
-import itertools
 import os
 import signal
 import sys
@@ -20,10 +19,13 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from harness.clients.base import NotConnected
+from harness.clients.reads import Reads
+from harness.clients.sends import Sends
 from harness.clients.tally import Tally
-from harness.history import FLUSH_INTERVAL_S, HistoryWriter
+from harness.history import FLUSH_INTERVAL_S
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
+from harness.workloads.ledgers import Ledgers, open_history
 from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, Pace, free_partition
 
 T = TypeVar("T")
@@ -39,16 +41,6 @@ class Producing(Protocol):
     """A producer that records what becomes of its sends; for one thread."""
 
     fatal: str | None
-
-    @property
-    def in_flight(self) -> dict[int, int]:
-        """Sends without an outcome, by partition."""
-        ...
-
-    @property
-    def pending(self) -> int:
-        """Sends without an outcome."""
-        ...
 
     def send(self, partition: int) -> None:
         """Start one send."""
@@ -82,33 +74,26 @@ class Consuming(Protocol):
 class Library(Protocol):
     """Makes the clients of one topic. Raises NotConnected."""
 
-    def producer(self, client: int, tally: Tally) -> Producing:
-        """A producer of that number."""
+    def producer(self, sends: Sends) -> Producing:
+        """A producer that records its sends there."""
         ...
 
-    def consumer(self, client: int, tally: Tally) -> Consuming:
-        """A consumer of that number."""
+    def consumer(self, reads: Reads) -> Consuming:
+        """A consumer that records its reads there."""
         ...
 
 
 class Workload:
     """The threads of one process and what they share."""
 
-    def __init__(
-        self, config: ClientConfig, library: Callable[[ClientConfig, HistoryWriter], Library]
-    ) -> None:
+    def __init__(self, config: ClientConfig, library: Callable[[ClientConfig], Library]) -> None:
         self.config = config
         self.stop = threading.Event()
         self.tallies: list[Tally] = []
         self.failures: list[BaseException] = []
-        self.writer = HistoryWriter(
-            Path(config.history_dir) / f"{config.topic}.{config.first_client}.arrows",
-            writer_id=config.first_client,
-            base_ns=config.base_ns,
-            rotate_s=config.rotate_s,
-        )
-        self._library = library(config, self.writer)
-        self._clients = itertools.count(config.first_client)
+        self.writer = open_history(config)
+        self._ledgers = Ledgers(config, self.writer)
+        self._library = library(config)
 
     def threads(self) -> list[threading.Thread]:
         """One thread per producer and consumer, not started."""
@@ -137,22 +122,30 @@ class Workload:
 
     def _produce(self, index: int) -> None:
         tally = self._tally()
-        while (producer := self._connected(self._library.producer, tally)) is not None:
-            self._drive(producer, first_partition=index)
+        while (made := self._connected(self._producer, tally)) is not None:
+            producer, sends = made
+            self._drive(producer, sends, first_partition=index)
             drain_s = self.config.drain_ms / 1000 if producer.fatal is None else 0.0
             producer.close(drain_s)
 
-    def _connected(self, make: Callable[[int, Tally], T], tally: Tally) -> T | None:
+    def _producer(self, tally: Tally) -> tuple[Producing, Sends]:
+        sends = self._ledgers.sends(tally)
+        return self._library.producer(sends), sends
+
+    def _consumer(self, tally: Tally) -> Consuming:
+        return self._library.consumer(self._ledgers.reads(tally))
+
+    def _connected(self, make: Callable[[Tally], T], tally: Tally) -> T | None:
         """What `make` makes, under the next number; None when there is a stop first."""
         while not self.stop.is_set():
             try:
-                return make(next(self._clients), tally)
+                return make(tally)
             except NotConnected as error:
                 tally.last_error = str(error)
                 self.stop.wait(CONNECT_RETRY_S)
         return None
 
-    def _drive(self, producer: Producing, first_partition: int) -> None:
+    def _drive(self, producer: Producing, sends: Sends, first_partition: int) -> None:
         """Send round-robin until told to stop or the producer broke.
 
         The bound of messages in flight is shared out evenly: a partition without a leader holds up
@@ -164,22 +157,22 @@ class Workload:
         pace = Pace(self.config.rate_per_s, time.monotonic())
         position = first_partition
         while not self.stop.is_set() and producer.fatal is None:
-            sends = 0
-            while sends < SENDS_PER_POLL and pace.wait_s(time.monotonic()) == 0:
-                target = free_partition(producer.in_flight, position, partitions, share)
-                if target is None or producer.pending >= limit or producer.fatal is not None:
+            sent = 0
+            while sent < SENDS_PER_POLL and pace.wait_s(time.monotonic()) == 0:
+                target = free_partition(sends.in_flight, position, partitions, share)
+                if target is None or sends.pending >= limit or producer.fatal is not None:
                     break
                 producer.send(target)
                 pace.sent(time.monotonic())
                 position = target + 1
-                sends += 1
-            if sends == SENDS_PER_POLL:
+                sent += 1
+            if sent == SENDS_PER_POLL:
                 producer.poll(0)
             else:  # not due yet, or full: outcomes are the next event either way
                 producer.poll(min(IDLE_S, pace.wait_s(time.monotonic()) or IDLE_S))
 
     def _consume(self) -> None:
-        consumer = self._connected(self._library.consumer, self._tally())
+        consumer = self._connected(self._consumer, self._tally())
         if consumer is None:
             return
         consumer.assign(dict.fromkeys(range(self.config.partitions), 0))
@@ -215,7 +208,7 @@ def run(workload: Workload) -> int:
     return 1 if workload.failures or any(thread.is_alive() for thread in threads) else 0
 
 
-def main(argv: list[str], library: Callable[[ClientConfig, HistoryWriter], Library]) -> int:
+def main(argv: list[str], library: Callable[[ClientConfig], Library]) -> int:
     """Entry point of the process: `argv` has the configuration's path; returns its exit code."""
     config = ClientConfig.load(Path(argv[1]))
     sys.setswitchinterval(SWITCH_INTERVAL_S)

@@ -23,13 +23,13 @@ from harness.clients.librdkafka import (
 )
 from harness.clients.options import ProducerOptions
 from harness.clients.tally import Tally
-from harness.history import HistoryWriter
 from harness.payload import PayloadCodec
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import stat_line
 from harness.workloads.librdkafka import Librdkafka
 from harness.workloads.pacing import MAX_BACKLOG_S, Pace
 from harness.workloads.threads import Workload, run
+from tests.harness.clients.recorded import Recorded
 from tests.harness.kafka_mock import PARTITIONS, mock_cluster
 
 DEADLINE_S = 30
@@ -160,10 +160,10 @@ def test_a_message_that_timed_out_may_have_happened(tmp_path: Path) -> None:
     assert errors == {("info", "_MSG_TIMED_OUT")}
 
 
-def test_what_the_client_refuses_surely_did_not_happen(tmp_path: Path, bootstrap: str) -> None:
+def test_what_the_client_refuses_surely_did_not_happen(bootstrap: str) -> None:
     """A message above the client's own limit never left the process: fail."""
-    writer = HistoryWriter(tmp_path / "w.arrows", writer_id=1, base_ns=time.monotonic_ns())
-    tally = Tally()
+    seen = Recorded(topic="large", codec=PayloadCodec("run", 2 << 20))
+    sends = seen.sends()
     producer = RecordingProducer(
         producer_config(
             ProducerOptions(
@@ -174,42 +174,25 @@ def test_what_the_client_refuses_surely_did_not_happen(tmp_path: Path, bootstrap
                 message_timeout_ms=5_000,
             )
         ),
-        client=1,
-        topic="large",
-        writer=writer,
-        codec=PayloadCodec("run", 2 << 20),
-        tally=tally,
+        sends,
     )
     producer.send(0)
-    assert producer.pending == 0
+    assert sends.pending == 0
     producer.close(1)
-    writer.close()
-    (send,) = [row for row in rows_of(tmp_path) if row["f"] == "send"]
-    assert (send["type"], send["error"]) == ("fail", "MSG_SIZE_TOO_LARGE")
-    assert tally.failed == 1
+    assert seen.writer.of("send", "type", "error") == [("fail", "MSG_SIZE_TOO_LARGE")]
+    assert seen.tally.failed == 1
 
 
-def test_a_consumer_whose_position_is_gone_rewinds_and_says_so(
-    tmp_path: Path, bootstrap: str
-) -> None:
+def test_a_consumer_whose_position_is_gone_rewinds_and_says_so(bootstrap: str) -> None:
     """Reading beyond the end of the log is a recorded reassignment, never a silent jump."""
-    writer = HistoryWriter(tmp_path / "w.arrows", writer_id=1, base_ns=time.monotonic_ns())
-    consumer = RecordingConsumer(
-        consumer_config(bootstrap=bootstrap, group="g"),
-        client=1,
-        topic="cut",
-        writer=writer,
-        codec=PayloadCodec("run", 128),
-        tally=Tally(),
-    )
+    seen = Recorded(topic="cut")
+    consumer = RecordingConsumer(consumer_config(bootstrap=bootstrap, group="g"), seen.reads())
     consumer.assign({0: 1_000_000, 1: 0})
     deadline = time.monotonic() + DEADLINE_S
-    while len(writer) < 4 and time.monotonic() < deadline:
-        consumer.poll(0.1)  # the start row is flushed; two assignments of two partitions follow
+    while len(seen.writer.of("assign")) < 4 and time.monotonic() < deadline:
+        consumer.poll(0.1)
     consumer.close()
-    writer.close()
-    assigns = [row for row in rows_of(tmp_path) if row["f"] == "assign"]
-    assert [(row["partition"], row["offset"], row["error"]) for row in assigns] == [
+    assert seen.writer.of("assign", "partition", "offset", "error") == [
         (0, 1_000_000, None),
         (1, 0, None),
         (0, 0, "_AUTO_OFFSET_RESET"),
@@ -248,7 +231,7 @@ def test_a_fatally_broken_producer_is_replaced_under_a_new_number(
     class Breaking(RecordingProducer):
         def send(self, partition: int) -> None:
             super().send(partition)
-            if self.client == 1000 and self.tally.sent == 3:
+            if self._sends.client == 1000 and self._sends.tally.sent == 3:
                 self.fatal = "broken"
 
     monkeypatch.setattr("harness.workloads.librdkafka.RecordingProducer", Breaking)

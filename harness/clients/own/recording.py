@@ -19,9 +19,9 @@ from harness.clients.own.line import Bump, End, Ended
 from harness.clients.own.producer import Producer, ProducerSettings
 from harness.clients.own.records import Fetched
 from harness.clients.own.waiting import Signal
-from harness.clients.tally import REWIND_RECORDS, Tally
-from harness.history import Operations
-from harness.payload import MAX_SEQUENCE, PayloadCodec, value_of
+from harness.clients.reads import Read, Reads
+from harness.clients.sends import UNFINISHED, USED_UP, Sends
+from harness.clients.tally import REWIND_RECORDS
 from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 LEFT: Final = "left its epoch"
@@ -57,25 +57,12 @@ class RecordingProducer:
         self,
         cluster: Cluster,
         settings: ProducerSettings,
-        *,
-        client: int,
-        writer: Operations,
-        codec: PayloadCodec,
-        tally: Tally,
+        sends: Sends,
         wall_clock_ms: Callable[[], int],
     ) -> None:
-        self.client = client
-        self.topic = cluster.topic
-        self.tally = tally
-        self.in_flight: dict[int, int] = {}
-        """Sends without an outcome, by partition."""
         self.progress = Signal()
         """Set by outcomes, for the one who sends."""
-        self._acks = settings.acks
-        self._writer = writer
-        self._codec = codec
-        self._sequence = 0
-        self._pending: dict[int, tuple[int, int]] = {}  # value -> op, invoke_ns
+        self._sends = sends
         self._producer = Producer(
             cluster,
             settings,
@@ -83,72 +70,40 @@ class RecordingProducer:
             on_ended=self._ended,
             on_bump=self._bumped,
         )
-        writer.start(client)
-
-    @property
-    def pending(self) -> int:
-        """Sends without an outcome."""
-        return len(self._pending)
+        sends.open()
 
     @property
     def fatal(self) -> str | None:
         """Why this instance cannot send any more."""
-        if self._sequence + 1 >= MAX_SEQUENCE:
-            return "the client's sequence numbers are used up"
-        return self._producer.fatal
+        return USED_UP if self._sends.used_up else self._producer.fatal
 
     def send(self, partition: int) -> None:
         """Start one send; its outcome is recorded later."""
-        self._sequence += 1
-        value = value_of(self.client, self._sequence)
-        payload = self._codec.encode(self.client, self._sequence)
-        self._pending[value] = (self._writer.next_op(), self._writer.now_ns())
-        self.in_flight[partition] = self.in_flight.get(partition, 0) + 1
-        self.tally.sent += 1
+        value, payload = self._sends.begin(partition)
         self._producer.send(partition, value, payload)
 
     async def close(self, timeout_s: float) -> None:
         """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
         await self._producer.close(timeout_s)
-        self._writer.end(self.client)
+        self._sends.close()
 
     def _ended(self, partition: int, ended: Ended, node: int | None) -> None:
-        complete_ns: int | None = self._writer.now_ns()
-        outcome = _OUTCOMES[ended.end]
-        error = ended.error
+        at_ns: int | None = self._sends.now_ns()
+        outcome, error = _OUTCOMES[ended.end], ended.error
         if outcome is Outcome.INFO and error is None:
-            error, complete_ns = "unfinished", None
-        offset = None if self._acks == 0 else ended.offset
+            error, at_ns = UNFINISHED, None
         for index, message in enumerate(ended.messages):
-            op, invoke_ns = self._pending.pop(message.tag)
-            self._count(outcome, invoke_ns, complete_ns)
-            self._writer.record(
-                op, self.client, "send", outcome.value, invoke_ns, complete_ns, self.topic,
-                partition, message.tag, None if offset is None else offset + index, None,
-                self._acks, node, error,
-            )  # fmt: skip
-        self.in_flight[partition] -= len(ended.messages)
-        if error is not None:
-            self.tally.last_error = error
+            offset = None if ended.offset is None else ended.offset + index
+            self._sends.end(
+                message.tag, outcome, at_ns=at_ns, offset=offset, node=node, error=error
+            )
         self.progress.set()
 
-    def _count(self, outcome: Outcome, invoke_ns: int, complete_ns: int | None) -> None:
-        tally = self.tally
-        match outcome:
-            case Outcome.OK:
-                tally.acked += 1
-                assert complete_ns is not None
-                tally.latencies_ns.append(complete_ns - invoke_ns)
-            case Outcome.FAIL:
-                tally.failed += 1
-            case Outcome.INFO:
-                tally.info += 1
-
     def _bumped(self, partition: int, bump: Bump) -> None:
-        now_ns = self._writer.now_ns()
-        self._writer.record(
-            self._writer.next_op(), self.client, PRODUCER_EPOCH, Outcome.OK.value, now_ns, now_ns,
-            self.topic, partition, bump.tag,
+        sends, now_ns = self._sends, self._sends.now_ns()
+        sends.writer.record(
+            sends.writer.next_op(), sends.client, PRODUCER_EPOCH, Outcome.OK.value, now_ns, now_ns,
+            sends.topic, partition, bump.tag,
             error=f"{LEFT} in this partition: {bump.reason}; {bump.given_up} given up that may be "
             "there",
         )  # fmt: skip
@@ -161,23 +116,14 @@ class RecordingConsumer:
         self,
         cluster: Cluster,
         settings: ConsumerSettings,
+        reads: Reads,
         offsets: Mapping[int, int],
-        *,
-        client: int,
-        writer: Operations,
-        codec: PayloadCodec,
-        tally: Tally,
     ) -> None:
-        self.client = client
-        self.topic = cluster.topic
-        self.tally = tally
-        self._writer = writer
-        self._codec = codec
-        writer.start(client)
-        op, now_ns = writer.next_op(), writer.now_ns()
-        for partition, offset in offsets.items():
-            self._assigned(op, now_ns, partition, offset, None)
-        self._consumer = Consumer(cluster, settings, offsets, self, now_ns=writer.now_ns)
+        """`offsets` are {partition: next offset}."""
+        self._reads = reads
+        reads.open()
+        reads.assigned(offsets, reads.now_ns())
+        self._consumer = Consumer(cluster, settings, offsets, self, now_ns=reads.now_ns)
         self._consumer.look()
 
     @property
@@ -187,41 +133,26 @@ class RecordingConsumer:
 
     async def close(self) -> None:
         """End the client."""
-        self._writer.end(self.client)
+        self._reads.close()
         await self._consumer.close()
 
     def polled(self, invoke_ns: int, node: int, read: Sequence[tuple[int, Fetched]]) -> None:
         """See `harness.clients.own.consumer.Reader`."""
-        op, complete_ns = self._writer.next_op(), self._writer.now_ns()
-        for partition, fetched in read:
-            self.tally.read += len(fetched.records)
-            for record in fetched.records:
-                value, error = self._codec.decode(record.value)
-                self._writer.record(
-                    op, self.client, "poll", "ok", invoke_ns, complete_ns, self.topic, partition,
-                    value, record.offset, record.leader_epoch, None, node, error,
-                )  # fmt: skip
+        records = (Read(partition, *each) for partition, got in read for each in got.records)
+        self._reads.polled(records, invoke_ns, node=node)
 
     def cut(self, partition: int, reason: str) -> bool:
         """Go back, and read what is there now."""
-        self.tally.last_error = reason
+        self._reads.note(reason)
         return True
 
     def moved(self, invoke_ns: int, partition: int, offset: int, reason: str) -> None:
         """A jump is an assignment with a reason."""
-        self._assigned(self._writer.next_op(), invoke_ns, partition, offset, reason)
+        self._reads.moved({partition: offset}, invoke_ns, reason=reason)
 
     def failed(self, partition: int, error: str) -> None:
         """Only counted among the errors."""
-        self.tally.last_error = error
-
-    def _assigned(
-        self, op: int, invoke_ns: int, partition: int, offset: int, reason: str | None
-    ) -> None:
-        self._writer.record(
-            op, self.client, "assign", "ok", invoke_ns, self._writer.now_ns(), self.topic,
-            partition, None, offset, error=reason,
-        )  # fmt: skip
+        self._reads.note(error)
 
 
 WORKLOAD_CONSUMER: Final = ConsumerSettings(max_wait_s=1.0, rewind_records=REWIND_RECORDS)

@@ -37,23 +37,26 @@ class Rows(Operations):
 
 @dataclass
 class Recorded:
-    """A client's ledgers; its topic is `t`, its number 1."""
+    """A client's ledgers."""
 
+    client: int = 1
+    topic: str = "t"
     acks: int = -1
+    codec: PayloadCodec = CODEC
     writer: Rows = field(default_factory=Rows)
     tally: Tally = field(default_factory=Tally)
 
-    @property
-    def common(self) -> dict[str, Any]:
-        """What every recording client takes."""
-        return {
-            "client": 1, "topic": "t", "writer": self.writer, "codec": CODEC, "tally": self.tally
-        }  # fmt: skip
-
     def sends(self) -> Sends:
         """Of a producer."""
-        return Sends(**self.common, acks=self.acks)
+        return Sends(**self._common, acks=self.acks)
 
     def reads(self) -> Reads:
         """Of a consumer."""
-        return Reads(**self.common)
+        return Reads(**self._common)
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        return {
+            "client": self.client, "topic": self.topic, "writer": self.writer, "codec": self.codec,
+            "tally": self.tally,
+        }  # fmt: skip

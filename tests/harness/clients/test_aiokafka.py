@@ -96,7 +96,7 @@ def test_what_a_send_ended_with_is_its_outcome(result: Any, row: tuple[Any, ...]
         else:
             library.sent[0].set_result(result)
         await turns()
-        assert (producer.pending, producer.in_flight) == (0, {2: 0})
+        assert (producer._sends.pending, producer._sends.in_flight) == (0, {2: 0})
         assert producer.fatal is None
 
     seen = producing(work)

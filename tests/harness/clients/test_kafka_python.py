@@ -13,6 +13,7 @@ from harness.clients.kafka_python import (
     producer_config,
 )
 from harness.clients.options import ProducerOptions
+from harness.clients.sends import Sends
 from tests.harness.clients.recorded import CODEC, Recorded
 from tests.harness.kafka_python import TopicPartition
 
@@ -71,10 +72,16 @@ def seen() -> Recorded:
 
 
 @pytest.fixture
-def producer(seen: Recorded, monkeypatch: pytest.MonkeyPatch) -> RecordingProducer:
+def sends(seen: Recorded) -> Sends:
+    """Where the producer records."""
+    return seen.sends()
+
+
+@pytest.fixture
+def producer(sends: Sends, monkeypatch: pytest.MonkeyPatch) -> RecordingProducer:
     """On the library above."""
     monkeypatch.setattr(kafka_python, "KafkaProducer", Library)
-    return RecordingProducer(config(), **seen.common)
+    return RecordingProducer(config(), sends)
 
 
 def config(message_timeout_ms: int = 10_000) -> dict[str, Any]:
@@ -104,15 +111,15 @@ def config(message_timeout_ms: int = 10_000) -> dict[str, Any]:
     ],
 )
 def test_what_a_send_ended_with_is_its_outcome(
-    producer: RecordingProducer, seen: Recorded, result: Any, row: tuple[Any, ...]
+    producer: RecordingProducer, sends: Sends, seen: Recorded, result: Any, row: tuple[Any, ...]
 ) -> None:
     """Errors are those of the last attempt: hardly any says that no attempt has landed."""
     producer.send(2)
     (sent,) = producer._producer.sent
     sent.failure(result) if isinstance(result, Exception) else sent.success(result)
-    assert producer.pending == 1, "it is recorded by whoever polls"
+    assert sends.pending == 1, "it is recorded by whoever polls"
     producer.poll(0)
-    assert (producer.pending, producer.in_flight) == (0, {2: 0})
+    assert (sends.pending, sends.in_flight) == (0, {2: 0})
     assert seen.writer.of("send", "type", "offset", "error") == [row]
 
 
@@ -160,7 +167,7 @@ def test_without_brokers_there_is_no_client(seen: Recorded) -> None:
     """It is tried again then, and nothing of it is in the record."""
     with pytest.raises(NotConnected, match="KafkaTimeoutError"):
         RecordingConsumer(
-            {**consumer_config(bootstrap="127.0.0.1:1"), "bootstrap_timeout_ms": 10}, **seen.common
+            {**consumer_config(bootstrap="127.0.0.1:1"), "bootstrap_timeout_ms": 10}, seen.reads()
         )
     assert seen.writer.rows == []
 
@@ -208,7 +215,7 @@ def test_a_cut_below_the_position_is_a_recorded_jump(
 ) -> None:
     """Whether the position is beyond the end, or the log there is another one (KIP-320)."""
     monkeypatch.setattr(kafka_python, "KafkaConsumer", Polled)
-    consumer = RecordingConsumer({}, **seen.common)
+    consumer = RecordingConsumer({}, seen.reads())
     consumer.assign({1: 50, 2: 60})
     record = type("Record", (), {
         "partition": 1, "offset": 0, "leader_epoch": 3, "value": CODEC.encode(1, 1)

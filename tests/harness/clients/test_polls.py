@@ -1,17 +1,11 @@
 """What a poll becomes in the record."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from checkers.history import read_arrow_stream
 from harness.clients import librdkafka
-from harness.clients.tally import Tally
-from harness.history import HistoryWriter
-from harness.payload import PayloadCodec
-
-CODEC = PayloadCodec("run", 64)
+from tests.harness.clients.recorded import CODEC, Recorded
 
 
 class Message:
@@ -57,21 +51,15 @@ class Polls:
         """Nothing to do."""
 
 
-def test_a_step_back_inside_a_poll_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_back_inside_a_poll_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of one operation have no order but that of their offsets: another one begins there."""
     given = [Message(0), Message(0, 1), Message(1), Message(1), Message(2), Message(1, 1)]
     monkeypatch.setattr(librdkafka, "Consumer", lambda _: Polls(iter([given])))
-    writer = HistoryWriter(tmp_path / "c.arrows", writer_id=1, base_ns=0)
-    consumer = librdkafka.RecordingConsumer(
-        {}, client=1, topic="t", writer=writer, codec=CODEC, tally=Tally()
-    )
+    seen = Recorded()
+    consumer = librdkafka.RecordingConsumer({}, seen.reads())
     consumer.assign({0: 0, 1: 0})
     assert consumer.poll(1.0) == len(given)
     consumer.close()
-    writer.close()
-    rows = [r for r in read_arrow_stream(writer.path)[0].to_pylist() if r["f"] == "poll"]
-    first = rows[0]["op"]
-    steps = [(row["op"] - first, row["partition"], row["offset"]) for row in rows]
+    rows = seen.writer.of("poll", "op", "partition", "offset")
+    steps = [(op - rows[0][0], partition, offset) for op, partition, offset in rows]
     assert steps == [(0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 0, 2), (1, 1, 1)]

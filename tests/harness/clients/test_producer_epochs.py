@@ -1,14 +1,11 @@
 """What librdkafka's log says of producer epochs, in lines that it wrote."""
 
 import logging
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkers.history import read_arrow_stream
 from harness.clients.librdkafka import RecordingProducer, producer_config
 from harness.clients.options import ProducerOptions
 from harness.clients.producer_epochs import (
@@ -19,9 +16,8 @@ from harness.clients.producer_epochs import (
     Refused,
     parse,
 )
-from harness.clients.tally import Tally
-from harness.history import HistoryWriter
-from harness.payload import PayloadCodec, value_of
+from harness.payload import value_of
+from tests.harness.clients.recorded import Recorded
 
 SKIPPED = (
     "[thrd:198.19.110.6:9092/6]: 198.19.110.6:9092/6: ProduceRequest for elastic [8] with 16 "
@@ -215,18 +211,14 @@ class Scripted:
         """Nothing is left."""
 
 
-def recording(tmp_path: Path, *, idempotence: bool) -> tuple[RecordingProducer, HistoryWriter]:
-    """A producer that writes its history to `tmp_path`."""
-    writer = HistoryWriter(tmp_path / "w.arrows", writer_id=3, base_ns=time.monotonic_ns())
+def recording(*, idempotence: bool) -> tuple[RecordingProducer, Recorded]:
+    """A producer, and what it records."""
+    seen = Recorded(client=7, topic="elastic")
     config = producer_config(ProducerOptions(
         bootstrap="127.0.0.1:1", acks=-1, idempotence=idempotence, linger_ms=0,
         message_timeout_ms=1000,
     ))  # fmt: skip
-    producer = RecordingProducer(
-        config, client=7, topic="elastic", writer=writer, codec=PayloadCodec("run", 64),
-        tally=Tally(),
-    )  # fmt: skip
-    return producer, writer
+    return RecordingProducer(config, seen.sends()), seen
 
 
 def log(level: int, facility: str, text: str) -> None:
@@ -237,11 +229,11 @@ def log(level: int, facility: str, text: str) -> None:
 
 
 def test_bumps_are_recorded_with_what_the_broker_lacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One row per reason; what is cut off by the end has no end; only emergencies are printed."""
     monkeypatch.setattr("harness.clients.librdkafka.Producer", Scripted)
-    producer, writer = recording(tmp_path, idempotence=True)
+    producer, seen = recording(idempotence=True)
     for partition in (8, 9, 3, 8, 8):
         producer.send(partition)
     log(logging.DEBUG, "ERRSEQ", SKIPPED.replace("msgid 52", "msgid 2"))
@@ -252,27 +244,24 @@ def test_bumps_are_recorded_with_what_the_broker_lacked(
     log(logging.ERROR, "FAIL", "a broker is gone")
     log(logging.CRITICAL, "CRIT", "the disk is on fire")
     producer.close(0)
-    writer.close()
-    history, complete = read_arrow_stream(tmp_path / "w.arrows")
-    assert complete
-    rows = [row for row in history.to_pylist() if row["f"] == "producer-epoch"]
     columns = ("client", "type", "topic", "partition", "value", "error")
-    assert [tuple(row[name] for name in columns) for row in rows] == [
+    assert seen.writer.of("producer-epoch", *columns) == [
         (7, "ok", "elastic", 8, value_of(7, 4), OWN),
         (7, "ok", None, None, None, GAP),
         (7, "info", None, None, None, GAP),
     ]
-    assert rows[0]["op"] == rows[1]["op"] != rows[2]["op"]
-    assert rows[0]["invoke_ns"] < rows[0]["complete_ns"] < rows[2]["invoke_ns"]
-    assert rows[2]["complete_ns"] is None
+    ops = [op for (op,) in seen.writer.of("producer-epoch", "op")]
+    assert ops[0] == ops[1] != ops[2]
+    (first, *_, last) = seen.writer.of("producer-epoch", "invoke_ns", "complete_ns")
+    assert first[0] < first[1] < last[0]
+    assert last[1] is None
     assert capfd.readouterr().err == "CRIT [rdkafka#producer-1] the disk is on fire\n"
 
 
-def test_other_producers_have_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_producers_have_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without idempotence there is no epoch to leave, and nothing is turned on."""
     monkeypatch.setattr("harness.clients.librdkafka.Producer", Scripted)
-    producer, writer = recording(tmp_path, idempotence=False)
+    producer, _ = recording(idempotence=False)
     assert not {"debug", "logger"} & Scripted.settings.keys()
     assert Scripted.settings["log_level"] == 2
     producer.close(0)
-    writer.close()

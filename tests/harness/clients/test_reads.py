@@ -20,6 +20,20 @@ def test_a_record_is_a_row_and_a_poll_an_operation() -> None:
     assert seen.tally.read == 2
 
 
+def test_a_jump_in_one_partition_leaves_the_others_where_they_are() -> None:
+    """It is a row with its reason, and what is read after it is no step back inside a poll."""
+    seen = Recorded()
+    reads = seen.reads()
+    reads.assigned({0: 5, 1: 8}, 1)
+    reads.moved({0: 2}, 3, reason="WHY")
+    assigned = seen.writer.of("assign", "invoke_ns", "partition", "offset", "error")
+    assert assigned == [(1, 0, 5, None), (1, 1, 8, None), (3, 0, 2, "WHY")]
+    payload = CODEC.encode(1, 1)
+    reads.polled([Read(1, 8, 0, payload), Read(0, 2, 0, payload)], 10, node=3)
+    [(first, node), (second, _)] = seen.writer.of("poll", "op", "node")
+    assert (first, node) == (second, 3)
+
+
 @pytest.mark.parametrize(
     ("bounds", "goes_on"),
     [

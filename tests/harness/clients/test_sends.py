@@ -40,6 +40,14 @@ def test_what_went_wrong_is_named_and_counted(outcome: Outcome) -> None:
     assert seen.tally.last_error == "WHY"
 
 
+def test_the_broker_that_answered_is_named() -> None:
+    """Where a library tells which one it was."""
+    seen = Recorded()
+    sends = seen.sends()
+    sends.end(sends.begin(0)[0], Outcome.OK, at_ns=5, offset=7, node=2)
+    assert seen.writer.of("send", "offset", "node") == [(7, 2)]
+
+
 def test_an_unanswered_send_has_no_offset() -> None:
     """For acks=0 no broker said one, whatever a library makes up."""
     seen = Recorded(acks=0)

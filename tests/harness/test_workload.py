@@ -1,9 +1,6 @@
 """The workload's clients against mock brokers: what they send, read, record, and how they end."""
 
-import dataclasses
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.history import read_arrow_stream
 from harness.clients.librdkafka import (
     RecordingConsumer,
     RecordingProducer,
@@ -30,10 +26,8 @@ from harness.workloads.librdkafka import Librdkafka
 from harness.workloads.pacing import MAX_BACKLOG_S, Pace
 from harness.workloads.threads import Workload, run
 from tests.harness.clients.recorded import Recorded
+from tests.harness.clients.workloads import DEADLINE_S, client_config, rows_of
 from tests.harness.kafka_mock import PARTITIONS, mock_cluster
-
-DEADLINE_S = 30
-NOWHERE = "127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
@@ -44,36 +38,8 @@ def bootstrap() -> Iterator[str]:
 
 
 def config(tmp_path: Path, **changes: Any) -> ClientConfig:
-    return dataclasses.replace(
-        ClientConfig(
-            run_id="run",
-            base_ns=time.monotonic_ns(),
-            history_dir=str(tmp_path),
-            first_client=1000,
-            bootstrap=NOWHERE,
-            topic="flow",
-            partitions=PARTITIONS,
-            acks=-1,
-            idempotence=False,
-            producers=1,
-            consumers=0,
-            rate_per_s=200,
-            value_bytes=128,
-            max_in_flight=100,
-            linger_ms=0,
-            message_timeout_ms=10_000,
-        ),
-        **changes,
-    )
-
-
-def rows_of(tmp_path: Path) -> list[dict[str, Any]]:
-    rows = []
-    for path in sorted(tmp_path.glob("*.arrows")):
-        table, complete = read_arrow_stream(path)
-        assert complete
-        rows += table.to_pylist()
-    return rows
+    """One producer."""
+    return client_config(tmp_path, **{"topic": "flow", "consumers": 0, "linger_ms": 0, **changes})
 
 
 def run_until(wanted: ClientConfig, done: Any) -> None:
@@ -198,29 +164,6 @@ def test_a_consumer_whose_position_is_gone_rewinds_and_says_so(bootstrap: str) -
         (0, 0, "_AUTO_OFFSET_RESET"),
         (1, 0, "_AUTO_OFFSET_RESET"),
     ]
-
-
-def test_the_process_ends_in_order_when_its_standard_input_closes(
-    tmp_path: Path, bootstrap: str
-) -> None:
-    """A harness that died closes the pipe: the clients end, and their history is whole."""
-    wanted = config(tmp_path, bootstrap=bootstrap, topic="process")
-    wanted.save(tmp_path / "client.json")
-    assert ClientConfig.load(tmp_path / "client.json") == wanted
-    with subprocess.Popen(
-        [sys.executable, "-m", "harness.workloads.librdkafka", str(tmp_path / "client.json")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if json.loads(line)["acked"] >= 10:
-                break
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(DEADLINE_S) == 0
-    rows = rows_of(tmp_path)
-    assert [row["f"] for row in rows if row["f"] != "send"] == ["start", "end"]
 
 
 def test_a_fatally_broken_producer_is_replaced_under_a_new_number(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harness.clients.tally import Tally
@@ -16,6 +17,7 @@ from harness.workloads.config import ClientConfig
 from harness.workloads.own import World as Outside
 from harness.workloads.own import run_workload
 from harness.workloads.own_reads import read_everything
+from tests.harness.clients.workloads import client_config
 from tests.harness.targets.sim.load import make_topics
 
 PARTITIONS = 3
@@ -47,24 +49,17 @@ Trouble = Callable[[SimCluster], Awaitable[None]]
 
 def config(cluster: SimCluster, **changes: Any) -> ClientConfig:
     values: dict[str, Any] = {
-        "run_id": "run",
         "base_ns": 0,
-        "history_dir": "",
-        "first_client": 1000,
         "bootstrap": ",".join(f"{host}:{port}" for host, port in cluster.brokers.values()),
-        "topic": "t",
         "partitions": PARTITIONS,
-        "acks": -1,
         "idempotence": True,
         "producers": 2,
-        "consumers": 1,
         "rate_per_s": 100,
         "value_bytes": 100,
         "max_in_flight": 500,
-        "linger_ms": 2,
         "message_timeout_ms": 5_000,
     }
-    return ClientConfig(**values | changes)
+    return client_config(Path(), **values | changes)
 
 
 def simulate(seed: int, trouble: Trouble, **changes: Any) -> Run:

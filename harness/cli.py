@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+import nodes.kio_alone  # noqa: F401 - before any command imports kio
 from harness.commands.analyze import analyze
 from harness.commands.base import (
     BAD_ARGUMENTS,

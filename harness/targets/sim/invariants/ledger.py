@@ -188,6 +188,12 @@ class Ledger:
         self.reset_epoch = epoch
         return len(lost)
 
+    def disregard_before(self, epoch: int) -> None:
+        """An unclean election began `epoch`: what leaders of earlier ones commit from now on, which
+        have not heard of it, nobody else has to have.
+        """
+        self.reset_epoch = max(self.reset_epoch, epoch)
+
     def regain(self, last: Batch | None, epoch: int, node: int) -> None:
         """`node` begins to lead `epoch` with its high watermark at the end of `last`: if that was
         given up, it is committed again. After an unclean election another may bring it back.

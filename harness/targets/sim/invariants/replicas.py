@@ -125,6 +125,8 @@ class Watched:
         unclean = partition.judged_epoch < partition.unclean_epoch <= epoch
         partition.judged_epoch = max(partition.judged_epoch, epoch)
         if top is None or self.copy.has(top):
+            if unclean:
+                partition.ledger.disregard_before(epoch)
             return ""
         eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE))
         last_one = self.copy.lost_at is not None and not eligible

@@ -106,6 +106,18 @@ def test_what_may_be_lost_is_given_up() -> None:
     assert ledger.top() is other
 
 
+def test_who_has_not_heard_of_an_unclean_election_commits_for_itself_alone() -> None:
+    """Even where it gave up nothing that was known to be committed by then."""
+    ledger = Ledger("t-0")
+    zero, one = appended(ledger, 1, header(0, 0), header(1, 0))
+    _, other = appended(ledger, 2, header(0, 0), header(1, 2))
+    ledger.commit(zero, 0, 1)
+    ledger.disregard_before(2)
+    ledger.commit(other, 2, 2)
+    ledger.commit(one, 0, 1)
+    assert ledger.top() is other
+
+
 def test_what_was_given_up_is_committed_again_by_who_has_it() -> None:
     """After one unclean election another may bring it back, with its high watermark."""
     ledger = Ledger("t-0")

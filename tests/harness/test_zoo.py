@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.plan import PlanError
+from harness.simulation.campaign import INVALID, VALID, Result, Task
 from harness.zoo import record, trials
 from harness.zoo.exhibit import collection
 from nodes.control import isr, partition_changes
@@ -119,6 +120,23 @@ def test_schedules_catch_mutants_in_simulated_worlds(name: str) -> None:
     """By single messages, or by the faults that real processes meet, too."""
     found = trials.scripted("tests.zoo", name, range(1, 3))
     assert found.holds, found
+
+
+def test_a_seed_that_accuses_the_unmodified_broker_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A search goes on behind it, to the first that accuses the broken one alone."""
+
+    def judged(task: Task, seed: int) -> Result:
+        wrong = seed == 2 or (seed >= 4 and task.plan.broker_module != "nodes")
+        return Result(seed=seed, outcome=INVALID if wrong else VALID, signs=(f"sign {seed}",))
+
+    monkeypatch.setattr(trials, "run_seed", judged)
+    monkeypatch.setattr(
+        trials.Campaign, "results", lambda self, _: (judged(self._task, n) for n in self._waiting)
+    )
+    found = trials.by_chance(zoo.EXHIBITS[0], searches=1, limit=6, jobs=1, time_s=60, root=tmp_path)
+    assert (found.seeds, found.signs) == ((4,), ("sign 4",))
 
 
 def test_a_record_says_what_holds_and_what_does_not() -> None:

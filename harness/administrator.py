@@ -164,7 +164,9 @@ class Administrator:
         """Take a controller's vote."""
         text = f"node {node} is to get its vote back"
         self._note_way_back(layer, text, lambda: self._vote(node))
-        self._ask(lambda admin: voters.remove(admin, node))
+        voted_on = self._ask(lambda admin: voters.directory(admin, node))
+        if voted_on is not None:
+            self._ask(lambda admin: voters.remove(admin, node, voted_on))
 
     # -- the way back
 

@@ -8,6 +8,7 @@ before its successor is in sync: that is the cluster's word on a reassignment.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from harness.admin import inspection, reassignments, topics, voters
 from harness.admin.client import AdminClient
@@ -41,6 +42,7 @@ class Leaving:
         self._ask, self._system, self._retire = ask, system, retire
         self._processes, self._now_s = processes, now_s
         self._told_s: float | None = None
+        self._ends_vote_on: UUID | None = None
 
     def step(self) -> bool:
         """Do the next thing; true when the broker is gone. Raises AdminError, TargetError."""
@@ -62,15 +64,25 @@ class Leaving:
     def _ended(self) -> bool:
         """Whether the process has ended, which is first told to."""
         if self._told_s is None:
-            if self.node in self._ask(_voter_ids):
-                self.gave_up_vote = True
-                self._ask(lambda admin: voters.remove(admin, self.node))
+            if self._has_vote():
                 return False
             self._processes.terminate(self.node)
             self._told_s = self._now_s()
         elif self._now_s() - self._told_s > STOP_S:
             self._processes.kill(self.node)
         return not self._processes.is_running(self.node)
+
+    def _has_vote(self) -> bool:
+        """Whether it may have one still, which is taken then. That a leader knows of none is not
+        enough: until it has committed that, the leader may take it with it.
+        """
+        voted_on = self._ask(lambda admin: voters.directory(admin, self.node)) or self._ends_vote_on
+        if voted_on is None:
+            return False
+        self.gave_up_vote, self._ends_vote_on = True, voted_on
+        self._ask(lambda admin: voters.remove(admin, self.node, voted_on))
+        self._ends_vote_on = None
+        return True
 
     def step_back(self) -> bool:
         """The way back: true when the broker is in service, with its vote if it had one."""
@@ -97,17 +109,13 @@ def give_vote(node: int, ask: Ask, system: Members) -> bool:
         return False  # it was not started on this disk yet
     found = ask(inspection.quorum).voters
     known = next((each for each in found if each.node_id == node), None)
-    if known is not None and known.directory_id in (None, directory):
-        return True
     if known is None:
         ask(lambda admin: voters.add(admin, node, directory, system.controllers[node]))
-    else:
-        ask(lambda admin: voters.remove(admin, node))
+        return False
+    if (voted_on := known.directory_id) in (None, directory):
+        return True
+    ask(lambda admin: voters.remove(admin, node, voted_on))
     return False
-
-
-async def _voter_ids(admin: AdminClient) -> list[int]:
-    return sorted(each.node_id for each in (await inspection.quorum(admin)).voters)
 
 
 async def _in_service(admin: AdminClient) -> list[int]:

@@ -17,6 +17,9 @@ from nemesis.strands import Strands
 
 _OWN: Final = "DYNAMIC_TOPIC_CONFIG"
 
+_Key = tuple[str, str]
+"""A topic and the name of a configuration."""
+
 
 class Settings:
     """Topics' configurations in layers: each goes alone, whatever came on top of it."""
@@ -24,8 +27,9 @@ class Settings:
     def __init__(self, ask: Ask, strands: Strands) -> None:
         self._ask = ask
         self._mutex = strands.mutex()
-        self._own: dict[tuple[str, str], str | None] = {}
-        self._layers: dict[tuple[str, str], dict[str, str]] = {}
+        self._own: dict[_Key, str | None] = {}
+        self._layers: dict[_Key, dict[str, str]] = {}
+        self._taken: dict[str, set[_Key]] = {}
 
     def now(self, topic: str, name: str) -> tuple[str | None, str | None]:
         """The value in force, and the topic's own where it has one. Raises Refused."""
@@ -48,13 +52,24 @@ class Settings:
             self._ask(lambda admin: configs.alter(admin, wanted))
 
     def restore(self, layer: str) -> bool:
-        """Take a layer away. Raises AdminError; then once more. True."""
+        """Take a layer away. Returns whether what is left is in force; until it is, and after an
+        AdminError, once more.
+        """
         with self._mutex:
-            for (topic, name), layers in self._layers.items():
+            keys = self._taken.setdefault(layer, set())
+            for key, layers in self._layers.items():
                 if layer in layers:
-                    rest = [value for each, value in layers.items() if each != layer]
-                    value = rest[-1] if rest else self._own[topic, name]
-                    changes = {configs.topic(topic): {name: value}}
-                    self._ask(partial(configs.alter, changes=changes))
+                    rest = {each: value for each, value in layers.items() if each != layer}
+                    self._set(key, self._top(key, rest))
                     del layers[layer]
-            return True
+                    keys.add(key)
+            return all(self.now(*key)[1] == self._top(key, self._layers[key]) for key in keys)
+
+    def _top(self, key: _Key, layers: dict[str, str]) -> str | None:
+        """What is to be in force: the last layer's value, else the topic's own."""
+        return next(reversed(layers.values()), self._own[key])
+
+    def _set(self, key: _Key, value: str | None) -> None:
+        topic, name = key
+        changes = {configs.topic(topic): {name: value}}
+        self._ask(partial(configs.alter, changes=changes))

@@ -31,6 +31,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(autouse=True)
+def everybody_serves(cluster: Cluster) -> None:
+    """Each test begins so: what the one before it stopped may take a session to come back."""
+
+    def serving() -> Effect:
+        found = cluster.admin.brokers()
+        return Effect(took=found == [1, 2, 3], evidence=f"{found} serve")
+
+    cluster.until(serving)
+
+
 def test_reassign(cluster: Cluster) -> None:
     """The replicas get to other brokers, and cancelling what is over changes nothing."""
     before = cluster.admin.placement(["one"])

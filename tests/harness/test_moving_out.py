@@ -1,11 +1,19 @@
 """Where the replicas of a broker go that leaves."""
 
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from uuid import UUID
+
 import pytest
 
-from harness.admin.errors import AdminError
+from harness.admin import voters
+from harness.admin.client import AdminClient
+from harness.admin.errors import AdminError, Unreachable
 from harness.admin.model import Partition, Reassignment, Topic
-from harness.moving_out import evacuated
+from harness.moving_out import Leaving, evacuated
 from nodes.ids import TopicPartition
+
+T = TypeVar("T")
 
 
 def topic(*placed: tuple[int, ...]) -> Topic:
@@ -42,3 +50,42 @@ def test_a_partition_on_every_broker_has_nowhere_to_go() -> None:
     """That is said, and nothing is ordered."""
     with pytest.raises(AdminError, match="t-0 on broker 1 has nowhere to go"):
         evacuated(1, [2, 3], [topic((1, 2, 3))], {})
+
+
+class Quorum:
+    """The leader's word on one vote, and who of those that ask to end it is answered."""
+
+    def __init__(self, known: list[UUID | None], answers: list[bool]) -> None:
+        self.known, self.answers, self.asked = known, answers, list[UUID]()
+
+    def ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+        """Only the stand-ins below are called."""
+        return work(None)  # type: ignore[arg-type,return-value]
+
+    def directory(self, admin: Any, node: int) -> UUID | None:
+        """What the leader knows now."""
+        return self.known.pop(0)
+
+    def remove(self, admin: Any, node: int, directory_id: UUID) -> None:
+        """Taken, but whoever is not answered cannot know."""
+        self.asked.append(directory_id)
+        if not self.answers.pop(0):
+            raise Unreachable("nobody answers")
+
+
+def test_a_vote_is_gone_when_that_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that says so may still lose it: it is asked until it has answered."""
+    disk = UUID(int=1)
+    quorum = Quorum([disk, None, None], [False, True])
+    monkeypatch.setattr(voters, "directory", quorum.directory)
+    monkeypatch.setattr(voters, "remove", quorum.remove)
+    nowhere: Any = None
+    leaving = Leaving(
+        2, ask=quorum.ask, system=nowhere, processes=nowhere, now_s=lambda: 0.0, retire=None
+    )
+    with pytest.raises(Unreachable):
+        leaving._has_vote()
+    assert leaving._has_vote()
+    assert not leaving._has_vote()
+    assert quorum.asked == [disk, disk]
+    assert leaving.gave_up_vote

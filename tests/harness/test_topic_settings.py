@@ -74,3 +74,14 @@ def test_a_restore_that_nobody_hears_is_still_to_be_made(fake: Fake, settings: S
     assert fake.own["t"] == "1"
     assert settings.restore("one")
     assert fake.own["t"] is None
+
+
+def test_a_restore_is_done_once_it_is_in_force(
+    fake: Fake, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker that is asked may hear of it later than the controller that took it."""
+    settings.change("one", ["t"], "segment.bytes", "1")
+    seen: list[str | None] = ["1", "1", None]
+    monkeypatch.setattr(settings, "now", lambda topic, name: (None, seen.pop(0)))
+    assert [settings.restore("one") for _ in range(3)] == [False, False, True]
+    assert fake.own["t"] is None

@@ -134,9 +134,8 @@ class DuckDbEngine:
             config={"temp_directory": str(self._folder), "memory_limit": MEMORY_LIMIT}
         )
         self._connection.execute("SET preserve_insertion_order = false")
-        self._connection.execute(
-            "SET enable_progress_bar = false"
-        )  # standard output is not its own
+        # Standard output is not its own.
+        self._connection.execute("SET enable_progress_bar = false")
         if threads is not None:
             self._connection.execute(f"SET threads = {int(threads)}")
         self._interrupted_error = duckdb.InterruptException

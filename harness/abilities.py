@@ -23,6 +23,7 @@ NEEDS: Final[Mapping[Ability, tuple[str, ...]]] = {
     Ability.DISK_STALLS: ("freeze",),
     Ability.DISK_FAULTS: ("loop",),
     Ability.DISK_READ_ONLY: ("loop",),
+    Ability.FAILED_SYNCS: ("failed-syncs",),
     Ability.DISK_SPEED: ("loop", "disk-limits"),
     Ability.POWER_LOSS: ("loop",),
     Ability.FILES: ("netns",),

@@ -242,6 +242,10 @@ def _disk(volume: Volume, *, frozen: bool) -> Callable[[], str]:
     return probe
 
 
+def _failed_syncs() -> str:
+    raise ProbeFailed("no kernel lets one fsync fail when asked and keeps its journal")
+
+
 def _disk_limits() -> str:
     found = throttles.groups()
     if not found:
@@ -355,6 +359,11 @@ _PROBES: dict[str, _Probe] = {
             name="freeze",
             run=_disk(Volume.IMAGE_EXT4, frozen=True),
             how_to_get="as root: modprobe loop; apt install e2fsprogs",
+        ),
+        _Probe(
+            name="failed-syncs",
+            run=_failed_syncs,
+            how_to_get="highwater simulate: simulated disks do",
         ),
         _Probe(
             name="disk-limits",

@@ -35,6 +35,8 @@ class Ability(StrEnum):
     """Fill a node's file system, make it read-only, let its reads and writes fail."""
     DISK_READ_ONLY = "disk-read-only"
     """Turn a node's file system read-only under its open files."""
+    FAILED_SYNCS = "failed-syncs"
+    """Let one fsync fail, and what it was to write be taken for clean."""
     DISK_SPEED = "disk-speed"
     """Limit a node's disk in bytes and operations per second."""
     POWER_LOSS = "power-loss"

@@ -241,6 +241,20 @@ class Disks(Protocol):
         """Bring everything to the disk and let everything fail from now on, reads too."""
         ...
 
+    def drop_sync(self, node: int) -> None:
+        """Let the next fsync of a file fail that has something to write; that is taken for clean:
+        it is read, and never written. Raises for a node of which that is so until `keep_syncs`.
+        """
+        ...
+
+    def keep_syncs(self, node: int) -> None:
+        """No fsync is to fail any more, and none has; nothing happens where none was to."""
+        ...
+
+    def dropped(self, node: int) -> int | None:
+        """How many bytes the fsync had to write that failed since `drop_sync`; None before it."""
+        ...
+
     def cut_power(self, nodes: Sequence[int]) -> Sequence[PowerCut]:
         """Lose what was not brought to the disks, and bring the disks back as a boot would.
 

@@ -113,11 +113,16 @@ def _sized(failure: "Failure") -> str:
     plan = failure.plan
     partitions = sum(topic.partitions for topic in plan.topics)
     return (
-        f"{failure.signs[0]}: {len(plan.nemesis.events)} faults in {plan.duration_s:g} s, "
-        f"{plan.nodes} nodes, {partitions} partitions, {plan.workload.producers} producers and "
-        f"{plan.workload.consumers} consumers a topic, {plan.workload.rate_per_s:g} sends/s, "
-        f"seed {plan.seed}"
+        f"{failure.signs[0]}: {_of(len(plan.nemesis.events), 'fault')} in {plan.duration_s:g} s, "
+        f"{_of(plan.nodes, 'node')}, {_of(partitions, 'partition')}, "
+        f"{_of(plan.workload.producers, 'producer')} and "
+        f"{_of(plan.workload.consumers, 'consumer')} a topic, "
+        f"{plan.workload.rate_per_s:g} sends/s, seed {plan.seed}"
     )
+
+
+def _of(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _asked() -> list[str]:

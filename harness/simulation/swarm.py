@@ -15,12 +15,53 @@ from harness.plan import Nemesis, Plan, Topic, Workload, acks_name
 from nemesis.faults import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
-MOST_FAULTS: Final = 6
-DAMAGE: Final = frozenset(
-    {"disk.bit-flip", "disk.cut-tail", "disk.misdirected", "disk.stale-copy", "disk.lost"}
+MOST_FAULTS: Final = 8
+KINDS: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
+    "nodes": (
+        4,
+        (
+            *("kill", "restart", "power-loss", "pause"),
+            *("crash-loop", "kill-during-recovery", "rolling-restart"),
+        ),
+    ),
+    "cuts": (
+        3,
+        (
+            *("partition.halves", "partition.random-halves", "partition.isolate-one"),
+            *("partition.isolate-leader", "partition.majorities-ring", "partition.bridge"),
+            *("partition.one-way", "cut.port", "cut.flapping"),
+        ),
+    ),
+    "links": (
+        2,
+        (
+            *("link.slow", "link.lossy", "link.reordered", "link.duplicated", "link.limited"),
+            *("link.bad", "reset", "response-lost", "cut.clients", "pause.clients"),
+        ),
+    ),
+    "disks": (
+        2,
+        (
+            *("disk.stall", "disk.slow", "disk.full", "disk.read-only", "disk.error"),
+            "failed-fsync",
+        ),
+    ),
+    "members": (
+        2,
+        (
+            *("reassign", "elect", "broker.add", "broker.remove", "quorum.add-voter"),
+            *("quorum.remove-voter", "config", "topic.create-delete", "partitions.grow"),
+        ),
+    ),
+    "clocks": (1, ("clock.jump", "clock.strobe", "clock.drift")),
+}
+"""How often a fault is of each kind, and which those are: a kind of many is not met more for it."""
+DAMAGE: Final = (
+    *("disk.bit-flip", "disk.cut-tail", "disk.misdirected", "disk.stale-copy"),
+    *("disk.lost", "disk.lost"),
 )
-"""What may take from a cluster what it cannot do without: in few plans only."""
-DURATIONS_S: Final = (6.0, 8.0, 10.0, 12.0, 20.0)
+"""What may take from a cluster what it cannot do without: one of these, in few plans only."""
+DURATIONS_S: Final = (8.0, 10.0, 12.0, 16.0, 24.0)
 LONG: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}
 """Faults that do nothing in a short time."""
 AIMS: Final = (
@@ -112,12 +153,18 @@ def _broker(rng: random.Random) -> dict[str, str | int]:
     found: dict[str, str | int] = {}
     if rng.random() < 0.3:
         found["eligible.leader.replicas.version"] = 0
-    if rng.random() < 0.4:
+    if rng.random() < 0.5:
         found["broker.session.timeout.ms"] = rng.choice((1_000, 1_000, 4_000))
     if rng.random() < 0.4:
         found["replica.lag.time.max.ms"] = rng.choice((600, 5_000, 30_000))
-    if rng.random() < 0.3:
+    if rng.random() < 0.4:
         found["leader.imbalance.check.interval.seconds"] = 1
+    if rng.random() < 0.3:
+        found["replica.fetch.max.bytes"] = rng.choice((1, 1, 2_000))
+    if rng.random() < 0.3:
+        found["replica.fetch.wait.max.ms"] = rng.choice((50, 100))
+    if rng.random() < 0.3:
+        found["replica.fetch.backoff.ms"] = rng.choice((50, 200))
     return found
 
 
@@ -135,24 +182,32 @@ def _workload(workload: Workload, rng: random.Random) -> Workload:
 
 
 def _nemesis(nodes: int, rng: random.Random) -> Nemesis:
-    known = [name for name, fault in FAULTS.items() if fault.min_nodes <= nodes]
-    damaging = rng.random() < 0.15
-    usable = [name for name in known if damaging or name not in DAMAGE]
-    faults = sorted(rng.sample(usable, rng.randint(1, MOST_FAULTS)), key=usable.index)
-    shortest_ms = rng.choice((300, 1_000, 3_000))
+    faults = _faults(nodes, rng)
+    shortest_ms = rng.choice((100, 300, 1_000, 3_000))
     return Nemesis.model_validate(
         {
             "faults": faults,
             "mix": {name: tuned for name in faults if (tuned := _tuned(name, rng))},
             "targets": sorted(rng.sample(AIMS, rng.randint(2, 6)), key=AIMS.index),
-            "interval_ms": [rng.choice((100, 500)), rng.choice((1_000, 4_000))],
-            "duration_ms": [shortest_ms, shortest_ms + rng.choice((1_000, 6_000))],
-            "overlap": rng.randint(1, 3),
-            "burst": [1, rng.choice((1, 1, 3))],
+            "interval_ms": [rng.choice((100, 500)), rng.choice((700, 1_500, 4_000))],
+            "duration_ms": [shortest_ms, shortest_ms + rng.choice((700, 2_000, 6_000))],
+            "overlap": rng.randint(1, 4),
+            "burst": [1, rng.choice((1, 2, 3))],
             "majority": rng.random() < 0.5,
             "mode": "auto",
         }
     )
+
+
+def _faults(nodes: int, rng: random.Random) -> list[str]:
+    """A few of some kinds, in the catalogue's order."""
+    kinds, weights = list(KINDS), [weight for weight, _ in KINDS.values()]
+    drawn = rng.choices(kinds, weights, k=rng.randint(1, MOST_FAULTS))
+    faults = {rng.choice(KINDS[kind][1]) for kind in drawn}
+    if rng.random() < 0.15:
+        faults.add(rng.choice(DAMAGE))
+    usable = [name for name in FAULTS if name in faults and FAULTS[name].min_nodes <= nodes]
+    return usable or ["kill"]
 
 
 def _tuned(fault: str, rng: random.Random) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def _chance(found: Chance | None) -> str:
     caught = sum(each is not None for each in found.seeds)
     if median is None:
         return f"not within {found.tried} seeds ({caught} of {len(found.seeds)} searches)"
-    return f"{median:g} seeds"
+    return "1 seed" if median == 1 else f"{median:g} seeds"
 
 
 def _real(found: Real | None) -> str:

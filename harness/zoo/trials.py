@@ -155,7 +155,7 @@ def by_chance(
         caught = {}
         for count, result in enumerate(campaign.results(until_s), start=1):
             tried = max(tried, count)
-            if result.outcome == INVALID and _others_come_through(result.seed, root):
+            if result.outcome == INVALID and _unmodified_comes_through(result.seed, root):
                 caught[result.seed] = result.signs
                 campaign.stop()
         found.append(min(caught) - first + 1 if caught else None)
@@ -163,7 +163,7 @@ def by_chance(
     return Chance(seeds=tuple(found), tried=tried, signs=signs)
 
 
-def _others_come_through(seed: int, root: Path) -> bool:
+def _unmodified_comes_through(seed: int, root: Path) -> bool:
     """Whether the seed does not accuse the unmodified broker, too."""
     with _silence():
         return run_seed(_swarm(SOUND, root), seed).outcome != INVALID

@@ -1,4 +1,4 @@
-"""Disks that refuse: full, read-only, failing.
+"""Disks that refuse: full, read-only, failing, failing once.
 
 Nothing that was written before is lost. A node may go on without what it cannot write, or end; it
 may not acknowledge what it did not write. It is started again at the heal, since a file system that
@@ -152,6 +152,45 @@ class Failing(_Refusal):
         self._try(hosts, strike)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedSync(DiskFault):
+    """One fsync fails, as kernels let it ("fsyncgate"): the pages that were not written count as
+    clean from then on, so that the next fsync succeeds and a loss of power takes them all the same.
+    """
+
+    name: str = "failed-fsync"
+    about: str = "one fsync fails (EIO); what it was to write is read as if it had been written"
+    needs: frozenset[Ability] = frozenset({Ability.FAILED_SYNCS, Ability.SIGNALS})
+
+    def inject(self, hosts: Hosts, strike: Strike) -> None:
+        """Of every target the next one fails that has something to write."""
+        require_well(hosts, strike)
+        for node in strike.nodes:
+            hosts.disks.drop_sync(node)
+
+    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
+        """It has failed."""
+        found = {node: hosts.disks.dropped(node) for node in strike.nodes}
+        told = [
+            f"node {node}: "
+            + ("no fsync yet" if size is None else f"an fsync of {size:,} bytes failed")
+            for node, size in found.items()
+        ]
+        return Effect(took=None not in found.values(), evidence="; ".join(told))
+
+    def heal(self, hosts: Hosts, strike: Strike) -> None:
+        """Whoever was told that it failed is started again; the page cache stays as it is."""
+        for node in strike.nodes:
+            if hosts.disks.dropped(node) is not None:
+                end_node(hosts, strike, node)
+            hosts.disks.keep_syncs(node)
+        start_nodes(hosts, strike)
+
+    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
+        """The nodes run."""
+        return running(hosts, strike)
+
+
 def _well(hosts: Hosts, strike: Strike) -> list[int]:
     return [node for node in strike.nodes if not hosts.disks.ailment(node)]
 
@@ -160,4 +199,4 @@ def _unwell(hosts: Hosts, strike: Strike) -> list[int]:
     return [node for node in strike.nodes if hosts.disks.ailment(node)]
 
 
-FAULTS: tuple[Fault, ...] = (Full(), ReadOnly(), Failing())
+FAULTS: tuple[Fault, ...] = (Full(), ReadOnly(), Failing(), FailedSync())

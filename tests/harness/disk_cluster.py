@@ -14,8 +14,6 @@ from kio.schema.metadata.v12.request import MetadataRequest
 from harness import store
 from harness.admin.client import Address
 from harness.administrator import Administrator
-from harness.clients.librdkafka import producer_config
-from harness.clients.options import ProducerOptions
 from harness.cluster_view import PartitionView, views_of
 from harness.plan import build
 from harness.systems.base import call_in_client_network
@@ -30,6 +28,7 @@ from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
 from nodes.wire.versions import fill
+from tests.harness.producers import sure_producer
 from tests.harness.targets.machine import local_target
 from tests.nemesis.fakes import FakeView
 from tests.require import require
@@ -161,18 +160,7 @@ def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[Di
         system.configure()
         system.start()
         system.create_topics()
-        with target.in_client_netns():  # where librdkafka's threads then stay
-            producer = Producer(
-                producer_config(
-                    ProducerOptions(
-                        bootstrap=system.bootstrap,
-                        acks=-1,
-                        idempotence=True,
-                        linger_ms=0,
-                        message_timeout_ms=round(PATIENCE_S * 1000),
-                    )
-                )
-            )
+        producer = sure_producer(target, system.bootstrap, PATIENCE_S)
         administrator = Administrator(system, target, Nobody())
         hosts = Hosts(
             processes=target,

@@ -20,8 +20,6 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message, Producer
 from kio.schema.metadata.v12.request import MetadataRequest
 
 from harness import store
-from harness.clients.librdkafka import producer_config
-from harness.clients.options import ProducerOptions
 from harness.cluster_view import PartitionView, views_of
 from harness.plan import build
 from harness.systems.base import call_in_client_network
@@ -32,6 +30,7 @@ from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
 from nodes.wire.versions import fill
+from tests.harness.producers import sure_producer
 from tests.harness.targets.machine import local_target
 from tests.nemesis.test_clock import aimed
 from tests.require import require
@@ -129,17 +128,7 @@ def running(place: Path, module: str = "nodes") -> Iterator[Cluster]:
         system.configure()
         system.start()
         system.create_topics()
-        with target.in_client_netns():  # where librdkafka's threads then stay
-            config = producer_config(
-                ProducerOptions(
-                    bootstrap=system.bootstrap,
-                    acks=-1,
-                    idempotence=True,
-                    linger_ms=0,
-                    message_timeout_ms=round(PATIENCE_S * 1000),
-                )
-            )
-            producer = Producer(config)
+        producer = sure_producer(target, system.bootstrap, PATIENCE_S)
         found = views(target, system, 1)
         leaders = {each.partition: int(view.leader or 0) for each, view in found.items()}
         assert sorted(leaders.values()) == list(NODES)

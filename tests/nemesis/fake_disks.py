@@ -17,6 +17,7 @@ class FakeDisks:
         self.limited: set[int] = set()
         self.ballast: set[int] = set()
         self.ailments: dict[int, str] = {}
+        self.drops: dict[int, int] = {}
         self.attempts: dict[tuple[int, str], int] = {}
         self.contents: dict[int, dict[str, bytes]] = {node: {} for node in nodes}
         self.unsynced: dict[int, dict[str, int]] = {node: {} for node in nodes}
@@ -75,6 +76,20 @@ class FakeDisks:
         """Refusing everything."""
         self._did("fail", node)
         self.ailments[node] = "failing"
+
+    def drop_sync(self, node: int) -> None:
+        """The node syncs at once."""
+        self._did("drop_sync", node)
+        self.drops[node] = 100
+
+    def keep_syncs(self, node: int) -> None:
+        """As before."""
+        self._did("keep_syncs", node)
+        self.drops.pop(node, None)
+
+    def dropped(self, node: int) -> int | None:
+        """What was dropped."""
+        return self.drops.get(node)
 
     def ailment(self, node: int) -> str:
         """What is wrong."""

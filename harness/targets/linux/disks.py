@@ -164,6 +164,16 @@ class LinuxDisks:
         found = os.statvfs(self._data_dir(node))
         return found.f_bavail * found.f_frsize
 
+    def drop_sync(self, node: int) -> None:
+        """See the protocol. Raises Unsupported: no kernel does that when asked."""
+        raise Unsupported(f"no fsync of node {node} can be made to fail here: only simulated ones")
+
+    def keep_syncs(self, node: int) -> None:
+        """See the protocol."""
+
+    def dropped(self, node: int) -> int | None:
+        """See the protocol."""
+
     def set_read_only(self, node: int) -> None:
         """Sync everything, then let ext4 refuse writes as it does after an error of its own.
 

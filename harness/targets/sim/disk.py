@@ -75,6 +75,8 @@ class SimDisk:
         self._full = False
         self._errno = 0
         self._drops_after: int | None = None
+        self.dropped: int | None = None
+        """How many bytes the sync had to write that failed since `drop_sync`."""
         self._limit: tuple[int, int] | None = None
         self._mount: Mount | None = None
         self._in_flight: dict[int, _Sync] = {}
@@ -166,7 +168,11 @@ class SimDisk:
         and lost with the power, whatever is synced later. The next that has anything to write, or
         another one `after` so many.
         """
-        self._drops_after = after
+        self._drops_after, self.dropped = after, None
+
+    def keep_syncs(self) -> None:
+        """No sync is to fail any more, and none has."""
+        self._drops_after = self.dropped = None
 
     @property
     def drops(self) -> bool:
@@ -262,7 +268,7 @@ class SimDisk:
             self._drops_after -= 1
             return False
         self._drops_after = None
-        target.drop_unsynced()
+        self.dropped = target.drop_unsynced()
         return True
 
     def oldest_sync_age_ms(self, loop: HostLoop, now_ms: float) -> float:

@@ -20,7 +20,10 @@ from nemesis.hosts import PowerCut, Probe
 from nodes.storage.memory import MemoryDisk
 
 ABILITIES: Final = frozenset(
-    {"files", "disk-stalls", "disk-faults", "disk-read-only", "disk-speed", "power-loss"}
+    {
+        *("files", "disk-stalls", "disk-faults", "disk-read-only", "failed-syncs", "disk-speed"),
+        "power-loss",
+    }
 )
 PREFIX: Final = "log/"
 
@@ -122,6 +125,21 @@ class SimDisks:
     def fail(self, node: int) -> None:
         """See the protocol."""
         self._well(node).fail()
+
+    def drop_sync(self, node: int) -> None:
+        """See the protocol."""
+        disk = self._well(node)
+        if disk.drops or disk.dropped is not None:
+            raise NodeState(f"a sync of node {node} is to fail already, or has")
+        disk.drop_sync()
+
+    def keep_syncs(self, node: int) -> None:
+        """See the protocol."""
+        self._disk_of(node).keep_syncs()
+
+    def dropped(self, node: int) -> int | None:
+        """See the protocol."""
+        return self._disk_of(node).dropped
 
     def ailment(self, node: int) -> str:
         """See the protocol."""

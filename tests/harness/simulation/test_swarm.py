@@ -6,6 +6,7 @@ from collections import Counter
 from harness.plan import Plan, build, load
 from harness.planning import prepare
 from harness.simulation import swarm
+from nemesis.faults import FAULTS
 
 SEEDS = range(300)
 
@@ -60,6 +61,14 @@ def test_seeds_go_everywhere() -> None:
     assert {"power-loss", "disk.bit-flip", "reassign", "clock.drift"} <= met.keys()
     short = swarm.drawn(base().model_copy(update={"duration_s": 5.0}), 1)
     assert short.duration_s == 5
+
+
+def test_every_fault_is_of_one_kind() -> None:
+    """A new one is to be given its kind, or it is never drawn."""
+    named = Counter(name for _, names in swarm.KINDS.values() for name in names)
+    assert set(named) | set(swarm.DAMAGE) == set(FAULTS)
+    assert set(named) & set(swarm.DAMAGE) == set()
+    assert set(named.values()) == {1}
 
 
 def test_what_was_drawn_reads_as_toml() -> None:

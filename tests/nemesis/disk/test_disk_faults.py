@@ -158,6 +158,25 @@ def test_a_write_that_slipped_through_a_stall_is_tried_again(machines: FakeMachi
         assert len(machines.trace.of("probe")) == int(wakes)
 
 
+def test_whose_sync_failed_is_started_again(machines: FakeMachines, trace: Trace) -> None:
+    """Whoever did not sync goes on; both times nothing is left to fail."""
+    fault, hosts = find("failed-fsync"), machines.hosts()
+    aimed = strike(fault, (1, 2))
+    fault.inject(hosts, aimed)
+    effect = fault.effect(hosts, aimed)
+    assert effect.took
+    assert effect.evidence.startswith("node 1: an fsync of 100 bytes failed; node 2: ")
+    del machines.disks.drops[2]
+    effect = fault.effect(hosts, aimed)
+    assert not effect.took
+    assert effect.evidence.endswith("node 2: no fsync yet")
+    for _ in range(2):
+        fault.heal(hosts, aimed)
+        assert fault.healing(hosts, aimed).took
+    assert trace.of("kill") == [("kill", 1)]
+    assert not machines.disks.drops
+
+
 def test_all_are_killed_before_the_first_loses_power(machines: FakeMachines, trace: Trace) -> None:
     """And the evidence counts the bytes of logs apart from those of the metadata log."""
     fault, hosts = find("power-loss"), machines.hosts()
@@ -369,7 +388,7 @@ def test_what_was_lost_is_told_by_the_largest_logs() -> None:
 def test_the_catalogue_has_them_all() -> None:
     """Each says what it does, what it needs, and has a name like its family's."""
     for fault in FAULTS:
-        assert fault.name.startswith("disk.") or fault.name == "power-loss"
+        assert fault.name.startswith("disk.") or fault.name in ("power-loss", "failed-fsync")
         assert fault.about
         assert fault.needs
         assert find(fault.name) is fault

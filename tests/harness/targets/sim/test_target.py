@@ -186,6 +186,17 @@ def test_power_loses_what_was_not_synced(place: Place) -> None:
     assert dict(cuts[1].lost) == {}
 
 
+def test_a_sync_is_to_fail_once_at_a_time(place: Place) -> None:
+    """Until it is said that none is to any more."""
+    disks = place.target.disks
+    disks.drop_sync(1)
+    with pytest.raises(NodeState, match="is to fail already"):
+        disks.drop_sync(1)
+    assert disks.dropped(1) is None
+    disks.keep_syncs(1)
+    disks.drop_sync(1)
+
+
 def test_files_are_read_changed_and_put_back(place: Place) -> None:
     """On the disk at once: a loss of power keeps it."""
     disks = place.target.disks

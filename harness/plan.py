@@ -82,6 +82,9 @@ class Workload(_Frozen):
     linger_ms: float = Field(default=2.0, ge=0)
     message_timeout_ms: int = Field(default=10_000, ge=1)
     """After this a send without an answer is given up, its outcome unknown."""
+    insists: bool = False
+    """Of our own client: what may be there is sent again once a broker has refused its sequence, as
+    other clients do, instead of being given up."""
 
 
 Range = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]

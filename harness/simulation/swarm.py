@@ -108,7 +108,8 @@ def said(plan: Plan) -> str:
         f"broker = {_inline(plan.broker)}, topics = [{topics}], "
         f"workload = {{ producers = {work.producers}, consumers = {work.consumers}, rate_per_s = "
         f"{work.rate_per_s:g}, value_bytes = {work.value_bytes}, message_timeout_ms = "
-        f"{work.message_timeout_ms} }}, nemesis = {{ faults = {list(nemesis.faults)}, targets = "
+        f"{work.message_timeout_ms}, insists = {str(work.insists).lower()} }}, "
+        f"nemesis = {{ faults = {list(nemesis.faults)}, targets = "
         f"{list(nemesis.targets)}, majority = {str(nemesis.majority).lower()}, overlap = "
         f"{nemesis.overlap}, burst = {list(nemesis.burst)}, interval_ms = "
         f"{list(nemesis.interval_ms)}, duration_ms = {list(nemesis.duration_ms)} }}"
@@ -155,8 +156,8 @@ def _broker(rng: random.Random) -> dict[str, str | int]:
         found["eligible.leader.replicas.version"] = 0
     if rng.random() < 0.5:
         found["broker.session.timeout.ms"] = rng.choice((1_000, 1_000, 4_000))
-    if rng.random() < 0.4:
-        found["replica.lag.time.max.ms"] = rng.choice((600, 5_000, 30_000))
+    if rng.random() < 0.6:
+        found["replica.lag.time.max.ms"] = rng.choice((600, 5_000, 30_000, 30_000))
     if rng.random() < 0.4:
         found["leader.imbalance.check.interval.seconds"] = 1
     if rng.random() < 0.3:
@@ -173,9 +174,10 @@ def _workload(workload: Workload, rng: random.Random) -> Workload:
         update={
             "producers": rng.randint(1, 3),
             "consumers": rng.randint(1, 2),
-            "rate_per_s": rng.choice((1.0, 3.0, 5.0, 10.0)),
+            "rate_per_s": rng.choice((1.0, 4.0, 10.0, 20.0)),
             "value_bytes": rng.choice((64, 128, 1_000, 5_000)),
             "message_timeout_ms": rng.choice((700, 3_000, 10_000)),
+            "insists": rng.random() < 0.5,
             "linger_ms": rng.choice((0.0, 2.0, 50.0)),
         }
     )

@@ -14,8 +14,9 @@ class ClientConfig:
 
     `first_client` numbers the process's clients (and, being unique, its operations): every
     producer or consumer instance takes the next number. `rate_per_s` is per producer; 0 means as
-    fast as `max_in_flight` unanswered messages per producer allow. `drain_ms` bounds how long
-    producers wait for outcomes once told to stop. `rotate_s`: see `harness.history.HistoryWriter`.
+    fast as `max_in_flight` unanswered messages per producer allow. `insists`: our own client's, see
+    `harness.clients.own.line`. `drain_ms` bounds how long producers wait for outcomes once told to
+    stop. `rotate_s`: see `harness.history.HistoryWriter`.
     """
 
     run_id: str
@@ -34,6 +35,7 @@ class ClientConfig:
     max_in_flight: int
     linger_ms: float
     message_timeout_ms: int
+    insists: bool = False
     drain_ms: int = 5_000
     rotate_s: float | None = None
 

@@ -139,6 +139,7 @@ def client_configs(plan: Plan, bootstrap: str, run: Run) -> list[ClientConfig]:
             max_in_flight=workload.max_in_flight,
             linger_ms=workload.linger_ms,
             message_timeout_ms=workload.message_timeout_ms,
+            insists=workload.insists,
             rotate_s=plan.rotate_s,
         )
         for index, topic in enumerate(plan.topics)

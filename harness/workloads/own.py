@@ -74,6 +74,7 @@ class _Own:
                 linger_s=config.linger_ms / 1000,
                 timeout_s=config.message_timeout_ms / 1000,
             ),
+            insists=config.insists,
             replication_s=min(REQUEST_TIMEOUT_MS, config.message_timeout_ms) / 1000,
         )
 

@@ -1,6 +1,7 @@
 """What a producer sends to one partition, in which order, and what became of it. Pure.
 
-Messages wait, are cut into batches, and fly: at most IN_FLIGHT batches at once, all to one broker.
+Messages wait, are cut into batches, and fly: at most IN_FLIGHT batches at once, all to one broker,
+and none is further than that ahead of one whose fate is open.
 After a failed attempt nothing more flies until all that flew has been answered; then the failed
 batches go again, before everything behind them, byte for byte as they were. So the broker, which
 remembers a producer's last five batches, tells every repetition (KIP-98), and a batch is never sent
@@ -10,6 +11,10 @@ A batch that leaves the line without having landed makes a gap in the sequence. 
 a new producer epoch, for this partition alone and only when nothing flies (KIP-360). What may be in
 the log is given up before, its outcome unknown; only what surely is not there goes on, from
 sequence 0. Hence no value is ever written under two epochs.
+
+A line that insists sends again, in the new epoch, what may be there, if a broker's refusal made the
+gap: as Kafka's Java producer and librdkafka do. A broker that keeps KIP-98 refuses nothing that it
+has, and so has nothing twice by that; one that does not has duplicates to show.
 
 Times are seconds of one clock, handed in. Left to others: bytes, brokers, how long to back off.
 """
@@ -116,12 +121,13 @@ class Limits:
 class Line:
     """See the module. For one partition of one producer."""
 
-    def __init__(self, limits: Limits, *, idempotent: bool) -> None:
+    def __init__(self, limits: Limits, *, idempotent: bool, insists: bool = False) -> None:
         self.bumps: list[Bump] = []
         """Epochs begun that nobody took note of yet; whoever does removes them."""
         self.epoch = 0
         self._limits = limits
         self._idempotent = idempotent
+        self._insists = insists
         self._waiting: deque[Message] = deque()
         self._waiting_bytes = 0
         self._again: list[Batch] = []
@@ -134,6 +140,8 @@ class Line:
         self._not_before_s = -inf
         self._gap: str | None = None
         self._gap_tag: int | None = None
+        self._refused = False
+        """The gap is a broker's doing."""
         self._lost_count = 0
 
     @property
@@ -157,13 +165,18 @@ class Line:
             return inf
         if self._again:
             return self._not_before_s
-        if not self._waiting:
+        if not self._waiting or self._is_far_ahead():
             return inf
         full = (
             self._waiting_bytes >= self._limits.bytes or len(self._waiting) >= self._limits.messages
         )
         ripe_s = -inf if full else self._waiting[0].since_s + self._limits.linger_s
         return max(ripe_s, self._not_before_s)
+
+    def _is_far_ahead(self) -> bool:
+        """Whether a new batch could let the broker forget one whose fate is open."""
+        oldest = min((batch.number for batch in self._flying), default=self._next_number + 1)
+        return self._next_number + 1 - oldest >= IN_FLIGHT
 
     def expires_s(self) -> float:
         """When `expire` is next due; inf when nothing waits."""
@@ -216,6 +229,7 @@ class Line:
             case Fate.OUT_OF_SEQUENCE if self._is_first(batch):
                 # Everything before it has landed, or is the gap that the broker speaks of.
                 self._begin_gap(batch, f"{error} at the head of the line")
+                self._refused = True
                 self._back(batch, again_s)
             case Fate.OPEN | Fate.REFUSED | Fate.OUT_OF_SEQUENCE:
                 batch.uncertain = batch.uncertain or fate is Fate.OPEN
@@ -275,18 +289,20 @@ class Line:
         self._draining = False
         if self._gap is None:
             return []
+        doubtful = [batch for batch in self._again if batch.uncertain]
+        if self._insists and self._refused:
+            doubtful = []
         ended = [
             Ended(batch.messages, End.INFO, None, f"given up after {self._gap}")
-            for batch in self._again
-            if batch.uncertain
+            for batch in doubtful
         ]
         given_up = self._lost_count + sum(len(each.messages) for each in ended)
-        self._again = [batch for batch in self._again if not batch.uncertain]
+        self._again = [batch for batch in self._again if batch not in doubtful]
         for batch in self._again:
             batch.epoch = batch.sequence = -1
             batch.encoded = None
         self.epoch += 1
         self._next_sequence = 0
         self.bumps.append(Bump(self._gap, self._gap_tag, given_up))
-        self._gap, self._gap_tag, self._lost_count = None, None, 0
+        self._gap, self._gap_tag, self._lost_count, self._refused = None, None, 0, False
         return ended

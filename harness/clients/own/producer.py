@@ -33,12 +33,13 @@ BUFFER_PAUSE_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """How a producer sends. `acks`: 0, 1, -1; `replication_s`: how long a leader may wait for its
-    followers, less than a request may take."""
+    """How a producer sends. `acks`: 0, 1, -1; `insists`: see `line`; `replication_s`: how long a
+    leader may wait for its followers, less than a request may take."""
 
     acks: int
     idempotence: bool
     limits: Limits
+    insists: bool = False
     replication_s: float = 2.0
 
 
@@ -89,7 +90,8 @@ class Producer:
         """Take a message; its outcome is told later."""
         line = self._lines.get(partition)
         if line is None:
-            line = Line(self._settings.limits, idempotent=self._settings.idempotence)
+            settings = self._settings
+            line = Line(settings.limits, idempotent=settings.idempotence, insists=settings.insists)
             self._lines[partition] = line
         now_s = self._loop.time()
         line.add(Message(tag, payload, now_s))

@@ -196,6 +196,25 @@ def test_codes_have_fates(code: ErrorCode, fate: Fate) -> None:
     assert fate_of(code) is fate
 
 
+def test_who_insists_sends_again_what_a_broker_refused() -> None:
+    """In the new epoch, though it may be there; what it gave up by itself it does not."""
+    insistent = Line(LIMITS, idempotent=True, insists=True)
+    for tag in range(2):
+        insistent.add(message(tag, 0.0))
+    first = insistent.take(NODE, 0.0)
+    assert first is not None
+    assert insistent.attempted(first, Fate.OPEN, again_s=0.0) == []
+    again = insistent.take(NODE, 0.0)
+    assert again is first
+    assert insistent.attempted(again, Fate.OUT_OF_SEQUENCE, again_s=0.0, error="E") == []
+    once_more = insistent.take(NODE, 0.0)
+    assert once_more is first
+    assert (once_more.epoch, once_more.sequence) == (1, 0)
+    assert insistent.attempted(once_more, Fate.OPEN, again_s=0.0) == []
+    (ended,) = insistent.expire(LIMITS.timeout_s)
+    assert ended.end is End.INFO
+
+
 # -- any interleaving
 
 
@@ -237,10 +256,10 @@ class Story:
     """A line and a broker under any course of events: requests and answers are lost, late ones
     arrive after all, the broker refuses, and forgets if it is a bad one."""
 
-    def __init__(self, rng: random.Random, *, forgetful: bool) -> None:
+    def __init__(self, rng: random.Random, *, forgetful: bool, insists: bool) -> None:
         self.rng = rng
         self.forgetful = forgetful
-        self.line = Line(LIMITS, idempotent=True)
+        self.line = Line(LIMITS, idempotent=True, insists=insists)
         self.broker = Broker()
         self.wire: list[Copy] = []
         """Sent, in order, on the connection to the broker."""
@@ -330,14 +349,15 @@ class Story:
             self.answer()
 
 
-@given(seed=st.integers(0, 2**32), forgetful=st.booleans())
-@settings(max_examples=80)
+@given(seed=st.integers(0, 2**32), forgetful=st.booleans(), insists=st.booleans())
+@settings(max_examples=120)
 def test_any_course_of_events_keeps_order_and_writes_nothing_under_two_epochs(
-    seed: int, forgetful: bool
+    seed: int, forgetful: bool, insists: bool
 ) -> None:
     """Each value once and in order (unless the broker forgets); never under a second epoch what an
-    earlier one may have written; and what is said of each value is true."""
-    story = Story(random.Random(seed), forgetful=forgetful)
+    earlier one may have written (unless it forgets, and the line insists); and what is said of each
+    value is true."""
+    story = Story(random.Random(seed), forgetful=forgetful, insists=insists)
     for _ in range(80):
         story.step()
     story.finish()
@@ -346,7 +366,7 @@ def test_any_course_of_events_keeps_order_and_writes_nothing_under_two_epochs(
     epochs: dict[int, set[int]] = {}
     for tag, epoch in story.broker.log:
         epochs.setdefault(tag, set()).add(epoch)
-    for tag, under in story.sent.items():
+    for tag, under in story.sent.items() if not (forgetful and insists) else ():
         assert len(under | epochs.get(tag, set())) == 1, f"{tag} under {under}"
     present = set(logged)
     for tag, end in story.outcomes.items():

@@ -38,7 +38,7 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
         .groupBy("op", *TP)
         .agg(F.min("other_value").alias("other_value"))
     )
-    ends = frames.engine.keep(_read_ends(frames))
+    ends = frames.read_ends.select(*TP, "whole", "reached")
     found = left_join(frames.engine.keep(frames.explained(missing)), ends, on=TP)
     found = left_join(found, frames.engine.keep(bounds), on=TP)
     found = left_join(found, frames.engine.keep(in_place), on=["op", *TP])
@@ -50,18 +50,6 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
         aspect=F.when(passed & F.col("offset").isNotNull(), _part_of_log(frames)),
         detail=F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value")),
     )
-
-
-def _read_ends(frames: Frames) -> Frame:
-    """topic, partition, whole (1: the final read reached the end), reached (how far it came).
-
-    A read that something went wrong with is no truth below that either: the log may have been cut
-    meanwhile.
-    """
-    F = frames.engine.functions
-    ends = frames.others.where((F.col("f") == F.lit("final-read-end")) & F.col("error").isNull())
-    whole = F.when(F.col("type") == F.lit("ok"), F.lit(1)).otherwise(F.lit(0))
-    return ends.groupBy(*TP).agg(F.max(whole).alias("whole"), F.max("offset").alias("reached"))
 
 
 def _part_of_log(frames: Frames) -> Column:

@@ -343,14 +343,34 @@ class Frames:
         return once.unionByName(self.engine.keep(often))
 
     @cached_property
+    def read_ends(self) -> Frame:
+        """topic, partition, whole (1: the final read reached the end), reached (how far it came),
+        read_ns.
+
+        A read that something went wrong with is no truth below that either: the log may have been
+        cut meanwhile. A log that goes on above what was committed was not read to its end: what
+        lies there, whoever acknowledged it, nobody was given yet.
+        """
+        F = self.engine.functions
+        rows = self.others.where((F.col("f") == F.lit("final-read-end")) & F.col("error").isNull())
+        came = rows.groupBy(*TP).agg(
+            F.max(F.when(F.col("type") == F.lit("ok"), F.lit(1)).otherwise(F.lit(0))).alias("came"),
+            F.max("offset").alias("reached"),
+            F.max("complete_ns").alias("read_ns"),
+        )
+        epochs = self.cluster.where(F.col("kind") == F.lit("epoch"))
+        ends = epochs.groupBy(*TP).agg(F.max("end_offset").alias("log_end"))
+        beyond = F.coalesce(F.col("log_end") > F.col("reached"), F.lit(False))
+        whole = F.when((F.col("came") == F.lit(1)) & ~beyond, F.lit(1)).otherwise(F.lit(0))
+        found = left_join(came, self.engine.keep(ends), on=TP)
+        return self.engine.keep(found.select(*TP, whole.alias("whole"), "reached", "read_ns"))
+
+    @cached_property
     def complete(self) -> Frame:
         """Partitions whose final read reached the end: topic, partition, end_offset, read_ns."""
         F = self.engine.functions
-        reached = (F.col("f") == F.lit("final-read-end")) & (F.col("type") == F.lit("ok"))
-        rows = self.others.where(reached).groupBy(*TP)
-        return self.engine.keep(
-            rows.agg(F.max("offset").alias("end_offset"), F.max("complete_ns").alias("read_ns"))
-        )
+        whole = self.read_ends.where(F.col("whole") == F.lit(1))
+        return self.engine.keep(whole.select(*TP, F.col("reached").alias("end_offset"), "read_ns"))
 
     def suspects(self, frame: Frame) -> Frame | None:
         """The rows of `frame`, computed; None when there are none."""

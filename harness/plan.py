@@ -24,6 +24,7 @@ from pydantic import (
     Field,
     ValidationError,
     field_serializer,
+    model_validator,
 )
 
 from nemesis.base import NemesisError
@@ -154,6 +155,31 @@ class Bounds(_Frozen):
     """How long a committed record may have lain behind the end of a poll when that began."""
 
 
+Span = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
+"""Least and greatest, in milliseconds."""
+
+
+class Simulated(_Frozen):
+    """What simulated networks and disks are like when nothing is wrong; real ones are what they are."""
+
+    latency_ms: Span = (0.1, 0.6)
+    """Each link draws from here how long a packet takes at least."""
+    jitter_ms: Span = (0.02, 0.4)
+    """Likewise, how much may come on top."""
+    sync_ms: Span = (0.2, 2.0)
+    """How long an fsync takes, beside what it has to write."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        for name in ("latency_ms", "jitter_ms", "sync_ms"):
+            least, most = getattr(self, name)
+            if least > most:
+                raise ValueError(
+                    f"{name} is [least, greatest], and {least:g} is more than {most:g}"
+                )
+        return self
+
+
 _TOPICS = (
     Topic(name="acks-0", acks=0),
     Topic(name="acks-1", acks=1),
@@ -241,6 +267,8 @@ class Plan(_Frozen):
     workload: Workload = Workload()
     nemesis: Nemesis = Nemesis()
     bounds: Bounds = Bounds()
+    simulated: Simulated = Simulated()
+    """Of target sim."""
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON-able data, which `from_json` reads back."""

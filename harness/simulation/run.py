@@ -33,9 +33,10 @@ from harness.store import Run
 from harness.systems.layout import Layout
 from harness.targets.sim.clocks import EPOCH_MS
 from harness.targets.sim.cluster import SimCluster
-from harness.targets.sim.disk import DiskWatcher
+from harness.targets.sim.disk import DiskSettings, DiskWatcher
 from harness.targets.sim.guard import guard
 from harness.targets.sim.invariants import InvariantBroken, Invariants
+from harness.targets.sim.link import NetworkSettings
 from harness.targets.sim.loop import SimTask, start
 from harness.targets.sim.pilot import Pilots
 from harness.targets.sim.target import SimTarget
@@ -54,6 +55,11 @@ WATCH_S: Final = 0.25
 """How often every node is asked for its view: each question costs what many sends do."""
 PATIENCE_S: Final = 900.0
 """How much longer than its chaos a run may take, in its own time."""
+
+
+def _ns(span_ms: tuple[float, float]) -> tuple[int, int]:
+    least_ms, most_ms = span_ms
+    return round(least_ms * MS), round(most_ms * MS)
 
 
 class _Clock:
@@ -85,7 +91,15 @@ class Simulation:
         self._keep_logs = keep_logs
         self.world = World(plan.seed)
         layout = Layout.combined(range(1, plan.nodes + 1))
-        self.cluster = SimCluster(self.world, layout, overrides=plan.broker)
+        self.cluster = SimCluster(
+            self.world,
+            layout,
+            overrides=plan.broker,
+            network=NetworkSettings(
+                base_ns=_ns(plan.simulated.latency_ms), jitter_ns=_ns(plan.simulated.jitter_ms)
+            ),
+            disk=DiskSettings(sync_ns=_ns(plan.simulated.sync_ms)),
+        )
         self._base_ns = self.world.now_ns
         self.recording = Recording(
             prepared=prepared,

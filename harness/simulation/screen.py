@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkers.history import HISTORY
+from checkers.history import HISTORY, PRODUCER_EPOCH, REFUSED_HEAD
 from harness.history import Row
 from harness.simulation.recording import Recording
 
@@ -108,6 +108,9 @@ def _clients(story: _Story) -> Iterator[str]:
     started = Counter(row[_CLIENT] for row in story.by_f["start"])
     if started != Counter(row[_CLIENT] for row in story.by_f["end"]):
         yield "a client did not end in order"
+    for row in story.by_f[PRODUCER_EPOCH]:
+        if row[_ERROR].startswith(REFUSED_HEAD):
+            yield f"{row[_TOPIC]}-{row[_PARTITION]} refused what was next in line"
     for rows in story.by_f.values():
         if any(row[_COMPLETE] is not None and row[_COMPLETE] < row[_INVOKE] for row in rows):
             yield "an operation ended before it began"

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from harness.plan import Nemesis, Plan, Topic, Workload, acks_name
+from harness.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_name
 from nemesis.faults import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
@@ -62,6 +62,8 @@ DAMAGE: Final = (
 )
 """What may take from a cluster what it cannot do without: one of these, in few plans only."""
 DURATIONS_S: Final = (8.0, 10.0, 12.0, 16.0, 24.0)
+SLOW_MS: Final = 10.0
+"""A network and disks that may take longer together are slow."""
 LONG: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}
 """Faults that do nothing in a short time."""
 AIMS: Final = (
@@ -82,15 +84,17 @@ def drawn(plan: Plan, seed: int) -> Plan:
     """The plan of a seed."""
     rng = random.Random(f"swarm/{seed}")
     nodes = rng.choice(NODES)
+    simulated = _simulated(rng)
     return plan.model_copy(
         update={
             "seed": seed,
             "nodes": nodes,
             "duration_s": min(plan.duration_s, rng.choice(DURATIONS_S)),
-            "broker": {**plan.broker, **_broker(rng)},
+            "broker": {**plan.broker, **_broker(rng, slow=_is_slow(simulated))},
             "topics": tuple(_topic(topic, nodes, rng) for topic in _some(plan.topics, rng)),
             "workload": _workload(plan.workload, rng),
             "nemesis": _nemesis(nodes, rng),
+            "simulated": simulated,
         }
     )
 
@@ -112,7 +116,9 @@ def said(plan: Plan) -> str:
         f"nemesis = {{ faults = {list(nemesis.faults)}, targets = "
         f"{list(nemesis.targets)}, majority = {str(nemesis.majority).lower()}, overlap = "
         f"{nemesis.overlap}, burst = {list(nemesis.burst)}, interval_ms = "
-        f"{list(nemesis.interval_ms)}, duration_ms = {list(nemesis.duration_ms)} }}"
+        f"{list(nemesis.interval_ms)}, duration_ms = {list(nemesis.duration_ms)} }}, "
+        f"simulated = {{ latency_ms = {list(plan.simulated.latency_ms)}, jitter_ms = "
+        f"{list(plan.simulated.jitter_ms)}, sync_ms = {list(plan.simulated.sync_ms)} }}"
     ).replace("'", '"')
 
 
@@ -150,7 +156,7 @@ def _topic(topic: Topic, nodes: int, rng: random.Random) -> Topic:
     )
 
 
-def _broker(rng: random.Random) -> dict[str, str | int]:
+def _broker(rng: random.Random, *, slow: bool) -> dict[str, str | int]:
     found: dict[str, str | int] = {}
     if rng.random() < 0.3:
         found["eligible.leader.replicas.version"] = 0
@@ -160,7 +166,7 @@ def _broker(rng: random.Random) -> dict[str, str | int]:
         found["replica.lag.time.max.ms"] = rng.choice((600, 5_000, 30_000, 30_000))
     if rng.random() < 0.4:
         found["leader.imbalance.check.interval.seconds"] = 1
-    if rng.random() < 0.3:
+    if not slow and rng.random() < 0.4:  # who is slow besides never catches up
         found["replica.fetch.max.bytes"] = rng.choice((1, 1, 2_000))
     if rng.random() < 0.3:
         found["replica.fetch.wait.max.ms"] = rng.choice((50, 100))
@@ -174,7 +180,7 @@ def _workload(workload: Workload, rng: random.Random) -> Workload:
         update={
             "producers": rng.randint(1, 3),
             "consumers": rng.randint(1, 2),
-            "rate_per_s": rng.choice((1.0, 4.0, 10.0, 20.0)),
+            "rate_per_s": rng.choice((1.0, 3.0, 5.0, 10.0)),
             "value_bytes": rng.choice((64, 128, 1_000, 5_000)),
             "message_timeout_ms": rng.choice((700, 3_000, 10_000)),
             "insists": rng.random() < 0.5,
@@ -199,6 +205,19 @@ def _nemesis(nodes: int, rng: random.Random) -> Nemesis:
             "mode": "auto",
         }
     )
+
+
+def _simulated(rng: random.Random) -> Simulated:
+    """A rack, a city, a continent: the slower answers and disks are, the more happens meanwhile."""
+    return Simulated(
+        latency_ms=rng.choice(((0.1, 0.6), (0.1, 0.6), (1.0, 10.0), (5.0, 40.0))),
+        jitter_ms=rng.choice(((0.02, 0.4), (0.5, 5.0), (5.0, 30.0))),
+        sync_ms=rng.choice(((0.2, 2.0), (0.2, 2.0), (2.0, 20.0), (20.0, 120.0))),
+    )
+
+
+def _is_slow(simulated: Simulated) -> bool:
+    return simulated.latency_ms[1] + simulated.jitter_ms[1] + simulated.sync_ms[1] > SLOW_MS
 
 
 def _faults(nodes: int, rng: random.Random) -> list[str]:

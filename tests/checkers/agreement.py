@@ -45,7 +45,9 @@ class Tally:
 def expected(story: Story) -> Found:
     """What plain Python finds, and what it says of it."""
     counts: Found = Counter()
-    for (kind, aspect, topic, _), count in (find(story.history) + find_in_cluster(story)).items():
+    for (kind, aspect, topic, _), count in (
+        find(story.history, story.cluster) + find_in_cluster(story)
+    ).items():
         if kind == "lost-write" and ACKS[topic] == 1:
             continue
         counts[kind, aspect, topic, judged(kind, aspect, ACKS[topic])] += count
@@ -61,7 +63,7 @@ def _lost(story: Story, send: dict[str, int]) -> str | None:
     """Which part of the log it was lost from; None when it was not, or nobody knows."""
     reads = story.rows("final-read", str(send["topic"]))
     ends = story.rows("final-read-end", str(send["topic"]))
-    found = find([send, *reads, *ends])
+    found = find([send, *reads, *ends], story.cluster)
     return next((aspect for kind, aspect, _, _ in found if kind == "lost-write"), None)
 
 

@@ -14,14 +14,23 @@ Row = dict[str, Any]
 Counts = Counter[tuple[str, str | None, str, int]]
 
 
-def find(history: list[Row]) -> Counts:
-    """Every instance of every anomaly that a history alone shows."""
+def find(history: list[Row], cluster: Iterable[Row] = ()) -> Counts:
+    """Every instance of every anomaly that a history shows; of `cluster` only where logs end."""
     found: Counts = Counter()
+    log_ends = [r for r in cluster if r["kind"] == "epoch" and r.get("end_offset") is not None]
     partitions = {(r["topic"], r["partition"]) for r in history if r.get("topic") is not None}
     for topic, partition in partitions:
         rows = [r for r in history if (r.get("topic"), r.get("partition")) == (topic, partition)]
         excused = {r["value"] for r in rows if r["f"] == "send" and _excused(r, history)}
-        for kind, aspect in _of_partition(rows, excused):
+        log_end = max(
+            (
+                r["end_offset"]
+                for r in log_ends
+                if (r["topic"], r["partition"]) == (topic, partition)
+            ),
+            default=0,
+        )
+        for kind, aspect in _of_partition(rows, excused, log_end):
             found[kind, aspect, topic, partition] += 1
     for topic, partition in _refused(history):
         found["refused-head", None, topic, partition] += 1
@@ -60,7 +69,9 @@ def _excused(send: Row, history: list[Row]) -> bool:
     )
 
 
-def _of_partition(rows: list[Row], excused: set[int]) -> Iterable[tuple[str, str | None]]:
+def _of_partition(
+    rows: list[Row], excused: set[int], log_end: int
+) -> Iterable[tuple[str, str | None]]:
     sends = [r for r in rows if r["f"] == "send"]
     acked = [r for r in sends if r["type"] == "ok"]
     final = [r for r in rows if r["f"] == "final-read"]
@@ -68,6 +79,7 @@ def _of_partition(rows: list[Row], excused: set[int]) -> Iterable[tuple[str, str
     complete = any(r["f"] == "final-read-end" and r["type"] == "ok" for r in rows)
     ends = [r for r in rows if r["f"] == "final-read-end" and r.get("error") is None]
     reached = max((r["offset"] for r in ends if r["offset"] is not None), default=0)
+    complete = complete and log_end <= reached
     yield from _lost(acked, final, complete, reached)
     yield from _order(acked, final, polls, excused, complete)
     yield from _offsets(acked, final, polls)

@@ -107,7 +107,9 @@ def assert_counts_as_the_reference(runs: list[Changes], engine: Engine) -> None:
     """Ten bent runs side by side, checked as one."""
     story = multiplex([bent(changes) for changes in runs])
     try:
-        assert detected(story, engine) == find(story.history) + find_in_cluster(story)
+        assert detected(story, engine) == find(story.history, story.cluster) + find_in_cluster(
+            story
+        )
     finally:
         engine.close()
 
@@ -179,7 +181,9 @@ def test_reference_knows_the_golden_histories(name: str) -> None:
     golden = ALL_GOLDEN[name]
     story = golden.story()
     counts: Counter[tuple[str, str | None]] = Counter()
-    for (kind, aspect, _, _), count in (find(story.history) + find_in_cluster(story)).items():
+    for (kind, aspect, _, _), count in (
+        find(story.history, story.cluster) + find_in_cluster(story)
+    ).items():
         if kind != "stale-read":
             counts[kind, aspect] += count
     expected: Counter[tuple[str, str | None]] = Counter()

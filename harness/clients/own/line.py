@@ -99,12 +99,13 @@ class Ended(NamedTuple):
 
 
 class Bump(NamedTuple):
-    """A new epoch was begun: why, the first message that had not landed, and how many were given
-    up with it though they may be in the log."""
+    """A new epoch was begun: why, the first message that had not landed, how many were given up that
+    may be in the log, and whether a broker refused what was next in line."""
 
     reason: str
     tag: int | None
     given_up: int
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +229,7 @@ class Line:
                 ended.append(self._leave(batch, error or "refused"))
             case Fate.OUT_OF_SEQUENCE if self._is_first(batch):
                 # Everything before it has landed, or is the gap that the broker speaks of.
-                self._begin_gap(batch, f"{error} at the head of the line")
+                self._begin_gap(batch, error or "refused")
                 self._refused = True
                 self._back(batch, again_s)
             case Fate.OPEN | Fate.REFUSED | Fate.OUT_OF_SEQUENCE:
@@ -303,6 +304,6 @@ class Line:
             batch.encoded = None
         self.epoch += 1
         self._next_sequence = 0
-        self.bumps.append(Bump(self._gap, self._gap_tag, given_up))
+        self.bumps.append(Bump(self._gap, self._gap_tag, given_up, self._refused))
         self._gap, self._gap_tag, self._lost_count, self._refused = None, None, 0, False
         return ended

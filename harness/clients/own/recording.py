@@ -3,14 +3,14 @@
 The rows are those of `harness.clients.librdkafka`: a send and its outcome, polls, assignments,
 `start` and `end`. Beyond them the broker that answered is named, and `fail` is known for more
 sends: of every attempt it is known whether it can have reached a log. A new producer epoch is a row
-too; it excuses nothing, because this client writes nothing under two epochs.
+too; it excuses nothing: under two epochs this client writes only what a broker refused.
 """
 
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from checkers.history import PRODUCER_EPOCH
+from checkers.history import PRODUCER_EPOCH, REFUSED_HEAD
 from harness.admin.client import parse_bootstrap
 from harness.clients.base import Outcome
 from harness.clients.own.cluster import Cluster, Timing
@@ -25,7 +25,7 @@ from harness.clients.tally import REWIND_RECORDS
 from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 
 LEFT: Final = "left its epoch"
-"""How the error of an epoch's row begins: none of the beginnings that excuse duplicates."""
+"""How the error of an epoch's row begins where it is the client's own doing."""
 
 _OUTCOMES: Final = {End.OK: Outcome.OK, End.FAIL: Outcome.FAIL, End.INFO: Outcome.INFO}
 
@@ -101,11 +101,11 @@ class RecordingProducer:
 
     def _bumped(self, partition: int, bump: Bump) -> None:
         sends, now_ns = self._sends, self._sends.now_ns()
+        how = REFUSED_HEAD if bump.refused else f"{LEFT} in this partition"
         sends.writer.record(
             sends.writer.next_op(), sends.client, PRODUCER_EPOCH, Outcome.OK.value, now_ns, now_ns,
             sends.topic, partition, bump.tag,
-            error=f"{LEFT} in this partition: {bump.reason}; {bump.given_up} given up that may be "
-            "there",
+            error=f"{how}: {bump.reason}; {bump.given_up} given up that may be there",
         )  # fmt: skip
 
 

@@ -52,7 +52,8 @@ def test_a_broken_broker_is_invalid(tmp_path: Path) -> None:
     workload = {"client": "own", "rate_per_s": 20}
     plan = small(nemesis=CUT_OFF, broker_module=MUTANT, workload=workload)
     result = run_seed(Task(plan=plan, root=tmp_path), 1)
-    assert (result.outcome, result.signs) == ("INVALID", ("lost-write",))
+    assert result.outcome == "INVALID"
+    assert "lost-write" in result.signs
     assert result.run is not None
     sound = plan.model_copy(update={"broker_module": "nodes"})
     assert run_seed(Task(plan=sound, root=tmp_path), 1).outcome == "VALID"

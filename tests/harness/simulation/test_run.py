@@ -117,8 +117,8 @@ APART_MS = 14_000
 
 
 def script() -> Plan:
-    """Every fault of the catalogue, one after the other."""
-    events = [
+    """Every fault of the catalogue, one after the other; leaders move before one is elected."""
+    events: list[dict[str, object]] = [
         {
             "at_ms": 1_000 + number * APART_MS,
             "fault": name,
@@ -127,9 +127,11 @@ def script() -> Plan:
         }
         for number, (name, fault) in enumerate(FAULTS.items())
     ]
+    moves_ms = APART_MS * list(FAULTS).index("elect") - 4_000
+    events.append({"at_ms": moves_ms, "fault": "kill", "duration_ms": 2_500, "targets": "leader"})
     return small(
         nodes=5,
-        duration_s=len(events) * APART_MS / 1000,
+        duration_s=len(FAULTS) * APART_MS / 1000,
         settle_timeout_s=60,
         nemesis={"events": events},
         workload={"client": "own", "producers": 1, "rate_per_s": 2},

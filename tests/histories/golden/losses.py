@@ -264,6 +264,35 @@ def final_read_passed_over_it(s: Story) -> None:
     end.update(type="info", offset=19)
 
 
+def _log_ends(s: Story, topic: str, end_offset: int) -> None:
+    """As its leader says, with the last of the epochs."""
+    last = max(
+        (r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == topic),
+        key=lambda row: row["leader_epoch"],
+    )
+    last["end_offset"] = end_offset
+
+
+def _read_short(s: Story) -> None:
+    s.forget(topic=ONE, values={v(ONE, 20)})
+    (end,) = s.rows("final-read-end", ONE)
+    end["offset"] = 19
+
+
+@golden("UNKNOWN", {("unseen", None): (U, 1)}, because="final reads are complete: no")
+def what_is_not_committed_yet_is_not_lost(s: Story) -> None:
+    """It was acknowledged by its leader alone, whose log goes on above the high watermark."""
+    _read_short(s)
+    _log_ends(s, ONE, 20)
+
+
+@golden("INVALID", {("lost-write", "tail"): (F, 1)})
+def what_the_leaders_log_ends_before_is_lost(s: Story) -> None:
+    """Near miss of that: nothing lies above the high watermark."""
+    _read_short(s)
+    _log_ends(s, ONE, 19)
+
+
 @golden("VALID")
 def sends_without_an_answer(s: Story) -> None:
     """Near miss of a loss: nobody acknowledged them; one of them is in the log."""

@@ -130,10 +130,10 @@ class Watched:
             return ""
         eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE))
         last_one = self.copy.lost_at is not None and not eligible
-        # Whose log was set aside must not lead, however it was elected; a tail that is cut off
+        # Whose log was set aside must not lead, unless just anybody may; a tail that is cut off
         # where nothing was known to be on the disk looks as if power had been lost.
-        aside = self.copy.set_aside and (last_one or partition.recovered)
-        if aside or not (unclean or last_one):
+        anybody = unclean and not partition.recovered
+        if not (anybody or ((unclean or last_one) and not self.copy.set_aside)):
             raise InvariantBroken(
                 "leader-has-all-committed",
                 f"{self._who(state)}: its log ends at {self.copy.end} with {self.copy.last}, but "

@@ -116,7 +116,7 @@ def test_a_refused_head_of_the_line_begins_an_epoch_without_what_may_be_there() 
     [ended] = broken.attempted(third, Fate.OPEN, again_s=0.0, error="Disconnected")
     assert (ended.end, tags(ended)) == (End.INFO, [6, 7, 8])
     [bump] = broken.bumps
-    assert (bump.tag, bump.given_up, broken.epoch) == (3, 3, 1)
+    assert (bump.tag, bump.given_up, bump.refused, broken.epoch) == (3, 3, True, 1)
     again = took(broken)
     assert (again.epoch, again.sequence, tags(again)) == (1, 0, [3, 4, 5])
 
@@ -373,4 +373,5 @@ def test_any_course_of_events_keeps_order_and_writes_nothing_under_two_epochs(
         assert end is not End.OK or tag in present
         assert end is not End.FAIL or tag not in present
     if not forgetful:
+        assert not any(bump.refused for bump in story.line.bumps), "only who forgets refuses"
         assert logged == sorted(present), "twice, or out of order"

@@ -131,7 +131,7 @@ def test_a_head_of_the_line_that_is_out_of_order_goes_on_in_a_new_epoch() -> Non
     partition = Partition([ErrorCode.unknown_producer_id])
     partition.send()
     assert partition.headers() == [(0, 0, 2), (1, 0, 2)]
-    assert partition.bumps == ["UNKNOWN_PRODUCER_ID at the head of the line"]
+    assert partition.bumps == ["UNKNOWN_PRODUCER_ID"]
 
 
 def test_what_may_be_there_is_never_sent_under_a_new_epoch() -> None:

@@ -160,7 +160,7 @@ Span = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
 
 class Simulated(_Frozen):
-    """What simulated networks and disks are like when nothing is wrong; real ones are what they are."""
+    """What simulated networks and disks are like when nothing is wrong."""
 
     latency_ms: Span = (0.1, 0.6)
     """Each link draws from here how long a packet takes at least."""

@@ -212,7 +212,7 @@ def _simulated(rng: random.Random) -> Simulated:
     return Simulated(
         latency_ms=rng.choice(((0.1, 0.6), (0.1, 0.6), (1.0, 10.0), (5.0, 40.0))),
         jitter_ms=rng.choice(((0.02, 0.4), (0.5, 5.0), (5.0, 30.0))),
-        sync_ms=rng.choice(((0.2, 2.0), (0.2, 2.0), (2.0, 20.0), (20.0, 120.0))),
+        sync_ms=rng.choice(((0.2, 2.0), (0.2, 2.0), (2.0, 20.0), (5.0, 50.0))),
     )
 
 

@@ -99,8 +99,8 @@ class Ended(NamedTuple):
 
 
 class Bump(NamedTuple):
-    """A new epoch was begun: why, the first message that had not landed, how many were given up that
-    may be in the log, and whether a broker refused what was next in line."""
+    """A new epoch was begun: why, the first message that had not landed, how many were given up
+    that may be in the log, and whether a broker refused what was next in line."""
 
     reason: str
     tag: int | None

@@ -55,6 +55,7 @@ class Line:
             said["scripted"] = {k: getattr(self.scripted, k) for k in ("worlds", "caught", "sound")}
         if self.chance:
             said |= {"random_seeds": list(self.chance.seeds), "seeds_tried": self.chance.tried}
+            said |= {"unsound_seeds": list(self.chance.unsound)}
         if self.real:
             said["real"] = {"verdict": self.real.verdict, "seconds": self.real.seconds}
         return said
@@ -73,9 +74,11 @@ def _chance(found: Chance | None) -> str:
         return ""
     median = found.median
     caught = sum(each is not None for each in found.seeds)
+    wrong = ", ".join(map(str, found.unsound))
+    unsound = f", unmodified wrong in seeds {wrong}" if wrong else ""
     if median is None:
-        return f"not within {found.tried} seeds ({caught} of {len(found.seeds)} searches)"
-    return "1 seed" if median == 1 else f"{median:g} seeds"
+        return f"not within {found.tried} seeds ({caught} of {len(found.seeds)} searches){unsound}"
+    return ("1 seed" if median == 1 else f"{median:g} seeds") + unsound
 
 
 def _real(found: Real | None) -> str:

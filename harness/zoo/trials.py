@@ -77,6 +77,8 @@ class Chance:
     tried: int
     """How many seeds the longest of them took, or as many as its time allowed."""
     signs: tuple[str, ...] = ()
+    unsound: tuple[int, ...] = ()
+    """Seeds that accuse the unmodified broker as well: each is to be looked into."""
 
     @property
     def median(self) -> float | None:
@@ -147,6 +149,7 @@ def by_chance(
     found: list[int | None] = []
     tried = 0
     signs: tuple[str, ...] = ()
+    unsound: list[int] = []
     for number in range(searches):
         first = number * APART + 1
         task = _swarm(exhibit.module, root)
@@ -155,12 +158,16 @@ def by_chance(
         caught = {}
         for count, result in enumerate(campaign.results(until_s), start=1):
             tried = max(tried, count)
-            if result.outcome == INVALID and _unmodified_comes_through(result.seed, root):
+            if result.outcome != INVALID:
+                continue
+            if _unmodified_comes_through(result.seed, root):
                 caught[result.seed] = result.signs
                 campaign.stop()
+            else:
+                unsound.append(result.seed)
         found.append(min(caught) - first + 1 if caught else None)
         signs = signs or (caught[min(caught)] if caught else ())
-    return Chance(seeds=tuple(found), tried=tried, signs=signs)
+    return Chance(seeds=tuple(found), tried=tried, signs=signs, unsound=tuple(sorted(unsound)))
 
 
 def _unmodified_comes_through(seed: int, root: Path) -> bool:

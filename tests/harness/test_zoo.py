@@ -136,7 +136,7 @@ def test_a_seed_that_accuses_the_unmodified_broker_counts_for_nothing(
         trials.Campaign, "results", lambda self, _: (judged(self._task, n) for n in self._waiting)
     )
     found = trials.by_chance(zoo.EXHIBITS[0], searches=1, limit=6, jobs=1, time_s=60, root=tmp_path)
-    assert (found.seeds, found.signs) == ((4,), ("sign 4",))
+    assert (found.seeds, found.signs, found.unsound) == ((4,), ("sign 4",), (2,))
 
 
 def test_a_record_says_what_holds_and_what_does_not() -> None:
@@ -145,7 +145,7 @@ def test_a_record_says_what_holds_and_what_does_not() -> None:
     good = trials.Scripted(worlds=3, caught=2, sound=3, signs=("lost-write: 3",))
     bad = trials.Scripted(worlds=3, caught=3, sound=2, signs=("x",), said="unmodified, seed 1: x")
     lucky = trials.Chance(seeds=(3, None, 9), tried=50)
-    unlucky = trials.Chance(seeds=(3, None, None), tried=50)
+    unlucky = trials.Chance(seeds=(3, None, None), tried=50, unsound=(7,))
     lines = [
         record.Line(exhibit=exhibit, scripted=good, chance=lucky),
         record.Line(exhibit=exhibit, scripted=bad, chance=unlucky),
@@ -156,6 +156,7 @@ def test_a_record_says_what_holds_and_what_does_not() -> None:
     text = record.markdown(lines)
     assert "| 2 of 3 worlds | 9 seeds |" in text
     assert "unmodified wrong in 1" in text
+    assert "not within 50 seeds (1 of 3 searches), unmodified wrong in seeds 7 |" in text
     assert record.summary(lines).startswith("1 of 2 caught by their schedules; 1 of 2 ")
 
 

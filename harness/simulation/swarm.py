@@ -1,64 +1,58 @@
 """A plan of its own for every seed: what is configured, what clients do, what breaks, how often.
 
 Bugs hide in combinations that nobody writes down; so each seed leaves out most faults and turns
-most knobs, and many seeds meet what no one plan does ("Swarm Testing", Groce et al., 2012). A plan
-is a function of the seed and of the plan that it is drawn from, whose topics and name stay, and
+most knobs, and many seeds meet what no one plan does ("Swarm Testing", Groce et al., 2012). What
+breaks is drawn by its kind first: bugs take a crash, a cut and a slow disk together. A plan is a
+function of the seed and of the plan that it is drawn from, whose topics and name stay, and
 which no run outlasts. Most runs are short: what goes wrong begins with the first few faults, and
 many short runs draw more beginnings than a long one.
 """
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_name
 from nemesis.faults import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
 MOST_FAULTS: Final = 8
-KINDS: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
-    "nodes": (
-        4,
-        (
-            *("kill", "restart", "power-loss", "pause"),
-            *("crash-loop", "kill-during-recovery", "rolling-restart"),
-        ),
-    ),
-    "cuts": (
+
+
+class Kind(NamedTuple):
+    """Faults that break the same thing, and how often one of them is drawn."""
+
+    weight: int
+    faults: tuple[str, ...]
+
+
+def _kind(weight: int, faults: str) -> Kind:
+    return Kind(weight, tuple(faults.split()))
+
+
+KINDS: Final = (
+    _kind(4, "kill restart power-loss pause crash-loop kill-during-recovery rolling-restart"),
+    _kind(
         3,
-        (
-            *("partition.halves", "partition.random-halves", "partition.isolate-one"),
-            *("partition.isolate-leader", "partition.majorities-ring", "partition.bridge"),
-            *("partition.one-way", "cut.port", "cut.flapping"),
-        ),
+        "partition.halves partition.random-halves partition.isolate-one partition.isolate-leader "
+        "partition.majorities-ring partition.bridge partition.one-way cut.port cut.flapping",
     ),
-    "links": (
+    _kind(
         2,
-        (
-            *("link.slow", "link.lossy", "link.reordered", "link.duplicated", "link.limited"),
-            *("link.bad", "reset", "response-lost", "cut.clients", "pause.clients"),
-        ),
+        "link.slow link.lossy link.reordered link.duplicated link.limited link.bad reset "
+        "response-lost cut.clients pause.clients",
     ),
-    "disks": (
+    _kind(2, "disk.stall disk.slow disk.full disk.read-only disk.error failed-fsync"),
+    _kind(
         2,
-        (
-            *("disk.stall", "disk.slow", "disk.full", "disk.read-only", "disk.error"),
-            "failed-fsync",
-        ),
+        "reassign elect broker.add broker.remove quorum.add-voter quorum.remove-voter config "
+        "topic.create-delete partitions.grow",
     ),
-    "members": (
-        2,
-        (
-            *("reassign", "elect", "broker.add", "broker.remove", "quorum.add-voter"),
-            *("quorum.remove-voter", "config", "topic.create-delete", "partitions.grow"),
-        ),
-    ),
-    "clocks": (1, ("clock.jump", "clock.strobe", "clock.drift")),
-}
-"""How often a fault is of each kind, and which those are: a kind of many is not met more for it."""
-DAMAGE: Final = (
-    *("disk.bit-flip", "disk.cut-tail", "disk.misdirected", "disk.stale-copy"),
-    *("disk.lost", "disk.lost"),
+    _kind(1, "clock.jump clock.strobe clock.drift"),
+)
+"""A kind of many faults is not met more often for that, and so all kinds meet."""
+DAMAGE: Final = _kind(
+    1, "disk.bit-flip disk.cut-tail disk.misdirected disk.stale-copy disk.lost disk.lost"
 )
 """What may take from a cluster what it cannot do without: one of these, in few plans only."""
 DURATIONS_S: Final = (8.0, 10.0, 12.0, 16.0, 24.0)
@@ -222,11 +216,11 @@ def _is_slow(simulated: Simulated) -> bool:
 
 def _faults(nodes: int, rng: random.Random) -> list[str]:
     """A few of some kinds, in the catalogue's order."""
-    kinds, weights = list(KINDS), [weight for weight, _ in KINDS.values()]
-    drawn = rng.choices(kinds, weights, k=rng.randint(1, MOST_FAULTS))
-    faults = {rng.choice(KINDS[kind][1]) for kind in drawn}
+    weights = [kind.weight for kind in KINDS]
+    drawn = rng.choices(KINDS, weights, k=rng.randint(1, MOST_FAULTS))
+    faults = {rng.choice(kind.faults) for kind in drawn}
     if rng.random() < 0.15:
-        faults.add(rng.choice(DAMAGE))
+        faults.add(rng.choice(DAMAGE.faults))
     usable = [name for name in FAULTS if name in faults and FAULTS[name].min_nodes <= nodes]
     return usable or ["kill"]
 

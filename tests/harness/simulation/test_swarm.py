@@ -65,9 +65,9 @@ def test_seeds_go_everywhere() -> None:
 
 def test_every_fault_is_of_one_kind() -> None:
     """A new one is to be given its kind, or it is never drawn."""
-    named = Counter(name for _, names in swarm.KINDS.values() for name in names)
-    assert set(named) | set(swarm.DAMAGE) == set(FAULTS)
-    assert set(named) & set(swarm.DAMAGE) == set()
+    named = Counter(name for kind in swarm.KINDS for name in kind.faults)
+    assert set(named) | set(swarm.DAMAGE.faults) == set(FAULTS)
+    assert set(named) & set(swarm.DAMAGE.faults) == set()
     assert set(named.values()) == {1}
 
 

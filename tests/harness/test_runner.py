@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from harness.refusals import Refusals
 from harness.runner import Outcome, Runner
 from harness.systems import choosing
 from harness.targets import kinds
+from nemesis.fault import Ability
 from nemesis.record import FaultRecord
 from tests.nemesis.fakes import FakeMachines, FakeProcesses, FakeView, Trace
 from tests.require import require
@@ -362,6 +364,13 @@ def test_what_never_ran_is_removed_even_where_it_was_to_be_left(lab: Lab, tmp_pa
     assert outcome.left == ()
     with pytest.raises(PlanError, match="say --no-teardown too"):
         Ending.asked(teardown=True, heal=False)
+
+
+def test_what_the_target_lacks_is_recorded(lab: Lab, tmp_path: Path) -> None:
+    """For the report, which says what could have been injected at all."""
+    lacks = {Ability.CLOCKS: "there is no libfaketime"}
+    outcome = run(tmp_path, replace(prepared(KILL), lacks=lacks))
+    assert record_of(outcome)["lacking"] == {"clocks": "there is no libfaketime"}
 
 
 def test_a_cluster_that_does_not_settle_is_read_all_the_same(lab: Lab, tmp_path: Path) -> None:

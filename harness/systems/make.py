@@ -4,7 +4,7 @@
 a node is started. To add one is to write a `Make` and to name it in `harness.systems.makes`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +31,8 @@ class NodeFiles:
     """The interpreter of the node's machine."""
     environment: Mapping[str, str]
     """What a process on the node's machine begins with."""
+    place: Callable[[Path], Path] = lambda path: path
+    """Where that of what the make `reads` is on the node's machine."""
 
 
 class Make(Protocol):

@@ -8,6 +8,7 @@ the cluster runs. Timeouts are short, so that a minute of faults holds many fail
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -203,6 +204,7 @@ class NodesSystem:
             log_dir=home / LOGS,
             python=self._target.python(node),
             environment=self._target.environment(node),
+            place=partial(self._target.place, node),
         )
 
     def start(self) -> None:

@@ -129,6 +129,10 @@ class Target(Protocol):
         """What a process on the node's machine begins with."""
         ...
 
+    def place(self, node: int, path: Path) -> Path:
+        """Where a file or directory of this machine, which nodes read, is on the node's machine."""
+        ...
+
     def publish(self, node: int) -> None:
         """Bring the files and directories that are in RUN/nodes/<node> to the node's machine."""
         ...

@@ -82,7 +82,7 @@ class ExternalTarget:
 
     add_node = remove_node = address = data_dir = home = publish = fetch = set_command = _unknown
     start = stop = terminate = kill = pause = resume = exit_code = state = enter = _unknown
-    python = environment = _unknown
+    python = environment = place = _unknown
 
 
 class External:

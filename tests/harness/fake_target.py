@@ -62,6 +62,9 @@ class FakeTarget:
     def environment(self, node: int) -> Mapping[str, str]:
         return os.environ
 
+    def place(self, node: int, path: Path) -> Path:
+        return path
+
     def publish(self, node: int) -> None: ...
 
     def fetch(self, node: int, *names: str) -> None: ...

@@ -32,11 +32,6 @@ class Home:
     libs: Path
     version: str
 
-    @property
-    def class_path(self) -> str:
-        """All its jars, as java takes them."""
-        return f"{self.libs}/*"
-
 
 def find(home: str | None) -> Home:
     """The Kafka at `home`, or what `make kafka` fetched. Raises PlanError."""

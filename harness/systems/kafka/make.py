@@ -34,6 +34,10 @@ LASTING: Final = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:MaxInlineLeve
 """Those of Kafka's scripts that say how fast it is in the long run."""
 TOOL_HEAP: Final = f"-Xmx128m {QUICK_START}"
 
+OTHER_MACHINES: Final = ("ssh", "vagrant")
+"""Targets whose nodes run the Java of their own machines."""
+JAVA_THERE: Final = "java"
+
 SCRIPT: Final = "start.sh"
 START: Final = """\
 # A disk without meta.properties is the node's first, or a new one after the loss of that. Kafka's
@@ -65,15 +69,17 @@ class Kafka:
     def of(cls, plan: Plan, *, lasting: bool = False) -> Self:
         """The plan's. Raises PlanError for a home without Kafka, DeployError without Java."""
         check_overrides(plan.broker, f"plan {plan.name}")
-        return cls(home=homes.find(plan.kafka_home), java=homes.java(), lasting=lasting)
+        java = JAVA_THERE if plan.target in OTHER_MACHINES else homes.java()
+        return cls(home=homes.find(plan.kafka_home), java=java, lasting=lasting)
 
     def versions(self) -> Mapping[str, str]:
         """Kafka's."""
         return {"kafka": self.home.version}
 
     def reads(self) -> Sequence[Path]:
-        """Kafka's jars, Java, and how it is to log."""
-        return [self.home.libs, *homes.runtime(Path(self.java)), LOGGING]
+        """Kafka's jars, Java if it is this machine's, and how it is to log."""
+        runtime = [] if self.java == JAVA_THERE else homes.runtime(Path(self.java))
+        return [self.home.libs, *runtime, LOGGING]
 
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write server.properties, and the script that starts the node."""
@@ -88,23 +94,28 @@ class Kafka:
 
     def _start(self, files: NodeFiles, format: Format) -> str:
         """Format what is not formatted; then become the broker."""
-        tool = [*self._java(TOOL_HEAP), STORAGE_TOOL, "format", f"--config={files.properties}"]
+        tool = [
+            *self._java(files, TOOL_HEAP),
+            STORAGE_TOOL,
+            "format",
+            f"--config={files.properties}",
+        ]
         return START.format(
             meta=shlex.quote(str(files.log_dir / "meta.properties")),
             log_dir=shlex.quote(str(files.log_dir)),
             known=shlex.quote(str(files.properties.with_name("formatted"))),
             first=shlex.join([*tool, *format.arguments(first=True)]),
             again=shlex.join([*tool, *format.arguments(first=False)]),
-            broker=shlex.join([*self._java(self._options()), BROKER, str(files.properties)]),
+            broker=shlex.join([*self._java(files, self._options()), BROKER, str(files.properties)]),
         )
 
-    def _java(self, options: str) -> list[str]:
+    def _java(self, files: NodeFiles, options: str) -> list[str]:
         return [
             self.java,
             *shlex.split(options),
-            f"-Dlog4j2.configurationFile={LOGGING}",
+            f"-Dlog4j2.configurationFile={files.place(LOGGING)}",
             "-cp",
-            self.home.class_path,
+            f"{files.place(self.home.libs)}/*",
         ]
 
     def _options(self) -> str:

@@ -210,6 +210,10 @@ class LinuxTarget(LinuxNodes):
         """What a process on the nodes' machines begins with."""
         return self._machines.environment
 
+    def place(self, node: int, path: Path) -> Path:
+        """Where it is here."""
+        return path
+
     def publish(self, node: int) -> None:
         """Nothing to do: the machines share the harness's files."""
 

@@ -12,8 +12,9 @@ import re
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.machinery import PathFinder
@@ -23,12 +24,14 @@ from typing import Final, NamedTuple
 from packaging.requirements import Requirement
 
 from harness.plan import PlanError
+from harness.systems.kafka.home import major_release
 from harness.targets.ssh.connection import Connection, SshError
 
 LIBRARIES: Final = ("kio", "crc32c", "uvloop", "pydantic", "pyroute2", "rich")
 """What nodes and the agent import; whatever these need comes along."""
 PACKAGES: Final = ("harness", "nemesis", "nodes")
 LEAST_PYTHON: Final = (3, 11)
+SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INSTALL_TIMEOUT_S: Final = 300.0
 
 _ASK: Final = (
@@ -37,19 +40,35 @@ _ASK: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cargo:
+    """What nodes and agents need of a machine."""
+
+    module: str
+    """What `python -m` runs there, besides the agent."""
+    files: Sequence[Path] = ()
+    """Files and directories of this machine that nodes read."""
+    java: int | None = None
+    """Which Java the machine is to have, at least."""
+
+
 class Installed(NamedTuple):
     """What a machine has now."""
 
     python: str
     path: str
     """For PYTHONPATH."""
+    places: Mapping[Path, PurePosixPath]
+    """Where what was brought of the cargo's files is."""
 
 
-def install(connection: Connection, module: str) -> Installed:
-    """Have all that a node run by `python -m module`, and its agent, need. Raises SshError."""
+def install(connection: Connection, cargo: Cargo) -> Installed:
+    """Have all that a node and its agent need. Raises SshError."""
     host = connection.host
     version, abi = _ask(connection)
-    digest, packed = sources(module)
+    if cargo.java is not None:
+        _check_java(connection, cargo.java)
+    digest, packed = sources(cargo.module)
     source = host.directory / "env" / f"source-{digest}"
     if not _there(connection, source):
         with _making(connection, source) as new:
@@ -62,9 +81,47 @@ def install(connection: Connection, module: str) -> Installed:
                 unpack(connection, new, _packed(_installed())[1])
             else:
                 _pip(connection, new, version)
+    places = {path: _bring(connection, path) for path in cargo.files}
     if same:
-        return Installed(host.python, f"{source}:{libraries}")
-    return Installed(str(libraries / "bin/python"), str(source))
+        return Installed(host.python, f"{source}:{libraries}", places)
+    return Installed(str(libraries / "bin/python"), str(source), places)
+
+
+def _bring(connection: Connection, path: Path) -> PurePosixPath:
+    """Have a file or directory of this machine there; where that is."""
+    place = connection.host.directory / "env" / f"{path.name}-{_content(path)}"
+    if not _there(connection, place):
+        with _making(connection, place) as new:
+            unpack(connection, new, _packed(_parts(path))[1])
+    return place if path.is_dir() else place / path.name
+
+
+@cache
+def _content(path: Path) -> str:
+    digest = blake2b(digest_size=8)
+    for part, name in _parts(path):
+        content = part.read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _parts(path: Path) -> Iterator[tuple[Path, Path]]:
+    """The files of a directory, or the file, with their names below it."""
+    if path.is_dir():
+        return ((each, each.relative_to(path)) for each in _all(path))
+    return iter([(path, Path(path.name))])
+
+
+def _check_java(connection: Connection, least: int) -> None:
+    host = connection.host
+    code, out, _ = connection.try_run(["sh", "-c", f"PATH={SEARCH_PATH} java -version 2>&1"])
+    release = major_release(out.decode(errors="replace")) if code == 0 else None
+    if release is None or release < least:
+        found = "has none" if release is None else f"has Java {release}"
+        raise SshError(
+            f"{host.label}: Kafka needs Java {least} or later there, and the machine {found} on "
+            f"its PATH: install openjdk-{least}-jre-headless on it"
+        )
 
 
 def _there(connection: Connection, place: PurePosixPath) -> bool:

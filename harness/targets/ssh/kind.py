@@ -8,8 +8,11 @@ from pathlib import Path
 from harness import abilities
 from harness.journal import Journal
 from harness.plan import Plan, PlanError
+from harness.systems import choosing
+from harness.systems.kafka.home import LEAST_JAVA
 from harness.targets.base import Target, Unsupported
 from harness.targets.ssh import parts
+from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import Inventory, load
 from harness.targets.ssh.machine import RemoteMachine
 from harness.targets.ssh.target import NETWORK, SshTarget, Wanted
@@ -24,8 +27,6 @@ class SshKind:
         """Of the plan's own inventory unless one is given. Raises PlanError for one that does not
         serve the plan.
         """
-        if plan.system != "nodes":
-            raise PlanError(f"plan {plan.name}: target {plan.target} runs system nodes only")
         self._plan = plan
         self._inventory = inventory or _inventory_of(plan)
         self._inventory.check_nodes(plan.nodes)
@@ -41,7 +42,7 @@ class SshKind:
         def ask(node: int) -> dict[str, str]:
             machine = RemoteMachine(hosts[node], self._inventory, "")
             with closing(machine.connection):
-                machine.connect(self._plan.broker_module)
+                machine.connect(_cargo(self._plan))
                 return machine.lacking([str(each) for each in asked])
 
         found: dict[Ability, str] = {}
@@ -58,7 +59,8 @@ class SshKind:
         """Plan the run's target."""
         if wish.uplink:
             raise Unsupported("a cluster on other machines ends with the run; it cannot be left")
-        wanted = Wanted(module=self._plan.broker_module, clocks=wish.clocks, root=os.geteuid() == 0)
+        root = os.geteuid() == 0
+        wanted = Wanted(cargo=_cargo(self._plan), clocks=wish.clocks, root=root)
         return SshTarget(
             wish.run_id, wish.run_dir, wish.nodes, wish.journal, self._inventory, wanted
         )
@@ -66,6 +68,12 @@ class SshKind:
     def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:
         """No run leaves one."""
         raise Unsupported("a cluster on other machines ends with its run")
+
+
+def _cargo(plan: Plan) -> Cargo:
+    if plan.system == "kafka":
+        return Cargo(module=plan.broker_module, files=choosing.reads(plan), java=LEAST_JAVA)
+    return Cargo(module=plan.broker_module)
 
 
 def _inventory_of(plan: Plan) -> Inventory:

@@ -16,13 +16,12 @@ from harness.targets.base import TargetError
 from harness.targets.linux import network
 from harness.targets.ssh import install
 from harness.targets.ssh.connection import Connection, Lines, SshError
-from harness.targets.ssh.install import Installed
+from harness.targets.ssh.install import SEARCH_PATH, Cargo, Installed
 from harness.targets.ssh.inventory import Host, Inventory
 from nemesis.fault import Ability
 
 OUTPUT: Final = "node.log"
 DATA: Final = "data"
-SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FETCH_TIMEOUT_S: Final = 300.0
 AGENT_TIMEOUT_S: Final = 20.0
 _NOT_THE_NODES: Final = (
@@ -74,6 +73,10 @@ class RemoteMachine:
         """What a process of ours begins with there."""
         return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "PYTHONPATH": self._ready.path}
 
+    def place(self, path: Path) -> Path:
+        """Where a file or directory is there that was brought from here."""
+        return Path(self._ready.places[path])
+
     @property
     def record(self) -> dict[str, object]:
         """What the journal says of it, for `undo`."""
@@ -87,8 +90,8 @@ class RemoteMachine:
 
     # -- coming and going
 
-    def connect(self, module: str) -> None:
-        """Connect, and have what `module` and the agent need there. Raises SshError."""
+    def connect(self, cargo: Cargo) -> None:
+        """Connect, and have what nodes and the agent need there. Raises SshError."""
         self.connection.open()
         code, uid, said = self.connection.try_run(self.connection.as_root(["id", "-u"]))
         if code != 0:
@@ -101,7 +104,7 @@ class RemoteMachine:
                 f"{self.host.label}: {self.connection.way.user} is not root, and the inventory "
                 "says `sudo = false`: nothing can be broken there; say `sudo = true`"
             )
-        self._installed = install.install(self.connection, module)
+        self._installed = install.install(self.connection, cargo)
 
     def lacking(self, wanted: list[str]) -> dict[str, str]:
         """Those of the abilities that the machine lacks, and why. Raises SshError."""

@@ -22,6 +22,7 @@ from harness.targets.linux.links import LinuxLinks
 from harness.targets.linux.undo import FAULTS, UNDO, undo_records
 from harness.targets.ssh import parts
 from harness.targets.ssh.connection import SSH_PORT
+from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import Inventory
 from harness.targets.ssh.machine import RemoteMachine
 from nemesis.fault import Ability
@@ -36,7 +37,7 @@ NETWORK: frozenset[str] = frozenset(
 class Wanted:
     """What is run on the machines."""
 
-    module: str
+    cargo: Cargo
     clocks: bool
     root: bool
     """The harness is root on its own machine."""
@@ -87,6 +88,10 @@ class SshTarget:
         """Nothing of this machine's own."""
         return self.machine(node).environment
 
+    def place(self, node: int, path: Path) -> Path:
+        """Where it was brought to."""
+        return self.machine(node).place(path)
+
     # -- the machines
 
     def up(self) -> None:
@@ -103,7 +108,7 @@ class SshTarget:
 
     def _start(self, node: int) -> None:
         machine = self._all[node]
-        machine.connect(self._wanted.module)
+        machine.connect(self._wanted.cargo)
         self._journal.record("ssh.machine", node=node, **machine.record)
         machine.start(
             Settings(

@@ -21,7 +21,7 @@ def test_a_distribution_is_found(tmp_path: Path) -> None:
     """Its jars are the class path, and name its version."""
     found = homes.find(str(with_jar(tmp_path / "kafka", "4.1.2")))
     assert found.version == "4.1.2"
-    assert found.class_path == f"{tmp_path}/kafka/libs/*"
+    assert found.libs == tmp_path / "kafka/libs"
 
 
 def test_a_home_without_kafka_is_refused(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness.plan import build
 from harness.systems.kafka.home import Home
-from harness.systems.kafka.make import Kafka
+from harness.systems.kafka.make import LOGGING, Kafka
 from harness.systems.make import NodeFiles
 from nodes.config import parse_properties
 from tests.harness.systems.kafka.test_properties import wanted
@@ -58,6 +60,28 @@ def test_a_new_disk_is_formatted_once(kafka: Kafka, files: NodeFiles) -> None:
     assert f"-cp {kafka.home.libs}/*" in broker
     _, (again,) = start(kafka, files)
     assert again == broker
+
+
+def test_on_another_machine_its_files_are_where_they_were_brought(
+    kafka: Kafka, files: NodeFiles
+) -> None:
+    """The jars, and how it is to log."""
+    kafka.configure(
+        files=replace(files, place=lambda path: Path("/there") / path.name), wanted=wanted()
+    )
+    _, (format, broker) = start(kafka, files)
+    for asked in (format, broker):
+        assert "-Dlog4j2.configurationFile=/there/log4j2.properties -cp /there/libs/* " in asked
+
+
+def test_other_machines_have_their_own_java(tmp_path: Path) -> None:
+    """Only the jars and the way of logging are to be brought to them."""
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "libs/kafka-server-4.2.0.jar").touch()
+    raw = {"seed": 1, "target": "ssh", "system": "kafka", "kafka_home": str(tmp_path)}
+    made = Kafka.of(build(raw, where="test"))
+    assert made.java == "java"
+    assert made.reads() == [tmp_path / "libs", LOGGING]
 
 
 def test_a_wiped_disk_is_formatted_as_another(kafka: Kafka, files: NodeFiles) -> None:

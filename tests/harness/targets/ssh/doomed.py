@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.journal import Journal
+from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import load
 from harness.targets.ssh.target import SshTarget, Wanted
 from nemesis.hosts import Cut
@@ -21,7 +22,7 @@ _BEAT: Final = "date +%s.%N > data/new && mv data/new data/beat"
 
 def target_of(place: Path, journal: Journal) -> SshTarget:
     """The target on the inventory in `place`, its run there too."""
-    wanted = Wanted(module="nodes", clocks=True, root=True)
+    wanted = Wanted(cargo=Cargo(module="nodes"), clocks=True, root=True)
     return SshTarget(RUN_ID, place / RUN_ID, (1, 2, 3), journal, load(place / "lab.toml"), wanted)
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from harness.targets.ssh import install
 from harness.targets.ssh.connection import Connection, SshError
+from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import load
 from harness.targets.ssh.machine import RemoteMachine
 from tests.harness.targets.ssh.hosts import PLAIN, Hosts, hosts
@@ -30,16 +32,53 @@ def test_a_jump_host_leads_there(lab: Hosts) -> None:
     assert (seen[0], seen[2]) == (lab.target.address(1), lab.target.address(2))
 
 
-def refused(inventory: Path) -> str:
+NODES = Cargo(module="nodes")
+
+
+def refused(inventory: Path, cargo: Cargo = NODES) -> str:
     """Why the first machine is."""
     known = load(inventory)
     machine = RemoteMachine(known.hosts[0], known, "run")
     with pytest.raises(SshError) as error, machine.connection:
-        machine.connect("nodes")
+        machine.connect(cargo)
     said = str(error.value)
     assert "\n" not in said
     assert said.startswith(f"node 1's host {machine.host.host}: ")
     return said
+
+
+def test_what_nodes_read_is_brought_once(lab: Hosts, tmp_path: Path) -> None:
+    """A directory as it is, and a file; what changed is another one."""
+    jars, file = tmp_path / "jars", tmp_path / "log.properties"
+    (jars / "deep").mkdir(parents=True)
+    (jars / "deep/a.jar").write_bytes(bytes(range(256)))
+    known = load(lab.inventory_path)
+
+    def brought(text: str) -> tuple[Path, Path]:
+        file.write_text(text)
+        install._content.cache_clear()  # it is taken for what it was, as long as a run goes
+        machine = RemoteMachine(known.hosts[0], known, "run")
+        with machine.connection:
+            machine.connect(Cargo(module="nodes", files=[jars, file]))
+            found = machine.place(jars), machine.place(file)
+            assert machine.connection.run(["cat", str(found[0] / "deep/a.jar")]) == bytes(
+                range(256)
+            )
+            assert machine.connection.run(["cat", str(found[1])]).decode() == text
+        return found
+
+    first, again, changed = brought("one"), brought("one"), brought("two")
+    assert first == again
+    assert (changed[0], changed[1].name) == (first[0], "log.properties")
+    assert changed[1] != first[1]
+
+
+def test_another_java(lab: Hosts) -> None:
+    """What is needed, what there is, and what to install."""
+    require("java")
+    said = refused(lab.inventory_path, Cargo(module="nodes", java=99))
+    assert "Kafka needs Java 99 or later there, and the machine has Java 17 on its PATH" in said
+    assert said.endswith("install openjdk-99-jre-headless on it")
 
 
 def test_a_wrong_key(lab: Hosts) -> None:

@@ -29,6 +29,14 @@ targets = "leader:acks-all/0"
 duration_ms = 6000
 """
 
+KAFKA = """\
+events = [
+    { at_ms = 1_000, fault = "partition.isolate-leader", duration_ms = 4_000 },
+    { at_ms = 7_000, fault = "kill", targets = "leader:acks-all/0", duration_ms = 2_000 },
+    { at_ms = 14_000, fault = "pause", targets = "one", duration_ms = 3_000 },
+]
+"""
+
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
@@ -70,6 +78,19 @@ def test_a_broken_broker_is_not(lab: Hosts) -> None:
     module = ("--broker-module", "tests.mutants.ack_before_replication")
     code, verdict = run(lab, *module, "--schedule", str(lab.place / "cut.toml"), "--duration", "9")
     assert (code, verdict["verdict"]) == (1, "INVALID"), verdict["reasons"]
+    assert lab.left() == []
+
+
+def test_apache_kafka_runs_there(lab: Hosts) -> None:
+    """Its jars are brought, the machines' own Java runs them; a partition, a kill, a pause."""
+    for capability in ("java", "kafka"):
+        require(capability)
+    plan = ("--system", "kafka", "--schedule", str(lab.place / "kafka.toml"), "--duration", "20")
+    (lab.place / "kafka.toml").write_text(KAFKA)
+    code, verdict = run(lab, *plan)
+    assert (code, verdict["verdict"]) == (0, "VALID"), verdict["reasons"]
+    nodes = Path(verdict["run"]) / "nodes"
+    assert len(list(nodes.glob("*/data/log/acks-all-*/*.log"))) >= 6, "their files were fetched"
     assert lab.left() == []
 
 

@@ -16,6 +16,7 @@ from checkers.explaining import first_cause, first_change
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
 from checkers.quorum_loss import learn_quorum_losses
+from checkers.read_ends import read_ends
 from checkers.recorded_faults import read_fault, taken_in_doubt, touched_nodes
 from checkers.repeats import split
 from checkers.settings import (
@@ -344,26 +345,8 @@ class Frames:
 
     @cached_property
     def read_ends(self) -> Frame:
-        """topic, partition, whole (1: the final read reached the end), reached (how far it came),
-        read_ns.
-
-        A read that something went wrong with is no truth below that either: the log may have been
-        cut meanwhile. A log that goes on above what was committed was not read to its end: what
-        lies there, whoever acknowledged it, nobody was given yet.
-        """
-        F = self.engine.functions
-        rows = self.others.where((F.col("f") == F.lit("final-read-end")) & F.col("error").isNull())
-        came = rows.groupBy(*TP).agg(
-            F.max(F.when(F.col("type") == F.lit("ok"), F.lit(1)).otherwise(F.lit(0))).alias("came"),
-            F.max("offset").alias("reached"),
-            F.max("complete_ns").alias("read_ns"),
-        )
-        epochs = self.cluster.where(F.col("kind") == F.lit("epoch"))
-        ends = epochs.groupBy(*TP).agg(F.max("end_offset").alias("log_end"))
-        beyond = F.coalesce(F.col("log_end") > F.col("reached"), F.lit(False))
-        whole = F.when((F.col("came") == F.lit(1)) & ~beyond, F.lit(1)).otherwise(F.lit(0))
-        found = left_join(came, self.engine.keep(ends), on=TP)
-        return self.engine.keep(found.select(*TP, whole.alias("whole"), "reached", "read_ns"))
+        """How far the final reads came: see `read_ends.read_ends`."""
+        return self.engine.keep(read_ends(self.engine, self.others, self.cluster))
 
     @cached_property
     def complete(self) -> Frame:

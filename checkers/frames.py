@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from checkers.causes import Causes, learn_causes
+from checkers.causes import SLACK_NS, Causes, learn_causes
 from checkers.engine import Column, Engine, Frame
 from checkers.explaining import first_cause, first_change
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
@@ -445,7 +445,7 @@ class Frames:
             for cause in self.causes.causes
             if (cause.topic, cause.partition) == (topic, partition)
             and cause.elected_ns is not None
-            and cause.elected_ns <= at_ns
+            and cause.elected_ns - SLACK_NS <= at_ns  # recorded when it was seen
         )
 
     def sent_again(self, evidence: Frame) -> Frame:

@@ -124,6 +124,22 @@ def broker_refuses_since_its_records_are_gone(s: Story) -> None:
     s.new_epoch(PRODUCER[ALL], 22, 23, HEAD, partition=0)
 
 
+@golden("VALID", {("refused-head", "bereft"): (P, 1), LOST: (P, 1)})
+def broker_refuses_before_anybody_saw_that_it_leads(s: Story) -> None:
+    """The record has an election when somebody looked, the client met the leader before."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.new_epoch(PRODUCER[ALL], 9, 9.5, HEAD, partition=0)
+
+
+@golden("INVALID", {("refused-head", None): (F, 1), LOST: (P, 1)})
+def broker_refuses_long_before_its_records_go(s: Story) -> None:
+    """Near miss: it had them still."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.new_epoch(PRODUCER[ALL], 7, 7.5, HEAD, partition=0)
+
+
 def _kill(s: Story, nodes: list[int], from_s: float, to_s: float) -> None:
     s.plan["bounds"]["unavailable_ms"] = 5_000
     targets = json.dumps({"nodes": nodes})

@@ -12,7 +12,7 @@ import re
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -78,7 +78,7 @@ def install(connection: Connection, cargo: Cargo) -> Installed:
     if not _there(connection, libraries):
         with _making(connection, libraries) as new:
             if same:
-                unpack(connection, new, _packed(_installed())[1])
+                unpack(connection, new, _packed(_installed()))
             else:
                 _pip(connection, new, version)
     places = {path: _bring(connection, path) for path in cargo.files}
@@ -92,17 +92,13 @@ def _bring(connection: Connection, path: Path) -> PurePosixPath:
     place = connection.host.directory / "env" / f"{path.name}-{_content(path)}"
     if not _there(connection, place):
         with _making(connection, place) as new:
-            unpack(connection, new, _packed(_parts(path))[1])
+            unpack(connection, new, _packed(_parts(path)))
     return place if path.is_dir() else place / path.name
 
 
 @cache
 def _content(path: Path) -> str:
-    digest = blake2b(digest_size=8)
-    for part, name in _parts(path):
-        content = part.read_bytes()
-        digest.update(f"{name} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
+    return _digest(_parts(path))
 
 
 def _parts(path: Path) -> Iterator[tuple[Path, Path]]:
@@ -182,7 +178,8 @@ def sources(module: str) -> tuple[str, bytes]:
     """What runs `module`: a digest, and a gzipped tar. Raises PlanError for what is not here."""
     top = module.partition(".")[0]
     roots = [_root(name) for name in dict.fromkeys((*PACKAGES, top))]
-    return _packed((path, path.relative_to(root.parent)) for root in roots for path in _all(root))
+    files = [(path, path.relative_to(root.parent)) for root in roots for path in _all(root)]
+    return _digest(files), _packed(files)
 
 
 def _versions(abi: str) -> str:
@@ -211,17 +208,25 @@ def _all(root: Path) -> Iterator[Path]:
     return (p for p in sorted(root.rglob("*")) if p.is_file() and p.suffix != ".pyc")
 
 
-def _packed(files: Iterator[tuple[Path, Path]]) -> tuple[str, bytes]:
-    """A digest of names and contents, and the gzipped tar."""
-    digest, packed = blake2b(digest_size=8), io.BytesIO()
+def _digest(files: Iterable[tuple[Path, Path]]) -> str:
+    """Of names and contents."""
+    digest = blake2b(digest_size=8)
+    for path, name in files:
+        content = path.read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _packed(files: Iterable[tuple[Path, Path]]) -> bytes:
+    """A gzipped tar."""
+    packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
         for path, name in files:
             content = path.read_bytes()
-            digest.update(f"{name} {len(content)}\n".encode() + content)
             entry = tarfile.TarInfo(str(name))
             entry.size, entry.mode = len(content), 0o755 if path.stat().st_mode & 0o100 else 0o644
             tar.addfile(entry, io.BytesIO(content))
-    return digest.hexdigest(), packed.getvalue()
+    return packed.getvalue()
 
 
 def _closure() -> list[importlib.metadata.Distribution]:

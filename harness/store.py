@@ -43,6 +43,7 @@ from harness.history import RowStream, ended_segments
 
 RUN_FILE = "run.json"
 ROW_GROUP_ROWS = 200_000
+NAME_TRIES = 100
 
 
 class StoreError(Exception):
@@ -122,19 +123,14 @@ def create(
 
     Its id is a new one unless given. Raises StoreError when the store cannot be written.
     """
-    wall_ns = time.time_ns()
-    base_ns = time.monotonic_ns()
-    stamp = datetime.fromtimestamp(wall_ns // 1_000_000 / 1000, tz=UTC)
-    name = f"{stamp:%Y%m%dT%H%M%S}.{stamp.microsecond // 1000:03d}Z"
-    path = root.absolute() / plan_name / name
-    run = Run(
-        path=path,
-        run_id=uuid.uuid4().hex[:16] if run_id is None else run_id,
-        started_wall_ns=wall_ns,
-        base_ns=base_ns,
-    )
     try:
-        path.mkdir(parents=True)
+        path, wall_ns, base_ns = _new_directory(root.absolute() / plan_name)
+        run = Run(
+            path=path,
+            run_id=uuid.uuid4().hex[:16] if run_id is None else run_id,
+            started_wall_ns=wall_ns,
+            base_ns=base_ns,
+        )
         run.history_dir.mkdir()
         run.write_json(
             RUN_FILE,
@@ -222,6 +218,24 @@ def _read_run_file(path: Path) -> dict[str, Any]:
     if not isinstance(run, dict):
         raise StoreError(f"{path / RUN_FILE}: is not a run's: expected a JSON object")
     return run
+
+
+def _new_directory(parent: Path) -> tuple[Path, int, int]:
+    """A directory named by the moment it was made, and that moment, on both clocks.
+
+    Where another process took the name of this millisecond, a later one is taken.
+    """
+    for _ in range(NAME_TRIES):
+        wall_ns, base_ns = time.time_ns(), time.monotonic_ns()
+        stamp = datetime.fromtimestamp(wall_ns // 1_000_000 / 1000, tz=UTC)
+        path = parent / f"{stamp:%Y%m%dT%H%M%S}.{stamp.microsecond // 1000:03d}Z"
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            time.sleep(0.001)
+        else:
+            return path, wall_ns, base_ns
+    raise FileExistsError(f"{path} and the names before it are taken: does the clock stand still?")
 
 
 def _point_latest(root: Path, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,6 +44,27 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path: Path, content: str | No
         store.open_run(tmp_path)
     with pytest.raises(store.StoreError, match="no such run"):
         store.open_run(tmp_path / "nowhere")
+
+
+def test_runs_of_one_millisecond_get_directories_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes that simulate into one store do not lose a seed by the name of its run."""
+    moments = iter([5_000_000, 5_999_999, 5_999_999, 6_000_000])
+    monkeypatch.setattr(time, "time_ns", lambda: next(moments))
+    first, second = new_run(tmp_path), new_run(tmp_path)
+    assert first.path != second.path
+    assert second.started_wall_ns == 6_000_000
+
+
+def test_a_clock_that_stands_still_ends_in_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search for a free name is bounded, and says what is odd."""
+    monkeypatch.setattr(time, "time_ns", lambda: 5_000_000)
+    new_run(tmp_path)
+    with pytest.raises(store.StoreError, match="clock stand still"):
+        new_run(tmp_path)
 
 
 def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

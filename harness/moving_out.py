@@ -109,11 +109,13 @@ def give_vote(node: int, ask: Ask, system: Members) -> bool:
         return False  # it was not started on this disk yet
     found = ask(inspection.quorum).voters
     known = next((each for each in found if each.node_id == node), None)
-    if known is None:
+    voted_on = None if known is None else known.directory_id
+    if known is not None and voted_on is None:
+        return True  # votes are for good
+    if voted_on in (None, directory):
+        # Also of a voter that is known: what its leader has not committed may go with it.
         ask(lambda admin: voters.add(admin, node, directory, system.controllers[node]))
-        return False
-    if (voted_on := known.directory_id) in (None, directory):
-        return True
+        return voted_on == directory
     ask(lambda admin: voters.remove(admin, node, voted_on))
     return False
 

@@ -15,15 +15,13 @@ LISTENER = "CONTROLLER"
 
 async def add(admin: AdminClient, node: int, directory: UUID, address: Address) -> None:
     """Give a vote to a controller that follows the quorum from `directory`, as its own files say,
-    and serves it at `address`.
+    and serves it at `address`. It is committed then that the node has a vote, whoever asked for it
+    first: an answer may have been lost.
 
     A leader may still know the node by a directory that it lost, and would take that for a voter:
-    a quorum with voters that nobody is can lose its majority. Raises Refused, Passing while it has
-    not caught up or another change is under way.
+    see `directory`. Raises Refused, Passing while it has not caught up or another change is under
+    way.
     """
-    quorum = await inspection.quorum(admin)
-    if any(voter.node_id == node for voter in quorum.voters):
-        return
     host, port = address
     answer = await admin.request(
         "add_raft_voter",
@@ -34,7 +32,8 @@ async def add(admin: AdminClient, node: int, directory: UUID, address: Address) 
         voter_directory_id=directory,
         listeners=[{"name": LISTENER, "host": host, "port": port}],
     )
-    check(answer.error_code, f"node {node}", answer.error_message)
+    if answer.error_code is not ErrorCode.duplicate_voter:
+        check(answer.error_code, f"node {node}", answer.error_message)
 
 
 async def directory(admin: AdminClient, node: int) -> UUID | None:

@@ -1,16 +1,17 @@
 """Where the replicas of a broker go that leaves."""
 
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
 
-from harness.admin import voters
+from harness.admin import inspection, voters
 from harness.admin.client import AdminClient
 from harness.admin.errors import AdminError, Unreachable
 from harness.admin.model import Partition, Reassignment, Topic
-from harness.moving_out import Leaving, evacuated
+from harness.moving_out import Leaving, evacuated, give_vote
 from nodes.ids import TopicPartition
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ def test_a_partition_on_every_broker_has_nowhere_to_go() -> None:
 
 
 class Quorum:
-    """The leader's word on one vote, and who of those that ask to end it is answered."""
+    """The leader's word on one vote, and who of those that ask for a change of it is answered."""
 
     def __init__(self, known: list[UUID | None], answers: list[bool]) -> None:
         self.known, self.answers, self.asked = known, answers, list[UUID]()
@@ -66,8 +67,15 @@ class Quorum:
         """What the leader knows now."""
         return self.known.pop(0)
 
-    def remove(self, admin: Any, node: int, directory_id: UUID) -> None:
-        """Taken, but whoever is not answered cannot know."""
+    def quorum(self, admin: Any) -> Any:
+        """The voters that the leader knows now: the node, if it has a vote."""
+        disk = self.known.pop(0)
+        return SimpleNamespace(
+            voters=[] if disk is None else [SimpleNamespace(node_id=2, directory_id=disk)]
+        )
+
+    def change(self, admin: Any, node: int, directory_id: UUID, address: object = None) -> None:
+        """Taken, or given; but whoever is not answered cannot know."""
         self.asked.append(directory_id)
         if not self.answers.pop(0):
             raise Unreachable("nobody answers")
@@ -78,7 +86,7 @@ def test_a_vote_is_gone_when_that_is_committed(monkeypatch: pytest.MonkeyPatch) 
     disk = UUID(int=1)
     quorum = Quorum([disk, None, None], [False, True])
     monkeypatch.setattr(voters, "directory", quorum.directory)
-    monkeypatch.setattr(voters, "remove", quorum.remove)
+    monkeypatch.setattr(voters, "remove", quorum.change)
     nowhere: Any = None
     leaving = Leaving(
         2, ask=quorum.ask, system=nowhere, processes=nowhere, now_s=lambda: 0.0, retire=None
@@ -89,3 +97,17 @@ def test_a_vote_is_gone_when_that_is_committed(monkeypatch: pytest.MonkeyPatch) 
     assert not leaving._has_vote()
     assert quorum.asked == [disk, disk]
     assert leaving.gave_up_vote
+
+
+def test_a_vote_is_given_when_that_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that knows the voter may still lose it: it is asked until it has answered."""
+    disk = UUID(int=1)
+    quorum = Quorum([None, disk, disk], [False, False, True])
+    monkeypatch.setattr(inspection, "quorum", quorum.quorum)
+    monkeypatch.setattr(voters, "add", quorum.change)
+    system: Any = SimpleNamespace(directory_id=lambda node: disk, controllers={2: ("h", 9093)})
+    for _ in range(2):
+        with pytest.raises(Unreachable):
+            give_vote(2, quorum.ask, system)
+    assert give_vote(2, quorum.ask, system)
+    assert quorum.asked == [disk] * 3

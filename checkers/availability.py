@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from checkers.engine import Frame, div
+from checkers.engine import Frame, as_frame, div
 from checkers.frames import TP, Frames, evidence, left_join
 from checkers.reach import out_of_reach, read_outage
 
@@ -92,7 +92,7 @@ def _moments(frames: Frames) -> Frame | None:
     ]
     if not rows:
         return None
-    return frames.engine.load([pa.Table.from_pylist(rows, schema=MOMENTS)], MOMENTS)
+    return as_frame(frames.engine, rows, MOMENTS)
 
 
 def _excused(frames: Frames, points: Frame) -> Frame | None:
@@ -113,7 +113,7 @@ def _excused(frames: Frames, points: Frame) -> Frame | None:
     ends = points.groupBy(*TP).agg(
         F.min("first_ns").alias("from_ns"), F.max("last_ns").alias("to_ns")
     )
-    known = frames.engine.load([pa.Table.from_pylist(rows, schema=SPANS)], SPANS)
+    known = as_frame(frames.engine, rows, SPANS)
     inside = known.join(ends, on=TP, how="inner").where(
         (F.col("first_ns") < F.col("to_ns")) & (F.col("from_ns") < F.col("last_ns"))
     )

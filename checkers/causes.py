@@ -138,14 +138,13 @@ class Causes:
         ]
     )
 
-    def table(self) -> pa.Table:
-        """The causes as a table of `schema`, to be joined with losses."""
+    def rows(self) -> list[dict[str, Any]]:
+        """The causes as rows of `schema`, to be joined with losses."""
         names = [name for name in self.schema.names if name != "number"]
-        rows = [
+        return [
             {"number": number} | {name: getattr(cause, name) for name in names}
             for number, cause in enumerate(self.causes)
         ]
-        return pa.Table.from_pylist(rows, schema=self.schema)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.engine import Column, Frame
+from checkers.engine import Column, Frame, as_frame
 from checkers.frames import TP, Frames, evidence, left_join
 from checkers.history import METADATA_TOPIC
 from checkers.recorded_faults import METADATA_FILE, with_changed_bytes
@@ -148,7 +148,7 @@ def _pairs(frames: Frames) -> Frame:
             for row in rows
             if row["node"] != reference["node"]
         ]
-    return frames.engine.load([pa.Table.from_pylist(pairs, schema=PAIRS)], PAIRS)
+    return as_frame(frames.engine, pairs, PAIRS)
 
 
 def _epochs(frames: Frames, mine: str | None, theirs: str) -> Column:

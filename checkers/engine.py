@@ -14,21 +14,24 @@ no integer division for large numbers (`div` is, in SQL text, see `div`).
 """
 
 import contextlib
+import io
 import itertools
+import json
 import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.json
 
 from checkers.embedded.columns import Window, literal, quoted
 from checkers.embedded.frames import Frame as SqlFrame
 from checkers.embedded.functions import Functions
-from checkers.history import Source
+from checkers.history import Source, conform
 
 Frame: TypeAlias = Any
 """A DataFrame of the engine at hand; both kinds share PySpark's methods."""
@@ -97,6 +100,17 @@ class Engine(Protocol):
         """Give back memory and temporary files; the engine and its frames end here."""
 
 
+def as_frame(engine: Engine, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Frame:
+    """A few rows of our own as a frame; a column that a row does not name is null in it."""
+    text = "\n".join(map(json.dumps, rows)).encode()
+    if not text:
+        return engine.load([], schema)
+    # By way of JSON: whatever else makes an array of Python's objects imports pandas.
+    wanted = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    table = pyarrow.json.read_json(io.BytesIO(text), parse_options=wanted)
+    return engine.load([conform(table, schema)], schema)
+
+
 def div(engine: Engine, column: str, divisor: int) -> Column:
     """Integer division of a column that is not negative."""
     return engine.functions.expr(f"`{column}` div {divisor}")
@@ -149,16 +163,13 @@ class DuckDbEngine:
             raise EngineError(f"{addresses[0]}: only Spark reads such an address: --engine spark")
         paths = [source for source in sources if isinstance(source, Path)]
         tables = [source for source in sources if isinstance(source, pa.Table)]
+        if not paths:
+            return SqlFrame(self._taken_over(tables, schema), schema.names)
         columns = ", ".join(map(quoted, schema.names))
-        selects = []
-        if paths:
-            listed = ", ".join(literal(str(path)) for path in paths)
-            selects.append(f"SELECT {columns} FROM read_parquet([{listed}])")
-        if tables or not paths:
-            rows = pa.concat_tables([schema.empty_table(), *tables])
-            held = self._new_name()
-            self._connection.register(held, rows.select(schema.names))
-            selects.append(f"SELECT {columns} FROM {held}")
+        listed = ", ".join(literal(str(path)) for path in paths)
+        selects = [f"SELECT {columns} FROM read_parquet([{listed}])"]
+        if tables:
+            selects.append(f"SELECT {columns} FROM {self._taken_over(tables, schema)}")
         everything = f"({' UNION ALL '.join(selects)})"
         size = sum(path.stat().st_size for path in paths)
         if size <= LOADED_BYTES:
@@ -167,6 +178,16 @@ class DuckDbEngine:
             self._keep_in_a_file()
         coded = [self._coded(name, everything) for name in schema.names]
         return SqlFrame(f"(SELECT {', '.join(coded)} FROM {everything})", schema.names)
+
+    def _taken_over(self, tables: Sequence[pa.Table], schema: pa.Schema) -> str:
+        """A table of the database with the rows of `tables`, by its name."""
+        rows = pa.concat_tables([pa.Table.from_batches([], schema), *tables]).select(schema.names)
+        stream, name = self._new_name(), f"{self._database}.{self._new_name()}"
+        # A table itself would make DuckDB import pandas, which takes longer than most queries.
+        self._connection.register(stream, rows.__arrow_c_stream__())
+        self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {stream}")
+        self._connection.unregister(stream)
+        return name
 
     def _keep_in_a_file(self) -> None:
         """From now on; what is kept already stays where it is."""

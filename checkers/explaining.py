@@ -1,4 +1,4 @@
-"""Which recorded cause explains which row of evidence: joins of rows with `Causes.table()`.
+"""Which recorded cause explains which row of evidence: joins of rows with `Causes.rows()`.
 
 A cause is chosen by a rank, of which the least is taken: its strength, its place in the chain of
 elections, and its number.

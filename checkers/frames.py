@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from checkers.causes import SLACK_NS, Causes, learn_causes
-from checkers.engine import Column, Engine, Frame
+from checkers.engine import Column, Engine, Frame, as_frame
 from checkers.explaining import first_cause, first_change
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
@@ -426,7 +426,7 @@ class Frames:
 
     @cached_property
     def _causes_frame(self) -> Frame:
-        return self.engine.keep(self.engine.load([self.causes.table()], self.causes.schema))
+        return self.engine.keep(as_frame(self.engine, self.causes.rows(), self.causes.schema))
 
     def explained(self, evidence: Frame) -> Frame:
         """Fill `cause_id` of writes, or reads known by their value. evidence: see

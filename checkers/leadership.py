@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.engine import Frame
+from checkers.engine import Frame, as_frame
 from checkers.frames import EVIDENCE, TP, Frames, evidence
 from checkers.history import METADATA_TOPIC
 from checkers.recorded_faults import with_changed_bytes
@@ -133,7 +133,7 @@ def broken_isrs(frames: Frames) -> Iterator[Frame]:
             for found in [*_outsiders(rows_of_it, least), *_fenced(rows_of_it, fencing)]
         ]
     if rows:
-        made = frames.engine.load([pa.Table.from_pylist(rows, schema=_BROKEN)], _BROKEN)
+        made = as_frame(frames.engine, rows, _BROKEN)
         yield evidence(frames.engine, made, kind=F.lit("isr-broken"))
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.engine import Engine, Frame
+from checkers.engine import Engine, Frame, as_frame
 from checkers.history import PRODUCER_EPOCH, SKIPPED_AHEAD, TIMED_OUT
 
 IN_FLIGHT = "client-epoch"
@@ -171,7 +171,7 @@ def attribute(engine: Engine, bumps: Sequence[Bump], writes: Frame) -> Frame:
     """
     F = engine.functions
     key = ["op", "topic", "partition", "value"]
-    known = engine.load([pa.Table.from_pylist(list(_rows(bumps)), schema=_SCHEMA)], _SCHEMA)
+    known = as_frame(engine, _rows(bumps), _SCHEMA)
     pairs = writes.select(*key, "client", "invoke_ns", "complete_ns").join(
         known, on=["client"], how="inner"
     )

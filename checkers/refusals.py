@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from checkers.engine import Frame
+from checkers.engine import Frame, as_frame
 from checkers.frames import Frames, evidence
 from checkers.history import REFUSED_HEAD, TIMED_OUT
 
@@ -50,5 +50,5 @@ def refused_heads(frames: Frames) -> Iterator[Frame]:
         if reason.error.startswith(REFUSED_HEAD)
     ]
     if rows:
-        found = frames.engine.load([pa.Table.from_pylist(rows, schema=_SCHEMA)], _SCHEMA)
+        found = as_frame(frames.engine, rows, _SCHEMA)
         yield evidence(frames.engine, found, kind=frames.engine.functions.lit("refused-head"))

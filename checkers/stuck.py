@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from checkers.engine import Frame
+from checkers.engine import Frame, as_frame
 from checkers.frames import TP, Frames, evidence, left_join
 
 PATIENCE_NS = 10_000_000_000
@@ -119,8 +119,7 @@ def _reassignments(frames: Frames) -> Frame | None:
         for row in rows
         if len(row["replicas"]) > (planned.get(row["topic"]) or len(row["replicas"]))
     ]
-    table = pa.Table.from_pylist(moving, schema=MOVING)
-    return frames.engine.load([table], MOVING) if moving else None
+    return as_frame(frames.engine, moving, MOVING) if moving else None
 
 
 def _last(frames: Frames, told: Frame) -> Frame:

@@ -23,7 +23,7 @@ import pyarrow.parquet
 from checkers.check import judged
 from checkers.contract import Judgement
 from checkers.durability import aborted_reads, phantoms
-from checkers.engine import DuckDbEngine, Engine, Frame
+from checkers.engine import DuckDbEngine, Engine, Frame, as_frame
 from checkers.following.carried import Carried, Suspect
 from checkers.frames import Detect, Frames, evidence
 from checkers.history import HISTORY, PRODUCER_EPOCH, RunSources, conform
@@ -156,10 +156,9 @@ def _findings(frames: Frames, suspects: Sequence[Suspect]) -> list[Frame]:
         | {"kind": each.kind}
         for each in suspects
     ]
-    made = []
+    found = []
     for kind in sorted({each.kind for each in suspects}):
-        table = pa.Table.from_pylist([r for r in rows if r["kind"] == kind], schema=_FINDINGS)
-        loaded = engine.load([table], _FINDINGS)
+        loaded = as_frame(engine, (r for r in rows if r["kind"] == kind), _FINDINGS)
         known = frames.explained(loaded) if kind == "lost-write" else loaded
-        made.append(evidence(engine, known, kind=F.lit(kind)))
-    return made
+        found.append(evidence(engine, known, kind=F.lit(kind)))
+    return found

@@ -9,7 +9,8 @@ import pyarrow.parquet
 import pytest
 
 import checkers.engine
-from checkers.engine import DuckDbEngine, EngineError
+from checkers.engine import DuckDbEngine, EngineError, as_frame
+from checkers.history import CLUSTER
 
 ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64()), "t": ["it's", None, "c"]})
 
@@ -104,4 +105,19 @@ def test_an_address_is_for_spark() -> None:
     engine = DuckDbEngine()
     with pytest.raises(EngineError, match="only Spark reads such an address"):
         engine.load(["s3a://bucket/history"], ROWS.schema)
+    engine.close()
+
+
+def test_rows_of_our_own() -> None:
+    """Every kind of column, whatever a row leaves out, to the last digit."""
+    rows = [
+        {"at_ns": (1 << 63) - 1, "kind": "it's \"\n\u2028", "isr": [1, 2], "ahead_ms": 0.1},
+        {"at_ns": -1, "kind": "", "isr": [], "node": None},
+    ]
+    engine = DuckDbEngine()
+    nothing = dict.fromkeys(CLUSTER.names)
+    assert engine.rows(as_frame(engine, rows, CLUSTER)) == [nothing | row for row in rows]
+    assert engine.rows(as_frame(engine, [], CLUSTER)) == []
+    with pytest.raises(pa.ArrowInvalid, match="unexpected field"):
+        as_frame(engine, [{"kinds": "leader"}], CLUSTER)
     engine.close()

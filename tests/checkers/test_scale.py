@@ -1,5 +1,7 @@
 """Everything that is planted in a larger history is found, and nothing else."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,14 @@ import pytest
 from checkers.check import check
 from tests.checkers.scale import differences
 from tests.checkers.scale_history import Size, write_run
+
+_WITHOUT_PANDAS = """
+import sys
+from pathlib import Path
+from checkers.check import check
+check(Path(sys.argv[1]))
+sys.exit("pandas" in sys.modules)
+"""
 
 
 @pytest.mark.slow
@@ -23,3 +33,10 @@ def test_tells_what_was_missed(tmp_path: Path) -> None:
     planted = write_run(tmp_path / "run", Size(sends=64_000, partitions=4, each=3))
     told = differences(check(tmp_path / "run"), {**planted, "duplicate": 4})
     assert told == ["duplicate: 4 planted, 3 found"]
+
+
+@pytest.mark.slow
+def test_does_not_wait_for_pandas(tmp_path: Path) -> None:
+    """Importing it takes longer than judging an ordinary run; much would do so unasked."""
+    write_run(tmp_path / "run", Size(sends=64_000, partitions=4, each=3))
+    subprocess.run([sys.executable, "-c", _WITHOUT_PANDAS, str(tmp_path / "run")], check=True)

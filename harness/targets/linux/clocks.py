@@ -22,7 +22,6 @@ from typing import Final
 
 from harness.journal import Journal
 from harness.targets.base import NotInForce, Unsupported
-from harness.targets.linux import kernel
 from nemesis.hosts import Reading
 
 LIBRARIES: Final = (
@@ -41,7 +40,6 @@ _OURS: Final = ("LD_PRELOAD", "FAKETIME", "NO_FAKE_STAT")
 _DATE: Final = ("date", "+%s%N")
 _DATE_TIMEOUT_S: Final = 5.0
 _NEVER_READ_NS: Final = 0
-_REAPED_S: Final = 1.0
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _SHARED: Final = ("sem.faketime_sem_{pid}", "faketime_shm_{pid}")
 
@@ -89,12 +87,21 @@ def is_skewed(file: Path) -> bool:
         return False
 
 
+def left_by(pid: int) -> list[Path]:
+    """What the library made by a process's number, and nobody who has the number now goes by."""
+    found = [_SHARED_MEMORY / name.format(pid=pid) for name in _SHARED]
+    try:
+        if f"{found[-1]}\n" in Path(f"/proc/{pid}/maps").read_text(errors="replace"):
+            return []
+    except OSError:  # nobody has the number; a zombie has it, and no memory
+        pass
+    return [path for path in found if path.exists()]
+
+
 def forget(pid: int) -> None:
-    """Remove what the library made by the number of a process that was killed; none has it now."""
-    gone = kernel.wait_until(lambda: not Path(f"/proc/{pid}").exists(), _REAPED_S)
-    if gone:
-        for name in _SHARED:
-            (_SHARED_MEMORY / name.format(pid=pid)).unlink(missing_ok=True)
+    """Remove what the library left of a process that has ended, waited for or not."""
+    for path in left_by(pid):
+        path.unlink(missing_ok=True)
 
 
 def measure(env: Mapping[str, str]) -> tuple[float, float]:
@@ -104,14 +111,25 @@ def measure(env: Mapping[str, str]) -> tuple[float, float]:
     """
     before_ns = time.time_ns()
     try:
-        done = subprocess.run(
-            _DATE, env=dict(env), capture_output=True, timeout=_DATE_TIMEOUT_S, check=True
-        )
-        shown_ns = int(done.stdout)
+        shown_ns = int(_date(env))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise NotInForce(f"no process can be asked for its wall clock: {error}") from error
     after_ns = time.time_ns()
     return (shown_ns - after_ns) / 1e6, (shown_ns - before_ns) / 1e6
+
+
+def _date(env: Mapping[str, str]) -> bytes:
+    """What `date` prints; one that is too slow is killed, and leaves nothing either."""
+    with subprocess.Popen(
+        _DATE, env=dict(env), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as asked:
+        try:
+            return asked.communicate(timeout=_DATE_TIMEOUT_S)[0]
+        except subprocess.TimeoutExpired:
+            asked.kill()
+            asked.wait()
+            forget(asked.pid)
+            raise
 
 
 class LinuxClocks:

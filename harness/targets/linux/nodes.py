@@ -165,6 +165,7 @@ class LinuxNodes:
         except BaseException:
             processes.signal_process(process, signal.SIGKILL)
             process.wait(processes.END_TIMEOUT_S)
+            own_clocks.forget(process.pid)
             raise
         return process
 

@@ -31,6 +31,8 @@ def _netns(fields: Fields) -> str | None:
     # Whatever lives in the run's namespace is the run's, journalled in time or not.
     inside = [found for pid in namespaces.processes_in(path) if (found := processes.identify(pid))]
     _end(inside)
+    for process in inside:
+        clocks.forget(process.pid)
     ended = f" and {len(inside)} processes in it" if inside else ""
     return f"namespace {path.name}{ended}" if namespaces.delete(path) else None
 

@@ -1,15 +1,23 @@
 """What tests ask of the machine itself: what of a run is there, and a run of their own."""
 
+import os
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from harness import journal as journals
 from harness.journal import Journal
-from harness.targets.linux import kernel, namespaces, network, processes, throttles
+from harness.targets.linux import clocks, kernel, namespaces, network, processes, throttles
+from harness.targets.linux.processes import ProcessId
+from harness.targets.linux.undo import process_of
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget
+
+_LOADED_S: Final = 60.0
+"""How long a process may take to load libfaketime; its number comes again only later."""
 
 
 def leftovers(run_id: str, run_dir: Path) -> list[str]:
@@ -32,10 +40,21 @@ def leftovers(run_id: str, run_dir: Path) -> list[str]:
         path
         for record in journals.read(run_dir / "journal.jsonl")
         if record["kind"] == "local.process"
-        for path in sorted(Path("/dev/shm").glob(f"*faketime_*_{record['pid']}"))
+        for path in _shared_by(process_of(record))
     ]
     found = (*spaces, *links, *mounts, *loops, *inside, *wall_clocks, *ballast, *shared)
     return [str(each) for each in found]
+
+
+def _shared_by(process: ProcessId) -> list[Path]:
+    """What libfaketime made in the process, and not in one that had its number before or after."""
+    started_s = process.start_ticks / os.sysconf("SC_CLK_TCK")
+    since_boot_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return [
+        path
+        for path in clocks.left_by(process.pid)
+        if -1.0 < path.stat().st_mtime - since_boot_s - started_s < _LOADED_S
+    ]
 
 
 def limits() -> list[str]:

@@ -7,7 +7,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from harness import clean
 from harness.targets.base import NotInForce, Unsupported
-from harness.targets.linux import clocks
+from harness.targets.linux import clocks, kernel, processes, undo
 from harness.targets.local import LocalTarget
 from nemesis.fault import Params, Strike
 from nemesis.faults import find
@@ -129,7 +130,7 @@ def test_a_node_that_starts_again_has_the_clock_that_it_had(target: LocalTarget)
     pid = target.pid(1)
     assert Path(f"/dev/shm/faketime_shm_{pid}").exists()
     target.kill(1)
-    assert not list(Path("/dev/shm").glob(f"*faketime_*_{pid}")), "the library's own leftovers"
+    assert traces(pid or 0) == []
     assert target.clocks.shown(1) is None
     target.start(1)
     assert about(said(target, 1)["ahead_ms"], HOUR_MS)
@@ -191,6 +192,64 @@ def test_clocks_are_set_quickly(target: LocalTarget) -> None:
         target.clocks.unskew(1, f"{number}")
         spans.append(time.monotonic() - began)
     assert statistics.median(spans) < 1, "even on a busy machine"
+
+
+@contextmanager
+def asleep(
+    target: LocalTarget, start: Callable[[Mapping[str, str]], "subprocess.Popen[bytes]"]
+) -> Iterator[int]:
+    """The pid of what `start` made with a clock of its own, once that has left its traces."""
+    process = start(target.clocks.environment(1, {"PATH": os.environ["PATH"]}))
+    try:
+        assert kernel.wait_until(lambda: len(traces(process.pid)) == 2, PATIENCE_S)
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+        clocks.forget(process.pid)
+
+
+def traces(pid: int) -> list[Path]:
+    """What the library keeps for a process in shared memory."""
+    return list(Path("/dev/shm").glob(f"*faketime_*_{pid}"))
+
+
+def test_nothing_is_left_of_who_is_dead_and_not_waited_for(target: LocalTarget) -> None:
+    """As a node is whose harness was killed, until somebody waits for it; who lives keeps all."""
+    with asleep(target, lambda env: subprocess.Popen(["sleep", "1000"], env=env)) as pid:
+        clocks.forget(pid)
+        assert len(traces(pid)) == 2
+        os.kill(pid, signal.SIGKILL)
+        assert kernel.wait_until(lambda: getattr(processes.stat(pid), "state", "") == "Z", 30)
+        clocks.forget(pid)
+        assert traces(pid) == []
+
+
+def test_nothing_is_left_of_who_was_never_journalled(target: LocalTarget) -> None:
+    """Started by a harness that was killed before it wrote it down: its namespace tells of it."""
+    space = target.network.namespace(1)
+
+    def start(env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        return processes.spawn(["sleep", "1000"], space, env=env, log_path=None)
+
+    with asleep(target, start) as pid:
+        undo.UNDO["local.netns"]({"path": str(space)})
+        assert traces(pid) == []
+
+
+def test_nothing_is_left_of_asking_in_vain(
+    target: LocalTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who does not tell the time in time is killed."""
+    asked: list[int] = []
+    forget = clocks.forget
+    monkeypatch.setattr(clocks, "forget", lambda pid: [asked.append(pid), forget(pid)])
+    monkeypatch.setattr(clocks, "_DATE", ("sleep", "1000"))
+    monkeypatch.setattr(clocks, "_DATE_TIMEOUT_S", 1.0)
+    with pytest.raises(NotInForce, match="asked for its wall clock"):
+        clocks.measure(target.clocks.environment(1, {"PATH": os.environ["PATH"]}))
+    [pid] = asked
+    assert traces(pid) == []
 
 
 def test_without_clocks_of_their_own_nodes_have_nothing_of_it(tmp_path: Path) -> None:

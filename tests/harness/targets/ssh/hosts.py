@@ -1,7 +1,7 @@
 """Three hosts with a real ssh server each: namespaces of this machine, on a network of their own.
 
-Every host has its own network, mounts, processes and name; files are shared, so each is given a
-directory of its own. What a host runs ends with it.
+Every host has its own network, mounts, processes, shared memory and name; files are shared, so each
+is given a directory of its own. What a host runs ends with it.
 """
 
 import os
@@ -39,7 +39,7 @@ StrictModes no
 """
 _HOST: Final = """\
 mount --bind {place}/passwd /etc/passwd && mount --bind {place}/shadow /etc/shadow &&
-hostname host-{node} && mkdir -p /run/sshd &&
+hostname host-{node} && mkdir -p /run/sshd && mount -t tmpfs none /dev/shm &&
 mount -t tmpfs -o mode=755 none /run/sshd && cp {place}/key.pub /run/sshd/ &&
 exec {sshd} -D -e -f {place}/sshd_{node}
 """

@@ -1,0 +1,45 @@
+"""What tests find in shared memory is the run's own, although the kernel's numbers come again."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from os import sysconf
+from pathlib import Path
+
+import pytest
+
+from harness.journal import Journal
+from harness.targets.linux import processes
+from harness.targets.linux.processes import ProcessId
+from tests.harness.targets.machine import leftovers, new_run_id
+from tests.require import require
+
+HOUR_S = 3600
+NUMBER = processes.NOBODY.pid + 1
+
+
+@pytest.fixture
+def trace() -> Iterator[Path]:
+    """What libfaketime would have made just now, for a number that no process has."""
+    require("root")
+    path = Path(f"/dev/shm/faketime_shm_{NUMBER}")
+    path.touch()
+    yield path
+    path.unlink()
+
+
+@pytest.mark.parametrize(("started_ago_s", "mine"), [(1, True), (HOUR_S, False), (-HOUR_S, False)])
+def test_only_what_was_made_at_a_process_s_start_is_its_own(
+    tmp_path: Path, trace: Path, started_ago_s: int, *, mine: bool
+) -> None:
+    """The rest is of somebody who had its number earlier or later."""
+    started_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_ago_s
+    ticks = round(started_s * sysconf("SC_CLK_TCK"))
+    process = ProcessId(pid=NUMBER, start_ticks=ticks, world=processes.world())
+    run_id, registry = new_run_id(), tmp_path / "registry"
+    registry.mkdir()
+    path = tmp_path / "journal.jsonl"
+    with Journal.create(path, run_id=run_id, registry=registry) as journal:
+        journal.record("local.process", machine=1, **asdict(process))
+        journal.finish()
+    assert leftovers(run_id, tmp_path) == ([str(trace)] if mine else [])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import assert_never
 from uuid import UUID
 
-from nodes.ids import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset
+from nodes.ids import Epoch, NodeId, Offset
 from nodes.raft.election_state import ElectionState
 from nodes.raft.errors import InvariantBroken
 from nodes.raft.membership import Refused
@@ -37,13 +37,11 @@ from nodes.raft.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from nodes.raft.positions import SnapshotId
 from nodes.raft.quorum import Quorum
 from nodes.raft.timing import QuorumTiming
 from nodes.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from tests.nodes.raft.memory_log import Entry, MemoryLog
 
-Entry = tuple[Epoch, object]
-THREE = VoterSet.static((NodeId(1), NodeId(2), NodeId(3)))
 FETCH_PAUSE_MS = 40.0
 REQUEST_TIMEOUT_MS = 300.0
 TIMING = QuorumTiming(fetch_timeout_ms=600, election_timeout_ms=300, election_backoff_max_ms=300)
@@ -51,86 +49,6 @@ TIMING = QuorumTiming(fetch_timeout_ms=600, election_timeout_ms=300, election_ba
 
 class Violation(AssertionError):
     """A safety invariant does not hold."""
-
-
-class MemoryLog:
-    """The metadata log as the quorum sees it: entries, of which the first `flushed` are durable.
-
-    Entries below `start_offset` are kept for the invariants, but nobody may read them any more.
-    """
-
-    def __init__(self, entries: list[Entry] | None = None, voters: VoterSet = THREE) -> None:
-        self.entries: list[Entry] = entries if entries is not None else []
-        self.flushed = len(self.entries)
-        self.start = 0
-        self.snapshots: list[SnapshotId] = []
-        self.initial_voters = voters
-
-    @property
-    def start_offset(self) -> Offset:
-        return Offset(self.start)
-
-    @property
-    def snapshot(self) -> SnapshotId | None:
-        return self.snapshots[-1] if self.snapshots else None
-
-    @property
-    def oldest_snapshot(self) -> SnapshotId | None:
-        return self.snapshots[0] if self.snapshots else None
-
-    @property
-    def voters(self) -> VoterSet:
-        offset = self.voters_offset
-        found = self.entries[offset][1] if offset >= 0 else self.initial_voters
-        assert isinstance(found, VoterSet)
-        return found
-
-    @property
-    def voters_offset(self) -> Offset:
-        for offset in range(len(self.entries) - 1, -1, -1):
-            if isinstance(self.entries[offset][1], VoterSet):
-                return Offset(offset)
-        return NO_OFFSET
-
-    @property
-    def end_offset(self) -> Offset:
-        return Offset(len(self.entries))
-
-    @property
-    def flushed_offset(self) -> Offset:
-        return Offset(self.flushed)
-
-    @property
-    def last_epoch(self) -> Epoch:
-        return self.entries[-1][0] if self.entries else NO_EPOCH
-
-    def end_offset_for_epoch(self, epoch: Epoch) -> tuple[Epoch, Offset]:
-        if epoch < 0 or epoch > self.last_epoch:
-            return NO_EPOCH, NO_OFFSET
-        for end in range(len(self.entries), self.start, -1):
-            if self.entries[end - 1][0] <= epoch:
-                return self.entries[end - 1][0], Offset(end)
-        return epoch, Offset(self.start)
-
-    def truncate(self, offset: int) -> None:
-        assert offset >= self.start, "below the start is a snapshot"
-        del self.entries[offset:]
-        self.flushed = min(self.flushed, offset)
-
-    def take_snapshot(self, end: int) -> None:
-        """Of everything below `end`; the log begins at the last snapshot but one."""
-        if end > (self.snapshot.offset if self.snapshot else 0):
-            self.snapshots = [
-                *self.snapshots[-1:],
-                SnapshotId(Offset(end), self.entries[end - 1][0]),
-            ]
-            if len(self.snapshots) == 2:
-                self.start = self.snapshots[0].offset
-
-    def install(self, snapshot: SnapshotId, content: list[Entry]) -> None:
-        self.entries = list(content)
-        self.flushed = self.start = len(content)
-        self.snapshots = [snapshot]
 
 
 @dataclass(slots=True)
@@ -555,45 +473,3 @@ class Network:
         if len(holders) < voters.majority:
             raise Violation(f"high watermark {offset} is flushed on {holders} only")
         self.committed = entries
-
-
-def chaos(network: Network, rounds: int, *, upheaval: bool = False) -> None:
-    """Seeded faults: crashes, restarts, cuts of single links and of groups, appends throughout.
-
-    With `upheaval` also snapshots, lost disks, and changes of the voters.
-    """
-    rng = network.rng
-    nodes = list(network.nodes.values())
-    for _ in range(rounds):
-        node = rng.choice(nodes)
-        match rng.randrange(10 if upheaval else 7):
-            case 0 | 1 if node.quorum is not None:
-                network.crash(node, power_loss=rng.random() < 0.7)
-            case 0 | 1 | 2 if node.quorum is None:
-                network.start(node)
-            case 2:
-                side = {n.node_id: rng.random() < 0.5 for n in nodes}
-                for a in network.nodes:
-                    for b in network.nodes:
-                        network.cut[a, b] = side[a] != side[b]
-            case 3:
-                peer = rng.choice(nodes)
-                network.cut[node.node_id, peer.node_id] = True
-            case 4:
-                network.cut.clear()
-            case 7:
-                for n in nodes:
-                    if n.quorum is not None and rng.random() < 0.8:
-                        n.log.take_snapshot(n.quorum.high_watermark)
-            case 8:
-                network.change_voters()
-            case 9 if rng.random() < 0.5 and network.may_wipe(node):
-                network.wipe(node)
-            case _:
-                leader = network.leader()
-                if leader is not None and leader.quorum is not None and rng.random() < 0.1:
-                    network._do(leader, leader.quorum.resign(network.now_ms))
-        for _ in range(rng.randint(1, 4)):
-            for n in nodes:
-                network.append(n)
-            network.run(rng.uniform(10, 700))

@@ -25,8 +25,8 @@ from nodes.wire.replica_log_info import (
 from nodes.wire.versions import fill
 from tests.nodes.server import virtual
 from tests.nodes.server.cluster import eventually
+from tests.nodes.server.controller_node import Node
 from tests.nodes.server.fetching import EPOCH, SOMEBODY, FetchBroker, topic_id
-from tests.nodes.server.test_controller_io import Node
 
 # -- the broker's side -----------------------------------------------------------------------------
 

@@ -159,7 +159,7 @@ class LogDirectory:
             await asyncio.sleep(0)
         for partition in [p for p in self.high_watermarks if p not in self._hosted]:
             del self.high_watermarks[partition]
-        self.truncated()  # a log that died while it was cut ends below its recovery point
+        self.truncated()  # a log that died while it was cut, or lost its end, is below what is told
         validated = sum(each.log.recovery.validated_segments for each in self._hosted.values())
         cut = sum(each.log.recovery.cut_bytes for each in self._hosted.values())
         log.info(
@@ -308,14 +308,18 @@ class LogDirectory:
             self._recovery_points.save(points)
 
     def truncated(self) -> None:
-        """Before logs that were cut are appended to: no checkpoint may exempt their new ends, nor
-        hide their new beginnings.
+        """Before logs that were cut are appended to: no checkpoint may exempt their new ends from
+        validation, call them committed, or hide their new beginnings.
 
         Blocks, once for all of them, if some offset on the disk has to be lowered. Raises OSError.
         """
+        for partition, each in self._hosted.items():
+            if self.high_watermarks.get(partition, 0) > each.log.end_offset:
+                self.high_watermarks[partition] = each.log.end_offset
         for kept, offsets in (
             (self._recovery_points, self._flushed()),
             (self._starts, self._begun()),
+            (self._watermarks, dict(self.high_watermarks)),
         ):
             if any((kept.may_say(p) or 0) > offset for p, offset in offsets.items()):
                 kept.save(offsets)

@@ -45,6 +45,30 @@ def test_recovery_leaves_no_recovery_point_above_a_log() -> None:
     assert OffsetCheckpoint(disk, RECOVERY_POINTS).read() == {T0: 3}
 
 
+def test_recovery_leaves_no_high_watermark_above_a_log() -> None:
+    """What is appended next, and committed by nobody, would be committed after the next crash."""
+    disk = MemoryDisk()
+    with_log(disk, 3)
+    OffsetCheckpoint(disk, REPLICATION_OFFSETS).write({T0: Offset(9)})
+    assert recovered(disk).high_watermarks == {T0: 3}
+    with_log(disk, 4)
+    disk.crash()
+    assert recovered(disk).high_watermarks == {T0: 3}
+
+
+def test_a_cut_leaves_no_high_watermark_above_a_log() -> None:
+    """An unclean election may have a follower cut what was committed."""
+    disk = MemoryDisk()
+    with_log(disk, 3)
+    logs = recovered(disk)
+    asyncio.run(logs.checkpoint_high_watermarks({T0: Offset(3)}))
+    hosted = logs.find(T0)
+    assert hosted is not None
+    hosted.log.truncate_to(Offset(1))
+    logs.truncated()
+    assert OffsetCheckpoint(disk, REPLICATION_OFFSETS).read() == {T0: 1}
+
+
 @pytest.mark.parametrize("path", [RECOVERY_POINTS, REPLICATION_OFFSETS])
 def test_a_damaged_checkpoint_that_can_be_done_without_stops_nobody(path: str) -> None:
     """Everything is validated then, and the high watermark begins at the log's start."""

@@ -22,7 +22,7 @@ from harness.targets.sim.invariants.ledger import NEVER, Ledger
 from nodes.control.image import ClusterImage, PartitionImage
 from nodes.control.records import ELIGIBLE_LEADER_REPLICAS_FEATURE, RECOVERING
 from nodes.control.topic_configs import effective
-from nodes.ids import NO_NODE, NodeId
+from nodes.ids import NO_NODE, Epoch, NodeId
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 FLUSH: Final = "flush.messages"
@@ -182,10 +182,8 @@ class Images:
             )
         if new.leader != NO_NODE:
             found.ledger.led(new.leader_epoch, new.leader, new.leader)
-            known = old is not None and new.leader in old.last_known_elr
-            anybody = self._may_be_unclean(image, topic)
-            if new.leader_recovery_state == RECOVERING and (known or anybody):
-                found.unclean_epoch, found.recovered = new.leader_epoch, not anybody
+        if new.leader_recovery_state == RECOVERING:
+            self._note_unclean(image, topic, found, old, new)
         for node, copy in found.copies.items():
             copy.retired = copy.retired or node not in new.replicas
         for what, nodes in (("in the ISR", new.isr), ("eligible", new.elr)):
@@ -198,6 +196,27 @@ class Images:
                         f"{new.leader} in epoch {new.leader_epoch}, ISR {list(new.isr)}, eligible "
                         f"{list(new.elr)}), but {why}",
                     )
+
+    def _note_unclean(
+        self,
+        image: ClusterImage,
+        topic: str,
+        found: Partition,
+        old: PartitionImage | None,
+        new: PartitionImage,
+    ) -> None:
+        """Whose election may be unclean: the leader, or one whom the images passed over, since it
+        was elected and fenced between two of them.
+        """
+        seen = new.leader != NO_NODE
+        elected = (new.leader,) if seen else (*new.isr, *new.elr)
+        epoch = new.leader_epoch if seen else Epoch(new.leader_epoch - 1)
+        if old is not None and epoch <= old.leader_epoch:
+            return
+        known = old is not None and any(node in old.last_known_elr for node in elected)
+        anybody = self._may_be_unclean(image, topic)
+        if known or anybody:
+            found.unclean_epoch, found.recovered = epoch, not anybody
 
     def lacks(self, image: ClusterImage, found: Partition, node: int) -> str:
         """What the node has not that is committed; empty if nothing, or if it is no lie yet."""

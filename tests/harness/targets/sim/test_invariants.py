@@ -16,7 +16,8 @@ from harness.targets.sim.invariants.ledger import Batch, Ledger, Sequences
 from harness.targets.sim.invariants.watching import watch
 from nemesis.hosts import Cut
 from nodes.control.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
+from nodes.control.records import RECOVERING
+from nodes.ids import NO_NODE, BrokerEpoch, Epoch, NodeId, Offset
 from nodes.log.batch import BatchHeader, Record, encode_batch, read_header
 from nodes.raft.election_state import ElectionState
 from nodes.replication.partition import Role
@@ -215,6 +216,36 @@ def test_the_fenced_are_in_no_isr() -> None:
     images.seen(1, image(5))
     with pytest.raises(InvariantBroken, match="no-fenced-member"):
         images.seen(1, image(6, fenced=True))
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_an_unclean_leader_may_be_elected_and_fenced_between_two_images(*, allowed: bool) -> None:
+    """What it lacked is no lie of the one who has it eligible then, where anybody may lead."""
+    images = Images()
+    images.seen(1, image(5))
+    found = images.partition("t", UUID(int=5), 0)
+    _, last = appended(found.ledger, 1, header(0, 0), header(1, 0))
+    found.ledger.commit(last, 0, 1)
+    found.copy(2)
+    after = image(9)
+    topic = after.topics[UUID(int=5)]
+    fenced_again = replace(
+        topic.partitions[0],
+        isr=(),
+        elr=(NodeId(2),),
+        leader=NO_NODE,
+        leader_epoch=Epoch(2),
+        partition_epoch=2,
+        leader_recovery_state=RECOVERING,
+    )
+    after = replace(after, topics={topic.topic_id: replace(topic, partitions={0: fenced_again})})
+    if allowed:
+        images.unclean_topics["t"] = None
+        images.seen(1, after)
+        assert found.may_have_lost
+    else:
+        with pytest.raises(InvariantBroken, match="isr-has-all-committed"):
+            images.seen(1, after)
 
 
 # -- watching

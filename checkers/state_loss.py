@@ -200,7 +200,7 @@ def lacking(members: Members, losses: Sequence[Loss], at_ns: int) -> Iterable[St
     open_then = [loss for loss in losses if loss.from_ns <= at_ns <= loss.back_ns]
     if not open_then:
         return
-    beside = _beside(members, open_then[-1], at_ns)
+    beside = _beside(members, open_then, at_ns)
     for first_ns in sorted({loss.at_ns for loss in open_then}):
         late = tuple(loss for loss in open_then if loss.at_ns >= first_ns)
         for in_sync, eligible in beside:
@@ -208,20 +208,24 @@ def lacking(members: Members, losses: Sequence[Loss], at_ns: int) -> Iterable[St
 
 
 def _beside(
-    members: Members, last: Loss, until_ns: int
+    members: Members, losses: Sequence[Loss], until_ns: int
 ) -> list[tuple[frozenset[int], frozenset[int]]]:
-    """Who was in sync, and who eligible, right before the last loss, and then until its node had
-    registered again: nobody knows yet what it lacks, so that the others may leave it the only one
-    in sync. Once it has said so, whoever keeps it in sync is wrong.
+    """Who was in sync, and who eligible, right before the last loss, and then while no node that
+    had lost something, and was in sync still, had registered again: nobody knows yet what these
+    lack, so that the others may leave them the only ones. Whoever keeps one in sync that has said
+    so is wrong.
     """
+    last = losses[-1]
+    told_ns = {loss.node: loss.told_ns for loss in losses}
     held = members.between(last.from_ns, last.from_ns)
     at_first = (
         frozenset(node for each in held for node in each.in_sync),
         frozenset(node for each in held for node in each.eligible),
     )
-    later = [
-        (each.in_sync, each.eligible)
-        for each in members.between(last.from_ns, until_ns)
-        if last.from_ns < each.at_ns < last.told_ns and each.in_sync
-    ]
+    later = []
+    for each in members.between(last.from_ns, until_ns):
+        lacking = each.in_sync & told_ns.keys()
+        unknown = all(each.at_ns < told_ns[node] for node in lacking)
+        if last.from_ns < each.at_ns and lacking and unknown:
+            later.append((each.in_sync, each.eligible))
     return list(dict.fromkeys((at_first, *later)))

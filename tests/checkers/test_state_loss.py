@@ -121,6 +121,22 @@ def test_who_is_back_is_known_once_it_has_registered() -> None:
         assert [sorted(each.in_sync) for each in found] == beside
 
 
+def test_of_two_that_lost_power_the_one_that_is_not_back_may_stand_last() -> None:
+    """The other has registered, and said so; whoever comes back for another reason is left out."""
+    members = Members(rows((0, [1, 2, 3]), (10, [1, 3]), (12, [1])), min_isr=1)
+    lost_power = fault(POWER, 1, 2, from_ns=5, at_ns=6, healed_ns=7)
+    for registered_ns, beside in ((20, [[1, 2, 3], [1, 3], [1]]), (11, [[1, 2, 3], [1, 3]])):
+        fencing = [
+            {"kind": "fenced", "node": 2, "at_ns": 10},
+            {"kind": "fenced", "node": 1, "at_ns": registered_ns},
+        ]
+        losses = losses_of(members, [lost_power], fencing)
+        found = list(lacking(members, losses, 30))
+        assert [sorted(each.in_sync) for each in found] == beside
+        alone = any(each.toll(settings(1, elr=False)) is Toll.LAST_STANDING for each in found)
+        assert alone == (registered_ns == 20)
+
+
 def test_losses_one_after_the_other() -> None:
     """What was written between them can only have been lost to the later ones."""
     members = Members(rows((0, [1, 2])), min_isr=2)

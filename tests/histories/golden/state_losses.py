@@ -214,6 +214,36 @@ def others_leave_who_is_back_and_cannot_register(s: Story) -> None:
                           "log_offset": log_offset, "source": "metadata-log"})  # fmt: skip
 
 
+def _two_lose_power_and_the_third_goes(s: Story, registered_s: float) -> None:
+    """Min ISR 1: nodes 1 and 2 lose power, node 2 is back and left out, node 3 starts anew and is
+    left out as well, and node 1 leads again, which registers at the given time.
+    """
+    wiped(s)
+    s.set_topic(ALL, min_insync_replicas=1)
+    led(
+        s, ALL, (0, 1, 0, (1, 2, 3)), (9.8, 1, 0, (1, 3)), (9.9, 1, 0, (1,)),
+        (10, 1, 1, (1,)), (16, 1, 1, (1, 2, 3)),
+    )  # fmt: skip
+    taken(s, 1, 2)
+    for log_offset, (at_s, node) in enumerate(((9.8, 2), (registered_s, 1))):
+        s.cluster.append({"at_ns": round(at_s * S), "kind": "fenced", "node": node, "topic": None,
+                          "log_offset": log_offset, "source": "metadata-log"})  # fmt: skip
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+def third_leaves_one_of_two_that_lost_power(s: Story) -> None:
+    """That the other has told what it lacks says nothing of this one."""
+    _two_lose_power_and_the_third_goes(s, 9.95)
+    s.faults[-1]["healed_ns"] = round(9.7 * S)
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def third_leaves_who_has_told_that_it_lost_power(s: Story) -> None:
+    """Near miss: node 1 had registered, and should not have been in sync any more."""
+    _two_lose_power_and_the_third_goes(s, 9.85)
+    s.faults[-1]["healed_ns"] = round(9.7 * S)
+
+
 @golden("VALID", {LOST: (P, 1)}, cause="had its disk lost")
 def only_replica_of_min_isr_1_loses_its_disk(s: Story) -> None:
     """With min ISR 1 the leader alone may acknowledge, and its disk was all there was."""

@@ -10,6 +10,7 @@ from checkers.settings import FOREVER_NS
 
 _OTHER_BYTES = ("disk.bit-flip", "disk.misdirected")
 """Faults that leave bytes which nobody wrote there."""
+_POWER_LOSSES = ("power-loss", "machine-power-loss")
 _DISK_FAULTS = (*_OTHER_BYTES, "disk.lost", "disk.cut-tail", "disk.stale-copy")
 NOT_INJECTED = "not injected"
 """How the error of a fault begins that did nothing."""
@@ -85,7 +86,7 @@ def read_fault(row: Mapping[str, Any]) -> Fault | None:
 
 
 def _taken(fault: str, targets: Any) -> Taken | None:
-    if fault == "power-loss":
+    if fault in _POWER_LOSSES:
         return Taken.UNFLUSHED
     return Taken.DISK if fault in _DISK_FAULTS and _file(targets) == _LOGS else None
 

@@ -26,6 +26,7 @@ NEEDS: Final[Mapping[Ability, tuple[str, ...]]] = {
     Ability.FAILED_SYNCS: ("failed-syncs",),
     Ability.DISK_SPEED: ("loop", "disk-limits"),
     Ability.POWER_LOSS: ("loop",),
+    Ability.MACHINE_POWER: ("hypervisor",),
     Ability.FILES: ("netns",),
     Ability.CLOCKS: ("faketime",),
     Ability.ADMINISTRATION: ("netns",),

@@ -246,6 +246,10 @@ def _failed_syncs() -> str:
     raise ProbeFailed("no kernel lets one fsync fail when asked and keeps its journal")
 
 
+def _hypervisor() -> str:
+    raise ProbeFailed("the nodes share this machine's power")
+
+
 def _disk_limits() -> str:
     found = throttles.groups()
     if not found:
@@ -364,6 +368,11 @@ _PROBES: dict[str, _Probe] = {
             name="failed-syncs",
             run=_failed_syncs,
             how_to_get="highwater simulate: simulated disks do",
+        ),
+        _Probe(
+            name="hypervisor",
+            run=_hypervisor,
+            how_to_get="--target vagrant with libvirt or VirtualBox gives each node a machine",
         ),
         _Probe(
             name="disk-limits",

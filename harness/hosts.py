@@ -16,6 +16,7 @@ def hosts_of(
         links=target.links,
         disks=target.disks,
         clocks=clocks or target.clocks,
+        power=target.power,
         cluster=cluster,
         view=view,
     )

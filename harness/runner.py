@@ -48,7 +48,7 @@ MONITOR_CLIENT: Final = 1
 """Client number, and writer id, of the monitor."""
 FINAL_READS_TIMEOUT_S: Final = 60.0
 """How long the clients may take to start and to have one send acknowledged in every topic."""
-NEMESIS_JOIN_S: Final = 60.0
+NEMESIS_SLACK_S: Final = 15.0
 """How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
 ERRANDS_S: Final = 60.0
 """How long the cluster may take, once nothing breaks it any more, to do what administrators ordered
@@ -341,7 +341,7 @@ class Runner:
             with self._phase(run, "heal"):
                 nemesis.stop()
                 if thread.ident is not None:
-                    thread.join(NEMESIS_JOIN_S)
+                    thread.join(nemesis.finish_s + NEMESIS_SLACK_S)
                 if thread.is_alive() or (nemesis.in_force() and self._ending.heal):
                     raise RunFailed(f"faults {nemesis.in_force()} could not be healed")
                 self._broken = nemesis.in_force()

@@ -37,8 +37,6 @@ HEAL_ATTEMPTS = 3
 """How often a heal is tried before the fault is recorded as not healed."""
 BLOCK_S = 0.5
 """How long one fault may hold up the others."""
-FINISH_S = 45.0
-"""How long the last heals may take together before they are given up as hanging."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,6 +97,13 @@ class Nemesis:
         After `run` those that hang or were left.
         """
         return self._labels
+
+    @property
+    def finish_s(self) -> float:
+        """How long the last heals may take together before they are given up as hanging: as long as
+        the slowest fault of the schedule may take.
+        """
+        return max((find(e.fault).heal_within_s for e in self._schedule.events), default=0.0)
 
     def stop(self) -> None:
         """Make `run` heal everything and return soon; from any thread or signal handler."""
@@ -321,7 +326,7 @@ class Nemesis:
     def _finish(self) -> None:
         """Heal everything, the latest first, and account for what never struck."""
         self._stop.set()
-        deadline_ns = self._clock.now_ns() + round(FINISH_S * 1e9)
+        deadline_ns = self._clock.now_ns() + round(self.finish_s * 1e9)
         while not self._leave and self._in_force and self._clock.now_ns() < deadline_ns:
             for active in [a for a in reversed(self._in_force) if a.idle]:
                 self._heal(active)

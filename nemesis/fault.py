@@ -41,6 +41,8 @@ class Ability(StrEnum):
     """Limit a node's disk in bytes and operations per second."""
     POWER_LOSS = "power-loss"
     """End a node with everything that it did not bring to its disk by fsync."""
+    MACHINE_POWER = "machine-power"
+    """Take the power from a node's whole machine, as a pulled plug does, and give it back."""
     FILES = "files"
     """Change, cut, replace and remove the files of a stopped node."""
     CLOCKS = "clocks"
@@ -194,6 +196,11 @@ class Fault(Protocol):
         """For how long `look_after` is called again and again once it is healed; 0 for not."""
         ...
 
+    @property
+    def heal_within_s(self) -> float:
+        """How long its heal may take before it counts as hanging when all is to be healed."""
+        ...
+
     def label(self, strike: Strike) -> str:
         """A short text for people: what was done to whom."""
         ...
@@ -251,6 +258,7 @@ class FaultBase:
     aimable: bool = True
     pulse_ms: int | None = None
     look_after_ms: int = 0
+    heal_within_s: float = 45.0
 
     def label(self, strike: Strike) -> str:
         """Such as `kill node 2`; a fault without a target says just its name."""

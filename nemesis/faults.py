@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from nemesis import clock, disk, membership, network, process
+from nemesis import clock, disk, machine, membership, network, process
 from nemesis.base import UnknownFault
 from nemesis.fault import Fault
 
@@ -12,6 +12,7 @@ _ALL: tuple[Fault, ...] = (
     *network.FAULTS,
     *process.FAULTS,
     *disk.FAULTS,
+    *machine.FAULTS,
     *clock.FAULTS,
     *membership.FAULTS,
 )

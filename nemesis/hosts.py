@@ -360,6 +360,45 @@ class Clocks(Protocol):
         ...
 
 
+class Boot(NamedTuple):
+    """What was found of a machine when its power was back."""
+
+    before: str
+    """Which boot it was before the power was cut, by the kernel's boot_id."""
+    after: str
+    up_s: float
+    """How long its kernel had run by then."""
+    since_cut_s: float
+    """How long ago the power had been cut by then, by the harness's clock."""
+    lost: Mapping[str, int]
+    """Bytes that the node's files had just before the cut and have no more, by directory; no
+    directory that lost nothing."""
+
+
+class Power(Protocol):
+    """The power of whole machines, where a hypervisor can cut it; see also `Disks.cut_power`."""
+
+    def cut(self, nodes: Sequence[int]) -> float:
+        """Take the power from the machines at the same time, without a word to them; within how
+        many ms that was. Until `restore` nothing runs there, and calls that need it wait for that.
+        """
+        ...
+
+    def is_off(self, node: int) -> bool:
+        """Whether the machine has no power, by its hypervisor."""
+        ...
+
+    def restore(self, nodes: Sequence[int]) -> None:
+        """Boot those machines that have no power, and make there again what other faults have in
+        force; the nodes are not started. Takes as long as a boot.
+        """
+        ...
+
+    def boot(self, node: int) -> Boot | None:
+        """What the last `restore` found of it; None before there was one."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosts:
     """Everything that faults may act on."""
@@ -369,6 +408,7 @@ class Hosts:
     links: Links
     disks: Disks
     clocks: Clocks
+    power: Power
     cluster: Administration
     view: ClusterView
     """What the cluster says of itself."""

@@ -212,6 +212,7 @@ class Simulation:
                 links=target.links,
                 disks=target.disks,
                 clocks=RecordedClocks(target.clocks, recording.cluster.append_named, self._now_ns),
+                power=target.power,
                 cluster=administrator,
                 view=self._watcher,
                 strands=self._pilots,

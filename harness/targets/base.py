@@ -10,10 +10,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from nemesis.hosts import CLIENTS as CLIENTS
-from nemesis.hosts import Clients, Clocks, Disks, Links
+from nemesis.hosts import Clients, Clocks, Disks, Links, Power
 
 
 class TargetError(Exception):
@@ -56,6 +56,15 @@ class ClientProcesses(Clients, Protocol):
         ...
 
 
+class NoPower:
+    """See `nemesis.hosts.Power`: of machines without a plug that could be pulled."""
+
+    def _none(self, *_: object) -> NoReturn:
+        raise Unsupported("no hypervisor of ours gives these machines their power")
+
+    cut = is_off = restore = boot = _none
+
+
 class Target(Protocol):
     """The machines of one run: n nodes and one place for clients, on a network of their own."""
 
@@ -82,6 +91,11 @@ class Target(Protocol):
     @property
     def clocks(self) -> Clocks:
         """The nodes' wall clocks, to be set."""
+        ...
+
+    @property
+    def power(self) -> Power:
+        """The nodes' machines' power, to be cut."""
         ...
 
     def python(self, node: int) -> str:

@@ -37,6 +37,7 @@ class ExternalTarget:
         self.links: Any = _NotOurs()
         self.disks: Any = _NotOurs()
         self.clocks: Any = _NotOurs()
+        self.power: Any = _NotOurs()
 
     def up(self) -> None:
         """Nothing is made."""

@@ -14,4 +14,15 @@ def _ssh_machine(fields: Fields) -> str | None:
     return undo(fields)
 
 
-UNDO: Final[Mapping[str, Undo]] = {**linux.UNDO, **docker.UNDO, "ssh.machine": _ssh_machine}
+def _vagrant_power(fields: Fields) -> str | None:
+    from harness.targets.vagrant.hypervisor import undo
+
+    return undo(fields)
+
+
+UNDO: Final[Mapping[str, Undo]] = {
+    **linux.UNDO,
+    **docker.UNDO,
+    "ssh.machine": _ssh_machine,
+    "vagrant.power": _vagrant_power,
+}

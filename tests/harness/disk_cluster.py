@@ -168,6 +168,7 @@ def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[Di
             links=target.links,
             disks=target.disks,
             clocks=target.clocks,
+            power=target.power,
             cluster=administrator,
             view=FakeView(),
         )

@@ -1,6 +1,7 @@
 """The agent's commands, on its own machine: `python -m harness.targets.agent COMMAND ...`
 
 serve HOME            undo what earlier agents left, make the machine, answer calls
+serve-again HOME      the same after a boot of the machine, with what its disk has of the node
 relay HOME SECONDS    connect this process's input and output with the agent's socket
 undo HOME             end the agent of HOME if it lives, undo all it made; says what, as JSON
 lacking ABILITY...    which of these this machine lacks and why, as JSON
@@ -24,20 +25,27 @@ from nemesis.fault import Ability
 log = logging.getLogger(__name__)
 
 
-def serve(home: Path) -> None:
-    """Be the agent of a home, which has its settings. Raises OSError, TargetError."""
+def serve(home: Path, *, booted: bool = False) -> None:
+    """Be the agent of a home, which has its settings; `booted`, of one that had an agent before the
+    machine's boot. Raises OSError, TargetError.
+    """
     form = "%(asctime)s %(levelname)s %(message)s"
     logging.basicConfig(filename=home / LOG, level=logging.INFO, format=form)
     try:
         registry = home.parent / REGISTRY
         registry.mkdir(exist_ok=True)
+        settings = Settings.model_validate_json((home / SETTINGS).read_bytes())
+        # Ours is held before what others left is undone, and made after that.
+        held = Journal.take_over(home / JOURNAL, registry=registry) if booted else None
         for left in clean.clean(registry=registry):
             log.info("left by an earlier agent: %s", left)
-        settings = Settings.model_validate_json((home / SETTINGS).read_bytes())
-        journal = Journal.create(home / JOURNAL, run_id=settings.run_id, registry=registry)
+        journal = held or Journal.create(home / JOURNAL, run_id=settings.run_id, registry=registry)
         machine = Machine(home, settings, journal)
         try:
-            machine.up()
+            if booted:
+                machine.up_again()
+            else:
+                machine.up()
             Server(machine, home / SOCKET, dead_man_s=settings.dead_man_s).serve()
         except BaseException:
             machine.down(keep_data=True)
@@ -77,6 +85,8 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["serve", home]:
             serve(Path(home))
+        case ["serve-again", home]:
+            serve(Path(home), booted=True)
         case ["undo", home]:
             undo(Path(home))
         case ["lacking", *wanted]:

@@ -9,6 +9,7 @@ behind, however it ends, the next one undoes.
 
 import contextlib
 import shutil
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -17,13 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from harness.journal import Journal
 from harness.targets.base import CLIENTS, TargetError
-from harness.targets.linux import firewall, namespaces, network, throttles, volumes
+from harness.targets.linux import firewall, kernel, namespaces, network, throttles, volumes
 from harness.targets.linux.clocks import LinuxClocks
 from harness.targets.linux.disks import LinuxDisks
 from harness.targets.linux.links import LinuxLinks
 from harness.targets.linux.nodes import LinuxNodes
 from harness.targets.linux.processes import Process
 from harness.targets.linux.undo import FAULTS, UNDO, undo_records
+from harness.targets.linux.volumes import Volume
 from harness.targets.linux.wall_clock import MachineClock
 
 SETTINGS: Final = "agent.json"
@@ -32,6 +34,7 @@ REGISTRY: Final = "unfinished"
 """Beside the homes: the journals of agents that have not ended in order."""
 
 _SYSTEMD: Final = Path("/run/systemd/system")
+_NETWORK_TIMEOUT_S: Final = 120.0
 
 
 class Settings(BaseModel):
@@ -96,6 +99,20 @@ class Machine(LinuxNodes):
     def up(self) -> None:
         """Make the node's disk, and be ready to break the network. On an error, call `down`."""
         volumes.make(self._volume, self.home / "data", self.home / "data.img", self._journal)
+        self._prepare_rules()
+
+    def up_again(self) -> None:
+        """The same after a boot of the machine, with the disk as it was left; returns when the
+        machine's networks are up, too. Raises TargetError.
+        """
+        if self._volume is not Volume.DIRECTORY:
+            volumes.restart(self._volume, self.home / "data", self.home / "data.img")
+        self._prepare_rules()
+        address = self._place.address(self._settings.node)
+        if not kernel.wait_until(lambda: _is_ours(address), _NETWORK_TIMEOUT_S, 0.1):
+            raise TargetError(f"the machine has booted, and its address {address} is not up")
+
+    def _prepare_rules(self) -> None:
         self._journal.record("local.rules", table=self._place.name)
         firewall.prepare(namespaces.OWN, self._place.name, self._settings.spared)
 
@@ -145,3 +162,13 @@ class Machine(LinuxNodes):
             scope = ("systemd-run", "--scope", "--quiet", "--collect", f"--unit={unit}", "--")
             argv = (*scope, *argv)
         return super()._spawn(node, argv, env=env, log_path=log_path)
+
+
+def _is_ours(address: str) -> bool:
+    """Whether an interface has it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried:
+        try:
+            tried.bind((address, 0))
+        except OSError:
+            return False
+        return True

@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from harness.targets.agent import calls
 from harness.targets.agent.machine import Machine
 from harness.targets.base import TargetError
+from harness.targets.linux.wall_clock import WallClock
 from nemesis.hosts import Clocks, Disks, Links
 
 log = logging.getLogger(__name__)
@@ -34,11 +35,23 @@ END_AFTER: Final = 5
 _LOOK_S: Final = 0.1
 
 
+class Boot(NamedTuple):
+    """One boot of a machine."""
+
+    boot_id: str
+    up_s: float
+    """How long its kernel has run."""
+
+
 class Session(Protocol):
     """What an agent does besides."""
 
     def ping(self) -> int:
         """Hear a word; the machine's monotonic clock in ns."""
+        ...
+
+    def boot(self) -> Boot:
+        """Which boot of the machine this is."""
         ...
 
     def abilities(self) -> frozenset[str]:
@@ -94,6 +107,10 @@ class Server:
     def ping(self) -> int:
         """See Session."""
         return time.monotonic_ns()
+
+    def boot(self) -> Boot:
+        """See Session."""
+        return Boot(WallClock().boot(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def abilities(self) -> frozenset[str]:
         """See Session."""

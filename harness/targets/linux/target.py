@@ -20,6 +20,7 @@ from harness.journal import Journal
 from harness.targets.base import (
     CLIENTS,
     NodeState,
+    NoPower,
     TargetError,
 )
 from harness.targets.linux import firewall, namespaces, network, processes, volumes
@@ -68,6 +69,7 @@ class LinuxTarget(LinuxNodes):
         self._machines = machines or self._clients_machine
         self.links = LinuxLinks(lambda: self.network, journal)
         self.disks = LinuxDisks(self.volume, self.data_dir, journal, groups=self._groups)
+        self.power = NoPower()
         self.clocks = LinuxClocks(self._run_dir / "clocks", journal, self.pid, own=clocks)
         self._uplink = uplink
         self.clients = LinuxClients()

@@ -7,7 +7,7 @@ lost, states of processes. Everything that a node or a kernel does by itself is 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from harness.targets.base import NodeState, UnknownNode
+from harness.targets.base import NodeState, NoPower, UnknownNode
 from harness.targets.sim.cluster import SimCluster
 from harness.targets.sim.disk import SimDisk
 from harness.targets.sim.disks import SimDisks
@@ -79,6 +79,7 @@ class SimTarget:
         self.links = SimLinks(cluster.network)
         self.disks = SimDisks(cluster.world, self._disk, record)
         self.clocks = SimClocks(self.host)
+        self.power = NoPower()
         self._strands = strands
 
     @property

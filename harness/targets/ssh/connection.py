@@ -10,6 +10,7 @@ import os
 import shlex
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 RUN_TIMEOUT_S: Final = 60.0
 CHUNK_BYTES: Final = 1 << 18
 SSH_PORT: Final = 22
+_AGAIN_S: Final = 1.0
 
 _quiet = logging.getLogger("paramiko")  # it tells what we say in our own words
 _quiet.addHandler(logging.NullHandler())
@@ -143,6 +145,19 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    def open_within(self, timeout_s: float) -> None:
+        """Connect to a machine that is booting. Raises SshError when it lets nobody in in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                self.open()
+            except SshError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_AGAIN_S)
+            else:
+                return
 
     def close(self) -> None:
         """End it and all that goes over it."""

@@ -132,6 +132,12 @@ def _making(connection: Connection, place: PurePosixPath) -> Iterator[PurePosixP
     connection.run(["mkdir", "-p", str(new)])
     yield new
     connection.run(["mv", "-T", str(new), str(place)])
+    sync(connection, place)
+
+
+def sync(connection: Connection, place: PurePosixPath) -> None:
+    """Have everything on its file system brought to the disk: the machine may lose its power."""
+    connection.run(["sync", "-f", str(place)])
 
 
 def unpack(connection: Connection, directory: PurePosixPath, content: bytes) -> None:

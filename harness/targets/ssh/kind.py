@@ -15,6 +15,7 @@ from harness.targets.ssh import parts
 from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import Inventory, load
 from harness.targets.ssh.machine import RemoteMachine
+from harness.targets.ssh.power import Plug
 from harness.targets.ssh.target import NETWORK, SshTarget, Wanted
 from harness.targets.wish import Wish
 from nemesis.fault import Ability
@@ -62,8 +63,18 @@ class SshKind:
         root = os.geteuid() == 0
         wanted = Wanted(cargo=_cargo(self._plan), clocks=wish.clocks, root=root)
         return SshTarget(
-            wish.run_id, wish.run_dir, wish.nodes, wish.journal, self._inventory, wanted
+            wish.run_id,
+            wish.run_dir,
+            wish.nodes,
+            wish.journal,
+            self._inventory,
+            wanted,
+            self._plugs(),
         )
+
+    def _plugs(self) -> Mapping[int, Plug]:
+        """Those of machines whose power can be cut: of none that only SSH leads to."""
+        return {}
 
     def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:
         """No run leaves one."""

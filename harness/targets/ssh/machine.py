@@ -4,11 +4,12 @@ import io
 import json
 import shutil
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from harness.targets.agent.client import AgentClient
+from harness.targets.agent.lasting import LastingAgent
 from harness.targets.agent.machine import JOURNAL, SETTINGS, Settings
 from harness.targets.agent.relay import LOG, SOCKET
 from harness.targets.agent.server import Session
@@ -34,6 +35,12 @@ _NOT_THE_NODES: Final = (
     "data.img",
     "data/lost+found",
 )
+_START: Final = """\
+unit=$1 && shift
+[ -d /run/systemd/system ] || exec setsid -f "$@" </dev/null >>"$0" 2>&1
+systemctl --quiet is-active "$unit" || exec systemd-run --quiet --collect --unit="$unit" "$@"
+"""
+"""In a unit of its own, where there are units."""
 _PACK: Final = 'cd "$1" && shift && tar -czSf - "$@"; code=$?; [ $code -le 1 ]'
 """tar's 1: a file changed while it was read, as the output of a node that runs does."""
 
@@ -49,19 +56,19 @@ class RemoteMachine:
         name = f"{network.name_of(run_id)}-n{host.node}"
         self.home = PurePosixPath(host.directory / "runs" / name)
         self._installed: Installed | None = None
-        self._client: AgentClient | None = None
+        self._agent: LastingAgent | None = None
 
     @property
     def has_agent(self) -> bool:
         """Whether one was started and has not been ended."""
-        return self._client is not None
+        return self._agent is not None
 
     @property
-    def agent(self) -> AgentClient:
+    def agent(self) -> LastingAgent:
         """Where calls go. Raises TargetError before there is one."""
-        if self._client is None:
+        if self._agent is None:
             raise TargetError(f"{self.host.label} has no agent")
-        return self._client
+        return self._agent
 
     @property
     def python(self) -> str:
@@ -120,19 +127,45 @@ class RemoteMachine:
         run(["mkdir", "-m", "755", str(self.home)])
         written = settings.model_dump_json().encode()
         run(["tee", str(self.home / SETTINGS)], source=io.BytesIO(written))
-        serve = self._command("serve", str(self.home))
-        unit = f"--unit={self.home.name}-agent"
-        run([
-            *("sh", "-c"),
-            '[ -d /run/systemd/system ] && exec systemd-run --quiet --collect "$@"; shift; '
-            'exec setsid -f "$@" </dev/null >>"$0" 2>&1',
-            *(str(self.home / LOG), unit, *serve),
+        self._agent = LastingAgent(self._served("serve"), self.host.label)
+
+    def lose_power(self) -> Callable[[], None]:
+        """Its power is about to be cut: nobody is there to be called until `come_back`. What it
+        returns is to be called after the cut, and lets go of the way there.
+        """
+        client = self.agent.lose_power()
+
+        def let_go() -> None:
+            if client is not None:
+                client.close()
+            self.connection.close()
+
+        return let_go
+
+    def come_back(self, timeout_s: float) -> None:
+        """The machine boots: connect as soon as it lets us, and have an agent go on with what its
+        disk has; one that runs already does. Raises SshError when it is not back in time.
+        """
+        self.connection.open_within(timeout_s)
+        client = self._served("serve-again")
+        try:
+            self.agent.have_power(client)
+        except BaseException:
+            client.close()
+            raise
+
+    def _served(self, command: str) -> AgentClient:
+        """Start an agent unless one runs; the way to it."""
+        unit = f"{self.home.name}-agent"
+        self.connection.run([
+            *("sh", "-c", _START, str(self.home / LOG), unit),
+            *self._command(command, str(self.home)),
         ])  # fmt: skip
-        run(self._relay)  # until it is there, or says why not
-        self._client = AgentClient(
-            self._dial, dead_man_s=settings.dead_man_s, label=self.host.label
-        )
-        self._client.ping()
+        self.connection.run(self._relay)  # until it is there, or says why not
+        dead_man_s = self._inventory.dead_man_s
+        client = AgentClient(self._dial, dead_man_s=dead_man_s, label=self.host.label)
+        client.ping()
+        return client
 
     def end(self, *, keep_data: bool) -> None:
         """End the agent with all that it made; the home too unless `keep_data`. Again is no error.
@@ -142,12 +175,12 @@ class RemoteMachine:
         if self._installed is None:
             self.connection.close()
             return
-        if self._client is not None:
+        if self._agent is not None:
             try:
-                self._client.call(Session.end, keep_data)
+                self._agent.call(Session.end, keep_data)
             finally:
-                self._client.close()
-                self._client = None
+                self._agent.close()
+                self._agent = None
         elif self._is_there(self.home):
             _undone(self.connection, self._command("undo", str(self.home)))
         if not keep_data:
@@ -203,6 +236,7 @@ class RemoteMachine:
             for path in _ours(directory):
                 tar.add(path, path.relative_to(directory), recursive=False)
         install.unpack(self.connection, self.home, packed.getvalue())
+        install.sync(self.connection, self.home)
 
     def fetch(self, directory: Path, *names: str) -> None:
         """Bring what the node wrote, or these of it. Raises SshError."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar, cast
 
-from harness.targets.agent.client import AgentClient
+from harness.targets.agent.lasting import LastingAgent
 from nemesis.hosts import CLIENTS, Clocks, Cut, Disks, Links, PowerCut, Quality, Tampered
 
 R = TypeVar("R")
 Link = tuple[int, int]
-Agents = Callable[[int], AgentClient]
+Agents = Callable[[int], LastingAgent]
 """The agent of a node's machine; raises TargetError without one."""
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.journal import Journal
-from harness.targets.agent.client import AgentClient
+from harness.targets.agent.lasting import LastingAgent
 from harness.targets.agent.machine import Machine, Place, Settings
 from harness.targets.agent.server import Session
-from harness.targets.base import CLIENTS, TargetError, UnknownNode, Unsupported
+from harness.targets.base import CLIENTS, NoPower, TargetError, UnknownNode, Unsupported
 from harness.targets.linux import firewall, namespaces, processes
 from harness.targets.linux.clients import LinuxClients
 from harness.targets.linux.links import LinuxLinks
@@ -25,7 +25,9 @@ from harness.targets.ssh.connection import SSH_PORT
 from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import Inventory
 from harness.targets.ssh.machine import RemoteMachine
+from harness.targets.ssh.power import MachinePower, Plug
 from nemesis.fault import Ability
+from nemesis.hosts import Power
 
 NETWORK: frozenset[str] = frozenset(
     {Ability.PACKET_DROPS, Ability.LINK_QUALITY, Ability.CONNECTION_RESETS}
@@ -54,8 +56,9 @@ class SshTarget:
         journal: Journal,
         inventory: Inventory,
         wanted: Wanted,
+        plugs: Mapping[int, Plug] | None = None,
     ) -> None:
-        """Plan it; `up` connects."""
+        """Plan it; `up` connects. `plugs` are those of machines whose power can be cut."""
         self._run_id = run_id
         self._run_dir = run_dir.resolve()
         self._journal = journal
@@ -72,13 +75,17 @@ class SshTarget:
         self.disks = parts.disks(self._agent)
         self.clocks = parts.clocks(self._agent)
         self.clients = LinuxClients()
+        self._plugged = MachinePower(plugs, self.machine, journal) if plugs else None
+        self.power: Power = self._plugged or NoPower()
 
     @property
     def abilities(self) -> frozenset[str]:
         """What every machine can do, and this one where it has a part in that."""
         found = parts.together(self._nodes, lambda node: self._agent(node).call(Session.abilities))
         common = frozenset.intersection(*found.values())
-        return (common - NETWORK) | (common & self._here.abilities if self._wanted.root else set())
+        ours = {str(Ability.MACHINE_POWER)} if self._plugged else set()
+        ours |= common & self._here.abilities if self._wanted.root else set()
+        return (common - NETWORK) | ours
 
     def python(self, node: int) -> str:
         """The interpreter that the inventory names, or one that pip filled."""
@@ -125,6 +132,11 @@ class SshTarget:
     def down(self, *, keep_data: bool = False) -> None:
         """See the protocol. What a node has said is brought here first."""
         problems = []
+        if self._plugged:
+            try:
+                self._plugged.restore(self._plugged.off())
+            except (TargetError, OSError) as error:
+                problems.append(str(error))
 
         def end(node: int) -> None:
             try:
@@ -259,7 +271,7 @@ class SshTarget:
             raise UnknownNode(f"no node {node}: there are {self._nodes}")
         return self._all[node]
 
-    def _agent(self, node: int) -> AgentClient:
+    def _agent(self, node: int) -> LastingAgent:
         return self.machine(node).agent
 
 

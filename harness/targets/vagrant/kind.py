@@ -1,10 +1,15 @@
 """What a plan for Vagrant's machines needs, before it is started."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from harness.plan import Plan
 from harness.targets.ssh.kind import SshKind
+from harness.targets.ssh.power import Plug
 from harness.targets.vagrant import machines
+from harness.targets.vagrant.hypervisor import VirtualMachine
+from harness.targets.vagrant.told import VagrantError
+from nemesis.fault import Ability
 
 
 class VagrantKind(SshKind):
@@ -12,5 +17,28 @@ class VagrantKind(SshKind):
 
     def __init__(self, plan: Plan) -> None:
         """Raises TargetError when they are not there."""
-        where = machines.directory(Path.cwd())
-        super().__init__(plan, machines.inventory(where, plan.nodes))
+        self._where = machines.directory(Path.cwd())
+        super().__init__(plan, machines.inventory(self._where, plan.nodes))
+
+    def lacking(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
+        """What the machines lack, and this one, and who gives them their power."""
+        asked = set(wanted)
+        found = super().lacking(asked - {Ability.MACHINE_POWER})
+        if Ability.MACHINE_POWER not in asked:
+            return found
+        try:
+            for node in range(1, self._plan.nodes + 1):
+                VirtualMachine.of(self._where, node).is_out()
+        except VagrantError as error:
+            return {**found, Ability.MACHINE_POWER: str(error)}
+        return found
+
+    def _plugs(self) -> Mapping[int, Plug]:
+        """Those of the machines that have a hypervisor, spare ones too."""
+        found: dict[int, Plug] = {}
+        for host in self._inventory.hosts:
+            try:
+                found[host.node] = VirtualMachine.of(self._where, host.node)
+            except VagrantError:
+                continue
+        return found

@@ -5,12 +5,14 @@ Node 1 does not hear node 2, node 2's disk is stalled, node 3's process stands s
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from harness.journal import Journal
 from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import load
+from harness.targets.ssh.power import Plug
 from harness.targets.ssh.target import SshTarget, Wanted
 from nemesis.hosts import Cut
 
@@ -20,10 +22,11 @@ READY: Final = "all is broken"
 _BEAT: Final = "date +%s.%N > data/new && mv data/new data/beat"
 
 
-def target_of(place: Path, journal: Journal) -> SshTarget:
+def target_of(place: Path, journal: Journal, plugs: Mapping[int, Plug] | None = None) -> SshTarget:
     """The target on the inventory in `place`, its run there too."""
     wanted = Wanted(cargo=Cargo(module="nodes"), clocks=True, root=True)
-    return SshTarget(RUN_ID, place / RUN_ID, (1, 2, 3), journal, load(place / "lab.toml"), wanted)
+    inventory = load(place / "lab.toml")
+    return SshTarget(RUN_ID, place / RUN_ID, (1, 2, 3), journal, inventory, wanted, plugs)
 
 
 def begin(target: SshTarget) -> None:

@@ -1,0 +1,172 @@
+"""A machine's power is cut: its host's processes and mounts are gone, its files are not.
+
+The hosts are namespaces of this machine, so a boot is that of an SSH server, and nothing in the
+page cache is lost; what is the same as on a virtual machine is everything that is made again.
+"""
+
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from harness import journal as journals
+from harness.journal import Journal
+from harness.targets.base import TargetError, Unsupported
+from harness.targets.ssh import power
+from harness.targets.ssh.target import SshTarget
+from nemesis.hosts import Cut
+from tests.harness.targets import traffic
+from tests.harness.targets.ssh import doomed
+from tests.harness.targets.ssh.hosts import NODES, Hosts, eventually, hosts
+from tests.require import require
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass
+class FalsePlug:
+    """Ends a host with everything on it, and starts it again."""
+
+    lab: Hosts
+    node: int
+    stuck: bool = False
+    kind: str = "test.power"
+    record: dict[str, object] = field(default_factory=lambda: {"who": "a false plug"})
+
+    def pull(self) -> None:
+        if self.stuck:
+            raise TargetError("the plug is stuck")
+        self.lab.target.kill(self.node)
+
+    def put_in(self) -> None:
+        if self.is_out():
+            self.lab.target.start(self.node)
+
+    def is_out(self) -> bool:
+        return not self.lab.target.is_running(self.node)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Hosts]:
+    """Three hosts."""
+    for capability in ("root", "netns", "loop", "sshd"):
+        require(capability)
+    with hosts(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def plugs(lab: Hosts) -> dict[int, FalsePlug]:
+    """One for each of them."""
+    return {node: FalsePlug(lab, node) for node in NODES}
+
+
+@pytest.fixture
+def target(lab: Hosts, plugs: dict[int, FalsePlug]) -> Iterator[SshTarget]:
+    """Up, with a process on each node that writes to its disk; in the end nothing is left."""
+    (lab.place / doomed.RUN_ID).mkdir()
+    path = lab.place / doomed.RUN_ID / "journal.jsonl"
+    registry = lab.place / doomed.REGISTRY
+    with Journal.create(path, run_id=doomed.RUN_ID, registry=registry) as journal:
+        made = doomed.target_of(lab.place, journal, plugs)
+        try:
+            doomed.begin(made)
+            yield made
+        finally:
+            made.down()
+            journal.finish()
+
+
+def beat(target: SshTarget, node: int) -> bytes:
+    """What the node's process wrote last."""
+    return target.disks.read(node, "beat", 0, 100)
+
+
+def writes(target: SshTarget, node: int) -> bool:
+    """Whether it goes on."""
+    before = beat(target, node)
+    time.sleep(0.5)
+    return beat(target, node) != before
+
+
+def test_a_machine_comes_back_with_its_disk_and_what_is_in_force(
+    lab: Hosts, target: SshTarget
+) -> None:
+    """Its command is known, its partition is there before its node, and ended meanwhile is ended;
+    other machines notice nothing.
+    """
+    assert "machine-power" in target.abilities
+    target.links.block(Cut(2, 1), Cut(3, 1))
+    eventually("the node writes", partial(writes, target, 1))
+    last = beat(target, 1)
+    target.power.cut([1])
+    assert target.power.is_off(1)
+    assert not target.is_running(1)
+    assert target.exit_code(1) is None
+    assert writes(target, 2)
+    target.links.unblock(Cut(3, 1))
+    target.power.restore([1])
+    assert not target.power.is_off(1)
+    assert not target.is_running(1)
+    assert beat(target, 1) >= last
+    assert traffic.blocked(lab.target, 2, 1)
+    assert traffic.passes(lab.target, 3, 1)
+    target.start(1)
+    eventually("the node writes again", partial(writes, target, 1))
+    target.links.unblock(Cut(2, 1))
+    assert traffic.passes(lab.target, 2, 1)
+    target.kill(1)
+    assert target.exit_code(1) == -signal.SIGKILL
+    boot = target.power.boot(1)
+    assert boot is not None
+    assert boot.before == boot.after, "namespaces do not boot"
+    assert boot.up_s > boot.since_cut_s > 0
+
+
+def test_machines_that_are_off_at_the_end_are_brought_back_to_be_undone(
+    target: SshTarget,
+) -> None:
+    """All of them, by `down`: see the fixture, and the hosts' own look for what is left."""
+    target.power.cut(NODES)
+    assert not any(map(target.is_running, NODES))
+
+
+def test_a_plug_that_is_stuck_leaves_the_machine_as_it_was(
+    target: SshTarget, plugs: dict[int, FalsePlug]
+) -> None:
+    """The error is told, the agent that runs is found again."""
+    plugs[2].stuck = True
+    with pytest.raises(TargetError, match="the plug is stuck"):
+        target.power.cut([2])
+    target.power.restore([2])
+    assert writes(target, 2)
+
+
+def test_a_dead_harness_power_cut_is_undone_by_its_record(
+    lab: Hosts, target: SshTarget, plugs: dict[int, FalsePlug]
+) -> None:
+    """When that returns the machine can be reached, and what its agent left can be undone."""
+    target.power.cut([3])
+    records = journals.read(lab.place / doomed.RUN_ID / "journal.jsonl")
+    [record] = [each for each in records if each["kind"] == "test.power"]
+    assert record["who"] == "a false plug"
+    told = power.undo(plugs[3], record)
+    assert told is not None
+    assert told.endswith("its power is on again")
+    assert lab.run(3, "hostname").strip() == "host-3"
+    assert power.undo(plugs[3], record) is None
+
+
+def test_without_plugs_there_is_no_power_to_cut(lab: Hosts, tmp_path: Path) -> None:
+    """An inventory's machines are somebody's own."""
+    with Journal.create(
+        tmp_path / "j", run_id=doomed.RUN_ID, registry=lab.place / doomed.REGISTRY
+    ) as journal:
+        made = doomed.target_of(lab.place, journal)
+        with pytest.raises(Unsupported, match="no hypervisor of ours"):
+            made.power.cut([1])
+        journal.finish()

@@ -1,0 +1,100 @@
+"""Machines that are taken off and on again: what the hypervisor's tool is told."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.targets.undoing import UNDO
+from harness.targets.vagrant import hypervisor
+from harness.targets.vagrant.hypervisor import VirtualMachine, commands
+from harness.targets.vagrant.told import VagrantError
+
+# As libvirt's: the state is a file beside it; a machine that is off cannot be destroyed.
+VIRSH = """\
+#!/bin/sh
+cd "$(dirname "$0")" && echo "$*" >>asked
+[ "$1 $2 $3" = "--quiet --connect qemu:///test" ] || exit 9
+state=$(cat "state-$5" 2>/dev/null) || { echo "error: no domain $5" >&2; exit 1; }
+case "$4 $state" in
+domstate*) printf '%s\\n\\n' "$state" ;;
+"destroy running") echo "shut off" >"state-$5" ;;
+"start shut off") echo running >"state-$5" ;;
+*) printf 'error: Requested operation is not valid\\nerror: %s\\n' "$state" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def virsh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a false `virsh` with one machine that runs, `one`."""
+    place = tmp_path / "bin"
+    place.mkdir()
+    (place / "virsh").write_text(VIRSH)
+    (place / "virsh").chmod(0o755)
+    (place / "state-one").write_text("running")
+    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+    monkeypatch.setenv("LIBVIRT_DEFAULT_URI", "qemu:///test")
+    return place
+
+
+@pytest.fixture
+def machine(tmp_path: Path, virsh: Path) -> VirtualMachine:
+    """Node 1's, as Vagrant keeps it."""
+    kept = tmp_path / ".vagrant/machines/n1/libvirt"
+    kept.mkdir(parents=True)
+    (kept / "id").write_text("one\n")
+    return VirtualMachine.of(tmp_path, 1)
+
+
+def test_a_machine_goes_off_and_comes_back(machine: VirtualMachine, virsh: Path) -> None:
+    """At once: it is destroyed, not told to shut down. On once more is no error."""
+    assert not machine.is_out()
+    machine.pull()
+    assert machine.is_out()
+    for _ in range(2):
+        machine.put_in()
+        assert not machine.is_out()
+    told = [line.split()[3] for line in (virsh / "asked").read_text().splitlines()]
+    assert [word for word in told if word != "domstate"] == ["destroy", "start"]
+
+
+def test_what_the_hypervisor_refuses_is_said(
+    machine: VirtualMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its own words."""
+    machine.pull()
+    with pytest.raises(VagrantError, match=r"destroy one failed: .*not valid error: shut off"):
+        machine.pull()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(VagrantError, match="virsh is not installed: apt-get install libvirt-cli"):
+        machine.is_out()
+
+
+def test_a_machine_of_another_provider_has_no_plug(tmp_path: Path) -> None:
+    """A container is a process of the harness's own machine."""
+    (tmp_path / ".vagrant/machines/n1/docker").mkdir(parents=True)
+    (tmp_path / ".vagrant/machines/n1/docker/id").write_text("c0ffee")
+    with pytest.raises(VagrantError, match="machine n1 is neither libvirt's nor VirtualBox's"):
+        VirtualMachine.of(tmp_path, 1)
+    with pytest.raises(VagrantError, match="docker gives no machine a power of its own"):
+        commands("docker", "c0ffee", "")
+
+
+def test_virtualbox_is_told_the_same_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tool tells the state among much else."""
+    (tmp_path / ".vagrant/machines/n2/virtualbox").mkdir(parents=True)
+    (tmp_path / ".vagrant/machines/n2/virtualbox/id").write_text("two")
+    machine = VirtualMachine.of(tmp_path, 2)
+    told = commands("virtualbox", "two", "")
+    assert told.off == ("VBoxManage", "controlvm", "two", "poweroff")
+    assert told.on == ("VBoxManage", "startvm", "two", "--type", "headless")
+    for line, out in (('VMState="poweroff"', True), ('VMState="running"', False)):
+        monkeypatch.setattr(hypervisor, "_run", lambda _, line=line: f'name="two"\n{line}\n')
+        assert machine.is_out() == out
+
+
+def test_a_record_of_a_machine_that_is_on_is_undone_already(machine: VirtualMachine) -> None:
+    """`clean` knows the kind, and waits for nobody."""
+    assert UNDO[machine.kind]({"kind": machine.kind, **machine.record}) is None

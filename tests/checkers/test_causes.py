@@ -3,7 +3,7 @@
 from checkers.causes import CauseKind
 from checkers.engine import DuckDbEngine
 from checkers.frames import Frames
-from checkers.recorded_faults import Fault, read_fault, touched_nodes, touching
+from checkers.recorded_faults import Fault, Taken, read_fault, touched_nodes, touching
 from checkers.settings import FOREVER_NS
 from tests.histories.story import ONE, S, Story, healthy
 
@@ -48,6 +48,15 @@ def test_fault_without_effect_is_no_cause() -> None:
     healed = read_fault(row | {"healed_ns": None})
     assert healed is not None
     assert healed.healed_ns == FOREVER_NS
+
+
+def test_a_loss_of_power_is_one_whoever_made_it() -> None:
+    """A file system's, or a whole machine's: what was not fsynced may be gone."""
+    row = dict(healthy().faults[0])
+    for name in ("power-loss", "machine-power-loss"):
+        found = read_fault(row | {"fault": name})
+        assert found is not None
+        assert found.takes is Taken.UNFLUSHED
 
 
 def test_causes_of_the_healthy_run() -> None:

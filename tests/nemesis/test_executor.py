@@ -2,12 +2,14 @@
 
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from nemesis import executor
 from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, Nemesis
+from nemesis.faults import find
 from nemesis.hosts import Cut
 from nemesis.record import FaultRecord
 from nemesis.schedule import Event, scripted
@@ -328,6 +330,33 @@ def test_a_heal_that_hangs_is_given_up_and_said(
     assert hung.healed_ns is None
     assert waited.error == "not injected: the chaos phase ended first"
     released.set()
+
+
+def test_the_end_waits_as_long_as_the_slowest_heal_may_take(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine's boot outlasts what would be a hanging heal of any other fault."""
+    monkeypatch.setattr(executor, "BLOCK_S", 0.002)
+    late, booted = threading.Event(), threading.Event()
+    restore, wait, began_ns = world.machines.power.restore, world.clock.wait, world.clock.ns
+
+    def boot(nodes: Sequence[int]) -> None:
+        assert late.wait(30)
+        restore(nodes)
+        booted.set()
+
+    def pass_by(stop: threading.Event, seconds: float) -> bool:
+        if world.clock.ns - began_ns > 200_000_000_000:
+            late.set()
+            assert booted.wait(30)
+        return wait(stop, seconds)
+
+    world.machines.power.restore = boot  # type: ignore[method-assign]
+    world.clock.wait = pass_by  # type: ignore[method-assign]
+    nemesis = world.run(event("machine-power-loss", targets="node:1"))
+    assert nemesis.finish_s == find("machine-power-loss").heal_within_s > 200
+    assert (world.only.error, nemesis.in_force()) == (None, ())
+    world.assert_whole()
 
 
 def test_what_is_left_is_not_healed(world: World) -> None:

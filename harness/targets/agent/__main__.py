@@ -38,7 +38,8 @@ def serve(home: Path, *, booted: bool = False) -> None:
         # Ours is held before what others left is undone, and made after that.
         held = Journal.take_over(home / JOURNAL, registry=registry) if booted else None
         for left in clean.clean(registry=registry):
-            log.info("left by an earlier agent: %s", left)
+            if left.outcome is not Outcome.ALIVE:
+                log.info("left by an earlier agent: %s", left)
         journal = held or Journal.create(home / JOURNAL, run_id=settings.run_id, registry=registry)
         machine = Machine(home, settings, journal)
         try:

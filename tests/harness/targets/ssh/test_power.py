@@ -4,6 +4,7 @@ The hosts are namespaces of this machine, so a boot is that of an SSH server, an
 page cache is lost; what is the same as on a virtual machine is everything that is made again.
 """
 
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from harness import journal as journals
 from harness.journal import Journal
 from harness.targets.base import TargetError, Unsupported
+from harness.targets.linux import firewall, network
 from harness.targets.ssh import power
 from harness.targets.ssh.target import SshTarget
 from nemesis.hosts import Cut
@@ -41,6 +43,8 @@ class FalsePlug:
         if self.stuck:
             raise TargetError("the plug is stuck")
         self.lab.target.kill(self.node)
+        rules = self.lab.target.network.namespace(self.node)
+        assert firewall.remove(rules, network.name_of(doomed.RUN_ID))
 
     def put_in(self) -> None:
         if self.is_out():
@@ -50,12 +54,12 @@ class FalsePlug:
         return not self.lab.target.is_running(self.node)
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Hosts]:
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Three hosts."""
     for capability in ("root", "netns", "loop", "sshd"):
         require(capability)
-    with hosts(tmp_path) as made:
+    with hosts(tmp_path_factory.mktemp("h")) as made:
         yield made
 
 
@@ -68,8 +72,9 @@ def plugs(lab: Hosts) -> dict[int, FalsePlug]:
 @pytest.fixture
 def target(lab: Hosts, plugs: dict[int, FalsePlug]) -> Iterator[SshTarget]:
     """Up, with a process on each node that writes to its disk; in the end nothing is left."""
-    (lab.place / doomed.RUN_ID).mkdir()
-    path = lab.place / doomed.RUN_ID / "journal.jsonl"
+    run = lab.place / doomed.RUN_ID
+    run.mkdir()
+    path = run / "journal.jsonl"
     registry = lab.place / doomed.REGISTRY
     with Journal.create(path, run_id=doomed.RUN_ID, registry=registry) as journal:
         made = doomed.target_of(lab.place, journal, plugs)
@@ -79,6 +84,7 @@ def target(lab: Hosts, plugs: dict[int, FalsePlug]) -> Iterator[SshTarget]:
         finally:
             made.down()
             journal.finish()
+            shutil.rmtree(run)
 
 
 def beat(target: SshTarget, node: int) -> bytes:

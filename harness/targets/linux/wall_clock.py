@@ -16,7 +16,7 @@ from harness.journal import Journal
 from nemesis.hosts import Reading
 
 KIND: Final = "machine.clock"
-_TIMEDATECTL_S: Final = 20.0
+_TIMEDATECTL_S: Final = 60.0
 _ATTEMPTS: Final = 20
 _CLOSE_NS: Final = 300_000
 

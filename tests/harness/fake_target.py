@@ -35,6 +35,7 @@ class FakeTarget:
         machines = FakeMachines(Trace(), nodes)
         self.clients = FakeClientProcesses(machines)
         self.links, self.disks, self.clocks = machines.links, machines.disks, machines.clocks
+        self.power = machines.power
 
     def up(self) -> None: ...
 

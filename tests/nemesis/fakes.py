@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nemesis.administration import At, Placed
-from nemesis.hosts import Boot, Cut, Hosts, Quality, Reading, Tampered
+from nemesis.hosts import Cut, Hosts, Quality, Reading, Tampered
 from tests.nemesis.fake_disks import FakeDisks
+from tests.nemesis.fake_power import FakePower
 
 
 @dataclass
@@ -367,7 +368,7 @@ class FakeMachines:
         self.links = FakeLinks(self)
         self.disks = FakeDisks(self.did, nodes)
         self.clocks = FakeClocks(self)
-        self.power = FakePower(self)
+        self.power = FakePower(self.did, self.processes.states)
         self.cluster = FakeAdministration()
         self.view = FakeView()
 
@@ -389,40 +390,6 @@ class FakeMachines:
             cluster=self.cluster,
             view=self.view,
         )
-
-
-class FakePower:
-    """Plugs as a set; every boot has another id, unless the machines only pretend."""
-
-    def __init__(self, machines: FakeMachines) -> None:
-        self._machines = machines
-        self.off: set[int] = set()
-        self.pretends = False
-        self.loses: dict[str, int] = {}
-        self._boots: dict[int, Boot] = {}
-
-    def cut(self, nodes: Sequence[int]) -> float:
-        """Noted; no process is left."""
-        self._machines.did("cut", *nodes)
-        self.off |= set(nodes)
-        self._machines.processes.states.update(dict.fromkeys(nodes, ""))
-        return 3.0
-
-    def is_off(self, node: int) -> bool:
-        """Whether it is."""
-        return node in self.off
-
-    def restore(self, nodes: Sequence[int]) -> None:
-        """Noted; those without power boot."""
-        self._machines.did("restore", *nodes)
-        for node in self.off & set(nodes):
-            after = "aaaaaaaaaaa" if self.pretends else "bbbbbbbbbbb"
-            self._boots[node] = Boot("aaaaaaaaaaa", after, 20.0, 25.0, self.loses)
-        self.off -= set(nodes)
-
-    def boot(self, node: int) -> Boot | None:
-        """As made up."""
-        return self._boots.get(node)
 
 
 class FakeView:

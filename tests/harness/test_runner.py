@@ -63,6 +63,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
     class Target(FakeProcesses):
         links, disks, clocks = lab.machines.links, lab.machines.disks, lab.machines.clocks
         clients = lab.machines.clients
+        power = lab.machines.power
 
         def __init__(self, *_: object, **__: object) -> None:
             super().__init__(lab.machines, (1, 2, 3))

@@ -82,6 +82,26 @@ def test_files_and_tables_are_one_frame(
     engine.close()
 
 
+@pytest.mark.parametrize("topics", [0, 1, checkers.engine.CASES, checkers.engine.CASES + 1])
+def test_texts_kept_as_numbers_are_texts_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int
+) -> None:
+    """However many there are, and where there is none."""
+    monkeypatch.setattr(checkers.engine, "LOADED_BYTES", 0)
+    names = [None, *(f"it's {number}" for number in range(topics))]
+    rows = pa.table({"topic": pa.array([*names, *names], pa.string())})
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(rows, path)
+    engine = DuckDbEngine()
+    F = engine.functions
+    frame = engine.keep(engine.load([path], rows.schema))
+    counted = frame.groupBy("topic").agg(F.count(F.lit(1)).alias("rows")).orderBy("topic")
+    assert engine.rows(counted) == [{"topic": name, "rows": 2} for name in names]
+    first = engine.rows(frame.where(F.col("topic") == F.lit("it's 0")))
+    assert first == [{"topic": "it's 0"}] * (2 if topics else 0)
+    engine.close()
+
+
 def test_nothing_is_printed_however_long_it_takes() -> None:
     """DuckDB would draw a bar on standard output, where a verdict may be that programs read."""
     engine = DuckDbEngine()

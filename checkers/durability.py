@@ -6,7 +6,8 @@ Detectors over sends, reads and the final log. Each finds every instance; none j
 from collections.abc import Iterator
 
 from checkers.engine import Column, Frame
-from checkers.frames import SEND, TP, Frames, evidence, left_join
+from checkers.fates import SEND
+from checkers.frames import TP, Frames, evidence, left_join
 
 SEQUENCE_BITS = 32  # value = client << 32 | sequence
 FLUSH_SLACK_MS = 5_000

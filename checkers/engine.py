@@ -14,6 +14,7 @@ no integer division for large numbers (`div` is, in SQL text, see `div`).
 """
 
 import contextlib
+import functools
 import io
 import itertools
 import json
@@ -53,6 +54,10 @@ SPILLING_BYTES = 1 << 27
 """What is derived from files larger than this would not fit into MEMORY_LIMIT."""
 
 
+ROWS_AT_ONCE = 40_000_000
+"""So many rows of a history fit into MEMORY_LIMIT while they are joined or sorted."""
+
+
 FEW_TEXTS = ("topic", "type")
 """Columns with the same few texts in all rows. (`f` is one too, but is what rows are picked by:
 files tell by their statistics which of their rows cannot be meant, of texts only.)"""
@@ -88,8 +93,13 @@ class Engine(Protocol):
     def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
         """The rows of all sources as one frame with the columns of `schema`."""
 
-    def keep(self, frame: Frame) -> Frame:
-        """The same rows, computed once (now or at first use) however often they are used."""
+    @property
+    def rows_at_once(self) -> int | None:
+        """So many rows of a history are best joined and sorted at once; None: however many."""
+
+    def keep(self, *frames: Frame) -> Frame:
+        """The rows of all frames, which have the same columns, computed one frame after the other
+        (now or at first use), and once however often they are used."""
 
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """Bring a small frame to the driver."""
@@ -141,6 +151,7 @@ class DuckDbEngine:
     """
 
     name = "duckdb"
+    rows_at_once = ROWS_AT_ONCE
 
     def __init__(self, *, threads: int | None = None) -> None:
         import duckdb
@@ -217,11 +228,14 @@ class DuckDbEngine:
         cases = " ".join(f"WHEN {text} THEN {text}::{kind}" for text in known)
         return f"CASE {name} {cases} END AS {name}"
 
-    def keep(self, frame: Frame) -> Frame:
+    def keep(self, *frames: Frame) -> Frame:
         """Computed now, into a table."""
-        name = f"{self._database}.{self._new_name()}"
-        made = self._connection.execute(f"CREATE TABLE {name} AS {frame.sql}").fetchone()
-        return SqlFrame(name, frame.columns, row_count=None if made is None else made[0])
+        name, rows = f"{self._database}.{self._new_name()}", 0
+        for number, frame in enumerate(frames):
+            into = f"INSERT INTO {name}" if number else f"CREATE TABLE {name} AS"
+            (made,) = self._connection.execute(f"{into} {frame.sql}").fetchall()
+            rows += made[0]
+        return SqlFrame(name, frames[0].columns, row_count=rows)
 
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """The rows as dicts."""
@@ -261,6 +275,7 @@ class SparkEngine:
     """PySpark: the same detectors for histories that need a cluster."""
 
     name = "spark"
+    rows_at_once = None
 
     def __init__(self, session: Any) -> None:
         try:
@@ -293,9 +308,9 @@ class SparkEngine:
             first = first.unionByName(other)
         return first
 
-    def keep(self, frame: Frame) -> Frame:
+    def keep(self, *frames: Frame) -> Frame:
         """Cached at first use; spills to disk."""
-        kept = frame.persist()
+        kept = functools.reduce(lambda one, other: one.unionByName(other), frames).persist()
         self._kept.append(kept)
         return kept
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from checkers.causes import SLACK_NS, Causes, learn_causes
 from checkers.engine import Column, Engine, Frame, as_frame
 from checkers.explaining import first_cause, first_change
+from checkers.fates import PLACES, SEND, Meeting, meet, often, once
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
 from checkers.quorum_loss import learn_quorum_losses
@@ -28,12 +29,9 @@ from checkers.settings import (
     topic_settings,
     weakest,
 )
+from checkers.slices import Narrow, slices
 
 TP = ["topic", "partition"]
-
-SEND = ["op", "client", "type", "invoke_ns", "complete_ns", *TP]
-SEND += ["value", "offset", "leader_epoch", "node", "acks"]
-"""The columns of a send."""
 
 EVIDENCE: Mapping[str, str] = {
     "kind": "string",  # the anomaly's name
@@ -101,33 +99,38 @@ class Frames:
         return self.engine.load(self.sources.replica_ends, REPLICA_ENDS)
 
     @cached_property
+    def slices(self) -> Sequence[Narrow]:
+        """What lies at the same offsets, as much at once as the engine takes."""
+        return slices(self.engine, self.sources.history)
+
+    @cached_property
     def fates(self) -> Frame:
         """One row per send, with first_offset and final_offset of `placements`: null where nobody
         read its value."""
-        return self._fated.where(self.engine.functions.col("op").isNotNull())
+        apart = self._apart.where(self.engine.functions.col("op").isNotNull())
+        return self._met.together.unionByName(apart)
 
     @cached_property
     def unsent(self) -> Frame | None:
         """The rows of `placements`, without last_offset, of values that nobody sent to where they
         were read; None without any."""
-        F = self.engine.functions
-        unsent = self._fated.where(F.col("op").isNull())
-        return self.suspects(unsent.select(*TP, "value", "first_offset", "final_offset"))
+        unsent = self._apart.where(self.engine.functions.col("op").isNull())
+        return self.suspects(unsent.select(*TP, "value", *PLACES))
 
     @cached_property
-    def _fated(self) -> Frame:
-        """Every send and every placement, beside each other where they are of one value."""
-        F = self.engine.functions
-        plain = [name for name in SEND if name != "acks"]
-        rows = self.history.where(F.col("f") == F.lit("send"))
-        sends = rows.select(*plain, F.col("acks").cast("int").alias("acks"))
-        places = self.placements.drop("last_offset")
-        return self.engine.keep(sends.join(places, on=[*TP, "value"], how="full"))
+    def _apart(self) -> Frame:
+        """The sends and records that did not meet in one place."""
+        return self._met.apart(self._often, self.sent_twice)
+
+    @cached_property
+    def _met(self) -> Meeting:
+        """Every send, beside the record that was read of its value where it was acknowledged."""
+        return meet(self.engine, self.slices, self.history, self._by_value[1])
 
     @cached_property
     def sends(self) -> Frame:
         """One row per send."""
-        return self.fates.select(*SEND)
+        return self._met.sends
 
     @cached_property
     def acked(self) -> Frame:
@@ -233,7 +236,10 @@ class Frames:
         """The polled records that the final log does not hold at their offset; None without any."""
         F = self.engine.functions
         polls = self.reads.where((F.col("f") == F.lit("poll")) & F.col("value").isNotNull())
-        return self.suspects(polls.join(self.final, on=[*TP, "offset", "value"], how="left_anti"))
+        place = [*TP, "offset", "value"]
+        return self.suspects(
+            *(here(polls).join(here(self.final), on=place, how="left_anti") for here in self.slices)
+        )
 
     @cached_property
     def _seen(self) -> Frame:
@@ -326,22 +332,27 @@ class Frames:
     def placements(self) -> Frame:
         """Where every value was read: topic, partition, value, first_offset, last_offset,
         final_offset (the first in the final log; null when it is not there)."""
+        single = once(self.engine, self._by_value[1])
+        return single if self._often is None else single.unionByName(self._often)
+
+    @cached_property
+    def repeated(self) -> Frame | None:
+        """The rows of `placements` of values at two or more offsets; None without any."""
         F = self.engine.functions
-        several, single = split(self.engine, self._seen, "value")
-        offset = F.col("offset")
-        in_the_end = F.when(F.col("kept") == F.lit(1), offset)
-        once = single.select(
-            *TP, "value", offset.alias("first_offset"), offset.alias("last_offset"),
-            in_the_end.alias("final_offset"),
-        )  # fmt: skip
-        if several is None:
-            return once
-        often = several.groupBy(*TP, "value").agg(
-            F.min("offset").alias("first_offset"),
-            F.max("offset").alias("last_offset"),
-            F.min(in_the_end).alias("final_offset"),
-        )
-        return once.unionByName(self.engine.keep(often))
+        if self._often is None:
+            return None
+        return self.suspects(self._often.where(F.col("first_offset") < F.col("last_offset")))
+
+    @cached_property
+    def _often(self) -> Frame | None:
+        """The rows of `placements` of values that may have been read in several places."""
+        several, _ = self._by_value
+        return None if several is None else often(self.engine, several)
+
+    @cached_property
+    def _by_value(self) -> tuple[Frame | None, Frame]:
+        """Of `_seen`, what may be of one value with another, and all else."""
+        return split(self.engine, self._seen, "value")
 
     @cached_property
     def read_ends(self) -> Frame:
@@ -355,9 +366,9 @@ class Frames:
         whole = self.read_ends.where(F.col("whole") == F.lit(1))
         return self.engine.keep(whole.select(*TP, F.col("reached").alias("end_offset"), "read_ns"))
 
-    def suspects(self, frame: Frame) -> Frame | None:
-        """The rows of `frame`, computed; None when there are none."""
-        kept = self.engine.keep(frame)
+    def suspects(self, *frames: Frame) -> Frame | None:
+        """The rows of `frames`, computed; None when there are none."""
+        kept = self.engine.keep(*frames)
         return None if self.engine.is_empty(kept) else kept
 
     def count(self, frame: Frame) -> int:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from checkers.engine import Frame, div
 from checkers.frames import TP, Frames, evidence, left_join
+from checkers.slices import OFFSETS
 
 BUCKET_NS = 100_000_000
 
-BUCKET_OFFSETS = 1 << 12
+BUCKET_OFFSETS = OFFSETS
 """Offsets that are ordered together: the bound on what one task sorts of a partition, and what is
 looked at closely where two of them seem to be out of order."""
 
@@ -80,7 +81,12 @@ def _late(frames: Frames) -> Frame | None:
 
 
 def _odd_buckets(frames: Frames, writes: Frame) -> Frame | None:
-    """topic, partition, bucket in which some write may be late; None without any.
+    """topic, partition, bucket in which some write may be late; None without any."""
+    return frames.suspects(*(_odd(frames, here(writes)) for here in frames.slices))
+
+
+def _odd(frames: Frames, writes: Frame) -> Frame:
+    """Of some whole buckets those in which a write may be late.
 
     Take a late write and the nearest behind it that was acknowledged before it began. It is one of
     the next two, or all between them had begun by then, and so had the next two: the late write
@@ -97,7 +103,7 @@ def _odd_buckets(frames: Frames, writes: Frame) -> Frame | None:
     began = F.col("invoke_ns")
     after_both = (began > F.col("next_ns")) & (began > F.col("second_ns"))
     odd = steps.where((began > F.col("soonest")) | after_both)
-    return frames.suspects(odd.select(*TP, "bucket").distinct())
+    return odd.select(*TP, "bucket").distinct()
 
 
 def _marks(frames: Frames, late: Frame) -> Frame:

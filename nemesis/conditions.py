@@ -53,6 +53,11 @@ class Condition:
         return all(found)
 
     @property
+    def in_turn(self) -> bool:
+        """Whether of events that wait for it one strikes at a time."""
+        return any(_FORMS[term.form].in_turn for term in self.terms)
+
+    @property
     def partitions(self) -> tuple[tuple[str, int], ...]:
         """The partitions (topic, partition) that it speaks of."""
         return tuple(term.at for term in self.terms if term.topic is not None)
@@ -75,6 +80,8 @@ class _Form:
     holds: Callable[[Term, ClusterView, Past], bool]
     of_nodes: bool = True
     """Whether its numbers are nodes."""
+    in_turn: bool = False
+    """Whether each event that waits for it is to find it so again after the one before."""
 
 
 def _in(nodes: Sequence[int] | None, asked: Callable[[set[int]], bool]) -> bool:
@@ -153,8 +160,10 @@ _FORMS: Final[Mapping[str, _Form]] = {
         holds=lambda t, v, _: _compared(v.controller(), v.leader(*t.at), equal=False),
     ),
     "quorum whole": _Form(
-        about="every controller answers, has its vote, and all that the quorum has committed",
+        about="every controller answers, has its vote, and all that the quorum has committed; of "
+        "events that wait for it one strikes at a time",
         holds=lambda _t, v, _: _whole(v),
+        in_turn=True,
     ),
     "high-watermark:<topic>/<partition> >= N": _Form(
         about="its leader names that high watermark or a later one",

@@ -186,8 +186,11 @@ class Nemesis:
             self._publish()
             self._work(active, self._inject)
 
-    def _holds(self, condition: str) -> bool:
-        return conditions.parse(condition).holds(self._view, self._struck)
+    def _holds(self, until: str) -> bool:
+        condition = conditions.parse(until)
+        if condition.in_turn and not self._struck.turn_is_over(self._clock.now_ns()):
+            return False
+        return condition.holds(self._view, self._struck)
 
     def _aim(self, event: Event, record: FaultRecord) -> tuple[Fault, Strike]:
         nodes = list(self._hosts.processes.node_ids())

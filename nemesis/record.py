@@ -2,10 +2,15 @@
 
 import json
 from dataclasses import dataclass, field
+from typing import Final
 
+from nemesis import conditions
 from nemesis.fault import Strike
 from nemesis.schedule import Event
 from nemesis.targets import Resolved
+
+SEEN_NS: Final = 2_000_000_000
+"""After so long, what is known of the cluster is of after an event."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,6 +79,17 @@ class Struck:
     def healed(self, event: str) -> bool:
         """Whether such an event is healed."""
         return any(record.healed_ns is not None for record in self._of(event))
+
+    def turn_is_over(self, now_ns: int) -> bool:
+        """Whether the events that struck in turn (`conditions`) are over, and have been for so long
+        that the cluster was asked since.
+        """
+        return all(
+            record.healed_ns is not None and now_ns - record.healed_ns >= SEEN_NS
+            for record in self.records
+            if record.event.until and conditions.parse(record.event.until).in_turn
+            if record.healed_ns is not None or record.error is None
+        )
 
     def _of(self, name: str) -> list[FaultRecord]:
         return [record for record in self.records if name in record.event.names]

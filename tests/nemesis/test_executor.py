@@ -11,7 +11,7 @@ from nemesis import executor
 from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, Nemesis
 from nemesis.faults import find
 from nemesis.hosts import Cut
-from nemesis.record import FaultRecord
+from nemesis.record import SEEN_NS, FaultRecord
 from nemesis.schedule import Event, scripted
 from tests.nemesis.fakes import FakeClock, FakeJournal, FakeMachines, FakeView, Trace
 
@@ -264,6 +264,19 @@ def test_a_condition_is_awaited_and_bounded(world: World) -> None:
     met = World()
     met.run(event("kill", targets="node:1", until="isr:a/0 size 3"))
     assert met.trace.of("kill") == [("kill", 1)]
+
+
+def test_of_those_that_wait_for_the_whole_quorum_one_strikes_at_a_time(world: World) -> None:
+    """What is known of the cluster does not show yet what the one before did to it."""
+    world.view.voting = (1, 2, 3)
+    world.view.answering = dict.fromkeys((1, 2, 3), True)
+    whole = {"until": "quorum whole", "until_timeout_ms": 15_000}
+    world.run(*(event("kill", targets=f"node:{node}", **whole) for node in (1, 2, 3)))
+    struck = [record.started_ns for record in world.records]
+    healed = [record.healed_ns for record in world.records]
+    assert all(at is not None for at in (*struck, *healed))
+    for over_ns, next_ns in zip(healed[:-1], struck[1:], strict=True):
+        assert next_ns >= over_ns + SEEN_NS  # type: ignore[operator]
 
 
 def test_equal_seeds_hit_equal_targets() -> None:

@@ -221,7 +221,9 @@ def _read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Parti
     named = cluster.where(F.col("topic").isNotNull() & F.col("partition").isNotNull())
     leaders = (
         named.where((F.col("kind") == F.lit("leader")) & F.col("leader_epoch").isNotNull())
-        .select("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "at_ns")
+        .select(
+            "topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "elr", "at_ns"
+        )
         .orderBy("topic", "partition", "leader_epoch", "partition_epoch", "at_ns")
     )
     for row in engine.rows(leaders):
@@ -251,12 +253,12 @@ def _read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Parti
 
 
 def _elections(partition: Partition, record: _Record, faults: Sequence[Fault]) -> Iterable[Cause]:
-    """One cause per leader that took over from another node."""
+    """One cause per leader that took over from another node, or leads again and might not."""
     previous: Mapping[str, Any] | None = None  # the last row of an earlier epoch
     deposed: Mapping[str, Any] | None = None  # the last row that had a leader, of an earlier epoch
     for row in _first_of_each_epoch(record.leaders):
         elected = _has_leader(row)
-        if elected and deposed is not None and deposed["leader"] != row["leader"]:
+        if elected and deposed is not None:
             cause = _election(partition, record, faults, row, deposed, previous or deposed)
             if cause is not None:
                 yield cause
@@ -276,18 +278,20 @@ def _election(
     epoch, leader, old = row["leader_epoch"], row["leader"], deposed["leader"]
     chain, start_offset = _effective_start(record, epoch)
     elected_ns = row["at_ns"]
-    if start_offset is None or _too_late(record, elected_ns):
+    isr = previous["isr"] or deposed["isr"]
+    sole = isr is not None and list(isr) == [old]
+    might_lead = _who_might_lead(previous) or isr
+    outside = might_lead is not None and leader not in might_lead
+    if start_offset is None or _too_late(record, elected_ns) or (leader == old and not outside):
         return None
     at_work = [f for f in faults if f.started_ns <= elected_ns <= f.healed_ns + SLACK_NS]
     blamed = touching(at_work, old)
     until_ns, how = _reach(record, old, epoch, elected_ns, blamed)
-    isr = previous["isr"] or deposed["isr"]
-    sole = isr is not None and list(isr) == [old]
-    outside = isr is not None and leader not in isr
+    at = seconds(elected_ns)
+    ended = f"leads again from {at}" if leader == old else f"was deposed at {at} by node {leader}"
     text = (
         f"node {old}, leader of {partition[0]}-{partition[1]} in epoch {deposed['leader_epoch']}, "
-        f"was deposed at {seconds(elected_ns)} by node {leader} in epoch {epoch} from offset "
-        f"{start_offset}; {how}; "
+        f"{ended} in epoch {epoch} from offset {start_offset}; {how}; "
         + ("; ".join(fault.describe() for fault in blamed) or "no fault touched it")
         + ("; the new leader was not in sync" if outside else "")
         + ("; the old one was the only in-sync replica" if sole else "")
@@ -306,11 +310,16 @@ def _election(
         elected_ns=elected_ns,
         until_ns=until_ns,
         left_isr=outside,
-        sole_isr=sole and outside,
+        sole_isr=sole and outside and leader != old,
         vanished_ns=_vanished_ns(record, old, epoch),
         chain=chain,
         strength=1 if outside else 3,
     )
+
+
+def _who_might_lead(row: Mapping[str, Any]) -> Sequence[int]:
+    """Replicas in sync, and those that left an in-sync set too small and are eligible (KIP-966)."""
+    return [*(row["isr"] or ()), *(row["elr"] or ())]
 
 
 def _vanished_ns(record: _Record, old: int, epoch: int) -> int | None:

@@ -48,7 +48,10 @@ class Context(Settings):
     @property
     def deposed(self) -> bool:
         """Leadership went to another replica within the write's reach."""
-        return self.cause is not None and self.cause.kind is CauseKind.ELECTION
+        cause = self.cause
+        if cause is None or cause.kind is not CauseKind.ELECTION:
+            return False
+        return cause.leader is None or cause.leader != cause.deposed
 
     @property
     def unclean(self) -> bool:

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -270,7 +271,7 @@ def test_of_those_that_wait_for_the_whole_quorum_one_strikes_at_a_time(world: Wo
     """What is known of the cluster does not show yet what the one before did to it."""
     world.view.voting = (1, 2, 3)
     world.view.answering = dict.fromkeys((1, 2, 3), True)
-    whole = {"until": "quorum whole", "until_timeout_ms": 15_000}
+    whole: dict[str, Any] = {"until": "quorum whole", "until_timeout_ms": 15_000}
     world.run(*(event("kill", targets=f"node:{node}", **whole) for node in (1, 2, 3)))
     struck = [record.started_ns for record in world.records]
     healed = [record.healed_ns for record in world.records]

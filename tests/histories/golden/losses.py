@@ -248,6 +248,46 @@ def unclean_election_was_on_but_clean(s: Story) -> None:
     s.send(ALL, 99, 10, 9.4)
 
 
+def _nobody_in_sync(s: Story, eligible: list[int]) -> None:
+    """All have left the in-sync replicas before node 2 is elected, uncleanly if it must be."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.leader(ALL, 9.7, -1, 0, [])
+    s.cluster[-1]["elr"] = eligible
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="the new leader was not in sync")
+def unclean_election_passes_over_the_eligible(s: Story) -> None:
+    """Node 2 had been in sync with the last leader, and was not eligible any more."""
+    _nobody_in_sync(s, [1, 3])
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def unclean_election_was_on_and_an_eligible_one_led(s: Story) -> None:
+    """Near miss of a permission: who is eligible has everything."""
+    _nobody_in_sync(s, [1, 2])
+
+
+def _leads_again(s: Story, eligible: list[int]) -> None:
+    """Node 1 was the leader, and leads again after all had left the in-sync replicas."""
+    _nobody_in_sync(s, eligible)
+    for row in s.cluster:
+        if row["topic"] == ALL and row["leader_epoch"] == 1 and row["kind"] in ("leader", "view"):
+            row["leader"] = 1
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="leads again from")
+def unclean_election_of_the_leader_itself(s: Story) -> None:
+    """It had come back without what it had, and was not eligible any more."""
+    _leads_again(s, [2, 3])
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def leader_itself_was_eligible(s: Story) -> None:
+    """Near miss of a permission: it should have had everything."""
+    _leads_again(s, [1, 2])
+
+
 @golden("UNKNOWN", {("unseen", None): (U, 1)}, because="final reads are complete: no")
 def final_read_did_not_get_there(s: Story) -> None:
     """The read ended early: the value may be beyond it."""

@@ -15,9 +15,7 @@ no integer division for large numbers (`div` is, in SQL text, see `div`).
 
 import contextlib
 import functools
-import io
 import itertools
-import json
 import secrets
 import shutil
 import tempfile
@@ -27,12 +25,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
-import pyarrow.json
 
+from checkers.arrow import few_rows, no_rows, take_over
 from checkers.embedded.columns import Window, literal, quoted
 from checkers.embedded.frames import Frame as SqlFrame
 from checkers.embedded.functions import Functions
-from checkers.history import Source, conform
+from checkers.history import Source
 
 Frame: TypeAlias = Any
 """A DataFrame of the engine at hand; both kinds share PySpark's methods."""
@@ -116,13 +114,7 @@ class Engine(Protocol):
 
 def as_frame(engine: Engine, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Frame:
     """A few rows of our own as a frame; a column that a row does not name is null in it."""
-    text = "\n".join(map(json.dumps, rows)).encode()
-    if not text:
-        return engine.load([], schema)
-    # By way of JSON: whatever else makes an array of Python's objects imports pandas.
-    wanted = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-    table = pyarrow.json.read_json(io.BytesIO(text), parse_options=wanted)
-    return engine.load([conform(table, schema)], schema)
+    return engine.load([few_rows(rows, schema)], schema)
 
 
 def div(engine: Engine, column: str, divisor: int) -> Column:
@@ -196,12 +188,9 @@ class DuckDbEngine:
 
     def _taken_over(self, tables: Sequence[pa.Table], schema: pa.Schema) -> str:
         """A table of the database with the rows of `tables`, by its name."""
-        rows = pa.concat_tables([pa.Table.from_batches([], schema), *tables]).select(schema.names)
-        stream, name = self._new_name(), f"{self._database}.{self._new_name()}"
-        # A table itself would make DuckDB import pandas, which takes longer than most queries.
-        self._connection.register(stream, rows.__arrow_c_stream__())
-        self._connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {stream}")
-        self._connection.unregister(stream)
+        rows = pa.concat_tables([no_rows(schema), *tables]).select(schema.names)
+        name = f"{self._database}.{self._new_name()}"
+        take_over(self._connection, name, rows)
         return name
 
     def _keep_in_a_file(self) -> None:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
+from checkers import arrow
 from checkers.plan_file import wrong_with
 from checkers.run_file import NOTHING_SAID, RunFile, read_run_file
 
@@ -229,7 +230,7 @@ def read_arrow_stream(path: Path, schema: pa.Schema = HISTORY) -> tuple[pa.Table
     except (pa.ArrowInvalid, OSError) as error:
         if not path.is_file():
             raise HistoryError(f"{path}: cannot be read: {error}") from error
-        return schema.empty_table(), False
+        return arrow.no_rows(schema), False
     return conform(pa.Table.from_batches(batches, stream.schema), schema), complete
 
 
@@ -331,7 +332,7 @@ def _parquet(path: Path, schema: pa.Schema) -> Source:
     _no_empty_rows(path, found, schema)
     if set(schema.names) <= set(found.names):
         return path
-    return conform(pa.parquet.read_table(path), schema)
+    return conform(arrow.read(path), schema)
 
 
 def _no_empty_rows(path: Path, found: pa.Schema, schema: pa.Schema) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, assert_never
 
 import pyarrow as pa
-import pyarrow.parquet
 
 import checkers.check
+from checkers import arrow
 from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
 from checkers.history import (
     FAULTS,
@@ -24,6 +24,7 @@ from checkers.history import (
     HistoryError,
     RunSources,
     Source,
+    conform,
     load_plan,
     load_run,
     read_arrow_stream,
@@ -129,8 +130,8 @@ def _complete_faults(run_dir: Path) -> None:
     """Give every fault of the journal its row; a killed harness wrote only those that were over."""
     path = run_dir / "faults.parquet"
     try:
-        rows = pyarrow.parquet.read_table(path, schema=FAULTS).to_pylist() if path.is_file() else []
-    except (pa.ArrowInvalid, OSError):
+        rows = conform(arrow.read(path), FAULTS).to_pylist() if path.is_file() else []
+    except (pa.ArrowException, OSError):
         return  # damaged: whoever reads it next says so
     late = _faults_of_journal(run_dir, {row["fault_id"] for row in rows})
     if late or not path.is_file():
@@ -143,7 +144,7 @@ def live_sources(run_dir: Path) -> RunSources:
     faults = found.faults or _streamed(run_dir, "faults")
     known: set[object] = set()
     for each in faults:
-        rows = each if isinstance(each, pa.Table) else pyarrow.parquet.read_table(each)
+        rows = each if isinstance(each, pa.Table) else arrow.read(each)
         known |= set(rows["fault_id"].to_pylist())
     late = table(FAULTS, _faults_of_journal(run_dir, known))
     cluster = found.cluster or _streamed(run_dir, "cluster")

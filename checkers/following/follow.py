@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet
 
+from checkers import arrow
 from checkers.check import judged
 from checkers.contract import Judgement
 from checkers.durability import aborted_reads, phantoms
@@ -73,7 +73,7 @@ class Follower:
         ripe, self._held = self._held, []
         found: dict[tuple[str, str, int], int] = {}
         for path in fresh:
-            rows = conform(pyarrow.parquet.read_table(path), HISTORY)
+            rows = conform(arrow.read(path), HISTORY)
             for suspect in self.carried.take(rows):
                 key = (suspect.kind, suspect.topic, suspect.partition)
                 found[key] = found.get(key, 0) + 1

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from checkers.arrow import few_rows, take_over
 from harness.report.loading import Stored
 from harness.report.node_logs import read_node_logs
 from harness.report.packing import pack
@@ -188,6 +189,13 @@ def _windows(anomalies: Anomalies) -> Iterator[tuple[float, float]]:
         yield min([at_ns / 1e9, *told]), max([at_ns / 1e9, *told])
 
 
+_WANTED = {
+    "value": pa.schema([("value", pa.int64())]),
+    "op": pa.schema([("op", pa.int64())]),
+    "offset": pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("near", pa.int64())]),
+}
+
+
 def _want(db: Any, instances: Sequence[Mapping[str, Any]]) -> None:
     """The tables wanted_values, wanted_offsets and wanted_ops: what evidence is about."""
     values: dict[int, None] = {}
@@ -200,18 +208,13 @@ def _want(db: Any, instances: Sequence[Mapping[str, Any]]) -> None:
         if isinstance(topic, str) and isinstance(partition, int):
             for offset in _whole_ones(each, "offset", "other_offset"):
                 places[topic, partition, offset] = None
-    db.register("wanted_values", pa.table({"value": pa.array(values, pa.int64())}))
-    db.register("wanted_ops", pa.table({"op": pa.array(ops, pa.int64())}))
-    db.register(
-        "wanted_offsets",
-        pa.table(
-            {
-                "topic": pa.array([place[0] for place in places], pa.string()),
-                "partition": pa.array([place[1] for place in places], pa.int32()),
-                "near": pa.array([place[2] for place in places], pa.int64()),
-            }
-        ),
-    )
+    wanted: Mapping[str, Iterator[Mapping[str, Any]]] = {
+        "value": ({"value": value} for value in values),
+        "op": ({"op": op} for op in ops),
+        "offset": ({"topic": t, "partition": p, "near": near} for t, p, near in places),
+    }
+    for name, rows in wanted.items():
+        take_over(db, f"wanted_{name}s", few_rows(rows, _WANTED[name]))
 
 
 def _whole_ones(row: Mapping[str, Any], *names: str) -> dict[int, None]:

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from checkers.arrow import no_rows, take_over
 from checkers.history import SCHEMAS, Source
 from harness.report.loading import Stored
 
@@ -21,13 +22,13 @@ def connect(stored: Stored) -> Iterator[Any]:
             parts = []
             for number, source in enumerate(sources):
                 if isinstance(source, pa.Table):
-                    db.register(f"{name}_{number}", source)
+                    take_over(db, f"{name}_{number}", source)
                     parts.append(f"SELECT * FROM {name}_{number}")
                 else:
                     quoted = str(source).replace("'", "''")
                     parts.append(f"SELECT * FROM read_parquet('{quoted}')")
             # So that the view has every column also when nothing was stored.
-            db.register(f"{name}_empty", SCHEMAS[name].empty_table())
+            take_over(db, f"{name}_empty", no_rows(SCHEMAS[name]))
             parts.append(f"SELECT * FROM {name}_empty")
             db.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(parts)}")
         yield db

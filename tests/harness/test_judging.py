@@ -1,6 +1,8 @@
 """Bringing a run directory into order before it is judged."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet
@@ -123,3 +125,24 @@ def test_the_page_tells_how_far_polls_were_behind(tmp_path: Path) -> None:
     verdict["topics"][0] |= {"stale_polls": 7, "stale_p50_ms": 1.0, "stale_max_ms": 30.0}
     (run_dir / "verdict.json").write_text(json.dumps(verdict))
     assert "7 polls ended short of" in judging.write_report(run_dir).read_text()
+
+
+_WITHOUT_PANDAS = """
+import sys
+from harness.cli import main
+try:
+    main()
+finally:
+    assert "harness.report" in sys.modules and "pandas" not in sys.modules
+"""
+
+
+def test_a_judgement_and_its_report_do_not_wait_for_pandas(tmp_path: Path) -> None:
+    """Importing it takes longer than judging an ordinary run; much would do so unasked."""
+    path = Path(stored(tmp_path, healthy()))
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_PANDAS, "check", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (path / "report.html").is_file()
+    assert "Traceback" not in done.stderr

@@ -36,6 +36,7 @@ def test_machines_go_off_together_and_boot_before_their_nodes_start(
     hosts, aimed = machines.hosts(), strike(1, 3)
     machines.power.loses = {"log/a-0": 1_234}
     FAULT.inject(hosts, aimed)
+    assert [node for node in (1, 2, 3) if hosts.ledger.held(node)] == [1, 3]
     effect = FAULT.effect(hosts, aimed)
     assert effect.took
     assert "node 3: its machine is off, by its hypervisor, 2 within 3 ms" in effect.evidence

@@ -1,11 +1,12 @@
-"""What holds for every test: descriptors that are opened are closed again, and no example of a
-property has to be quick.
+"""What holds for every test: descriptors that are opened are closed again, no example of a property
+has to be quick, and Spark compiles nothing.
 
 A forgotten descriptor does no harm where it is forgotten. Later tests pay: with a warning that the
 garbage collector gives whoever runs then, or with descriptors that are used up.
 """
 
 import gc
+import os
 from asyncio.selector_events import BaseSelectorEventLoop
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +20,14 @@ import pytest
 
 hypothesis.settings.register_profile("highwater", deadline=None)
 hypothesis.settings.load_profile("highwater")
+
+# A query on a few thousand rows takes less time than making Java of it, and of that good machine
+# code: with both, a check takes more than twice the CPU. What `spark-submit` runs does both.
+os.environ.setdefault(
+    "PYSPARK_SUBMIT_ARGS",
+    "--driver-java-options -XX:TieredStopAtLevel=1"
+    " --conf spark.sql.codegen.factoryMode=NO_CODEGEN pyspark-shell",
+)
 
 MODULE_MAY_KEEP = 20
 """Descriptors: what imports and fixtures of the whole session take, a JVM's sockets for example."""

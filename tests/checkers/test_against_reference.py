@@ -1,7 +1,6 @@
 """Generated histories with planted anomalies: the detectors count what plain Python counts."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,16 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkers.check import check
-from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
+from checkers.engine import DuckDbEngine, Engine, SparkEngine
 from checkers.verdict import Status
 from tests.checkers.agreement import Tally, compare
+from tests.checkers.brief import BriefSparkEngine
 from tests.checkers.reference import Counts, find
 from tests.checkers.reference_cluster import find_in_cluster
 from tests.histories.golden import ALL_GOLDEN
 from tests.histories.golden.client_epochs import OWN
 from tests.histories.multiplex import multiplex
 from tests.histories.story import CONSUMER, PRODUCER, READER, TOPICS, S, Story, healthy, v
-from tests.require import require
 
 ALWAYS_THERE = {"unavailable", "recovery"}
 SEQUENCES = st.integers(min_value=0, max_value=24)  # 0 and 21.. were never sent
@@ -129,15 +128,6 @@ def test_more_generated_histories(runs: list[Changes]) -> None:
     assert_counts_as_the_reference(runs, DuckDbEngine())
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """One Spark session for the module."""
-    require("java")
-    session = local_spark_session()
-    yield session
-    session.stop()
-
-
 @pytest.mark.slow
 @settings(SLOWLY, max_examples=2)
 @given(runs=RUNS)
@@ -158,7 +148,7 @@ def test_planted_anomalies_are_found() -> None:
 def test_planted_anomalies_are_found_on_both_engines(spark: Any) -> None:
     """The same on Spark, which says the same as DuckDB to the last example row."""
     tally = Tally()
-    compare(range(1000, 1150), [DuckDbEngine, lambda: SparkEngine(spark)], tally)
+    compare(range(1000, 1150), [DuckDbEngine, lambda: BriefSparkEngine(spark)], tally)
     assert not tally.differences
     assert len(tally.planted) > 12
 

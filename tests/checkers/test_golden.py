@@ -4,17 +4,16 @@ Those that can share a run are checked in one run, the others one by one.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from checkers.check import check
-from checkers.engine import SparkEngine, local_spark_session
 from checkers.verdict import Anomaly, Status, Verdict
+from tests.checkers.brief import BriefSparkEngine
 from tests.histories.golden import ALL_GOLDEN, Golden
 from tests.histories.multiplex import alike, multiplex, prefix
-from tests.require import require
 
 ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational"),
                 ("stale-read", "informational")}  # fmt: skip
@@ -85,20 +84,11 @@ def test_golden_history(name: str) -> None:
     assert_as_written(golden, check(story.sources(), story.plan))
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """One Spark session for all histories."""
-    require("java")
-    session = local_spark_session()
-    yield session
-    session.stop()
-
-
 @pytest.mark.slow
 def test_engines_agree_on_all_golden_histories(spark: Any) -> None:
     """Spark gives the same answers as DuckDB, to the last example row."""
     story = multiplex([ALL_GOLDEN[name].story() for name in SHARED])
-    engine = SparkEngine(spark)
+    engine = BriefSparkEngine(spark)
     try:
         on_spark = check(story.sources(), story.plan, engine)
     finally:
@@ -112,7 +102,7 @@ def test_engines_agree_on_golden_history(name: str, spark: Any) -> None:
     """The histories that cannot share a run, each by itself on Spark."""
     golden = ALL_GOLDEN[name]
     story = golden.story()
-    engine = SparkEngine(spark)
+    engine = BriefSparkEngine(spark)
     try:
         on_spark = check(story.sources(), story.plan, engine)
     finally:

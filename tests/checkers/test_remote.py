@@ -1,25 +1,15 @@
 """A run at an address is what it is in a directory."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checkers.engine import local_spark_session
 from checkers.history import load_run
 from checkers.remote import UNTOLD, load_remote_run
 from harness import store
 from tests.harness.commands.test_analyze import stored
 from tests.histories.story import healthy
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """One session for all."""
-    session = local_spark_session()
-    yield session
-    session.stop()
 
 
 class OverConnect:

@@ -3,19 +3,20 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
+from typing import Any
 
 import pytest
 
 from checkers.elle.cycles import Cycle, Dependency, Edge, Phenomenon, components, find_cycles
 from checkers.elle.edges import Graph
 from checkers.elle.graph import check_graph
-from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
+from checkers.engine import DuckDbEngine, Engine
 from checkers.frames import Frames
 from checkers.interchange.imported import Imported
+from tests.checkers.brief import BriefSparkEngine
 from tests.checkers.elle.reference import all_edges, circles
 from tests.checkers.interchange.judging import sources, together
 from tests.checkers.interchange.told import Told
-from tests.require import require
 
 G0, G1C, G1C_READS = Phenomenon.G0, Phenomenon.G1C, Phenomenon.G1C_READS
 G_SINGLE, G2 = Phenomenon.G_SINGLE, Phenomenon.G2_ITEM
@@ -124,18 +125,15 @@ def test_names_circles(duckdb: Engine) -> None:
 
 
 @pytest.mark.slow
-def test_names_circles_on_spark() -> None:
+def test_names_circles_on_spark(spark: Any) -> None:
     """The same on Spark."""
-    require("java")
-    session = local_spark_session()
-    engine = SparkEngine(session)
+    engine = BriefSparkEngine(spark)
     try:
         assert_named(engine)
         verdict = check_graph(frames(engine, aborted().imported()), timeout_s=300)
         assert verdict.outcome.value == "INVALID"
     finally:
         engine.close()
-        session.stop()
 
 
 def random_history(random: Random) -> Told:

@@ -81,7 +81,9 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
     A value's place is the first in the final log (where that was not read to its end, else the
     first that was read): acks=0 acknowledges no offset, a lost value has no place any more, since
     what was written later may have been given it, and a value written again later is a duplicate
-    and not a reordering.
+    and not a reordering. Where the final read does not say what was lost, only a step back counts
+    whose later send was read no later than the one before it: whoever reads goes up in one log, and
+    what was read after what lay above may have been written into a log that was cut.
     """
     F = frames.engine.functions
     read_to_end = F.col("end_offset").isNotNull()
@@ -108,4 +110,24 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
         )  # fmt: skip
         found = left_join(back, placed.drop("client"), on=["op", *TP, "offset"])
         found = left_join(frames.engine.keep(found), before, on=["other_op", *TP, "other_offset"])
-        yield evidence(frames.engine, found, kind=F.lit("reordered-send"))
+        yield evidence(frames.engine, _of_one_log(frames, found), kind=F.lit("reordered-send"))
+
+
+def _of_one_log(frames: Frames, back: Frame) -> Frame:
+    F = frames.engine.functions
+    back = frames.engine.keep(back)
+    both = back.select(*TP, "value").unionByName(
+        back.select(*TP, F.col("other_value").alias("value"))
+    )
+    seen = frames.engine.keep(
+        frames.reads.join(both, on=[*TP, "value"], how="left_semi")
+        .groupBy(*TP, "value")
+        .agg(F.min("complete_ns").alias("read_ns"))
+    )
+    seen_before = seen.select(
+        *TP, F.col("value").alias("other_value"), F.col("read_ns").alias("other_read_ns")
+    )
+    found = left_join(left_join(back, seen, on=[*TP, "value"]), seen_before, [*TP, "other_value"])
+    found = left_join(found, frames.complete.select(*TP, "end_offset"), on=TP)
+    told = F.col("end_offset").isNotNull() | (F.col("read_ns") <= F.col("other_read_ns"))
+    return found.where(told)

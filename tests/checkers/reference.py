@@ -117,23 +117,25 @@ def _order(
     acked: list[Row], final: list[Row], polls: list[Row], excused: set[int], complete: bool
 ) -> Iterable[tuple[str, str | None]]:
     in_the_end, anywhere = defaultdict(set), defaultdict(set)
+    read_ns: dict[int, int] = {}
     for row in final:
         in_the_end[row["value"]].add(row["offset"])
     for row in final + polls:
         if row["value"] is not None:
             anywhere[row["value"]].add(row["offset"])
+            read_ns[row["value"]] = min(read_ns.get(row["value"], 1 << 62), row["complete_ns"])
     for value, offsets in anywhere.items():
         if len(offsets) > 1:
             yield "duplicate", "client-epoch" if value in excused else None
     for client in {r["client"] for r in acked}:
         mine = sorted((r for r in acked if r["client"] == client), key=lambda r: r["op"])
         places = [
-            min(found)
+            (min(found), read_ns[r["value"]])
             for r in mine
             if (found := in_the_end[r["value"]] or (not complete and anywhere[r["value"]]))
         ]
-        for before, after in itertools.pairwise(places):
-            if after < before:
+        for (before, before_ns), (after, after_ns) in itertools.pairwise(places):
+            if after < before and (complete or after_ns <= before_ns):
                 yield "reordered-send", None
 
 

@@ -1,7 +1,10 @@
 """Values twice, at other offsets than promised, in another order than they were sent."""
 
-from tests.histories.golden.base import F, P, golden
+from tests.histories.golden.base import F, P, U, golden
 from tests.histories.story import ALL, NONE, ONE, S, Story, v, value
+
+READER = 98
+"""The first of some clients that poll once."""
 
 
 @golden("VALID", {("duplicate", None): (P, 1)})
@@ -69,6 +72,30 @@ def later_batch_overtakes_though_idempotent(s: Story) -> None:
     s.send(ALL, 98, 20, 20.1)
     s.read_in_the_end(ALL, 20, v(ALL, 98))
     s.read_in_the_end(ALL, 21, v(ALL, 97))
+
+
+def _read_by_consumers_alone(s: Story, first: int, second: int) -> None:
+    """The final read is cut before both sends; consumers read one after the other."""
+    s.send(ALL, 97, 21, 20.0, complete_ns=round(20.2 * S))
+    s.send(ALL, 98, 20, 20.1)
+    s.rows("final-read-end", ALL)[0].update(type="info", error="timeout")
+    places = {97: 21, 98: 20}
+    for number, sent in enumerate((first, second)):
+        s.row("start", READER + number, 0)
+        s.row("end", READER + number, 45)
+        s.poll(ALL, 20.5 + number, {places[sent]: v(ALL, sent)}, client=READER + number)
+
+
+@golden("INVALID", {("reordered-send", None): (F, 1), ("unseen", None): (U, 2)})
+def later_batch_overtakes_and_is_read_first(s: Story) -> None:
+    """Whoever reads one log goes up in it."""
+    _read_by_consumers_alone(s, 98, 97)
+
+
+@golden("UNKNOWN", {("unseen", None): (U, 2)})
+def what_lay_above_was_read_first(s: Story) -> None:
+    """Near miss: it may have been lost, and the other written to the log that was left."""
+    _read_by_consumers_alone(s, 97, 98)
 
 
 @golden("INVALID", {("reordered-send", None): (F, 1)})

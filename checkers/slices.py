@@ -51,18 +51,28 @@ def _groups(path: Path) -> Iterator[tuple[int, int]]:
 
 def slices(engine: Engine, history: Sequence[Source]) -> list[Narrow]:
     """One narrowing for each slice of a history, of as many rows as the engine best takes at once.
-    Every row is in one of them, rows without an offset in the first."""
+    Every row is in one of them; the last is of rows without an offset, if there are several."""
     room = engine.rows_at_once
-    edges = [None, *(() if room is None else cuts(history, room)), None]
-    return [partial(_between, engine, first, beyond) for first, beyond in pairwise(edges)]
+    found = () if room is None else cuts(history, room)
+    if not found:
+        return [_whole]
+    between = [partial(_between, engine, *edges) for edges in pairwise([None, *found, None])]
+    return [*between, partial(_nowhere, engine)]
+
+
+def _whole(rows: Frame) -> Frame:
+    return rows
 
 
 def _between(engine: Engine, first: int | None, beyond: int | None, rows: Frame) -> Frame:
     F = engine.functions
-    offset = F.col("offset")
     if first is not None:
-        rows = rows.where(offset >= F.lit(first))
+        rows = rows.where(F.col("offset") >= F.lit(first))
     if beyond is not None:
-        below = offset < F.lit(beyond)
-        rows = rows.where(below if first is not None else below | offset.isNull())
+        rows = rows.where(F.col("offset") < F.lit(beyond))
     return rows
+
+
+def _nowhere(engine: Engine, rows: Frame) -> Frame:
+    # A slice of its own: where rows may also lack an offset, files cannot tell which to leave out.
+    return rows.where(engine.functions.col("offset").isNull())

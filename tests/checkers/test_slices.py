@@ -63,7 +63,7 @@ def test_every_row_is_in_one_slice(growing: Path, monkeypatch: pytest.MonkeyPatc
     rows = engine.load([growing], HISTORY)
     found = [engine.rows(here(rows)) for here in slices.slices(engine, [growing])]
     engine.close()
-    assert len(found) == 4
+    assert len(found) == 5
     assert sorted(row["op"] for part in found for row in part) == list(range(1000))
     assert max(len(part) for part in found) < 500
 

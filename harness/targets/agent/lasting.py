@@ -39,7 +39,7 @@ WITHOUT_POWER: Final[Mapping[Callable[..., Any], Any]] = {
     Clocks.shown: None,
 }
 """What calls return that need no power."""
-POWER_TIMEOUT_S: Final = 900.0
+POWER_TIMEOUT_S: Final = 1_500.0
 """How long the others wait for it."""
 
 

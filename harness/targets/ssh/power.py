@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from harness.journal import Journal
 from harness.targets.agent.server import Session
+from harness.targets.base import TargetError
 from harness.targets.linux import files
 from harness.targets.ssh.connection import Connection
 from harness.targets.ssh.inventory import Host, Inventory
@@ -113,7 +114,11 @@ class MachinePower:
     def _boot(self, node: int) -> None:
         machine, before = self._machine(node), self._before[node]
         self._plugs[node].put_in()
-        machine.come_back(BOOT_TIMEOUT_S)
+        try:
+            machine.come_back(BOOT_TIMEOUT_S)
+        except TargetError:
+            self._plugs[node].pull()  # kernels do hang at their start: the next attempt boots anew
+            raise
         now = machine.agent.call(Session.boot)
         since_cut_s = (time.monotonic_ns() - self._cut_ns[node]) / 1e9
         self._boots[node] = Boot(

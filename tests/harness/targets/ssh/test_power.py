@@ -19,6 +19,7 @@ from harness.journal import Journal
 from harness.targets.base import TargetError, Unsupported
 from harness.targets.linux import firewall, network
 from harness.targets.ssh import power
+from harness.targets.ssh.connection import Connection, SshError
 from harness.targets.ssh.target import SshTarget
 from nemesis.hosts import Cut
 from tests.harness.targets import traffic
@@ -44,7 +45,7 @@ class FalsePlug:
             raise TargetError("the plug is stuck")
         self.lab.target.kill(self.node)
         rules = self.lab.target.network.namespace(self.node)
-        assert firewall.remove(rules, network.name_of(doomed.RUN_ID))
+        firewall.remove(rules, network.name_of(doomed.RUN_ID))
 
     def put_in(self) -> None:
         if self.is_out():
@@ -150,6 +151,26 @@ def test_a_plug_that_is_stuck_leaves_the_machine_as_it_was(
         target.power.cut([2])
     target.power.restore([2])
     assert writes(target, 2)
+
+
+def test_a_boot_that_hangs_is_tried_anew(
+    target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever tries again: the heal of the fault does."""
+    target.power.cut([2])
+    with monkeypatch.context() as hanging:
+        hanging.setattr(power, "BOOT_TIMEOUT_S", 0.0)
+        hanging.setattr(Connection, "open", refuse)
+        with pytest.raises(SshError, match="lets nobody in"):
+            target.power.restore([2])
+    assert target.power.is_off(2)
+    target.power.restore([2])
+    assert beat(target, 2)
+
+
+def refuse(_: Connection) -> None:
+    """As a machine whose kernel hangs."""
+    raise SshError("it lets nobody in")
 
 
 def test_a_dead_harness_power_cut_is_undone_by_its_record(

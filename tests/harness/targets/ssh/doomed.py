@@ -3,6 +3,7 @@
 Node 1 does not hear node 2, node 2's disk is stalled, node 3's process stands still.
 """
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -16,7 +17,8 @@ from harness.targets.ssh.power import Plug
 from harness.targets.ssh.target import SshTarget, Wanted
 from nemesis.hosts import Cut
 
-RUN_ID: Final = "doomed"
+RUN_ID: Final = f"doomed-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+"""Another one for each process of tests: on this machine, rules go by it."""
 REGISTRY: Final = "unfinished"
 READY: Final = "all is broken"
 _BEAT: Final = "date +%s.%N > data/new && mv data/new data/beat"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from harness import journal
-from harness.journal import Journal, JournalHeld, Record
+from harness.record import journal
+from harness.record.journal import Journal, JournalHeld, Record
 from harness.targets.linux import processes
 from harness.targets.linux.undo import process_of, undo_records
 from harness.targets.undoing import UNDO

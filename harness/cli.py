@@ -53,7 +53,7 @@ from harness.commands.zoo import zoo
 
 if TYPE_CHECKING:
     from harness.ending import Ending
-    from harness.planning import Prepared
+    from harness.planning.preparing import Prepared
 
 app = typer.Typer(
     name="highwater",
@@ -159,8 +159,8 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Deploy a cluster, load it, break it, and judge what it did."""
-    from harness import plan as plans
     from harness.ending import Ending
+    from harness.planning import plan as plans
 
     flags: dict[str, Any] = {
         "seed": seed,
@@ -225,7 +225,7 @@ def faults(
     debug: Debug = False,
 ) -> None:
     """List the faults with their parameters, whom they can be aimed at, what they can wait for."""
-    from harness import catalogue
+    from harness.planning import catalogue
 
     if as_json:
         print(json.dumps(catalogue.as_json(), indent=2))
@@ -287,9 +287,9 @@ def _prepared(
     plan: str | None, flags: dict[str, Any], replay: Path | None, *, resolved: bool, refuse: bool
 ) -> "Prepared":
     """The plan as asked for, checked against everything known before a start."""
-    from harness import plan as plans
-    from harness import planning, replaying
     from harness.clients import libraries
+    from harness.planning import plan as plans
+    from harness.planning import preparing, replaying
     from harness.systems import choosing
     from harness.targets import kinds
     from nemesis.fault import Ability
@@ -306,12 +306,12 @@ def _prepared(
     libraries.check(made)
     # All of them, not only what the plan needs: the report says what the target can do.
     lacks = kind.lacking(Ability)
-    return planning.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
+    return preparing.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
 
 
 def _show(prepared: "Prepared", as_json: bool) -> NoReturn:
     """Print what would happen; 254 when it would be refused."""
-    from harness import dry_run
+    from harness.planning import dry_run
 
     if as_json:
         print(json.dumps(dry_run.as_json(prepared), indent=2))
@@ -366,8 +366,8 @@ def _said(error: BaseException | None) -> str:
 def _exit_code_of(error: BaseException) -> int:
     """254 when what was asked for is at fault, 255 when we are."""
     from harness.admin.errors import BadRequest
-    from harness.plan import PlanError
-    from harness.store import StoreError
+    from harness.planning.plan import PlanError
+    from harness.record.store import StoreError
 
     ours = isinstance(error, PlanError | StoreError | BadRequest)
     return BAD_ARGUMENTS if ours else HARNESS_FAILED

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import clean, journal, store
+from harness import clean
 from harness.clean import Cleaned
-from harness.journal import Journal
-from harness.plan import Plan, PlanError
+from harness.planning.plan import Plan, PlanError
+from harness.record import journal, store
+from harness.record.journal import Journal
+from harness.record.versions import commit, versions
 from harness.systems.layout import Layout
 from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
@@ -22,7 +24,6 @@ from harness.targets.base import Target
 from harness.targets.kinds import kind_of
 from harness.targets.local import rootless
 from harness.targets.wish import Wish
-from harness.versions import commit, versions
 
 POLL_S = 0.5
 

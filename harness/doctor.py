@@ -24,7 +24,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.nftables.main import NFTables
 from rich.table import Table
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.linux import clocks, holders, kernel, throttles, volumes
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import rootless

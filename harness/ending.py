@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from harness.plan import PlanError
-from harness.store import Run
+from harness.planning.plan import PlanError
+from harness.record.store import Run
 from harness.targets.base import Target
 from harness.targets.local import rootless
 from nemesis.hosts import CLIENTS

@@ -22,10 +22,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from harness.clients import access
 from harness.clients.access import OPEN, Access
 from harness.clients.librdkafka import SOCKET_TIMEOUT_MS, consumer_config
-from harness.history import FLUSH_INTERVAL_S, FLUSH_ROWS, HistoryWriter
-from harness.payload import PayloadCodec
-from harness.plan import Plan
-from harness.store import Run
+from harness.clients.payload import PayloadCodec
+from harness.planning.plan import Plan
+from harness.record.history import FLUSH_INTERVAL_S, FLUSH_ROWS, HistoryWriter
+from harness.record.store import Run
 from harness.targets.base import Target
 
 CLIENT: Final = 2

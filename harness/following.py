@@ -17,8 +17,9 @@ from typing import Any, Final
 from checkers.following.follow import Follower
 from checkers.history import HistoryError, load_plan
 from checkers.verdict import Anomaly
-from harness import judging, store
-from harness.store import StoreError
+from harness import judging
+from harness.record import store
+from harness.record.store import StoreError
 
 log = logging.getLogger(__name__)
 

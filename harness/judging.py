@@ -30,8 +30,9 @@ from checkers.history import (
     read_arrow_stream,
     table,
 )
-from harness import clean, journal, report, store
-from harness.store import Run, StoreError
+from harness import clean, report
+from harness.record import journal, store
+from harness.record.store import Run, StoreError
 from nemesis.fault import Strike
 
 EngineName = Literal["duckdb", "spark"]

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import cluster, store
+from harness import cluster
 from harness.cluster import ClusterError
-from harness.journal import Journal, JournalHeld
-from harness.plan import Plan, stored
-from harness.store import Run
+from harness.planning.plan import Plan, stored
+from harness.record import store
+from harness.record.journal import Journal, JournalHeld
+from harness.record.store import Run
 from harness.systems.layout import CONTROLLER
 from harness.systems.nodes import NodesSystem
 from harness.targets.kinds import kind_of

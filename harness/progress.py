@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from harness.cluster_view import PartitionView
-from harness.plan import Plan, acks_name
+from harness.planning.plan import Plan, acks_name
+from harness.watching.cluster_view import PartitionView
 from nodes.ids import TopicPartition
 
 LINE_INTERVAL_S: Final = 5.0

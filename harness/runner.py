@@ -17,27 +17,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness import ending, judging, store
-from harness.administrator import Administrator
+from harness import ending, judging
+from harness.administration.administrator import Administrator
 from harness.clients import libraries
-from harness.clock_rows import RecordedClocks
 from harness.ending import Ending
 from harness.final_reads import run_final_reads
-from harness.history import HistoryWriter, RowStream
 from harness.hosts import hosts_of
-from harness.journal import Journal
-from harness.monitor import Monitor
-from harness.planning import Prepared
+from harness.planning.preparing import Prepared
 from harness.progress import Progress
+from harness.record import store
+from harness.record.clock_rows import RecordedClocks
+from harness.record.history import HistoryWriter, RowStream
+from harness.record.journal import Journal
+from harness.record.store import Run
+from harness.record.versions import commit, versions
 from harness.refusals import Refusals
-from harness.store import Run
 from harness.systems import choosing
 from harness.systems.base import Deployed
 from harness.systems.layout import Layout
 from harness.targets.base import Target
 from harness.targets.kinds import kind_of
 from harness.targets.wish import Wish
-from harness.versions import commit, versions
+from harness.watching.monitor import Monitor
 from harness.workloads.launch import Workload, launch
 from nemesis.executor import Nemesis
 from nemesis.record import FaultRecord

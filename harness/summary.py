@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness import replaying
-from harness.plan import acks_name
+from harness.planning import replaying
+from harness.planning.plan import acks_name
+from harness.record.store import RUN_FILE
 from harness.report import words
-from harness.store import RUN_FILE
 
 MAX_REASONS = 10
 MAX_CAUSES = 3

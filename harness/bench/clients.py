@@ -16,7 +16,7 @@ from harness.bench.admin import Admin
 from harness.bench.options import Options
 from harness.bench.points import Client, Measure, Point
 from harness.bench.workers import MeasureError
-from harness.plan import acks_name
+from harness.planning.plan import acks_name
 
 WARMUP_SHARE: Final = 0.25
 """Of the duration, before it."""

@@ -30,7 +30,7 @@ from harness.bench.probe import REQUEST_TIMEOUT_S, Probe, longest_gap_ms
 from harness.bench.results import Sample
 from harness.bench.systems import UpSystem
 from harness.bench.workers import MeasureError, Stopped
-from harness.store import Run
+from harness.record.store import Run
 from harness.systems.base import DeployError
 from harness.systems.nodes import CONTROLLER_PORT
 from harness.targets.base import TargetError

@@ -21,9 +21,9 @@ from harness.bench.options import BenchError
 from harness.bench.points import QUANTITIES, Client, Measure, Point, reference
 from harness.bench.results import Result
 from harness.bench.table import failure, grid, notes, title
-from harness.plan import acks_name
+from harness.planning.plan import acks_name
+from harness.record.store import write_atomic
 from harness.report.scales import px
-from harness.store import write_atomic
 
 
 def save(result: Result, path: Path, *, command: str, baseline: Result | None = None) -> None:

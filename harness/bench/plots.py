@@ -23,7 +23,7 @@ from harness.bench.points import (
 )
 from harness.bench.results import CLIENT_ALONE, Result
 from harness.bench.stats import Spread
-from harness.plan import acks_name
+from harness.planning.plan import acks_name
 from harness.report.scales import LogScale, Tick, decades, line, px
 
 WIDTH: Final = 520

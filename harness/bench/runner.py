@@ -19,7 +19,7 @@ from harness.bench.points import OUTAGES, Point, Turn, rounds
 from harness.bench.results import CLIENT_ALONE, Result, Sample
 from harness.bench.systems import UpSystem
 from harness.bench.workers import MeasureError, Stopped
-from harness.store import Run
+from harness.record.store import Run
 from harness.systems.nodes import QUICK_FAILOVER
 
 Stop = Callable[[], bool]

@@ -18,9 +18,9 @@ from harness.admin.client import Address
 from harness.bench.admin import Admin
 from harness.bench.options import NODES, BenchError, Options, SystemName, parse_bootstrap
 from harness.bench.workers import MeasureError
-from harness.journal import Journal
-from harness.plan import Plan, build
-from harness.store import Run
+from harness.planning.plan import Plan, build
+from harness.record.journal import Journal
+from harness.record.store import Run
 from harness.systems.makes import make_of
 from harness.systems.nodes import NodesSystem
 from harness.targets.linux.volumes import Volume

@@ -5,7 +5,7 @@ from typing import Final
 
 from harness.bench.points import Client, Measure, Point, Sweep
 from harness.bench.stats import Spread
-from harness.plan import acks_name
+from harness.planning.plan import acks_name
 
 TITLES: Final[Mapping[Measure, str]] = {
     Measure.LATENCY: "Time to publish one message",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.plan import ClientName, PlanError
+from harness.planning.plan import ClientName, PlanError
 from nodes.wire.security import ClientSecurity, Credentials, SecurityProtocol
 
 VARIABLE: Final = "HIGHWATER_CLIENT_PROPERTIES"

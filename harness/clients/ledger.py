@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from harness.clients.payload import PayloadCodec
 from harness.clients.tally import Tally
-from harness.history import Operations
-from harness.payload import PayloadCodec
+from harness.record.history import Operations
 
 
 @dataclass(slots=True, kw_only=True)

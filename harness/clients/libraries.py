@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from harness.plan import ClientName, Plan, PlanError
+from harness.planning.plan import ClientName, Plan, PlanError
 
 PACKAGES: Final[Mapping[ClientName, str]] = {
     "librdkafka": "confluent-kafka",

@@ -24,10 +24,10 @@ from checkers.history import PRODUCER_EPOCH
 from harness.clients.access import OPEN, Access
 from harness.clients.base import Outcome, delivery_outcome
 from harness.clients.options import ProducerOptions
+from harness.clients.payload import peek_value
 from harness.clients.producer_epochs import Bump, EpochWatch, Refused
 from harness.clients.reads import Read, Reads
 from harness.clients.sends import USED_UP, Sends
-from harness.payload import peek_value
 
 SOCKET_TIMEOUT_MS: Final = 3_000
 REQUEST_TIMEOUT_MS: Final = 2_000

@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.clients.base import Outcome
 from harness.clients.ledger import Ledger
-from harness.payload import MAX_SEQUENCE, value_of
+from harness.clients.payload import MAX_SEQUENCE, value_of
 
 USED_UP: Final = "the client's sequence numbers are used up"
 UNFINISHED: Final = "unfinished"

@@ -88,7 +88,7 @@ def _analyze(
     from checkers.history import HistoryError
     from checkers.remote import is_address
     from harness import judging
-    from harness.store import StoreError
+    from harness.record.store import StoreError
 
     if not spark and out is not None and is_address(out):
         raise BadRequest(f"--out {out}: only Spark writes to such an address: --engine spark")

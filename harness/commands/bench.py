@@ -159,9 +159,9 @@ def _measure(
     json_file: Path | None,
     html_file: Path | None,
 ) -> None:
-    from harness import store as stores
     from harness.bench import page, progress, results, runner, systems, table
-    from harness.versions import commit, versions
+    from harness.record import store as stores
+    from harness.record.versions import commit, versions
 
     systems.check(options)
     if any(system.is_ours for system in options.systems):

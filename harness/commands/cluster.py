@@ -81,7 +81,7 @@ def cluster_up(
     debug: Debug = False,
 ) -> None:
     """Start a cluster, print its bootstrap servers, and keep it until Ctrl-C."""
-    from harness.plan import build
+    from harness.planning.plan import build
 
     layout = _layout(nodes, controllers, brokers, racks)
     defaults = {} if partitions is None else {"num.partitions": partitions}

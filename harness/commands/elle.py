@@ -33,7 +33,8 @@ def elle(
     """Look for circles among the transactions of a stored run, and for reads that must not be."""
     from checkers.elle.graph import check_graph
     from checkers.elle.jar import run_elle
-    from harness import imports, judging, store
+    from harness import judging
+    from harness.record import imports, store
 
     run = store.open_run(run_dir)
     store.seal(run.path)
@@ -59,7 +60,7 @@ def export_elle(
     debug: Debug = False,
 ) -> None:
     """Write sends and polls as appends to lists and reads of them, for elle-cli."""
-    from harness import imports, store
+    from harness.record import imports, store
 
     with _frames(store.open_run(run_dir).path, EngineName.DUCKDB) as frames:
         imports.save(file, _list_append(frames))
@@ -78,7 +79,7 @@ def _frames(run_dir: Path, engine: EngineName) -> Iterator["Frames"]:
     from checkers.frames import Frames
     from checkers.history import HistoryError, load_plan, load_run
     from harness import judging
-    from harness.store import StoreError
+    from harness.record.store import StoreError
 
     with judging.engine_named(engine.value) as made:
         try:

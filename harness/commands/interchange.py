@@ -51,7 +51,7 @@ def import_jepsen(
 ) -> None:
     """Take over a history of Jepsen's Kafka workload (EDN, or JSON)."""
     from checkers.interchange import jepsen_import, jepsen_ops
-    from harness import imports
+    from harness.record import imports
 
     promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
     text = imports.read(file)
@@ -85,7 +85,7 @@ def import_kafkatest(
 ) -> None:
     """Take over what Kafka's VerifiableProducer and VerifiableConsumer printed."""
     from checkers.interchange import kafkatest
-    from harness import imports
+    from harness.record import imports
 
     promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
     texts = {str(file): imports.read(file) for file in files}
@@ -105,7 +105,7 @@ def export_jepsen(
     """Write what clients did as a history of Jepsen's Kafka workload."""
     from checkers.history import load_plan
     from checkers.interchange import jepsen_export, jepsen_ops
-    from harness import imports
+    from harness.record import imports
 
     run, rows = imports.rows_of(run_dir)
     exported = jepsen_export.to_ops(rows, load_plan(run.path))

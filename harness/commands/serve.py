@@ -23,9 +23,9 @@ def serve(
     """Show the run store in a browser: runs, verdicts, logs, comparisons, runs that go on."""
     import logging
 
+    from harness.record.store import StoreError
     from harness.serve.desk import Desk, opened
     from harness.serve.server import Server
-    from harness.store import StoreError
 
     logging.basicConfig(
         level=logging.DEBUG if debug else logging.ERROR, format="highwater: %(message)s"

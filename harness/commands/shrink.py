@@ -18,7 +18,7 @@ from harness.commands.base import BrokerModule, Debug, warn
 from harness.commands.simulate import DEFAULT_PLAN
 
 if TYPE_CHECKING:
-    from harness.plan import Plan
+    from harness.planning.plan import Plan
     from harness.simulation.shrinking.trial import Failure
 
 OTHER_SEEDS = 20
@@ -42,10 +42,10 @@ def shrink(
     debug: Debug = False,
 ) -> None:
     """Reduce a failing run to the shortest schedule that fails the same way."""
+    from harness.record.store import StoreError, write_atomic
     from harness.simulation.shrinking import scenario
     from harness.simulation.shrinking.search import Search
     from harness.simulation.shrinking.trial import first_failure
-    from harness.store import StoreError, write_atomic
 
     began_s = time.monotonic()
     given, seeds = _given(what, plan, swarm, broker_module)
@@ -89,8 +89,8 @@ def _given(
     what: str, plan: str | None, swarm: bool, broker_module: str | None
 ) -> "tuple[Plan, range]":
     """The failing plan with its faults as events, and the seeds that may show the failure."""
-    from harness import plan as plans
-    from harness import replaying
+    from harness.planning import plan as plans
+    from harness.planning import replaying
     from harness.simulation.campaign import Task, prepared
 
     flags = {"broker_module": broker_module}

@@ -98,9 +98,9 @@ def _draw(task: "Task", seed: int, total: "Sum", path: Path | None) -> None:
     """Write the diagram, where one is wanted."""
     if path is None:
         return
+    from harness.record.store import write_atomic
     from harness.simulation.campaign import INVALID, prepared
     from harness.simulation.diagram.showing import drawn
-    from harness.store import write_atomic
 
     if not total.outcomes[INVALID]:
         warn(f"seed {seed} is not INVALID: there is nothing to draw")
@@ -120,7 +120,7 @@ def _task(
     keep: bool,
     invariants: bool,
 ) -> "Task":
-    from harness import plan as plans
+    from harness.planning import plan as plans
     from harness.simulation.campaign import Task
 
     name = plan or DEFAULT_PLAN
@@ -131,7 +131,7 @@ def _task(
 def _repeated(
     replay: Path, plan: str | None, flags: dict[str, Any], store: Path, *, invariants: bool
 ) -> "tuple[Task, range]":
-    from harness import replaying
+    from harness.planning import replaying
     from harness.simulation.campaign import Task
 
     made, schedule = replaying.load(replay, plan, flags)
@@ -141,7 +141,7 @@ def _repeated(
 
 def _check(task: "Task", seeds: range, diagram: Path | None) -> None:
     """Everything that can be wrong with what was asked for is found before anything starts."""
-    from harness.plan import PlanError
+    from harness.planning.plan import PlanError
     from harness.simulation import campaign
 
     if diagram is not None and len(seeds) != 1:

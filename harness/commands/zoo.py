@@ -55,7 +55,7 @@ def zoo(
     debug: Debug = False,
 ) -> None:
     """Try to find brokers with a known bug each, by schedules and by chance."""
-    from harness.store import write_atomic
+    from harness.record.store import write_atomic
     from harness.zoo import record, trials
     from harness.zoo.exhibit import collection as load
 

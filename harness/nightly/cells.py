@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness import plan as plans
-from harness import planning
 from harness.nightly.suite import Canary, One, Suite, SuiteError, What
-from harness.plan import Plan
+from harness.planning import plan as plans
+from harness.planning import preparing
+from harness.planning.plan import Plan
 
 FLAGS: Final[Mapping[str, str]] = {
     "faults": "--faults",
@@ -121,7 +121,7 @@ def _cell(what: What, suite: Suite, beside: Path) -> Cell:
         expect=canary.expect if canary else None,
         target=plan.target,
         acks=",".join(dict.fromkeys(plans.acks_name(topic.acks) for topic in plan.topics)),
-        faults=",".join(planning.faults_of(plan)),
+        faults=",".join(preparing.faults_of(plan)),
     )
 
 
@@ -149,7 +149,7 @@ def _plan(name: str, what: What) -> Plan:
     flags["schedule"] = None if what.schedule is None else Path(what.schedule)
     try:
         made = plans.build(plans.load(what.plan), where=f"plan {what.plan}", flags=flags)
-        planning.prepare(made)
+        preparing.prepare(made)
     except plans.PlanError as error:
         raise SuiteError(f"cell {name}: {error}") from error
     left = [key for key in NOT_SIMULATED if getattr(what, key) is not None]

@@ -26,7 +26,7 @@ from harness.nightly.running import Shift
 from harness.nightly.suite import Suite
 from harness.nightly.telling import Telling
 from harness.nightly.webhook import message, post
-from harness.versions import commit
+from harness.record.versions import commit
 
 CUT: Final = 255
 """A night that was stopped has no answer yet, unless it has found something."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness import replaying
 from harness.judging import EXIT_CODES
+from harness.planning import replaying
 
 LAST_WORDS: Final = 600
 AGAIN_S: Final = 300.0

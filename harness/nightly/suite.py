@@ -33,7 +33,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from harness.plan import PlanError, explained
+from harness.planning.plan import PlanError, explained
 
 
 class SuiteError(PlanError):

@@ -14,7 +14,7 @@ from harness.nightly.markdown import markdown
 from harness.nightly.night import Night
 from harness.nightly.prometheus import metrics
 from harness.nightly.results import Result, changes
-from harness.store import write_atomic
+from harness.record.store import write_atomic
 
 
 @dataclass(slots=True, kw_only=True)

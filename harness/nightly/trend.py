@@ -16,7 +16,7 @@ from harness import pages
 from harness.nightly.markdown import headline
 from harness.nightly.night import Night
 from harness.nightly.results import Change, Outcome, Result, by_cell, changes, flaky, worst
-from harness.store import write_atomic
+from harness.record.store import write_atomic
 
 NIGHTS: Final = 30
 FLAKY_NIGHTS: Final = 7

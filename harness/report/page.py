@@ -17,13 +17,14 @@ import duckdb
 from jinja2 import Environment
 from markupsafe import Markup
 
-from harness import pages, replaying
+from harness import pages
+from harness.planning import replaying
+from harness.record.store import write_atomic
 from harness.report import words
 from harness.report.facts import Facts, TopicCounts, gather
 from harness.report.incidents import FAULT_NAMED
 from harness.report.loading import Stored, load
 from harness.report.offers import offers
-from harness.store import write_atomic
 
 REPORT_FILE = "report.html"
 SCRIPTS = (

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from harness import replaying
+from harness.planning import replaying
 from harness.report.redaction import redacted
 from harness.serve import answers, choosing, nights, pages, paths
 from harness.serve.answers import Answer, of_text
@@ -177,7 +177,7 @@ def refusal(status: int, said: str, **headers: str) -> Answer:
 
 def opened(store: Path) -> Vault:
     """The store as a vault. Raises StoreError where it is no directory that can be read."""
-    from harness.store import StoreError
+    from harness.record.store import StoreError
 
     try:
         return Vault(store)

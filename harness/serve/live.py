@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet
 
-from harness.plan import acks_name
+from harness.planning.plan import acks_name
 from harness.report.redaction import redacted
 from harness.serve.summaries import Files, Summary
 from harness.serve.tailing import Tail

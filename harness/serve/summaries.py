@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.plan import acks_name
+from harness.planning.plan import acks_name
 from harness.report import words
 from harness.serve.vault import Place
 

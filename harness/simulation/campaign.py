@@ -18,15 +18,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness import judging, planning
+from harness import judging
 from harness.importing import imported
-from harness.plan import Plan, PlanError
-from harness.planning import Prepared
+from harness.planning import preparing
+from harness.planning.plan import Plan, PlanError
+from harness.planning.preparing import Prepared
+from harness.record.versions import commit, versions
 from harness.simulation import coverage, screen, swarm
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 from harness.targets.sim.invariants import InvariantBroken
-from harness.versions import commit, versions
 from nemesis.schedule import Schedule
 
 OWN_BROKER: Final = "nodes"
@@ -82,7 +83,7 @@ def prepared(task: Task, seed: int) -> Prepared:
     plan = plan.model_copy(update={"workload": plan.workload.model_copy(update={"client": "own"})})
     if task.seeds_are_swarms:
         plan = swarm.drawn(plan, seed)
-    return planning.prepare(plan, schedule=task.schedule)
+    return preparing.prepare(plan, schedule=task.schedule)
 
 
 def run_seed(task: Task, seed: int) -> Result:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from checkers.history import CLUSTER, FAULTS, HISTORY
-from harness import store
-from harness.history import Operations, Row, RowStream
-from harness.planning import Prepared
-from harness.quorum_times import QuorumTimes
-from harness.store import Run
+from harness.planning.preparing import Prepared
+from harness.record import store
+from harness.record.history import Operations, Row, RowStream
+from harness.record.store import Run
 from harness.systems.collecting import collect_decisions, collect_replicas
+from harness.watching.quorum_times import QuorumTimes
 from nodes.storage.memory import MemoryDisk
 
 

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from harness.administrator import Administrator
+from harness.administration.administrator import Administrator
 from harness.clients.tally import Tally
-from harness.clock_rows import RecordedClocks
 from harness.final_reads import CLIENT as FINAL_READS_CLIENT
 from harness.final_reads import FinalReadConfig
-from harness.planning import Prepared
+from harness.planning.preparing import Prepared
+from harness.record.clock_rows import RecordedClocks
+from harness.record.store import Run
 from harness.runner import (
     ERRANDS_S,
     FINAL_READS_TIMEOUT_S,
@@ -29,7 +30,6 @@ from harness.runner import (
 from harness.simulation import logs
 from harness.simulation.recording import History, Recording
 from harness.simulation.system import SimSystem
-from harness.store import Run
 from harness.systems.layout import Layout
 from harness.targets.sim.clocks import EPOCH_MS
 from harness.targets.sim.cluster import SimCluster
@@ -41,7 +41,7 @@ from harness.targets.sim.loop import SimTask, start
 from harness.targets.sim.pilot import Pilots
 from harness.targets.sim.target import SimTarget
 from harness.targets.sim.world import MS, NS, World
-from harness.watcher import Watcher
+from harness.watching.watcher import Watcher
 from harness.workloads.config import ClientConfig
 from harness.workloads.launch import STOP_TIMEOUT_S, client_configs
 from harness.workloads.own import World as Outside

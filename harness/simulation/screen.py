@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from checkers.history import HISTORY, PRODUCER_EPOCH, REFUSED_HEAD
-from harness.history import Row
+from harness.record.history import Row
 from harness.simulation.recording import Recording
 
 PATIENCE_NS: Final = 5_000_000_000

@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from harness.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_name
+from harness.planning.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_name
 from nemesis.faults import FAULTS
 
 NODES: Final = (3, 3, 4, 5)

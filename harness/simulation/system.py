@@ -6,7 +6,7 @@ from uuid import UUID
 
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import AdminError
-from harness.plan import Topic
+from harness.planning.plan import Topic
 from harness.systems import forming
 from harness.systems.base import DeployError
 from harness.systems.layout import BROKER, COMBINED

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from harness.plan import PlanError
+from harness.planning.plan import PlanError
 from harness.simulation.campaign import FAILED, IDLE, INVALID, UNKNOWN, VALID, Result
 
 LINE_INTERVAL_S: Final = 5.0

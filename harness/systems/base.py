@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from harness.clients.access import Access
-from harness.history import RowStream
-from harness.quorum_times import QuorumTimes
+from harness.record.history import RowStream
 from harness.targets.base import Target
+from harness.watching.quorum_times import QuorumTimes
 
 T = TypeVar("T")
 

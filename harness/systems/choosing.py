@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.plan import Plan
+from harness.planning.plan import Plan
 from harness.systems.makes import make_of
 
 if TYPE_CHECKING:
-    from harness.store import Run
+    from harness.record.store import Run
     from harness.systems.base import Deployed
     from harness.systems.layout import Layout
     from harness.targets.base import Target

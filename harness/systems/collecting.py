@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Final
 
 from checkers.history import METADATA_TOPIC
-from harness.history import FLUSH_ROWS
-from harness.plan import Topic
-from harness.quorum_times import QuorumTimes
-from harness.store import Run
+from harness.planning.plan import Topic
+from harness.record.history import FLUSH_ROWS
+from harness.record.store import Run
 from harness.systems import replica_files
-from harness.watcher import Rows
+from harness.watching.quorum_times import QuorumTimes
+from harness.watching.watcher import Rows
 from nodes.ids import TopicPartition
 
 FOREVER_NS: Final = 1 << 62

@@ -13,13 +13,13 @@ from harness.admin import topics
 from harness.admin.client import Address, AdminClient, parse_bootstrap
 from harness.admin.errors import AdminError
 from harness.clients.access import Access
-from harness.history import RowStream
-from harness.plan import Plan, PlanError
-from harness.quorum_times import QuorumTimes
-from harness.store import Run
+from harness.planning.plan import Plan, PlanError
+from harness.record.history import RowStream
+from harness.record.store import Run
 from harness.systems import forming
 from harness.systems.base import DeployError, call_in_client_network
 from harness.targets.base import Target, Unsupported
+from harness.watching.quorum_times import QuorumTimes
 
 T = TypeVar("T")
 

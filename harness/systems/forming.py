@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from harness.admin import topics
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import Passing, Refused
-from harness.plan import Topic
+from harness.planning.plan import Topic
 
 RETRY_S: Final = 0.1
 

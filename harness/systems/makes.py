@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from harness.plan import Plan, PlanError
+from harness.planning.plan import Plan, PlanError
 from harness.systems.built_in import BuiltIn
 from harness.systems.make import Make
 

@@ -16,10 +16,9 @@ from uuid import UUID
 from harness.admin.client import AdminClient
 from harness.admin.errors import AdminError
 from harness.clients.access import OPEN, Access
-from harness.history import RowStream
-from harness.plan import Plan, stored
-from harness.quorum_times import QuorumTimes
-from harness.store import Run
+from harness.planning.plan import Plan, stored
+from harness.record.history import RowStream
+from harness.record.store import Run
 from harness.systems import forming, replica_files
 from harness.systems.base import DeployError, call_in_client_network
 from harness.systems.collecting import FOREVER_NS, collect_decisions, collect_replicas
@@ -28,6 +27,7 @@ from harness.systems.layout import BROKER, COMBINED, CONTROLLER, Layout
 from harness.systems.make import Make, NodeFiles
 from harness.systems.makes import make_of
 from harness.targets.base import Target
+from harness.watching.quorum_times import QuorumTimes
 from nodes.config import ConfigError, parse_properties
 from nodes.log.checkpoints import META_PROPERTIES
 

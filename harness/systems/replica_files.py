@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from harness.quorum_times import QuorumTimes, Stamp
 from harness.systems.metadata_log import Records, counting, decoded
+from harness.watching.quorum_times import QuorumTimes, Stamp
 from nodes.control.image import ClusterImage, Delta, PartitionImage, PartitionKey
 from nodes.ids import Epoch, Offset, TopicPartition
 from nodes.log.batch import BatchHeader, decode_records, iter_batches

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.base import UnknownNode, Unsupported
 from harness.targets.linux.clients import LinuxClients
 from nemesis.fault import Ability

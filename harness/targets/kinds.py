@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from harness import abilities
-from harness.journal import Journal
-from harness.plan import Plan, PlanError
+from harness.planning.plan import Plan, PlanError
+from harness.record.journal import Journal
 from harness.targets.base import Target
 from harness.targets.docker.kind import Docker
 from harness.targets.external import External

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

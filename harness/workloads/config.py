@@ -16,7 +16,7 @@ class ClientConfig:
     producer or consumer instance takes the next number. `rate_per_s` is per producer; 0 means as
     fast as `max_in_flight` unanswered messages per producer allow. `insists`: our own client's, see
     `harness.clients.own.line`. `drain_ms` bounds how long producers wait for outcomes once told to
-    stop. `rotate_s`: see `harness.history.HistoryWriter`.
+    stop. `rotate_s`: see `harness.record.history.HistoryWriter`.
     """
 
     run_id: str

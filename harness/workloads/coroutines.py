@@ -13,7 +13,7 @@ from harness.clients.own.waiting import Signal
 from harness.clients.reads import Reads
 from harness.clients.sends import Sends
 from harness.clients.tally import Tally
-from harness.history import Operations
+from harness.record.history import Operations
 from harness.workloads.config import ClientConfig
 from harness.workloads.ledgers import Ledgers
 from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, Pace, free_partition

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from harness.clients.tally import Tally
-from harness.history import Operations
+from harness.record.history import Operations
 from harness.workloads.config import ClientConfig
 
 STAT_INTERVAL_S: Final = 1.0

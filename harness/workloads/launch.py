@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.clients.access import OPEN, Access
-from harness.plan import ClientName, Plan
-from harness.store import Run
+from harness.planning.plan import ClientName, Plan
+from harness.record.store import Run
 from harness.targets.base import Target
 from harness.workloads.config import ClientConfig
 

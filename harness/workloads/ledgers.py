@@ -3,11 +3,11 @@
 import itertools
 from pathlib import Path
 
+from harness.clients.payload import PayloadCodec
 from harness.clients.reads import Reads
 from harness.clients.sends import Sends
 from harness.clients.tally import Tally
-from harness.history import HistoryWriter, Operations
-from harness.payload import PayloadCodec
+from harness.record.history import HistoryWriter, Operations
 from harness.workloads.config import ClientConfig
 
 

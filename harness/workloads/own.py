@@ -30,7 +30,7 @@ from harness.clients.own.recording import (
 from harness.clients.reads import Reads
 from harness.clients.sends import Sends
 from harness.clients.tally import Tally
-from harness.history import Operations
+from harness.record.history import Operations
 from harness.workloads import process
 from harness.workloads.config import ClientConfig
 from harness.workloads.coroutines import run_clients

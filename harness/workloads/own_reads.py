@@ -12,9 +12,9 @@ from harness.clients.own.offsets import NoAnswer, bounds
 from harness.clients.own.recording import connect
 from harness.clients.own.records import Fetched
 from harness.clients.own.waiting import Signal
+from harness.clients.payload import PayloadCodec
 from harness.final_reads import CLIENT, FinalReadConfig
-from harness.history import Operations
-from harness.payload import PayloadCodec
+from harness.record.history import Operations
 from harness.workloads.own import World
 
 SETTINGS: Final = ConsumerSettings(max_wait_s=0.1)

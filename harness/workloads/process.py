@@ -15,7 +15,7 @@ from pathlib import Path
 import uvloop
 
 from harness.clients.tally import Tally
-from harness.history import FLUSH_INTERVAL_S, Operations
+from harness.record.history import FLUSH_INTERVAL_S, Operations
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
 from harness.workloads.ledgers import open_history

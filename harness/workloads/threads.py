@@ -22,7 +22,7 @@ from harness.clients.base import NotConnected
 from harness.clients.reads import Reads
 from harness.clients.sends import Sends
 from harness.clients.tally import Tally
-from harness.history import FLUSH_INTERVAL_S
+from harness.record.history import FLUSH_INTERVAL_S
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
 from harness.workloads.ledgers import Ledgers, open_history

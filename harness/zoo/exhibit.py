@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.importing import imported
-from harness.plan import PlanError
+from harness.planning.plan import PlanError
 
 Script = Callable[[int], str]
 """Plays a schedule of single messages in the simulated world of a seed, on the broker as it is in

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from harness import plan as plans
 from harness.judging import forbidden_of
-from harness.plan import Plan
+from harness.planning import plan as plans
+from harness.planning.plan import Plan
 from harness.simulation.campaign import INVALID, VALID, Campaign, Task, broken_by, run_seed
 from harness.zoo.exhibit import Exhibit, collection
 

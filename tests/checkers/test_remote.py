@@ -7,7 +7,7 @@ import pytest
 
 from checkers.history import load_run
 from checkers.remote import UNTOLD, load_remote_run
-from harness import store
+from harness.record import store
 from tests.harness.commands.test_analyze import stored
 from tests.histories.story import healthy
 

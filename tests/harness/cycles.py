@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from harness import journal as journals
-from harness.journal import Journal
+from harness.record import journal as journals
+from harness.record.journal import Journal
 from harness.targets.linux import volumes
 from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut, Quality

@@ -11,16 +11,16 @@ from pathlib import Path
 from confluent_kafka import Message, Producer
 from kio.schema.metadata.v12.request import MetadataRequest
 
-from harness import store
 from harness.admin.client import Address
-from harness.administrator import Administrator
-from harness.cluster_view import PartitionView, views_of
-from harness.plan import build
+from harness.administration.administrator import Administrator
+from harness.planning.plan import build
+from harness.record import store
 from harness.systems.base import call_in_client_network
 from harness.systems.nodes import NodesSystem
 from harness.systems.replica_files import replica_rows
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget
+from harness.watching.cluster_view import PartitionView, views_of
 from nemesis.fault import Fault, Params, Strike
 from nemesis.faults import find
 from nemesis.hosts import Hosts

@@ -25,8 +25,8 @@ from typing import Any, Final
 from harness.admin import inspection, moving, reassignments, scaling, topics
 from harness.admin.client import AdminClient
 from harness.admin.scaling import Moved, Watch
-from harness.plan import build
-from harness.planning import prepare
+from harness.planning.plan import build
+from harness.planning.preparing import prepare
 from harness.progress import for_terminal
 from harness.runner import Outcome, Runner, Stage
 from harness.systems.base import call_in_client_network

@@ -22,10 +22,10 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from harness import store
-from harness.administrator import Administrator
+from harness.administration.administrator import Administrator
 from harness.hosts import hosts_of
-from harness.plan import build
+from harness.planning.plan import build
+from harness.record import store
 from harness.systems.nodes import NodesSystem
 from harness.targets.base import TargetError
 from harness.targets.linux import kernel

@@ -26,8 +26,8 @@ from typing import Any
 from confluent_kafka import Message, Producer
 from kio.schema.metadata.v12.request import MetadataRequest
 
-from harness import store
-from harness.plan import build
+from harness.planning.plan import build
+from harness.record import store
 from harness.systems.base import call_in_client_network
 from harness.systems.nodes import NodesSystem
 from harness.targets.local import LocalTarget

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import store
 from harness.admin.client import Address
-from harness.administrator import Administrator
+from harness.administration.administrator import Administrator
 from harness.hosts import hosts_of
-from harness.plan import build
+from harness.planning.plan import build
+from harness.record import store
 from harness.systems.nodes import NodesSystem
 from harness.targets.local import LocalTarget
 from nemesis.fault import Effect, Params, Strike

@@ -35,9 +35,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v7.request import ListOffsetsRequest
 from kio.schema.metadata.v12.request import MetadataRequest
 
-from harness import store
-from harness.plan import Plan, build
-from harness.store import Run
+from harness.planning.plan import Plan, build
+from harness.record import store
+from harness.record.store import Run
 from harness.systems.base import call_in_client_network
 from harness.systems.nodes import NodesSystem
 from harness.targets.local import LocalTarget

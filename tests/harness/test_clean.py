@@ -13,7 +13,7 @@ import pytest
 
 from harness import clean as clean_module
 from harness.clean import Cleaned, Outcome, clean, undo
-from harness.journal import Journal, registered
+from harness.record.journal import Journal, registered
 from harness.targets.linux import kernel, processes
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget
@@ -22,7 +22,7 @@ from tests.require import require
 
 HARNESS = """
 import sys, pathlib, time
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut

@@ -15,7 +15,7 @@ from tests.require import require
 
 HARNESS = """
 import os, pathlib, random, sys, time
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget
 from nemesis.disk import FAULTS

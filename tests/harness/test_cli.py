@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import catalogue, store
+from harness.planning import catalogue
+from harness.record import store
 from nemesis.conditions import FORMS
 from nemesis.faults import FAULTS
 from nemesis.targets import EXPRESSIONS

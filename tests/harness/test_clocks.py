@@ -19,12 +19,12 @@ import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message, Producer
 from kio.schema.metadata.v12.request import MetadataRequest
 
-from harness import store
-from harness.cluster_view import PartitionView, views_of
-from harness.plan import build
+from harness.planning.plan import build
+from harness.record import store
 from harness.systems.base import call_in_client_network
 from harness.systems.nodes import NodesSystem
 from harness.targets.local import LocalTarget
+from harness.watching.cluster_view import PartitionView, views_of
 from nemesis.faults import find
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import journal
+from harness.record import journal
 from tests.harness.cluster_command import PATIENCE_S, command, facts, highwater, known_everywhere
 from tests.harness.foreign import REPLICAS, Confluent, Message
 from tests.harness.targets.machine import leftovers

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness import doctor, journal
+from harness import doctor
+from harness.record import journal
 from tests.require import CAPABILITIES, require
 
 

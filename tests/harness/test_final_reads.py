@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 
 from checkers.history import read_arrow_stream
-from harness import store
+from harness.clients.payload import PayloadCodec, value_of
 from harness.final_reads import FinalReadConfig, read_all, run_final_reads
-from harness.payload import PayloadCodec, value_of
-from harness.plan import Plan, Topic, Workload
+from harness.planning.plan import Plan, Topic, Workload
+from harness.record import store
 from tests.harness.fake_target import FakeTarget
 from tests.harness.kafka_mock import PARTITIONS, mock_cluster
 

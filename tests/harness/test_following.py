@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import following, judging, store
-from harness.journal import Journal
-from harness.store import StoreError
+from harness import following, judging
+from harness.record import store
+from harness.record.journal import Journal
+from harness.record.store import StoreError
 from tests.harness.commands.test_analyze import exit_code, stored
 from tests.histories.story import ALL, Story, healthy, v
 

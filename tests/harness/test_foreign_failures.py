@@ -12,15 +12,15 @@ from typing import TypeVar
 
 import pytest
 
-from harness import store
-from harness.plan import build
+from harness.planning.plan import build
+from harness.record import store
 from harness.systems.layout import Layout
 from harness.systems.nodes import NodesSystem
 from harness.targets.local import LocalTarget
 from tests.harness.cluster_command import known_everywhere
 from tests.harness.foreign import PATIENCE_S, Confluent, Message
 from tests.harness.targets.machine import local_target
-from tests.harness.watching import READERS, WATCHES
+from tests.harness.watches import READERS, WATCHES
 from tests.require import require
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,10 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from harness import judging, store
-from harness.journal import Journal
-from harness.store import Run, StoreError
+from harness import judging
+from harness.record import store
+from harness.record.journal import Journal
+from harness.record.store import Run, StoreError
 from tests.harness.commands.test_analyze import stored
 from tests.histories.story import healthy
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import journal
+from harness.record import journal
 from harness.targets.linux import firewall, network
 from tests.harness.cluster_command import PATIENCE_S, command, highwater
 from tests.harness.targets.machine import leftovers

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import journal
 from harness.admin.errors import AdminError, Unreachable
 from harness.clean import Outcome, clean, undo
+from harness.record import journal
 from nemesis.administration import At
 from nemesis.base import Futile
 from nemesis.fault import Effect

@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.cluster_view import PartitionView
-from harness.plan import Plan
+from harness.planning.plan import Plan
 from harness.progress import Board, LineProgress, LiveProgress
+from harness.watching.cluster_view import PartitionView
 from nodes.ids import TopicPartition
 
 PLAN = Plan(name="test", seed=7)

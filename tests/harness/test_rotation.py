@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from checkers.history import load_run
-from harness import store
-from harness.history import HistoryWriter, ended_segments
-from harness.plan import PlanError, seconds
+from harness.planning.plan import PlanError, seconds
+from harness.record import store
+from harness.record.history import HistoryWriter, ended_segments
 
 
 def rotated(run: store.Run, name: str, segments: int) -> HistoryWriter:

@@ -14,18 +14,19 @@ from typing import Any
 import pytest
 
 from harness import ending as endings
-from harness import journal, judging, store
+from harness import judging
 from harness import runner as runner_module
 from harness.clients.access import OPEN
 from harness.ending import Ending
-from harness.journal import Journal
-from harness.plan import PlanError, build
-from harness.planning import Prepared, prepare
-from harness.quorum_times import QuorumTimes
+from harness.planning.plan import PlanError, build
+from harness.planning.preparing import Prepared, prepare
+from harness.record import journal, store
+from harness.record.journal import Journal
 from harness.refusals import Refusals
 from harness.runner import Outcome, Runner
 from harness.systems import choosing
 from harness.targets import kinds
+from harness.watching.quorum_times import QuorumTimes
 from nemesis.fault import Ability
 from nemesis.record import FaultRecord
 from tests.nemesis.fakes import FakeMachines, FakeProcesses, FakeView, Trace

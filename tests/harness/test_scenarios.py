@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from harness.plan import build, load
+from harness.planning.plan import build, load
 from tests.require import require
 
 RUN_TIMEOUT_S = 150

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from harness import journal
-from harness.plan import build, load
-from harness.planning import prepare
+from harness.planning.plan import build, load
+from harness.planning.preparing import prepare
+from harness.record import journal
 from tests.harness.failovers import failovers
 from tests.harness.targets.machine import leftovers, marked
 from tests.require import require

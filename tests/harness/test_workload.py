@@ -18,8 +18,8 @@ from harness.clients.librdkafka import (
     producer_config,
 )
 from harness.clients.options import ProducerOptions
+from harness.clients.payload import PayloadCodec
 from harness.clients.tally import Tally
-from harness.payload import PayloadCodec
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import stat_line
 from harness.workloads.librdkafka import Librdkafka

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from checkers.history import read_arrow_stream
-from harness import store
-from harness.plan import Plan, Topic, Workload
+from harness.planning.plan import Plan, Topic, Workload
+from harness.record import store
 from harness.workloads.launch import CLIENTS_PER_PROCESS, client_configs, launch
 from tests.harness.fake_target import FakeTarget
 from tests.harness.kafka_mock import PARTITIONS, mock_cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.plan import PlanError
+from harness.planning.plan import PlanError
 from harness.simulation.campaign import INVALID, VALID, Result, Task
 from harness.zoo import record, trials
 from harness.zoo.exhibit import collection

@@ -30,10 +30,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from harness import journal as journals
 from harness.clean import undo
 from harness.hosts import hosts_of
-from harness.journal import Journal
+from harness.record import journal as journals
+from harness.record.journal import Journal
 from harness.targets.linux import kernel, volumes
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget

@@ -5,8 +5,8 @@ A scenario runs like any plan: `highwater run tests/scenarios/NAME.toml --broker
 
 from pathlib import Path
 
-from harness.plan import build, load
-from harness.planning import Prepared, prepare
+from harness.planning.plan import build, load
+from harness.planning.preparing import Prepared, prepare
 
 NAMES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml")))
 

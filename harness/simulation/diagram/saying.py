@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from harness.payload import HEADER_BYTES, MAGIC, client_of, peek_value
+from harness.clients.payload import HEADER_BYTES, MAGIC, client_of, peek_value
 from nodes.control import records as metadata
 from nodes.log.batch import decode_records, iter_batches
 from nodes.log.errors import CorruptBatch

@@ -10,7 +10,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from harness import judging
-from harness.planning import Prepared
+from harness.planning.preparing import Prepared
+from harness.record.store import StoreError
+from harness.record.versions import commit, versions
 from harness.simulation.campaign import broken_by
 from harness.simulation.diagram import incidents
 from harness.simulation.diagram.incidents import Wrong
@@ -20,9 +22,7 @@ from harness.simulation.diagram.selection import everything, select, window
 from harness.simulation.diagram.tap import Tap
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
-from harness.store import StoreError
 from harness.targets.sim.invariants import InvariantBroken
-from harness.versions import commit, versions
 
 
 def drawn(prepared: Prepared, *, sign: str | None, invariants: bool, repeat: str) -> str:

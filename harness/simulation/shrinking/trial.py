@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from harness import judging
-from harness.plan import Plan
+from harness.planning.plan import Plan
+from harness.record.versions import commit, versions
 from harness.simulation import screen
 from harness.simulation.campaign import INVALID, Task, broken_by, prepared
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 from harness.targets.sim.invariants import InvariantBroken
-from harness.versions import commit, versions
 
 MS = 1_000_000
 

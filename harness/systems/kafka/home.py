@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.plan import PlanError
+from harness.planning.plan import PlanError
 from harness.systems.base import DeployError
 
 FETCHED: Final = Path(__file__).parents[3] / ".kafka"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from harness.plan import Plan
+from harness.planning.plan import Plan
 from harness.systems.kafka import home as homes
 from harness.systems.kafka.home import Home
 from harness.systems.kafka.properties import (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from harness.plan import PlanError
+from harness.planning.plan import PlanError
 
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 VOTERS: Final = "controller.quorum.voters"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import abilities, clean
 from harness.clean import Outcome
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.agent import calls
 from harness.targets.agent.machine import JOURNAL, REGISTRY, SETTINGS, Machine, Settings
 from harness.targets.agent.relay import FAILED, LOG, SOCKET

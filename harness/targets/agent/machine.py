@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.base import CLIENTS, TargetError
 from harness.targets.linux import firewall, kernel, namespaces, network, throttles, volumes
 from harness.targets.linux.clocks import LinuxClocks

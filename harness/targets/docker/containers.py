@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.base import TargetError, Unsupported
 from harness.targets.docker import daemon
 from harness.targets.docker.image import PACKAGES

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from harness import abilities
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.base import Target
 from harness.targets.docker import daemon, image
 from harness.targets.docker.containers import Containers, Share

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.base import NodeState, Unsupported
 from harness.targets.linux import files, kernel, processes, throttles, volumes
 from harness.targets.linux.probes import Attempt

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from harness.journal import ROOTLESS_UID, registry_dir
+from harness.record.journal import ROOTLESS_UID, registry_dir
 from harness.targets.linux import kernel
 
 OWN: Final = Path("/proc/self/ns/net")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.base import CLIENTS, NodeState, UnknownNode
 from harness.targets.linux import clocks as own_clocks
 from harness.targets.linux import kernel, processes

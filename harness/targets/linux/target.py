@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.base import (
     CLIENTS,
     NodeState,

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
-from harness.journal import ROOTLESS_UID
+from harness.record.journal import ROOTLESS_UID
 from harness.targets.base import NodeState, TargetError, Unsupported
 from harness.targets.linux import kernel
 from harness.targets.linux.network import Recorder

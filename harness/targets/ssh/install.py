@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from packaging.requirements import Requirement
 
-from harness.plan import PlanError
+from harness.planning.plan import PlanError
 from harness.systems.kafka.home import major_release
 from harness.targets.ssh.connection import Connection, SshError
 

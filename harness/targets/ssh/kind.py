@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 from harness import abilities
-from harness.journal import Journal
-from harness.plan import Plan, PlanError
+from harness.planning.plan import Plan, PlanError
+from harness.record.journal import Journal
 from harness.systems import choosing
 from harness.systems.kafka.home import LEAST_JAVA
 from harness.targets.base import Target, Unsupported

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.agent.server import Session
 from harness.targets.base import TargetError
 from harness.targets.linux import files

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.agent.lasting import LastingAgent
 from harness.targets.agent.machine import Machine, Place, Settings
 from harness.targets.agent.server import Session

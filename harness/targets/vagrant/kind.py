@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.plan import Plan
+from harness.planning.plan import Plan
 from harness.targets.ssh.kind import SshKind
 from harness.targets.ssh.power import Plug
 from harness.targets.vagrant import machines

@@ -32,7 +32,8 @@ import pyarrow.parquet
 from checkers.following.follow import Follower
 from checkers.history import HISTORY, load_plan, load_run
 from checkers.verdict import Anomaly
-from harness import judging, store
+from harness import judging
+from harness.record import store
 
 LOOK_S = 2.0
 START_S = 120.0

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import cli, journal
+from harness import cli
 from harness.bench import results
 from harness.bench.points import QUANTITIES, Client
 from harness.bench.results import CLIENT_ALONE
+from harness.record import journal
 from tests.harness.cluster_command import PATIENCE_S, command
 from tests.require import require
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.history import HISTORY
+from harness.clients.payload import PayloadCodec
 from harness.clients.reads import Reads
 from harness.clients.sends import Sends
 from harness.clients.tally import Tally
-from harness.history import Operations
-from harness.payload import PayloadCodec
+from harness.record.history import Operations
 
 CODEC = PayloadCodec("run", 64)
 

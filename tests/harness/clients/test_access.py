@@ -8,7 +8,7 @@ import pytest
 
 from harness.clients import access
 from harness.clients.access import OPEN, Access
-from harness.plan import PlanError
+from harness.planning.plan import PlanError
 from nodes.wire.security import Credentials
 from tests.nodes.server import certificates
 

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from harness.clients import libraries
-from harness.plan import ClientName, Plan, PlanError, Workload, build
+from harness.planning.plan import ClientName, Plan, PlanError, Workload, build
 from harness.workloads.launch import MODULES
 
 CLIENTS: list[ClientName] = list(get_args(ClientName))

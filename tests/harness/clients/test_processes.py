@@ -14,8 +14,8 @@ from typing import Any, get_args
 
 import pytest
 
-from harness import store
-from harness.plan import ClientName, Plan, Topic, Workload
+from harness.planning.plan import ClientName, Plan, Topic, Workload
+from harness.record import store
 from harness.workloads.config import ClientConfig
 from harness.workloads.launch import launch
 from tests.harness.clients.workloads import DEADLINE_S, client_config, rows_of, running

@@ -8,6 +8,7 @@ import pytest
 
 from harness.clients.librdkafka import RecordingProducer, producer_config
 from harness.clients.options import ProducerOptions
+from harness.clients.payload import value_of
 from harness.clients.producer_epochs import (
     MAX_CAUSES,
     DrainBegan,
@@ -16,7 +17,6 @@ from harness.clients.producer_epochs import (
     Refused,
     parse,
 )
-from harness.payload import value_of
 from tests.harness.clients.recorded import Recorded
 
 SKIPPED = (

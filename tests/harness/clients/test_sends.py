@@ -3,7 +3,7 @@
 import pytest
 
 from harness.clients.base import Outcome
-from harness.payload import peek_value
+from harness.clients.payload import peek_value
 from tests.harness.clients.recorded import CODEC, Recorded
 
 COLUMNS = ("type", "invoke_ns", "complete_ns", "partition", "value", "offset", "acks", "error")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.history import read_arrow_stream
-from harness.plan import ClientName
+from harness.planning.plan import ClientName
 from harness.workloads.config import ClientConfig
 from harness.workloads.launch import MODULES
 from tests.harness.kafka_mock import PARTITIONS

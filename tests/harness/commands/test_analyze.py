@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from harness import store
 from harness.cli import main
+from harness.record import store
 from tests.histories.story import ALL, Story, healthy, v
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.store import Run, create
+from harness.record.store import Run, create
 
 TOPIC = {
     "topic": "t", "acks": -1, "sent": 100, "acked": 90, "failed": 4, "indeterminate": 6, "lost": 0,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness import plan as plans
+from harness.planning import plan as plans
 from harness.simulation.campaign import Task, in_this_process
 
 EVERY: Final = 50

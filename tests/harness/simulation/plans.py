@@ -3,8 +3,8 @@
 from functools import cache
 from typing import Any
 
-from harness.plan import Plan
-from harness.planning import Prepared, prepare
+from harness.planning.plan import Plan
+from harness.planning.preparing import Prepared, prepare
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 

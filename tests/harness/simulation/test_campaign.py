@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import judging
-from harness.plan import PlanError
+from harness.planning.plan import PlanError
 from harness.simulation import telling
 from harness.simulation.campaign import Campaign, Result, Task, broken_by, run_seed
 from tests.harness.simulation.plans import KILLS, TOPICS, small

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from harness.payload import PayloadCodec, value_of
+from harness.clients.payload import PayloadCodec, value_of
 from harness.simulation.diagram import incidents
 from harness.simulation.diagram.incidents import Mark, Wrong
 from harness.simulation.diagram.layout import BREAK, Order, Rows, clipped, draw

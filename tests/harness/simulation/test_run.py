@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import judging, planning
-from harness.plan import Plan
+from harness import judging
+from harness.planning import preparing
+from harness.planning.plan import Plan
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 from nemesis.faults import FAULTS
@@ -141,7 +142,7 @@ def script() -> Plan:
 @pytest.mark.slow
 def test_every_fault_takes_effect_and_is_healed() -> None:
     """By the same proofs as with real machines: what the world counts."""
-    recording = Simulation(planning.prepare(script()), invariants=False).run()
+    recording = Simulation(preparing.prepare(script()), invariants=False).run()
     assert recording.failure is None
     rows = {row["fault"]: row for row in recording.faults.named()}
     assert set(rows) == set(FAULTS)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import plan as plans
-from harness.plan import Plan
+from harness.planning import plan as plans
+from harness.planning.plan import Plan
 from harness.simulation.campaign import Task, prepared
 from harness.simulation.shrinking import scenario
 from harness.simulation.shrinking.search import Search, Shrunk

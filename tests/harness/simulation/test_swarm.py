@@ -3,8 +3,8 @@
 import tomllib
 from collections import Counter
 
-from harness.plan import Plan, build, load
-from harness.planning import prepare
+from harness.planning.plan import Plan, build, load
+from harness.planning.preparing import prepare
 from harness.simulation import swarm
 from nemesis.faults import FAULTS
 

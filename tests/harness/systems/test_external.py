@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.plan import LEFT_OUT, External, Plan, PlanError, Topic, build
-from harness.planning import prepare
+from harness.planning.plan import LEFT_OUT, External, Plan, PlanError, Topic, build
+from harness.planning.preparing import prepare
 from harness.targets.external import External as Kind
 from nemesis.faults import FAULTS
 from tests.harness.cluster_command import highwater

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness import store
-from harness.plan import Plan, Topic
-from harness.quorum_times import QuorumTimes
-from harness.store import Run
+from harness.planning.plan import Plan, Topic
+from harness.record import store
+from harness.record.store import Run
 from harness.systems.base import DeployError
 from harness.systems.layout import COMBINED, Layout
 from harness.systems.nodes import NodesSystem, server_properties
+from harness.watching.quorum_times import QuorumTimes
 from nodes.config import load_config, parse_properties
 from nodes.ids import Epoch, Offset
 from nodes.log.batch import Record, encode_batch

@@ -4,7 +4,6 @@ import hashlib
 from pathlib import Path
 from uuid import UUID
 
-from harness.quorum_times import QuorumTimes
 from harness.systems.replica_files import (
     METADATA_DIRECTORY,
     first_offset,
@@ -13,6 +12,7 @@ from harness.systems.replica_files import (
     read_batches,
     replica_rows,
 )
+from harness.watching.quorum_times import QuorumTimes
 from nodes.control.records import PartitionChangeRecord, PartitionRecord, TopicRecord, encode
 from nodes.ids import Epoch, NodeId, Offset, TopicPartition
 from nodes.log.batch import Record, encode_batch

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from harness import journal as journals
-from harness.journal import Journal
+from harness.record import journal as journals
+from harness.record.journal import Journal
 from harness.targets.linux import clocks, kernel, namespaces, network, processes, throttles
 from harness.targets.linux.processes import ProcessId
 from harness.targets.linux.undo import process_of

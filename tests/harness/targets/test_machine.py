@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.linux import processes
 from harness.targets.linux.processes import ProcessId
 from tests.harness.targets.machine import leftovers, new_run_id

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.plan import build
+from harness.planning.plan import build
 from harness.systems.kafka.home import Home
 from harness.systems.kafka.make import LOGGING, Kafka
 from harness.systems.make import NodeFiles

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.plan import PlanError
+from harness.planning.plan import PlanError
 from harness.systems.kafka.properties import (
     check_overrides,
     kafka_format,

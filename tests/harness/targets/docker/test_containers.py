@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.clean import Outcome, undo
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.docker import image
 from harness.targets.docker.containers import Containers, Share
 from harness.targets.docker.undo import RUN_LABEL

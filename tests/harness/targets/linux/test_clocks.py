@@ -271,7 +271,7 @@ def test_without_clocks_of_their_own_nodes_have_nothing_of_it(tmp_path: Path) ->
 HARNESS = """
 import sys, time
 from pathlib import Path
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget
 place = Path(sys.argv[1])

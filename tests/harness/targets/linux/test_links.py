@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.clean import Outcome, clean
-from harness.journal import read
+from harness.record.journal import read
 from harness.targets.base import CLIENTS, UnknownNode
 from harness.targets.linux import firewall, kernel, namespaces, processes
 from harness.targets.linux.links import LinuxLinks
@@ -33,7 +33,7 @@ JOURNAL = FakeJournal(Trace())
 
 HARNESS = """
 import sys, pathlib, time
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut, Quality

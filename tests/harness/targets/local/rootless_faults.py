@@ -15,7 +15,7 @@ from pathlib import Path  # noqa: E402
 
 from harness import abilities  # noqa: E402
 from harness.hosts import hosts_of  # noqa: E402
-from harness.journal import Journal  # noqa: E402
+from harness.record.journal import Journal  # noqa: E402
 from harness.targets.linux import kernel  # noqa: E402
 from nemesis.fault import Fault, Strike  # noqa: E402
 from nemesis.faults import FAULTS  # noqa: E402

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.base import NodeState, TargetError, UnknownNode
 from harness.targets.linux import kernel, namespaces, processes
 from harness.targets.linux.volumes import Volume

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.journal import ROOTLESS_UID
+from harness.record.journal import ROOTLESS_UID
 from harness.targets.linux import kernel
 from harness.targets.local import rootless
 from nemesis.faults import FAULTS
@@ -34,7 +34,7 @@ CLUSTER = """
 from harness.targets.local.rootless import ensure_privileges
 ensure_privileges()
 import os, pathlib, socket, sys, time
-from harness import journal as journals
+from harness.record import journal as journals
 from harness.targets.linux import namespaces
 from harness.targets.linux.volumes import Volume
 from harness.targets.local import LocalTarget

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import load
 from harness.targets.ssh.power import Plug

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness import journal as journals
+from harness.record import journal as journals
 from harness.targets.linux import firewall, kernel, namespaces, network
 from harness.targets.local import LocalTarget
 from harness.targets.ssh.connection import Connection

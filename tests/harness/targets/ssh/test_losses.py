@@ -14,7 +14,7 @@ import pytest
 
 from harness import clean
 from harness.clean import Outcome
-from harness.journal import Journal
+from harness.record.journal import Journal
 from harness.targets.ssh.target import SshTarget
 from nemesis.hosts import Cut
 from tests.harness.targets import traffic

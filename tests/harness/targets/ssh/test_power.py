@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import journal as journals
-from harness.journal import Journal
+from harness.record import journal as journals
+from harness.record.journal import Journal
 from harness.targets.base import TargetError, Unsupported
 from harness.targets.linux import firewall, network
 from harness.targets.ssh import power

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.plan import build, load
+from harness.planning.plan import build, load
 from harness.targets.ssh.kind import SshKind
 from harness.targets.ssh.target import NETWORK
 from nemesis.fault import Ability

@@ -1,0 +1,1 @@
+"""What faults order of the cluster, and how it gets done under faults."""

@@ -96,6 +96,11 @@ def on_signals(stop: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, first)
 
 
+def end_by_sigterm() -> None:
+    """SIGTERM ends as Ctrl-C does, so that the processes that work for this one end with it."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
 def counted(things: Iterable[str]) -> str:
     """Things that begin with what they are ("volume /a", "process 7"), as a count of each kind.
 

@@ -20,6 +20,7 @@ from harness.commands.base import (
     Exit,
     Store,
     clean_up_after_the_dead,
+    end_by_sigterm,
     ensure_privileges,
     warn,
 )
@@ -59,6 +60,7 @@ def zoo(
     from harness.zoo import record, trials
     from harness.zoo.exhibit import collection as load
 
+    end_by_sigterm()
     at_once = jobs or os.cpu_count() or 1
     lines = [record.Line(exhibit=exhibit) for exhibit in load(collection, names or ())]
     if worlds:

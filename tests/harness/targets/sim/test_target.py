@@ -53,8 +53,8 @@ def place() -> Iterator[Place]:
 
 
 def test_it_can_do_everything(place: Place) -> None:
-    """No fault has to be left out."""
-    assert {each.value for each in Ability} == place.target.abilities
+    """No fault has to be left out, but the hypervisor's: its machines have none."""
+    assert {each.value for each in Ability} - {Ability.MACHINE_POWER} == place.target.abilities
 
 
 def test_processes_start_and_end(place: Place) -> None:

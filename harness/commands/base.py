@@ -97,8 +97,10 @@ def on_signals(stop: Callable[[], None]) -> None:
 
 
 def end_by_sigterm() -> None:
-    """SIGTERM ends as Ctrl-C does, so that the processes that work for this one end with it."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    """SIGTERM ends as Ctrl-C does, so that the processes that work for this one end with it; also
+    where Ctrl-C is ignored, as in what a shell runs in the background.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def counted(things: Iterable[str]) -> str:

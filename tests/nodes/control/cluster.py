@@ -31,6 +31,11 @@ def node(number: int) -> NodeId:
     return NodeId(number)
 
 
+def state_of(partition: PartitionImage) -> tuple[NodeId, tuple[NodeId, ...], int]:
+    """Leader, in-sync replicas and leader epoch."""
+    return partition.leader, partition.isr, partition.leader_epoch
+
+
 def nodes(*numbers: int) -> tuple[NodeId, ...]:
     """Several node ids."""
     return tuple(map(NodeId, numbers))

@@ -2,26 +2,14 @@
 
 import pytest
 
-from nodes.control.image import PartitionImage
-from nodes.ids import NO_NODE, NodeId
+from nodes.ids import NO_NODE
 from tests.nodes.control.cluster import (
     SESSION_MS,
     Cluster,
     node,
     nodes,
+    state_of,
 )
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    """Three brokers, and topic t with one partition that 1 leads and all are in sync with."""
-    cluster = Cluster(brokers=3)
-    cluster.create("t", nodes(1, 2, 3))
-    return cluster
-
-
-def _state(partition: PartitionImage) -> tuple[NodeId, tuple[NodeId, ...], int]:
-    return partition.leader, partition.isr, partition.leader_epoch
 
 
 def test_controlled_shutdown_hands_over_in_one_batch_before_it_lets_go(cluster: Cluster) -> None:
@@ -78,8 +66,8 @@ def test_a_sole_replica_shuts_down_at_once(cluster: Cluster) -> None:
     cluster.lose(2, 3)
     answer = cluster.beat(1, want_shut_down=True)
     assert answer.should_shut_down
-    assert _state(cluster.partition("alone")) == (NO_NODE, (), 1)
-    assert _state(cluster.partition()) == (NO_NODE, (), 1)
+    assert state_of(cluster.partition("alone")) == (NO_NODE, (), 1)
+    assert state_of(cluster.partition()) == (NO_NODE, (), 1)
     assert cluster.partition("alone").elr == nodes(1)
 
 
@@ -90,7 +78,7 @@ def test_two_brokers_shutting_down_do_not_wait_for_each_other(cluster: Cluster) 
     cluster.beat(3)
     assert cluster.beat(1, want_shut_down=True).should_shut_down
     assert cluster.beat(2, want_shut_down=True).should_shut_down
-    assert _state(cluster.partition()) == (3, nodes(3), 2)
+    assert state_of(cluster.partition()) == (3, nodes(3), 2)
 
 
 @pytest.mark.parametrize("want_fence", [True, False])

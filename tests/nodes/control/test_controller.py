@@ -7,7 +7,6 @@ from kio.schema.errors import ErrorCode
 
 from nodes.control import elections
 from nodes.control.controller import METADATA_VERSION, PRODUCER_ID_BLOCK
-from nodes.control.image import PartitionImage
 from nodes.control.records import (
     RECOVERED,
     RECOVERING,
@@ -17,7 +16,7 @@ from nodes.control.records import (
     FeatureLevelRecord,
     PartitionChangeRecord,
 )
-from nodes.ids import NO_NODE, BrokerEpoch, Epoch, NodeId
+from nodes.ids import NO_NODE, BrokerEpoch, Epoch
 from tests.nodes.control.cluster import (
     CLUSTER_ID,
     SESSION_MS,
@@ -26,20 +25,8 @@ from tests.nodes.control.cluster import (
     node,
     nodes,
     refused,
+    state_of,
 )
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    """Three brokers, and topic t with one partition that 1 leads and all are in sync with."""
-    cluster = Cluster(brokers=3)
-    cluster.create("t", nodes(1, 2, 3))
-    return cluster
-
-
-def _state(partition: PartitionImage) -> tuple[NodeId, tuple[NodeId, ...], int]:
-    return partition.leader, partition.isr, partition.leader_epoch
-
 
 # --- registration
 
@@ -53,7 +40,7 @@ def test_a_new_broker_is_fenced_under_the_offset_of_its_registration() -> None:
     assert (broker.epoch, broker.fenced, broker.endpoints) == (before + 1, True, endpoint(1))
 
 
-def test_the_same_incarnation_keeps_epoch_and_state(cluster: Cluster) -> None:
+def test_the_same_incarnation_keeps_epoch_andstate_of(cluster: Cluster) -> None:
     """A registration that was sent twice is answered twice, and written once."""
     epoch = cluster.epochs[node(1)]
     assert cluster.register(1) == epoch
@@ -74,7 +61,7 @@ def test_the_same_incarnation_may_amend_its_data(cluster: Cluster) -> None:
     assert cluster.take(result) == cluster.epochs[node(1)]
     broker = cluster.image.brokers[node(1)]
     assert (broker.endpoints, broker.rack, broker.fenced) == (endpoint(7), "b", False)
-    assert _state(cluster.partition()) == (1, nodes(1, 2, 3), 0)
+    assert state_of(cluster.partition()) == (1, nodes(1, 2, 3), 0)
 
 
 def test_another_incarnation_waits_for_the_session_to_end(cluster: Cluster) -> None:
@@ -95,7 +82,7 @@ def test_a_new_incarnation_is_in_no_isr_even_before_the_old_one_is_fenced(
     cluster.now_ms += 50
     epoch = cluster.register(1, incarnation=11)
     assert int(epoch) == cluster.image.offset
-    assert _state(cluster.partition()) == (2, nodes(2, 3), 1)
+    assert state_of(cluster.partition()) == (2, nodes(2, 3), 1)
 
 
 def test_a_fenced_process_still_holds_its_id(cluster: Cluster) -> None:
@@ -170,7 +157,7 @@ def test_silence_fences_at_the_session_timeout(cluster: Cluster) -> None:
         PartitionChangeRecord,
         BrokerRegistrationChangeRecord,
     ]
-    assert _state(cluster.partition()) == (2, nodes(2, 3), 1)
+    assert state_of(cluster.partition()) == (2, nodes(2, 3), 1)
 
 
 def test_heartbeats_keep_a_broker_alive(cluster: Cluster) -> None:
@@ -183,7 +170,7 @@ def test_heartbeats_keep_a_broker_alive(cluster: Cluster) -> None:
 def test_a_fenced_follower_leaves_the_isr_without_a_new_leader_epoch(cluster: Cluster) -> None:
     """Only the partition epoch rises when the leader stays."""
     cluster.lose(2)
-    assert _state(cluster.partition()) == (1, nodes(1, 3), 0)
+    assert state_of(cluster.partition()) == (1, nodes(1, 3), 0)
     assert cluster.partition().partition_epoch == 1
 
 
@@ -199,7 +186,7 @@ def test_a_fenced_broker_that_returns_waits_to_be_taken_into_the_isr(cluster: Cl
     """Unfencing gives back service, not the ISR: the leader decides about that."""
     cluster.lose(2)
     assert not cluster.beat(2).is_fenced
-    assert _state(cluster.partition()) == (1, nodes(1, 3), 0)
+    assert state_of(cluster.partition()) == (1, nodes(1, 3), 0)
 
 
 def test_the_first_live_in_sync_replica_in_assignment_order_leads() -> None:
@@ -217,14 +204,14 @@ def test_the_last_isr_member_stays_eligible_and_the_partition_waits_for_it(
     """Leaderless with ELR [1]: replicas 2 and 3 may lack committed records."""
     cluster.alter(1, [1])
     cluster.lose(1)
-    assert _state(cluster.partition()) == (NO_NODE, (), 1)
+    assert state_of(cluster.partition()) == (NO_NODE, (), 1)
     assert cluster.partition().elr == nodes(1)
     cluster.lose(2, 3)
     cluster.beat(2)
     cluster.beat(3)
     assert cluster.partition().leader == NO_NODE
     cluster.beat(1)
-    assert _state(cluster.partition()) == (1, nodes(1), 2)
+    assert state_of(cluster.partition()) == (1, nodes(1), 2)
     assert cluster.partition().leader_recovery_state == RECOVERED
     assert cluster.partition().elr == cluster.partition().last_known_elr == ()
 
@@ -232,10 +219,10 @@ def test_the_last_isr_member_stays_eligible_and_the_partition_waits_for_it(
 def test_of_an_isr_that_dies_at_once_everybody_is_eligible(cluster: Cluster) -> None:
     """Nothing was committed without any of them; the first to return leads."""
     cluster.wait(2 * SESSION_MS)
-    assert _state(cluster.partition()) == (NO_NODE, (), 1)
+    assert state_of(cluster.partition()) == (NO_NODE, (), 1)
     assert cluster.partition().elr == nodes(1, 2, 3)
     cluster.beat(3)
-    assert _state(cluster.partition()) == (3, nodes(3), 2)
+    assert state_of(cluster.partition()) == (3, nodes(3), 2)
     assert cluster.partition().elr == ()
 
 
@@ -246,8 +233,8 @@ def test_an_unclean_election_only_where_the_topic_allows_it(cluster: Cluster) ->
         cluster.alter(1, [1], name=name)
     cluster.lose(1)
     cluster.recover()
-    assert _state(cluster.partition("t")) == (NO_NODE, (), 1)
-    assert _state(cluster.partition("u")) == (2, nodes(2), 2)
+    assert state_of(cluster.partition("t")) == (NO_NODE, (), 1)
+    assert state_of(cluster.partition("u")) == (2, nodes(2), 2)
     assert cluster.partition("u").leader_recovery_state == RECOVERING
 
 
@@ -261,7 +248,7 @@ def test_an_unclean_election_when_a_stale_replica_returns() -> None:
     cluster.lose(1, 2)
     assert cluster.partition().leader == NO_NODE
     cluster.beat(2)
-    assert _state(cluster.partition()) == (2, nodes(2), 2)
+    assert state_of(cluster.partition()) == (2, nodes(2), 2)
     assert cluster.partition("kept").leader == NO_NODE
 
 
@@ -290,7 +277,7 @@ def test_unregistering_takes_a_broker_out_of_everything(cluster: Cluster) -> Non
     """Its replicas stay assigned; its heartbeats are stale."""
     cluster.take(cluster.controller.unregister_broker(node(1)))
     assert node(1) not in cluster.image.brokers
-    assert _state(cluster.partition()) == (2, nodes(2, 3), 1)
+    assert state_of(cluster.partition()) == (2, nodes(2, 3), 1)
     assert cluster.partition().replicas == nodes(1, 2, 3)
     with refused(ErrorCode.stale_broker_epoch):
         cluster.beat(1)

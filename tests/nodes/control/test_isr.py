@@ -11,14 +11,6 @@ from nodes.ids import BrokerEpoch, Epoch
 from tests.nodes.control.cluster import SESSION_MS, Cluster, node, nodes, refused
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    """Three brokers, and topic t with one partition that 1 leads and all are in sync with."""
-    cluster = Cluster(brokers=3)
-    cluster.create("t", nodes(1, 2, 3))
-    return cluster
-
-
 def test_the_leader_shrinks_and_grows_its_isr(cluster: Cluster) -> None:
     """Only the partition epoch rises; the answer is the state after the change."""
     answer = cluster.alter(1, [1, 3])

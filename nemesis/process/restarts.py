@@ -1,6 +1,6 @@
 """Nodes that are told to end in order, and started again as soon as they have."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from nemesis.fault import Effect, Option, Strike
@@ -58,14 +58,18 @@ class Restart(ProcessFault):
         return Effect(took=took, evidence=evidence)
 
     def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """End whoever is still about to end, or nobody would start it; then start all."""
-        for node in present(hosts, strike):
-            found = deeds(hosts, strike, node)
-            told = last(found, TOLD)
-            if told and not last(found, ENDED) and hosts.processes.is_running(node):
-                hosts.processes.kill(node)
-                note(hosts, strike, ENDED, node, told.at_ms, "by SIGKILL at the heal")
-        ProcessFault.heal(self, hosts, strike)
+        """End whoever is still about to end, or nobody would start it; then start all.
+
+        Also those that the executor leaves to another restart: that one may have ended and started
+        them before they were told by this one. Who is held by another is that one's to end.
+        """
+        told = [d.node for d in hosts.ledger.deeds(strike.detail(TAG)) if d.what == TOLD]
+        everyone = replace(strike, nodes=tuple(sorted({*strike.nodes, *told})))
+        hosts.ledger.let_go(strike.detail(TAG))
+        for node in present(hosts, everyone):
+            if not hosts.ledger.held(node):
+                _end(hosts, strike, node)
+        ProcessFault.heal(self, hosts, everyone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +135,30 @@ def _step(hosts: Hosts, strike: Strike, node: int, at_ms: int) -> None:
     if last(found, ENDED):
         start_again(hosts, strike, node, at_ms)
     elif not hosts.processes.is_running(node):
-        code = hosts.processes.exit_code(node)
-        note(hosts, strike, ENDED, node, at_ms, "" if code is None else f"with code {code}")
+        note(hosts, strike, ENDED, node, at_ms, _by_itself(hosts, node))
         start_again(hosts, strike, node, at_ms)
     elif at_ms - told.at_ms > int(strike.detail("patience_ms")):
         hosts.processes.kill(node)
         note(hosts, strike, ENDED, node, at_ms, "by SIGKILL, out of patience")
+
+
+def _end(hosts: Hosts, strike: Strike, node: int) -> None:
+    """See a node that was told to end ended, by a kill if need be."""
+    found = deeds(hosts, strike, node)
+    told = last(found, TOLD)
+    if told is None or last(found, ENDED):
+        return
+    how = "by SIGKILL at the heal"
+    if hosts.processes.is_running(node):
+        hosts.processes.kill(node)
+    else:
+        how = _by_itself(hosts, node)
+    note(hosts, strike, ENDED, node, told.at_ms, how)
+
+
+def _by_itself(hosts: Hosts, node: int) -> str:
+    code = hosts.processes.exit_code(node)
+    return "" if code is None else f"with code {code}"
 
 
 def _story(found: list[Deed]) -> str:

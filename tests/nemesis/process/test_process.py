@@ -121,6 +121,31 @@ def test_faults_of_one_kind_share_their_nodes() -> None:
     assert second.machines.processes.states == {1: "S", 2: "S", 3: "S"}
 
 
+def test_two_restarts_leave_nobody_about_to_end() -> None:
+    """The first has done its work on the node that the second tells again, and that ends late."""
+    first = strike("restart", 2)
+    first.at(100)
+    first.machines.processes.deaf = {2}
+    second = strike("restart", 2, 3, on=first, seed=2)
+    second.strike = second.strike.without([first.strike], same_fault=[first.strike])
+    assert second.heal() == "node 3 runs"
+    assert second.done()[-3:] == [("kill", 2), ("start", 2), ("start", 3)]
+    first.heal()
+    assert first.machines.processes.states == {1: "S", 2: "S", 3: "S"}
+    assert len(first.done()) == 7
+
+
+def test_a_restart_leaves_to_another_whose_end_that_still_waits_for() -> None:
+    """It will start the node, or kill it when its own time has come."""
+    first = strike("pause", 3)  # only for its machines
+    first.machines.processes.deaf = {2}
+    first = strike("restart", 2, on=first)
+    second = strike("restart", 2, on=first, seed=2)
+    assert second.heal() == "node 2 is kept down by another fault"
+    first.heal()
+    assert first.done()[2:] == [("kill", 2), ("start", 2)]
+
+
 def test_a_restart_starts_who_has_ended() -> None:
     """As soon as that is seen, and tells how long all of it took."""
     struck = strike("restart", 2)

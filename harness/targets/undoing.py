@@ -8,7 +8,7 @@ from harness.targets.linux import undo as linux
 from harness.targets.linux.undo import Fields, Undo
 
 
-def _ssh_machine(fields: Fields) -> str | None:
+def _ssh_machine(fields: Fields) -> list[str]:
     from harness.targets.ssh.machine import undo  # paramiko is slow to import, and seldom needed
 
     return undo(fields)

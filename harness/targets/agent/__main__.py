@@ -70,7 +70,7 @@ def undo(home: Path) -> None:
         if "said" in reply:
             problems.append(reply["said"])
         else:
-            removed.append(f"the agent of {home} and all that it made")
+            removed.append(f"agent of {home} and all that it made")
     except OSError:
         if (home / JOURNAL).exists():
             done = clean.undo(home / JOURNAL, registry=home.parent / REGISTRY)

@@ -1,7 +1,8 @@
 """How each kind of thing that is journalled here is undone.
 
 Every function takes the fields of one record, removes what that record names if it is there, and
-says in a few words what it removed, or None. Doing it twice is fine; so is a thing half made.
+says in a few words what it removed, or None; a kind first ("process 7"), for they are counted.
+Doing it twice is fine; so is a thing half made.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +24,7 @@ from harness.targets.linux import (
 from harness.targets.linux.processes import ProcessId
 
 Fields = Mapping[str, object]
-Undo = Callable[[Fields], str | None]
+Undo = Callable[[Fields], str | list[str] | None]
 
 
 def _netns(fields: Fields) -> str | None:
@@ -151,8 +152,7 @@ def undo_records(
         except Exception as error:  # whatever it is, the rest must still be undone
             problems.append(f"{kind} {dict(record)}: {error}")
         else:
-            if done is not None:
-                removed.append(done)
+            removed += [done] if isinstance(done, str) else done or []
     return removed, problems
 
 

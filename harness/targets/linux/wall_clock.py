@@ -139,17 +139,17 @@ class MachineClock:
 
 
 def undo(fields: Mapping[str, object], clock: WallClock | None = None) -> str | None:
-    """Set the clock right that a record is of; one of another boot was set right by that."""
+    """Set the clock right that a record is of. A boot has done that, and no more: what was to keep
+    the clock right is still off.
+    """
     clock = clock or WallClock()
-    if fields["boot"] != clock.boot():
-        return None
     stopped = fields["kept_right"] and not clock.is_kept_right()
     if fields["kept_right"] and not stopped:
         return None  # who keeps it right is at work again
-    true_ns = int(str(fields["ahead_ns"]))
-    off_ms = (clock.ahead_ns() - true_ns) / 1e6
+    true_ns, booted = int(str(fields["ahead_ns"])), fields["boot"] != clock.boot()
+    off_ms = 0.0 if booted else (clock.ahead_ns() - true_ns) / 1e6
     if abs(off_ms) >= 1:
         clock.set_ahead(true_ns)
     if stopped:
         clock.keep_right(True)
-    return f"the machine's clock, {off_ms:+.0f} ms off" if abs(off_ms) >= 1 else None
+    return f"clock of the machine, {off_ms:+.0f} ms off" if abs(off_ms) >= 1 else None

@@ -11,7 +11,7 @@ import shlex
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
@@ -99,6 +99,13 @@ class Connection:
     def __init__(self, host: Host, inventory: Inventory) -> None:
         """Plan it; `open` connects."""
         self.host = host
+        self.record: Mapping[str, object] = {
+            "host": host.model_dump(mode="json"),
+            "known_hosts": str(inventory.known_hosts),
+            "ssh_config": str(inventory.ssh_config),
+            "patience": inventory.patience,
+        }
+        """What the journal says of it, for `recorded`."""
         self._known_hosts = inventory.known_hosts
         self._patience = inventory.patience
         self._config = paramiko.SSHConfig()
@@ -315,6 +322,13 @@ class Connection:
                 f"{label}: {at} cannot be reached: {error or type(error).__name__}; is it up, and "
                 "does `ssh` get there?"
             ) from error
+
+
+def recorded(fields: Mapping[str, object]) -> Connection:
+    """The connection that a journal's record tells of, to be opened."""
+    host = Host.model_validate(fields["host"])
+    told = {name: fields[name] for name in ("known_hosts", "ssh_config", "patience")}
+    return Connection(host, Inventory.model_validate({"hosts": [host], **told}))
 
 
 class _Refuse(paramiko.MissingHostKeyPolicy):

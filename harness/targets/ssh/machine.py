@@ -16,7 +16,7 @@ from harness.targets.agent.server import Session
 from harness.targets.base import TargetError
 from harness.targets.linux import network
 from harness.targets.ssh import install
-from harness.targets.ssh.connection import Connection, Lines, SshError
+from harness.targets.ssh.connection import Connection, Lines, SshError, recorded
 from harness.targets.ssh.install import SEARCH_PATH, Cargo, Installed
 from harness.targets.ssh.inventory import Host, Inventory
 from nemesis.fault import Ability
@@ -89,9 +89,7 @@ class RemoteMachine:
         """What the journal says of it, for `undo`."""
         return {
             "home": str(self.home),
-            "host": self.host.model_dump(mode="json"),
-            "known_hosts": str(self._inventory.known_hosts),
-            "ssh_config": str(self._inventory.ssh_config),
+            **self.connection.record,
             "command": self._command("undo", str(self.home)),
         }
 
@@ -254,18 +252,14 @@ class RemoteMachine:
             tar.extractall(directory, filter="data")
 
 
-def undo(fields: Mapping[str, object]) -> str | None:
-    """Undo what is left on the machine of a journal's record. Raises TargetError."""
-    host = Host.model_validate(fields["host"])
-    known = Inventory.model_validate(
-        {"hosts": [host], "known_hosts": fields["known_hosts"], "ssh_config": fields["ssh_config"]}
-    )
+def undo(fields: Mapping[str, object]) -> list[str]:
+    """Undo what is left on the machine of a journal's record; what it was. Raises TargetError."""
     command, home = fields["command"], str(fields["home"])
     assert isinstance(command, list)
-    with Connection(host, known) as connection:
+    with recorded(fields) as connection:
         removed = _undone(connection, command)
         connection.run(["rm", "-rf", home])
-    return f"{host.label}: {'; '.join(removed)}" if removed else None
+    return [f"{each} on {connection.host.label}" for each in removed]
 
 
 def _undone(connection: Connection, command: list[str]) -> list[str]:

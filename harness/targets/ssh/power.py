@@ -1,25 +1,28 @@
 """The power of an inventory's machines, where something of ours can cut it. See
 `nemesis.hosts.Power`.
 
-Every cut is in the journal before it is made, with what it takes to undo it: nothing on a machine
-without power can heal it, not even the dead-man's timer.
+What gives a machine its power back is in the journal before anything is left there: nothing on a
+machine without power can heal it, not even the dead-man's timer. Who took it off does not matter.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Final, NamedTuple, Protocol
 
 from harness.record.journal import Journal
 from harness.targets.agent.server import Session
 from harness.targets.base import TargetError
 from harness.targets.linux import files
-from harness.targets.ssh.connection import Connection
-from harness.targets.ssh.inventory import Host, Inventory
+from harness.targets.ssh.connection import recorded
 from harness.targets.ssh.machine import RemoteMachine
 from harness.targets.ssh.parts import together
 from nemesis.hosts import Boot, Disks
 
 BOOT_TIMEOUT_S: Final = 600.0
+
+log = logging.getLogger(__name__)
 
 
 class Plug(Protocol):
@@ -69,13 +72,15 @@ class MachinePower:
         self._cut_ns: dict[int, int] = {}
         self._boots: dict[int, Boot] = {}
 
+    def record(self, node: int) -> None:
+        """Let the journal know how a node's machine, if it has a plug, gets its power back."""
+        if plug := self._plugs.get(node):
+            reach = self._machine(node).connection.record
+            self._journal.record(plug.kind, **plug.record, **reach)
+
     def cut(self, nodes: Sequence[int]) -> float:
         """See the protocol."""
         together(nodes, self._look)
-        for node in nodes:
-            record = self._machine(node).record
-            reach = {name: record[name] for name in ("host", "known_hosts", "ssh_config")}
-            self._journal.record(self._plugs[node].kind, **self._plugs[node].record, **reach)
         for node in nodes:
             self._boots.pop(node, None)
         let_go = {node: self._machine(node).lose_power() for node in nodes}
@@ -113,12 +118,7 @@ class MachinePower:
 
     def _boot(self, node: int) -> None:
         machine, before = self._machine(node), self._before[node]
-        self._plugs[node].put_in()
-        try:
-            machine.come_back(BOOT_TIMEOUT_S)
-        except TargetError:
-            self._plugs[node].pull()  # kernels do hang at their start: the next attempt boots anew
-            raise
+        _switch_on(self._plugs[node], lambda: machine.come_back(BOOT_TIMEOUT_S))
         now = machine.agent.call(Session.boot)
         since_cut_s = (time.monotonic_ns() - self._cut_ns[node]) / 1e9
         self._boots[node] = Boot(
@@ -136,12 +136,23 @@ def undo(plug: Plug, fields: Mapping[str, object]) -> str | None:
     """
     if not plug.is_out():
         return None
-    host = Host.model_validate(fields["host"])
-    known = Inventory.model_validate(
-        {"hosts": [host], "known_hosts": fields["known_hosts"], "ssh_config": fields["ssh_config"]}
-    )
+    with closing(recorded(fields)) as connection:
+        log.warning(
+            "%s has no power: it is switched on, and has %.0f s to boot",
+            connection.host.label,
+            BOOT_TIMEOUT_S,
+        )
+        _switch_on(plug, lambda: connection.open_within(BOOT_TIMEOUT_S))
+        return f"outage of {connection.host.label}"
+
+
+def _switch_on(plug: Plug, enter: Callable[[], None]) -> None:
+    """Let a machine boot, and `enter` it. One that lets nobody in is taken off again: kernels do
+    hang at their start, and the next attempt boots it anew.
+    """
     plug.put_in()
-    connection = Connection(host, known)
-    connection.open_within(BOOT_TIMEOUT_S)
-    connection.close()
-    return f"{host.label}: its power is on again"
+    try:
+        enter()
+    except TargetError:
+        plug.pull()
+        raise

@@ -117,6 +117,8 @@ class SshTarget:
         machine = self._all[node]
         machine.connect(self._wanted.cargo)
         self._journal.record("ssh.machine", node=node, **machine.record)
+        if self._plugged:
+            self._plugged.record(node)  # after it: undone before it
         machine.start(
             Settings(
                 run_id=self._run_id,

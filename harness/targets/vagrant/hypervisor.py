@@ -69,16 +69,17 @@ class VirtualMachine:
     @classmethod
     def of(cls, where: Path, node: int) -> Self:
         """Node's machine of the Vagrantfile in `where`. Raises VagrantError for one of no
-        hypervisor's.
+        hypervisor's, or of one that does not answer.
         """
         place = where / os.environ.get("VAGRANT_DOTFILE_PATH", ".vagrant") / "machines" / f"n{node}"
         for provider in (LIBVIRT, VIRTUALBOX):
             if (place / provider / "id").exists():
                 machine = (place / provider / "id").read_text().strip()
                 there = os.environ.get("LIBVIRT_DEFAULT_URI", "qemu:///system")
-                return cls(
-                    provider=provider, machine=machine, uri=there if provider == LIBVIRT else ""
-                )
+                uri = there if provider == LIBVIRT else ""
+                found = cls(provider=provider, machine=machine, uri=uri)
+                found.is_out()
+                return found
         raise VagrantError(
             f"machine n{node} is neither libvirt's nor VirtualBox's, and no other provider's has a "
             "power of its own: VAGRANT_DEFAULT_PROVIDER=libvirt vagrant up"

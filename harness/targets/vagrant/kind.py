@@ -28,13 +28,13 @@ class VagrantKind(SshKind):
             return found
         try:
             for node in range(1, self._plan.nodes + 1):
-                VirtualMachine.of(self._where, node).is_out()
+                VirtualMachine.of(self._where, node)
         except VagrantError as error:
             return {**found, Ability.MACHINE_POWER: str(error)}
         return found
 
     def _plugs(self) -> Mapping[int, Plug]:
-        """Those of the machines that have a hypervisor, spare ones too."""
+        """Those of the machines whose hypervisor answers, spare ones too."""
         found: dict[int, Plug] = {}
         for host in self._inventory.hosts:
             try:

@@ -74,12 +74,29 @@ def test_layers_add_up(node: MachineClock, clock: Clock) -> None:
 
 
 def test_the_journal_undoes_it(node: MachineClock, clock: Clock, journal: Journal) -> None:
-    """Once; a boot has undone it too."""
+    """Once."""
     node.skew(1, "a", 60_000)
-    [record] = [each for each in journal.records() if each["kind"] == KIND]
-    clock.booted = "next"
-    assert wall_clock.undo(record, clock) is None
-    clock.booted = "this"
-    assert wall_clock.undo(record, clock) == "the machine's clock, +60000 ms off"
+    assert undone(journal, clock) == ["clock of the machine, +60000 ms off"]
     assert (clock.ahead, clock.kept) == (TRUE_NS, True)
-    assert wall_clock.undo(record, clock) is None
+    assert undone(journal, clock) == [None]
+
+
+def test_a_boot_sets_the_clock_right_and_does_not_keep_it_so(
+    node: MachineClock, clock: Clock, journal: Journal
+) -> None:
+    """The service that was stopped is off after it too, until the journal is undone; also when
+    there was another jump since, which found it off.
+    """
+    node.skew(1, "a", 60_000)
+    clock.booted, clock.ahead = "next", TRUE_NS + 7
+    again = MachineClock(journal, lambda node: 42, clock)
+    again.skew(1, "b", 60_000)
+    again.unskew(1, "b")
+    assert undone(journal, clock) == [None, None]
+    assert (clock.ahead, clock.kept) == (TRUE_NS + 7, True)
+
+
+def undone(journal: Journal, clock: Clock) -> list[str | None]:
+    """What undoing the journal, latest record first, says."""
+    records = [each for each in journal.records() if each["kind"] == KIND]
+    return [wall_clock.undo(record, clock) for record in reversed(records)]

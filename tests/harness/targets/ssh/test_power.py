@@ -38,7 +38,10 @@ class FalsePlug:
     node: int
     stuck: bool = False
     kind: str = "test.power"
-    record: dict[str, object] = field(default_factory=lambda: {"who": "a false plug"})
+    record: dict[str, object] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.record = {"plug_of": self.node}
 
     def pull(self) -> None:
         if self.stuck:
@@ -173,17 +176,20 @@ def refuse(_: Connection) -> None:
     raise SshError("it lets nobody in")
 
 
-def test_a_dead_harness_power_cut_is_undone_by_its_record(
-    lab: Hosts, target: SshTarget, plugs: dict[int, FalsePlug]
+def test_a_dead_harness_leaves_a_record_that_gives_a_machine_its_power_back(
+    lab: Hosts, target: SshTarget, plugs: dict[int, FalsePlug], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """When that returns the machine can be reached, and what its agent left can be undone."""
-    target.power.cut([3])
+    """Whoever takes it off, for it is written when the agent is. When that is undone the machine
+    can be reached, and what its agent left can be undone.
+    """
     records = journals.read(lab.place / doomed.RUN_ID / "journal.jsonl")
-    [record] = [each for each in records if each["kind"] == "test.power"]
-    assert record["who"] == "a false plug"
+    [record] = [each for each in records if each.get("plug_of") == 3]
+    [agent] = [each for each in records if each["kind"] == "ssh.machine" and each["node"] == 3]
+    assert records.index(record) > records.index(agent), "the latest is undone first"
+    target.power.cut([3])
     told = power.undo(plugs[3], record)
-    assert told is not None
-    assert told.endswith("its power is on again")
+    assert told == "outage of node 3's host " + lab.target.address(3)
+    assert "has no power: it is switched on" in caplog.text
     assert lab.run(3, "hostname").strip() == "host-3"
     assert power.undo(plugs[3], record) is None
 

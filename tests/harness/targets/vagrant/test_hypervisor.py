@@ -70,6 +70,15 @@ def test_what_the_hypervisor_refuses_is_said(
         machine.is_out()
 
 
+def test_a_machine_whose_hypervisor_does_not_answer_has_no_plug(
+    machine: VirtualMachine, virsh: Path, tmp_path: Path
+) -> None:
+    """So that nothing is promised in the journal that nobody can do."""
+    (virsh / "state-one").unlink()
+    with pytest.raises(VagrantError, match="no domain one"):
+        VirtualMachine.of(tmp_path, 1)
+
+
 def test_a_machine_of_another_provider_has_no_plug(tmp_path: Path) -> None:
     """A container is a process of the harness's own machine."""
     (tmp_path / ".vagrant/machines/n1/docker").mkdir(parents=True)
@@ -86,6 +95,7 @@ def test_virtualbox_is_told_the_same_in_its_own_words(
     """Its tool tells the state among much else."""
     (tmp_path / ".vagrant/machines/n2/virtualbox").mkdir(parents=True)
     (tmp_path / ".vagrant/machines/n2/virtualbox/id").write_text("two")
+    monkeypatch.setattr(hypervisor, "_run", lambda _: "")
     machine = VirtualMachine.of(tmp_path, 2)
     told = commands("virtualbox", "two", "")
     assert told.off == ("VBoxManage", "controlvm", "two", "poweroff")

@@ -16,7 +16,7 @@ from harness.planning.plan import Nemesis, Plan, Simulated, Topic, Workload, ack
 from nemesis.faults import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
-MOST_FAULTS: Final = 8
+MOST_FAULTS: Final = 6
 
 
 class Kind(NamedTuple):
@@ -31,7 +31,8 @@ def _kind(weight: int, faults: str) -> Kind:
 
 
 KINDS: Final = (
-    _kind(4, "kill restart power-loss pause crash-loop kill-during-recovery rolling-restart"),
+    _kind(4, "kill restart pause crash-loop kill-during-recovery rolling-restart"),
+    _kind(2, "power-loss"),
     _kind(
         3,
         "partition.halves partition.random-halves partition.isolate-one partition.isolate-leader "
@@ -42,7 +43,8 @@ KINDS: Final = (
         "link.slow link.lossy link.reordered link.duplicated link.limited link.bad reset "
         "response-lost cut.clients pause.clients",
     ),
-    _kind(2, "disk.stall disk.slow disk.full disk.read-only disk.error failed-fsync"),
+    _kind(2, "disk.stall disk.slow"),
+    _kind(2, "disk.full disk.read-only disk.error failed-fsync"),
     _kind(
         2,
         "reassign elect broker.add broker.remove quorum.add-voter quorum.remove-voter config "
@@ -57,18 +59,26 @@ DAMAGE: Final = _kind(
 """What may take from a cluster what it cannot do without: one of these, in few plans only."""
 DURATIONS_S: Final = (8.0, 10.0, 12.0, 16.0, 24.0)
 SLOW_MS: Final = 10.0
-"""A network and disks that may take longer together are slow."""
+"""A network and disks that may take longer together are slow. Nothing is drawn besides that lets
+followers fetch but one batch at a time: they would never catch up."""
 LONG: Final = {"disk.stale-copy": (4_000, 10_000), "cut.flapping": (5_000, 10_000)}
 """Faults that do nothing in a short time."""
+GRAY: Final = ("link.slow", "disk.slow", "cut.port")
+"""Whom these befall is half there: slow or deaf, and not believed dead. Many plans have one, mostly
+for long: leaders come and go meanwhile, and not all replicas have what the last one had."""
+GRAY_MS: Final = (3_000, 9_000)
 AIMS: Final = (
     *("one", "leader", "controller", "isr-one", "followers", "minority"),
     *("isr", "last-isr", "broker", "majority", "all"),
 )
 """For whatever can be aimed; the first few leave most of a cluster alone."""
+OF_PARTITIONS: Final = ("leader", "isr-one", "followers", "isr", "last-isr")
+"""Of these, those that mean replicas of a random partition."""
 PARAMS: Final[Mapping[str, Mapping[str, tuple[str, ...] | tuple[int, int]]]] = {
     "cut.port": {"port": ("data", "controller"), "direction": ("in", "out", "both")},
     "response-lost": {"peers": ("clients", "nodes")},
-    "link.slow": {"delay_ms": (10, 400), "peers": ("nodes", "all")},
+    "link.slow": {"delay_ms": ("20", "100", "400", "1500"), "peers": ("nodes", "all")},
+    "disk.slow": {"operations_per_s": ("1", "4", "20")},
     "link.lossy": {"lost_percent": (5, 30)},
 }
 """What some faults may do besides what they do unasked."""
@@ -79,15 +89,17 @@ def drawn(plan: Plan, seed: int) -> Plan:
     rng = random.Random(f"swarm/{seed}")
     nodes = rng.choice(NODES)
     simulated = _simulated(rng)
+    slow = _is_slow(simulated)
+    topics = tuple(_topic(topic, nodes, rng, slow=slow) for topic in _some(plan.topics, rng))
     return plan.model_copy(
         update={
             "seed": seed,
             "nodes": nodes,
             "duration_s": min(plan.duration_s, rng.choice(DURATIONS_S)),
-            "broker": {**plan.broker, **_broker(rng, slow=_is_slow(simulated))},
-            "topics": tuple(_topic(topic, nodes, rng) for topic in _some(plan.topics, rng)),
+            "broker": {**plan.broker, **_broker(rng, slow=slow)},
+            "topics": topics,
             "workload": _workload(plan.workload, rng),
-            "nemesis": _nemesis(nodes, rng),
+            "nemesis": _nemesis(nodes, topics, rng),
             "simulated": simulated,
         }
     )
@@ -130,13 +142,13 @@ def _some(topics: Sequence[Topic], rng: random.Random) -> list[Topic]:
     return [topic for topic in topics if rng.random() < 0.35 or topic.acks == -1] or [topics[0]]
 
 
-def _topic(topic: Topic, nodes: int, rng: random.Random) -> Topic:
+def _topic(topic: Topic, nodes: int, rng: random.Random, *, slow: bool) -> Topic:
     replicas = rng.choice((2, 3, 3, 3)) if nodes > 2 else nodes
     configs: dict[str, str] = {}
     if rng.random() < 0.3:
         configs["flush.messages"] = "1"
     if rng.random() < 0.3:
-        configs["segment.bytes"] = str(rng.choice((2_000, 20_000)))
+        configs["segment.bytes"] = "20000" if slow else str(rng.choice((2_000, 20_000)))
     if rng.random() < 0.1:
         configs["unclean.leader.election.enable"] = "true"
     return topic.model_copy(
@@ -157,10 +169,10 @@ def _broker(rng: random.Random, *, slow: bool) -> dict[str, str | int]:
     if rng.random() < 0.5:
         found["broker.session.timeout.ms"] = rng.choice((1_000, 1_000, 4_000))
     if rng.random() < 0.6:
-        found["replica.lag.time.max.ms"] = rng.choice((600, 5_000, 30_000, 30_000))
-    if rng.random() < 0.4:
+        found["replica.lag.time.max.ms"] = rng.choice((600, 600, 5_000, 30_000))
+    if rng.random() < 0.6:
         found["leader.imbalance.check.interval.seconds"] = 1
-    if not slow and rng.random() < 0.4:  # who is slow besides never catches up
+    if not slow and rng.random() < 0.4:
         found["replica.fetch.max.bytes"] = rng.choice((1, 1, 2_000))
     if rng.random() < 0.3:
         found["replica.fetch.wait.max.ms"] = rng.choice((50, 100))
@@ -174,7 +186,7 @@ def _workload(workload: Workload, rng: random.Random) -> Workload:
         update={
             "producers": rng.randint(1, 3),
             "consumers": rng.randint(1, 2),
-            "rate_per_s": rng.choice((1.0, 3.0, 5.0, 10.0)),
+            "rate_per_s": rng.choice((1.0, 5.0, 10.0)),
             "value_bytes": rng.choice((64, 128, 1_000, 5_000)),
             "message_timeout_ms": rng.choice((700, 3_000, 10_000)),
             "insists": rng.random() < 0.5,
@@ -183,28 +195,42 @@ def _workload(workload: Workload, rng: random.Random) -> Workload:
     )
 
 
-def _nemesis(nodes: int, rng: random.Random) -> Nemesis:
+def _nemesis(nodes: int, topics: Sequence[Topic], rng: random.Random) -> Nemesis:
     faults = _faults(nodes, rng)
     shortest_ms = rng.choice((100, 300, 1_000, 3_000))
     return Nemesis.model_validate(
         {
             "faults": faults,
             "mix": {name: tuned for name in faults if (tuned := _tuned(name, rng))},
-            "targets": sorted(rng.sample(AIMS, rng.randint(2, 6)), key=AIMS.index),
-            "interval_ms": [rng.choice((100, 500)), rng.choice((700, 1_500, 4_000))],
+            "targets": _targets(nodes, topics, rng),
+            "interval_ms": [rng.choice((50, 300)), rng.choice((500, 1_000, 3_000))],
             "duration_ms": [shortest_ms, shortest_ms + rng.choice((700, 2_000, 6_000))],
-            "overlap": rng.randint(1, 4),
+            "overlap": rng.choice((1, 2, 3, 3, 4, 4)),
             "burst": [1, rng.choice((1, 2, 3))],
-            "majority": rng.random() < 0.5,
+            "majority": rng.random() < 0.7,
             "mode": "auto",
         }
     )
 
 
+def _targets(nodes: int, topics: Sequence[Topic], rng: random.Random) -> list[str]:
+    """Anybody; or who leads, one partition's replicas, one node, again and again: faults that
+    befall the same few meet."""
+    if rng.random() < 0.4:
+        return sorted(rng.sample(AIMS, rng.randint(2, 6)), key=AIMS.index)
+    leads = rng.choice(("leader", "leader", "controller"))
+    aims = sorted({leads, *rng.sample(AIMS, rng.randint(1, 3))}, key=AIMS.index)
+    topic, victim = rng.choice(topics), rng.randint(1, nodes)
+    at = f"{topic.name}/{rng.randrange(topic.partitions)}"
+    narrowed = {aim: f"{aim}:{at}" for aim in OF_PARTITIONS} | {"one": f"node:{victim}"}
+    return [narrowed.get(aim, aim) for aim in aims]
+
+
 def _simulated(rng: random.Random) -> Simulated:
-    """A rack, a city, a continent: the slower answers and disks are, the more happens meanwhile."""
+    """A rack, a city, a country, the world: the slower answers and disks are, the more happens
+    meanwhile; and the farther apart nodes are, the more one has that another lacks."""
     return Simulated(
-        latency_ms=rng.choice(((0.1, 0.6), (0.1, 0.6), (1.0, 10.0), (5.0, 40.0))),
+        latency_ms=rng.choice(((0.1, 0.6), (0.1, 0.6), (1.0, 10.0), (5.0, 40.0), (10.0, 100.0))),
         jitter_ms=rng.choice(((0.02, 0.4), (0.5, 5.0), (5.0, 30.0))),
         sync_ms=rng.choice(((0.2, 2.0), (0.2, 2.0), (2.0, 20.0), (5.0, 50.0))),
     )
@@ -221,6 +247,8 @@ def _faults(nodes: int, rng: random.Random) -> list[str]:
     faults = {rng.choice(kind.faults) for kind in drawn}
     if rng.random() < 0.15:
         faults.add(rng.choice(DAMAGE.faults))
+    if rng.random() < 0.4:
+        faults.add(rng.choice(GRAY))
     usable = [name for name in FAULTS if name in faults and FAULTS[name].min_nodes <= nodes]
     return usable or ["kill"]
 
@@ -229,6 +257,8 @@ def _tuned(fault: str, rng: random.Random) -> dict[str, Any]:
     tuned: dict[str, Any] = {}
     if fault in LONG:
         tuned["duration_ms"] = LONG[fault]
+    if fault in GRAY and rng.random() < 0.7:
+        tuned["duration_ms"] = GRAY_MS
     if fault in PARAMS:
         tuned["params"] = PARAMS[fault]
     return tuned

@@ -8,6 +8,7 @@ from harness.planning.preparing import prepare
 from harness.simulation import swarm
 from nemesis.fault import Ability
 from nemesis.faults import FAULTS
+from nemesis.targets import parse
 
 SEEDS = range(300)
 
@@ -62,6 +63,22 @@ def test_seeds_go_everywhere() -> None:
     assert {"power-loss", "disk.bit-flip", "reassign", "clock.drift"} <= met.keys()
     short = swarm.drawn(base().model_copy(update={"duration_s": 5.0}), 1)
     assert short.duration_s == 5
+
+
+def test_targets_are_there() -> None:
+    """A partition or node that faults are aimed at again and again is one of the plan's; some
+    plans have such, and some aim at anybody."""
+    narrowed = 0
+    for seed in SEEDS:
+        drawn = swarm.drawn(base(), seed)
+        partitions = {topic.name: topic.partitions for topic in drawn.topics}
+        found = [parse(each) for each in drawn.nemesis.targets]
+        at = {(each.topic, each.partition) for each in found if each.topic is not None}
+        narrowed += bool(at)
+        assert len(at) <= 1
+        assert all(number < partitions[name] for name, number in at)
+        assert all(node <= drawn.nodes for each in found for node in each.nodes)
+    assert 0 < narrowed < len(SEEDS)
 
 
 def test_every_fault_is_of_one_kind() -> None:

@@ -32,6 +32,11 @@ FEW_EXAMPLES = 5
 """Rows of evidence kept of any other."""
 
 DETECTOR_TIMEOUT_S = 600.0
+"""No step takes longer than this,"""
+
+ROW_S = 20e-6
+"""and this for each row of the history, unless it is stuck."""
+
 GROUP = ["kind", "aspect", "topic", "partition", "acks", "cause_id"]
 
 T = TypeVar("T")
@@ -93,6 +98,8 @@ def judge_frames(
             troubles.append(f"{what} failed: {_brief(error)}")
             return otherwise
 
+    rows = attempt("counting the history's rows", lambda: frames.count(frames.history), 0)
+    timeout_s += rows * ROW_S
     census = attempt("counting the history", lambda: take_census(frames), None)
     assumptions: list[Assumption] = []
     results = [*broken_invariants(frames.sources.run_file)]

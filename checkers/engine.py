@@ -342,33 +342,3 @@ class SparkEngine:
         for frame in self._kept:
             frame.unpersist()
         self._kept.clear()
-
-
-def local_spark_session(*, cores: int = 2, shuffle_partitions: int = 2) -> Any:
-    """A quiet Spark session in this process's own JVM, for small data. Raises EngineError."""
-    try:
-        from pyspark.sql import SparkSession
-
-        session = (
-            SparkSession.builder.master(f"local[{cores}]")
-            .appName("highwater")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", str(shuffle_partitions))
-            .config("spark.default.parallelism", str(shuffle_partitions))
-            # For small data, compiling and re-planning queries takes longer than running them.
-            .config("spark.sql.codegen.wholeStage", "false")
-            .config("spark.sql.adaptive.enabled", "false")
-            .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.log.level", "ERROR")
-            .getOrCreate()
-        )
-    except Exception as error:
-        raise EngineError(
-            f"Spark cannot start here ({error}); it needs Java 17: apt-get install "
-            "openjdk-17-jre-headless"
-        ) from error
-    session.sparkContext.setLogLevel("ERROR")
-    return session

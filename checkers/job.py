@@ -18,7 +18,8 @@ from typing import Any
 from checkers.analysis import analyze_all, outcome, write, write_remote
 from checkers.engine import SparkEngine
 from checkers.history import HistoryError, RunSources, load_plan, load_run
-from checkers.remote import Session, is_address, load_remote_run, spark_session
+from checkers.remote import load_remote_run
+from checkers.sessions import Session, is_address, spark_session
 from checkers.verdict import Outcome
 
 EXIT_CODES = {Outcome.VALID: 0, Outcome.INVALID: 1, Outcome.UNKNOWN: 2}

@@ -9,40 +9,12 @@ it, such a run is never VALID.
 
 from typing import Any
 
-from checkers.engine import EngineError
 from checkers.history import CUT, SCHEMAS, HistoryError, RunSources, Source, parse_plan, validate
 from checkers.run_file import NOTHING_SAID, parse_run_file
-
-Session = Any
-"""A Spark session, of this process's own JVM or of Spark Connect."""
+from checkers.sessions import Session
 
 UNTOLD = "not known, since Spark Connect does not read how files were sealed"
 """Stands for the cut streams of a run where nobody can say whether there are any."""
-
-
-def spark_session(*, master: str | None = None, remote: str | None = None) -> Session:
-    """A session on a cluster: its master's URL, or `sc://host` of a Spark Connect server; without
-    either what spark-submit set up. Raises EngineError."""
-    try:
-        from pyspark.sql import SparkSession
-
-        builder = SparkSession.builder.appName("highwater analyze")
-        if remote is not None:
-            return builder.remote(remote).getOrCreate()
-        # A driver of ours has no console of its own to draw on; the rest is the cluster's business.
-        builder = builder.config("spark.ui.showConsoleProgress", "false")
-        if master is not None:
-            builder = builder.master(master).config("spark.ui.enabled", "false")
-        return builder.getOrCreate()
-    except Exception as error:
-        where = remote or master or "here"
-        lacks = "; Spark Connect needs pip install pyspark[connect]" if remote else ""
-        raise EngineError(f"Spark cannot start on {where} ({error}){lacks}") from error
-
-
-def is_address(run: str) -> bool:
-    """Whether `run` is for Spark alone, and no path of this machine."""
-    return "://" in run
 
 
 def load_remote_run(session: Session, address: str) -> tuple[RunSources, dict[str, Any]]:

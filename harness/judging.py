@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import checkers.check
 from checkers import arrow
-from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
+from checkers.engine import DuckDbEngine, Engine, SparkEngine
 from checkers.history import (
     FAULTS,
     SCHEMAS,
@@ -30,6 +30,7 @@ from checkers.history import (
     read_arrow_stream,
     table,
 )
+from checkers.sessions import local_spark_session
 from harness import clean, report
 from harness.record import journal, store
 from harness.record.store import Run, StoreError
@@ -55,7 +56,7 @@ def check(run_dir: Path, engine: EngineName = "duckdb") -> dict[str, Any]:
     except HistoryError as error:
         raise StoreError(str(error)) from error
     try:
-        with engine_named(engine) as made:
+        with engine_named(engine, run.path) as made:
             verdict = checkers.check.check(run.path, plan, made).as_json()
     except HistoryError as error:
         verdict = checkers.check.unreadable(str(error)).as_json()
@@ -83,8 +84,8 @@ def forbidden_of(verdict: Mapping[str, Any]) -> dict[str, int]:
 
 
 @contextmanager
-def engine_named(name: EngineName) -> Iterator[Engine]:
-    """The engine of that name, closed at the end, with Spark's session if that was made here.
+def engine_named(name: EngineName, run_dir: Path) -> Iterator[Engine]:
+    """The engine of that name for a run, closed at the end, with Spark's session if it has one.
 
     Raises EngineError."""
     with ExitStack() as ends:
@@ -93,7 +94,7 @@ def engine_named(name: EngineName) -> Iterator[Engine]:
             case "duckdb":
                 engine = DuckDbEngine()
             case "spark":
-                session = local_spark_session()
+                session = local_spark_session([run_dir])
                 ends.callback(session.stop)
                 engine = SparkEngine(session)
             case _:

@@ -61,7 +61,7 @@ def analyze(
 
 def _follow(runs: "Sequence[str]", out: str | None, webhook: str | None, as_json: bool) -> None:
     """Returns when the run is over and nothing forbidden was seen by then."""
-    from checkers.remote import is_address
+    from checkers.sessions import is_address
     from harness import following, judging
 
     if len(runs) != 1 or is_address(runs[0]) or (out is not None and is_address(out)):
@@ -86,14 +86,14 @@ def _analyze(
 ) -> "list[Analyzed]":
     from checkers import analysis, job
     from checkers.history import HistoryError
-    from checkers.remote import is_address
+    from checkers.sessions import is_address
     from harness import judging
     from harness.record.store import StoreError
 
     if not spark and out is not None and is_address(out):
         raise BadRequest(f"--out {out}: only Spark writes to such an address: --engine spark")
     local = {run: judging.prepare(Path(run)) for run in runs if not is_address(run)}
-    with _engines(spark, master, remote) as (session, engine):
+    with _engines(runs, spark, master, remote) as (session, engine):
         try:
             analyzed = list(analysis.analyze_all(runs, lambda run: job.load(session, run), engine))
         except HistoryError as error:
@@ -112,20 +112,20 @@ def _analyze(
 
 @contextmanager
 def _engines(
-    spark: bool, master: str | None, remote: str | None
+    runs: "Sequence[str]", spark: bool, master: str | None, remote: str | None
 ) -> "Iterator[tuple[Any, Callable[[], Engine]]]":
     """Spark's session, or None, and what makes an engine for a run."""
-    from checkers.engine import DuckDbEngine, SparkEngine, local_spark_session
-    from checkers.remote import spark_session
+    from checkers.engine import DuckDbEngine, SparkEngine
+    from checkers.sessions import local_spark_session, spark_session
 
     if not spark:
         yield None, DuckDbEngine
         return
     with ExitStack() as ends:
-        clustered = bool(master or remote)
-        session = (
-            spark_session(master=master, remote=remote) if clustered else local_spark_session()
-        )
+        if master or remote:
+            session = spark_session(master=master, remote=remote)
+        else:
+            session = local_spark_session(runs)
         ends.callback(session.stop)
         yield session, lambda: SparkEngine(session)
 

@@ -81,7 +81,7 @@ def _frames(run_dir: Path, engine: EngineName) -> Iterator["Frames"]:
     from harness import judging
     from harness.record.store import StoreError
 
-    with judging.engine_named(engine.value) as made:
+    with judging.engine_named(engine.value, run_dir) as made:
         try:
             yield Frames(made, load_run(run_dir), load_plan(run_dir))
         except HistoryError as error:

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from checkers.check import check
-from checkers.engine import DuckDbEngine, Engine, SparkEngine, local_spark_session
+from checkers.engine import DuckDbEngine, Engine, SparkEngine
+from checkers.sessions import local_spark_session
 from checkers.verdict import Status, Verdict
 from tests.checkers.generated import Plant, generate
 from tests.checkers.reference import find

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from checkers.engine import local_spark_session
+from checkers.sessions import local_spark_session
 from tests.require import require
 
 

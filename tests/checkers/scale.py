@@ -3,10 +3,10 @@
     python -m tests.checkers.scale --sends 10000000 --partitions 64
 
 writes a run (as many polls and final reads as sends) with known anomalies in it, judges it with the
-embedded engine, compares what was found with what was planted, and prints operations per second,
-seconds per detector, the peak of the memory and of what was spilled to disk. An operation is a
-send, a polled record or a record of the final read. Exits with 1 when anything was missed or made
-up.
+embedded engine (--engine spark: on Spark in a JVM of this process), compares what was found with
+what was planted, and prints operations per second, seconds per detector, the peak of this process's
+memory and of what it spilled to disk. An operation is a send, a polled record or a record of the
+final read. Exits with 1 when anything was missed or made up.
 """
 
 import argparse
@@ -23,7 +23,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from checkers.check import check
+from checkers.engine import Engine
 from checkers.verdict import Verdict
+from harness import judging
 from tests.checkers.scale_history import Size, write_run
 
 ALWAYS_THERE = ("unavailable", "recovery", "stale-read")
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sends", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=64)
     parser.add_argument("--each", type=int, default=10, help="anomalies of every kind")
+    parser.add_argument("--engine", choices=["duckdb", "spark"], default="duckdb")
     parser.add_argument("--directory", type=Path, help="keep the run here, or take it from here")
     chosen = parser.parse_args(arguments)
     size = Size(
@@ -52,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             writer.start()
             writer.join()
         planted = json.loads((run_dir / "planted.json").read_text())
-        return _judge(run_dir, size, planted, temporary)
+        tempfile.tempdir = str(temporary)
+        with judging.engine_named(chosen.engine, run_dir) as engine:
+            return _judge(engine, run_dir, size, planted, temporary)
     finally:
         shutil.rmtree(temporary)
 
@@ -62,11 +67,12 @@ def _write(run_dir: Path, size: Size) -> None:
     (run_dir / "planted.json").write_text(json.dumps(planted))
 
 
-def _judge(run_dir: Path, size: Size, planted: Mapping[str, int], temporary: Path) -> int:
-    tempfile.tempdir = str(temporary)
+def _judge(
+    engine: Engine, run_dir: Path, size: Size, planted: Mapping[str, int], temporary: Path
+) -> int:
     before, started = _cpu_s(), time.perf_counter()
     with _Spill(temporary) as spill:
-        verdict = check(run_dir)
+        verdict = check(run_dir, engine=engine)
     wall_s, cpu_s = time.perf_counter() - started, _cpu_s() - before
     for result in verdict.detectors:
         print(f"{result.seconds:8.2f} s  {result.name} {result.detail}")

@@ -26,6 +26,7 @@ from typing import Any
 
 import pyspark
 
+from checkers.sessions import sized
 from tests.checkers.scale_history import Size, write_run
 
 START_S = 60.0
@@ -158,12 +159,13 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _settings(out: Path) -> Path:
-    """Spark's settings for little data: it would cut every shuffle into 200 parts."""
+def _settings(run: Path, out: Path) -> Path:
+    """The folder of Spark's settings for a run of that size: it would cut every shuffle of a little
+    one into 200 parts."""
     folder = out.with_name("conf")
     folder.mkdir(exist_ok=True)
-    lines = ("spark.sql.shuffle.partitions 4", "spark.sql.codegen.wholeStage false")
-    (folder / "spark-defaults.conf").write_text("\n".join(lines) + "\n")
+    lines = [f"{name} {value}\n" for name, value in sized([run]).items()]
+    (folder / "spark-defaults.conf").write_text("".join(lines))
     return folder
 
 
@@ -174,11 +176,12 @@ def _analyze(limit_s: float, run: Path, out: Path, *arguments: str) -> dict[str,
     (copy / "run.json").write_text(
         json.dumps({"run_id": "x", "started_wall_ns": 0, "monotonic_base_ns": 0})
     )
+    here = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(_settings(run, out))}
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli", "analyze", str(copy), "--out", str(out),
          "--no-report", *arguments],
         capture_output=True, text=True, timeout=limit_s, check=False,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(_settings(out))},
+        env=os.environ | here,
     )  # fmt: skip
     if done.returncode not in (0, 1, 2):
         raise SystemExit(done.stderr[-2000:])

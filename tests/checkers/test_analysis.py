@@ -10,7 +10,7 @@ from checkers.analysis import AGGREGATES, ANOMALIES, Analyzed, analyze_all, comb
 from checkers.engine import DuckDbEngine, EngineError
 from checkers.history import HistoryError
 from checkers.job import load
-from checkers.remote import is_address
+from checkers.sessions import is_address
 from tests.histories.story import ALL, ONE, Story, healthy, v
 
 

@@ -5,13 +5,15 @@
 The truth that acknowledged sends are held against. Runs as a process on the clients' machine:
 one consumer reads all partitions at once. Each record is a `final-read` row; each partition ends
 with a `final-read-end` row: ok with the end offset that was reached, or info with the reason when
-it was not within `timeout_s`. Exit code 0 when every partition was read to its end, 2 otherwise.
+it was not. A partition that cannot be read is given up when nothing has come of any for a while.
+Exit code 0 when every partition was read to its end, 2 otherwise.
 """
 
 import json
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,8 +33,15 @@ from harness.targets.base import Target
 CLIENT: Final = 2
 """Client number, and writer id, of the final reads."""
 
+PATIENCE_S: Final = 60.0
+"""For how long nothing may come of what is left to read."""
+TIMEOUT_S: Final = 600.0
+"""How long all of it may take, whatever comes."""
+
 CHUNK_RECORDS: Final = 5_000
 POLL_S: Final = 0.25
+LOOK_S: Final = 0.5
+"""How often a partition is asked for whose leader has not said yet where it begins and ends."""
 KILL_AFTER_S: Final = 15.0
 
 COMPLETE: Final = 0
@@ -49,7 +58,25 @@ class FinalReadConfig:
     bootstrap: str
     topics: Mapping[str, int]
     value_bytes: int
-    timeout_s: float
+    patience_s: float = PATIENCE_S
+    timeout_s: float = TIMEOUT_S
+
+
+class Patience:
+    """How long final reads may still go on; times are seconds of one monotonic clock."""
+
+    def __init__(self, config: FinalReadConfig, now_s: float) -> None:
+        self._patience_s = config.patience_s
+        self._end_s = now_s + config.timeout_s
+        self.renew(now_s)
+
+    def renew(self, now_s: float) -> None:
+        """Something came."""
+        self._until_s = min(self._end_s, now_s + self._patience_s)
+
+    def left_s(self, now_s: float) -> float:
+        """From now on; 0 when it is over."""
+        return max(0.0, self._until_s - now_s)
 
 
 class FinalReader:
@@ -59,7 +86,7 @@ class FinalReader:
         self._config = config
         self._writer = writer
         self._codec = PayloadCodec(config.run_id, config.value_bytes)
-        self._deadline_s = time.monotonic() + config.timeout_s
+        self._patience = Patience(config, time.monotonic())
         self._op = writer.next_op()
         self._begun_ns = writer.now_ns()
         self._end: dict[tuple[str, int], int] = {}
@@ -73,20 +100,15 @@ class FinalReader:
         self._consumer = Consumer({**settings, "queued.max.messages.kbytes": 65_536})
 
     def run(self) -> bool:
-        """Read until every partition's end or the deadline; returns whether all were read."""
+        """Read until every partition's end or the end of patience; whether all were read."""
         wanted = [(topic, p) for topic, count in self._config.topics.items() for p in range(count)]
-        for partition in wanted:
-            self._learn_bounds(partition)
-        self._consumer.assign(
-            [TopicPartition(topic, p, offset) for (topic, p), offset in self._next.items()]
-        )
-        flush_at_s = 0.0
-        while self._unfinished() and time.monotonic() < self._deadline_s:
-            invoke_ns = self._writer.now_ns()
-            messages = self._consumer.consume(CHUNK_RECORDS, POLL_S)
-            complete_ns = self._writer.now_ns()
-            for message in messages:
-                self._take(message, invoke_ns, complete_ns)
+        unknown = deque(wanted)
+        flush_at_s = look_at_s = 0.0
+        while (unknown or self._unfinished()) and self._left_s():
+            if time.monotonic() >= look_at_s:
+                self._begin_all(unknown)
+                look_at_s = time.monotonic() + LOOK_S
+            self._poll()
             if len(self._writer) >= FLUSH_ROWS or time.monotonic() >= flush_at_s:
                 self._writer.flush()
                 flush_at_s = time.monotonic() + FLUSH_INTERVAL_S
@@ -94,23 +116,42 @@ class FinalReader:
         self._consumer.close()
         return all(ends)
 
-    def _learn_bounds(self, partition: tuple[str, int]) -> None:
-        """Ask the leader where the partition begins and ends now, until it says or time is up."""
-        while time.monotonic() < self._deadline_s:
-            try:
-                low, high = self._consumer.get_watermark_offsets(
-                    TopicPartition(*partition), timeout=SOCKET_TIMEOUT_MS / 1000
-                )
-            except KafkaException as error:
-                self._why[partition] = error.args[0].name()
-                time.sleep(0.1)
-                continue
-            self._next[partition], self._end[partition] = low, high
-            self._why.pop(partition, None)
-            return
+    def _left_s(self) -> float:
+        return self._patience.left_s(time.monotonic())
+
+    def _begin_all(self, unknown: deque[tuple[str, int]]) -> None:
+        """Up to the first whose leader does not answer, which waits until the others had a turn:
+        each such question may take seconds, in which others are to be read.
+        """
+        while unknown and self._begin(unknown[0]):
+            unknown.popleft()
+        unknown.rotate(-1)
+
+    def _begin(self, partition: tuple[str, int]) -> bool:
+        """Ask the leader where the partition begins and ends now; read it if it says."""
+        where = TopicPartition(*partition)
+        try:
+            low, high = self._consumer.get_watermark_offsets(
+                where, timeout=SOCKET_TIMEOUT_MS / 1000
+            )
+        except KafkaException as error:
+            self._why[partition] = error.args[0].name()
+            return False
+        self._patience.renew(time.monotonic())
+        self._next[partition], self._end[partition] = low, high
+        self._why.pop(partition, None)
+        self._consumer.incremental_assign([TopicPartition(*partition, low)])
+        return True
 
     def _unfinished(self) -> bool:
         return any(self._next[partition] < end for partition, end in self._end.items())
+
+    def _poll(self) -> None:
+        invoke_ns = self._writer.now_ns()
+        messages = self._consumer.consume(CHUNK_RECORDS, POLL_S)
+        complete_ns = self._writer.now_ns()
+        for message in messages:
+            self._take(message, invoke_ns, complete_ns)
 
     def _take(self, message: Message, invoke_ns: int, complete_ns: int) -> None:
         error = message.error()
@@ -121,6 +162,7 @@ class FinalReader:
                 # Cut below its own end while being read: what was read is no truth any more.
                 self._end.pop(partition, None)
             return
+        self._patience.renew(time.monotonic())
         value, problem = self._codec.decode(message.value())
         self._next[partition] = message.offset() + 1
         self._writer.record(
@@ -158,7 +200,6 @@ def run_final_reads(
     bootstrap: str,
     run: Run,
     *,
-    timeout_s: float,
     into: Access = OPEN,
 ) -> bool:
     """Run the process on the clients' machine and wait for it; returns whether all was read."""
@@ -169,7 +210,6 @@ def run_final_reads(
         bootstrap=bootstrap,
         topics={topic.name: topic.partitions for topic in plan.topics},
         value_bytes=plan.workload.value_bytes,
-        timeout_s=timeout_s,
     )
     path = run.path / "clients" / "final-reads.json"
     path.parent.mkdir(exist_ok=True)
@@ -180,7 +220,7 @@ def run_final_reads(
         log_path=path.with_suffix(".log"),
     )
     try:
-        return process.wait(timeout_s + KILL_AFTER_S) == COMPLETE
+        return process.wait(config.timeout_s + KILL_AFTER_S) == COMPLETE
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

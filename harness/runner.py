@@ -21,6 +21,7 @@ from harness import ending, judging
 from harness.administration.administrator import Administrator
 from harness.clients import libraries
 from harness.ending import Ending
+from harness.final_reads import TIMEOUT_S as FINAL_READS_TIMEOUT_S
 from harness.final_reads import run_final_reads
 from harness.hosts import hosts_of
 from harness.planning.preparing import Prepared
@@ -47,7 +48,6 @@ log = logging.getLogger(__name__)
 
 MONITOR_CLIENT: Final = 1
 """Client number, and writer id, of the monitor."""
-FINAL_READS_TIMEOUT_S: Final = 60.0
 """How long the clients may take to start and to have one send acknowledged in every topic."""
 NEMESIS_SLACK_S: Final = 15.0
 """How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
@@ -278,7 +278,6 @@ class Runner:
                     target,
                     system.bootstrap,
                     run,
-                    timeout_s=FINAL_READS_TIMEOUT_S,
                     into=system.access,
                 )
                 run.update(final_reads_complete=complete, epoch_problems=monitor.record_epochs())

@@ -22,7 +22,6 @@ from harness.record.clock_rows import RecordedClocks
 from harness.record.store import Run
 from harness.runner import (
     ERRANDS_S,
-    FINAL_READS_TIMEOUT_S,
     MONITOR_CLIENT,
     POLL_S,
     RunFailed,
@@ -254,7 +253,6 @@ class Simulation:
             bootstrap=self._system.bootstrap,
             topics={topic.name: topic.partitions for topic in self._plan.topics},
             value_bytes=self._plan.workload.value_bytes,
-            timeout_s=FINAL_READS_TIMEOUT_S,
         )
         history = self._history("final-reads", FINAL_READS_CLIENT)
         outside = self._outside("final reads")

@@ -7,13 +7,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from harness.clients.own.cluster import Cluster
 from harness.clients.own.consumer import Consumer, ConsumerSettings
 from harness.clients.own.offsets import NoAnswer, bounds
 from harness.clients.own.recording import connect
 from harness.clients.own.records import Fetched
 from harness.clients.own.waiting import Signal
 from harness.clients.payload import PayloadCodec
-from harness.final_reads import CLIENT, FinalReadConfig
+from harness.final_reads import CLIENT, FinalReadConfig, Patience
 from harness.record.history import Operations
 from harness.workloads.own import World
 
@@ -23,17 +24,17 @@ LOOK_S: Final = 1.0
 
 
 async def read_everything(config: FinalReadConfig, writer: Operations, world: World) -> bool:
-    """Read all topics until every partition's end or the time-out; whether all were read."""
+    """Read all topics until every partition's end or the end of patience; whether all were read."""
     writer.start(CLIENT)
     codec = PayloadCodec(config.run_id, config.value_bytes)
     op, begun_ns = writer.next_op(), writer.now_ns()
-    deadline_s = asyncio.get_running_loop().time() + config.timeout_s
+    patience = Patience(config, asyncio.get_running_loop().time())
     async with asyncio.TaskGroup() as group:
         readers = []
         for topic, partitions in config.topics.items():
-            reader = _TopicReader(topic, partitions, op, writer, codec)
+            reader = _TopicReader(topic, partitions, op, writer, codec, patience)
             readers.append(reader)
-            group.create_task(reader.run(config.bootstrap, world, deadline_s))
+            group.create_task(reader.run(config.bootstrap, world))
     complete = [reader.conclude(begun_ns) for reader in readers]
     writer.end(CLIENT)
     return all(complete)
@@ -43,38 +44,64 @@ class _TopicReader:
     """One pass over a topic. A `harness.clients.own.consumer.Reader`."""
 
     def __init__(
-        self, topic: str, partitions: int, op: int, writer: Operations, codec: PayloadCodec
+        self,
+        topic: str,
+        partitions: int,
+        op: int,
+        writer: Operations,
+        codec: PayloadCodec,
+        patience: Patience,
     ) -> None:
         self._topic = topic
         self._partitions = range(partitions)
         self._op = op
         self._writer = writer
         self._codec = codec
+        self._patience = patience
         self._end: dict[int, int] = {}
         self._next: dict[int, int] = {}
+        self._cut: set[int] = set()
         self._why: dict[int, str] = {}
         self._progress = Signal()
 
-    async def run(self, bootstrap: str, world: World, deadline_s: float) -> None:
-        """Read until every end or the deadline, in the loop's time."""
-        loop = asyncio.get_running_loop()
+    async def run(self, bootstrap: str, world: World) -> None:
+        """Read until every end or the end of patience, in the loop's time."""
         cluster = connect(bootstrap, self._topic, client=CLIENT, rng=world.rng, timing=world.timing)
-        for partition in self._partitions:
-            while loop.time() < deadline_s and partition not in self._end:
-                try:
-                    self._next[partition], self._end[partition] = await bounds(cluster, partition)
-                    self._why.pop(partition, None)
-                except NoAnswer as error:
-                    self._why[partition] = str(error)
-                    await asyncio.sleep(min(RETRY_S, max(0.0, deadline_s - loop.time())))
-        reading = Consumer(cluster, SETTINGS, self._next, self, now_ns=self._writer.now_ns)
-        reading.look()
-        while (left_s := deadline_s - loop.time()) > 0 and any(
-            reading.position(partition) < end for partition, end in self._end.items()
+        reading = Consumer(cluster, SETTINGS, {}, self, now_ns=self._writer.now_ns)
+        loop = asyncio.get_running_loop()
+        begins = [loop.create_task(self._begin(cluster, reading, p)) for p in self._partitions]
+        while (left_s := self._patience.left_s(loop.time())) and any(
+            self._unread(reading, partition) for partition in self._partitions
         ):
             await self._progress.wait(min(left_s, LOOK_S))
+        for begin in begins:
+            begin.cancel()
+        await asyncio.gather(*begins, return_exceptions=True)
         self._next = {partition: reading.position(partition) for partition in self._next}
         await reading.close()
+
+    async def _begin(self, cluster: Cluster, reading: Consumer, partition: int) -> None:
+        """Ask again and again where the partition begins and ends now, and read it."""
+        while True:
+            try:
+                begin, end = await bounds(cluster, partition)
+                break
+            except NoAnswer as error:
+                self._why[partition] = str(error)
+                await asyncio.sleep(RETRY_S)
+        self._why.pop(partition, None)
+        self._next[partition], self._end[partition] = begin, end
+        reading.add(partition, begin)
+        self._came()
+
+    def _unread(self, reading: Consumer, partition: int) -> bool:
+        if partition in self._cut:
+            return False
+        return partition not in self._end or reading.position(partition) < self._end[partition]
+
+    def _came(self) -> None:
+        self._patience.renew(asyncio.get_running_loop().time())
+        self._progress.set()
 
     def conclude(self, begun_ns: int) -> bool:
         """A row for every partition's end; whether all were reached."""
@@ -83,7 +110,12 @@ class _TopicReader:
 
     def _concluded(self, partition: int, begun_ns: int) -> bool:
         end, reached = self._end.get(partition), self._next.get(partition)
-        complete = end is not None and reached is not None and reached >= end
+        complete = (
+            partition not in self._cut
+            and end is not None
+            and reached is not None
+            and reached >= end
+        )
         self._writer.record(
             self._op, CLIENT, "final-read-end", "ok" if complete else "info", begun_ns,
             self._writer.now_ns(), self._topic, partition, None, reached,
@@ -103,12 +135,12 @@ class _TopicReader:
                     self._op, CLIENT, "final-read", "ok", invoke_ns, complete_ns, self._topic,
                     partition, value, record.offset, record.leader_epoch, None, node, error,
                 )  # fmt: skip
-        self._progress.set()
+        self._came()
 
     def cut(self, partition: int, reason: str) -> bool:
         """Cut below its own end while being read: what was read is no truth any more."""
         self._why[partition] = reason
-        self._end.pop(partition, None)
+        self._cut.add(partition)
         self._progress.set()
         return False
 

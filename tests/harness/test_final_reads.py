@@ -44,6 +44,7 @@ def config(tmp_path: Path, bootstrap: str, topics: dict[str, int], **changes: An
         "bootstrap": bootstrap,
         "topics": topics,
         "value_bytes": SIZE,
+        "patience_s": 10.0,
         "timeout_s": 30.0,
     }
     return FinalReadConfig(**values | changes)
@@ -87,10 +88,24 @@ def test_what_no_workload_wrote_is_recorded_as_such(tmp_path: Path, bootstrap: s
 
 def test_an_unreachable_cluster_is_incomplete_within_the_bound(tmp_path: Path) -> None:
     """Without brokers every partition ends as info with a reason."""
-    assert not read_all(config(tmp_path, "127.0.0.1:1", {"a": 2}, timeout_s=0.2))
+    assert not read_all(config(tmp_path, "127.0.0.1:1", {"a": 2}, patience_s=0.2))
     ends = [row for row in rows(tmp_path) if row["f"] == "final-read-end"]
     assert [(row["type"], row["offset"]) for row in ends] == [("info", None)] * 2
     assert all(row["error"] for row in ends)
+
+
+def test_a_partition_without_a_leader_keeps_no_other_from_being_read(
+    tmp_path: Path, bootstrap: str
+) -> None:
+    """One that does not exist, before another topic: the rest is read, and the reason is told."""
+    wanted = {"a": PARTITIONS + 1, "b": PARTITIONS}
+    assert not read_all(config(tmp_path, bootstrap, wanted, patience_s=4.0))
+    found = rows(tmp_path)
+    reads = [row["topic"] for row in found if row["f"] == "final-read"]
+    assert (reads.count("a"), reads.count("b")) == (RECORDS, RECORDS)
+    (missing,) = [row for row in found if row["f"] == "final-read-end" and row["type"] == "info"]
+    assert (missing["topic"], missing["partition"]) == ("a", PARTITIONS)
+    assert missing["error"]
 
 
 def test_the_process_reports_completeness_by_its_exit_code(tmp_path: Path, bootstrap: str) -> None:
@@ -101,7 +116,7 @@ def test_the_process_reports_completeness_by_its_exit_code(tmp_path: Path, boots
         workload=Workload(value_bytes=SIZE),
     )
     run = store.create(tmp_path, "p", versions={}, commit=None)
-    assert run_final_reads(plan, FakeTarget(tmp_path), bootstrap, run, timeout_s=30)
+    assert run_final_reads(plan, FakeTarget(tmp_path), bootstrap, run)
     reads = [row for row in rows(run.history_dir) if row["f"] == "final-read"]
     assert len(reads) == RECORDS
     assert {row["error"] for row in reads} == {"foreign"}  # written by another run

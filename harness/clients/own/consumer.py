@@ -109,6 +109,11 @@ class Consumer:
         self._closed = False
         cluster.on_change = self.look
 
+    def add(self, partition: int, offset: int) -> None:
+        """Read one more partition, from there."""
+        self._positions[partition] = _Position(offset=offset)
+        self.look()
+
     def position(self, partition: int) -> int:
         """The offset that is read next."""
         return self._positions[partition].offset

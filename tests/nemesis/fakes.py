@@ -51,6 +51,8 @@ class FakeProcesses:
         self.states = dict.fromkeys(nodes, "S")
         self.deaf: set[int] = set()
         """Who does not end when told to."""
+        self.ending: set[int] = set()
+        """Who was told so since it started, and has not ended yet."""
 
     def node_ids(self) -> Sequence[int]:
         """All nodes."""
@@ -60,11 +62,13 @@ class FakeProcesses:
         """Run again."""
         self._did("start", node)
         self.states[node] = "S"
+        self.ending.discard(node)
 
     def kill(self, node: int) -> None:
         """Gone."""
         self._did("kill", node)
         self.states[node] = ""
+        self.ending.discard(node)
 
     def pause(self, node: int) -> None:
         """Stopped."""
@@ -81,6 +85,8 @@ class FakeProcesses:
         self._did("terminate", node)
         if node not in self.deaf:
             self.states[node] = ""
+        elif self.states[node]:
+            self.ending.add(node)
 
     def exit_code(self, node: int) -> int | None:
         """In order, once it has ended."""

@@ -1,10 +1,11 @@
 """Faults of processes, against fakes: the order of what they do, and how they overlap."""
 
+import contextlib
 import random
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemesis.base import BadSchedule, BadTargets, Futile
@@ -326,3 +327,50 @@ def test_whatever_nodes_do_by_themselves_no_pulse_fails_and_the_heal_starts_them
         assert struck.evidence()
     struck.heal()
     assert states[1] == states[2] == "S"
+
+
+deeds_of_faults = st.tuples(
+    st.sampled_from(["strike", "pulse", "end", "heal"]),
+    st.sampled_from(AIMED) | st.just("restart"),
+    st.sampled_from([1, 2]),
+    st.sampled_from([1, 2, 3]),
+)
+
+
+@settings(max_examples=1_000)
+@given(st.lists(deeds_of_faults, max_size=12))
+def test_whatever_faults_overlap_nobody_is_down_or_about_to_end_after_the_last_heal(
+    deeds: list[tuple[str, str, int, int]],
+) -> None:
+    """Struck and healed in any order by what ends processes, while nodes take their time to end."""
+    only = strike("pause", 3)  # only for its machines
+    processes = only.machines.processes
+    processes.states = dict.fromkeys([1, 2, 3], "S")
+    processes.deaf = {1, 2, 3}
+    in_force: list[Struck] = []
+    for number, (deed, name, node, other) in enumerate(deeds):
+        match deed:
+            case "strike":
+                with contextlib.suppress(Futile):
+                    in_force.append(strike(name, *{node, other}, on=only, seed=number))
+            case "end":
+                if node in processes.ending:
+                    processes.ending.remove(node)
+                    processes.states[node] = ""
+            case "heal" if in_force:
+                heal_one(in_force, in_force[node % len(in_force)])
+            case _:
+                for struck in in_force:
+                    struck.at(200 * number)
+    while in_force:
+        heal_one(in_force, in_force[-1])
+    assert processes.states == dict.fromkeys([1, 2, 3], "S")
+    assert not processes.ending
+
+
+def heal_one(in_force: list[Struck], struck: Struck) -> None:
+    """As the executor heals one of several."""
+    in_force.remove(struck)
+    same = [each.strike for each in in_force if each.fault is struck.fault]
+    struck.strike = struck.strike.without([each.strike for each in in_force], same_fault=same)
+    struck.heal()

@@ -96,13 +96,13 @@ def _clock(fields: Fields) -> str | None:
     file = Path(str(fields["file"]))
     skewed = clocks.is_skewed(file)
     clocks.remove(file)
-    return f"skewed clock {file}" if skewed else None
+    return f"clock {file}" if skewed else None
 
 
 def _rules(fields: Fields) -> str | None:
     table = str(fields["table"])
     removed = firewall.remove(namespaces.OWN, table)
-    return f"packet rules {table}" if removed else None
+    return f"ruleset {table}" if removed else None
 
 
 UNDO: Mapping[str, Undo] = {

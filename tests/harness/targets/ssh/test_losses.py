@@ -135,5 +135,6 @@ def test_what_a_killed_agent_has_broken_is_undone(lab: Hosts) -> None:
         time.sleep(DEAD_MAN_S + 1)
         assert traffic.blocked(lab.target, 2, 1), "nobody was left to heal it"
         removed = undone(lab, journal)
-        assert [each for each in removed if "freeze of" in each]
+        [freeze] = [each for each in removed if each.startswith("freeze of ")]
+        assert " on node 2's host " in freeze
         assert traffic.passes(lab.target, 2, 1)

@@ -1,6 +1,6 @@
 """A whole run on the machines that are up: `NODES=3 vagrant up` before, `vagrant destroy` after.
 
-Not for CI: emulated machines take a quarter of an hour. `HIGHWATER_REQUIRE=vagrant` insists.
+Not for CI: emulated machines take ten minutes or more. `HIGHWATER_REQUIRE=vagrant` insists.
 """
 
 import json
@@ -19,7 +19,9 @@ RUN_TIMEOUT_S = 1_800.0
 
 
 def test_a_run_on_virtual_machines(tmp_path: Path) -> None:
-    """A partition, a kill, a pause, a disk stall, a power loss and a clock's jump, all proven."""
+    """A partition, a kill, a pause, a disk stall, a power loss, and a whole machine's while its
+    clock is off, all proven.
+    """
     require("vagrant")
     done = subprocess.run(
         (sys.executable, "-m", "harness.cli", "run", str(PLAN), "--target", "vagrant", "--json",

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -25,6 +25,7 @@ import pyarrow.parquet
 from checkers import arrow
 from checkers.plan_file import wrong_with
 from checkers.run_file import NOTHING_SAID, RunFile, read_run_file
+from checkers.segments import SEALED, STREAM, followed_by_another, lacking, table_files
 
 
 class HistoryError(Exception):
@@ -37,6 +38,9 @@ LATER = {"later": "yes"}
 
 CUT = {b"cut": b"yes"}
 """Marks a sealed file whose stream did not end in order: what came behind its rows is lost."""
+
+FOLLOWED = {b"followed": b"yes"}
+"""Marks a sealed segment after which its writer began another one."""
 
 # One row per operation and record, written when the operation completes. An operation that
 # carries several records (a poll, an assignment) is several rows with one `op`.
@@ -258,6 +262,19 @@ Source: TypeAlias = "Path | str | pa.Table"
 wildcards); or rows already in memory."""
 
 
+def read_sources(sources: Iterable[Source], schema: pa.Schema) -> pa.Table:
+    """All rows of sources of this machine, with the columns of `schema`. Raises HistoryError for a
+    file that is damaged inside."""
+    tables = [arrow.no_rows(schema)]
+    for each in sources:
+        try:
+            rows = each if isinstance(each, pa.Table) else arrow.read(each)
+        except (pa.ArrowException, OSError) as error:
+            raise HistoryError(f"{each}: cannot be read: {error}") from error
+        tables.append(conform(rows, schema))
+    return pa.concat_tables(tables)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSources:
     """Where the frames of one run come from; every source validated against its schema.
@@ -283,51 +300,72 @@ def load_run(run_dir: Path) -> RunSources:
         raise HistoryError(f"{run_dir}: no such run directory")
     if not (run_dir / "plan.json").is_file():
         raise HistoryError(f"{run_dir}: is no run: it has no plan.json")
-    history, cut = _history_sources(run_dir / "history")
-    missing = [] if history else ["history"]
-    others: dict[str, tuple[Source, ...]] = {}
-    for name, schema in SCHEMAS.items():
-        if name == "history":
-            continue
-        path = run_dir / f"{name}.parquet"
-        if path.is_file():
-            others[name] = (_parquet(path, schema),)
-        else:
-            others[name] = ()
-            missing.append(name)
+    tables = {name: _load_table(run_dir, name) for name in SCHEMAS}
     return RunSources(
-        history=history,
-        missing=tuple(missing),
-        cut=cut,
+        **{name: tuple(each.source for each in files) for name, files in tables.items()},
+        missing=tuple(name for name, files in tables.items() if not files),
+        cut=tuple(each.stem + STREAM for each in tables["history"] if each.cut),
         run_file=read_run_file(run_dir),
-        **others,
     )
 
 
-def _history_sources(folder: Path) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    sealed = sorted(folder.glob("*.parquet"))
-    sources = [_parquet(path, HISTORY) for path in sealed]
-    cut = [path.stem + ".arrows" for path in sealed if _was_cut(path)]
-    for path in sorted(folder.glob("*.arrows")):
-        if path.with_suffix(".parquet").exists():
-            continue  # sealed already; the stream is what it was sealed from
-        rows, complete = read_arrow_stream(path)
-        sources.append(rows)
-        if not complete:
-            cut.append(path.name)
-    return tuple(sources), tuple(cut)
+def load_table(run_dir: Path, name: str) -> tuple[Source, ...]:
+    """The files of one table (a name of SCHEMAS), none where there are none. Raises HistoryError
+    for one that is damaged or missing."""
+    return tuple(each.source for each in _load_table(run_dir, name))
 
 
-def _was_cut(path: Path) -> bool:
-    return CUT.items() <= (pa.parquet.read_schema(path).metadata or {}).items()
+class _File(NamedTuple):
+    """A file of a table. cut: its stream did not end in order; followed: by another segment."""
+
+    stem: str
+    source: Source
+    cut: bool
+    followed: bool
 
 
-def _parquet(path: Path, schema: pa.Schema) -> Source:
-    """The file; or its rows, made complete, when it lacks columns that came later."""
+def _load_table(run_dir: Path, name: str) -> list[_File]:
+    """The files of a table, of which none may be missing."""
+    paths = table_files(run_dir, name)
+    more = {path.stem for path in followed_by_another(paths)}
+    files = [_load_file(path, SCHEMAS[name], followed=path.stem in more) for path in paths]
+    gone = lacking({each.stem for each in files}, {each.stem for each in files if each.followed})
+    folder = run_dir / name
+    # A segment that came after the listing is not missing: its rows are for the next look.
+    for stem in gone:
+        if not any((folder / f"{stem}{kind}").exists() for kind in (STREAM, SEALED)):
+            raise HistoryError(
+                f"{folder / stem}{SEALED}: is missing, and other segments of its stream are there; "
+                "put it back"
+            )
+    # Cut histories are judged for what they are; nobody knows what a cluster said in a gap.
+    if name != "history" and (torn := [each for each in files if each.cut and each.followed]):
+        raise HistoryError(
+            f"{folder / torn[0].stem}{SEALED}: its end is lost; put back a whole one"
+        )
+    return files
+
+
+def _load_file(path: Path, schema: pa.Schema, *, followed: bool) -> _File:
+    if path.suffix == STREAM:
+        try:
+            rows, complete = read_arrow_stream(path, schema)
+            return _File(path.stem, rows, not complete, followed)
+        except HistoryError:
+            path = path.with_suffix(SEALED)
+            if not path.is_file():  # else it was sealed since the listing
+                raise
     try:
         found = pa.parquet.read_schema(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise HistoryError(f"{path}: is no readable Parquet file: {error}") from error
+    marks = (found.metadata or {}).items()
+    source = _sealed(path, found, schema)
+    return _File(path.stem, source, CUT.items() <= marks, followed or FOLLOWED.items() <= marks)
+
+
+def _sealed(path: Path, found: pa.Schema, schema: pa.Schema) -> Source:
+    """The file; or its rows, made complete, when it lacks columns that came later."""
     validate(found, schema, str(path))
     _no_empty_rows(path, found, schema)
     if set(schema.names) <= set(found.names):

@@ -6,39 +6,32 @@ hands it to them; the verdict comes back and is stored beside the history. Judgi
 checkers' business.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal, assert_never
 
-import pyarrow as pa
-
 import checkers.check
-from checkers import arrow
 from checkers.engine import DuckDbEngine, Engine, SparkEngine
 from checkers.history import (
     FAULTS,
-    SCHEMAS,
     HistoryError,
     RunSources,
     Source,
-    conform,
     load_plan,
     load_run,
-    read_arrow_stream,
+    load_table,
+    read_sources,
     table,
 )
 from checkers.sessions import local_spark_session
 from harness import clean, report
 from harness.record import journal, store
+from harness.record.journalled import Journalled
 from harness.record.store import Run, StoreError
-from nemesis.fault import Strike
 
 EngineName = Literal["duckdb", "spark"]
-
-_STRIKE: Final = tuple(field.name for field in fields(Strike))
 
 EXIT_CODES: Final[Mapping[str, int]] = {"VALID": 0, "INVALID": 1, "UNKNOWN": 2}
 
@@ -132,31 +125,30 @@ def _complete_faults(run_dir: Path) -> None:
     """Give every fault of the journal its row; a killed harness wrote only those that were over."""
     path = run_dir / "faults.parquet"
     try:
-        rows = conform(arrow.read(path), FAULTS).to_pylist() if path.is_file() else []
-    except (pa.ArrowException, OSError):
+        found = load_table(run_dir, "faults")
+        rows = read_sources([path] if path.is_file() else [], FAULTS).to_pylist()
+        late = _late_faults(run_dir, found)
+    except HistoryError:
         return  # damaged: whoever reads it next says so
-    late = _faults_of_journal(run_dir, {row["fault_id"] for row in rows})
-    if late or not path.is_file():
+    if late or not found:
         store.open_run(run_dir).write_table("faults", [*rows, *late])
 
 
 def live_sources(run_dir: Path) -> RunSources:
-    """What is recorded by now of a run that may still go on. Raises HistoryError."""
+    """What is recorded of a run by now, sealed or not. Raises HistoryError."""
     found = load_run(run_dir)
-    faults = found.faults or _streamed(run_dir, "faults")
-    known: set[object] = set()
-    for each in faults:
-        rows = each if isinstance(each, pa.Table) else arrow.read(each)
-        known |= set(rows["fault_id"].to_pylist())
-    late = table(FAULTS, _faults_of_journal(run_dir, known))
-    cluster = found.cluster or _streamed(run_dir, "cluster")
-    return replace(found, faults=(*faults, late), cluster=cluster)
+    return replace(
+        found, faults=(*found.faults, table(FAULTS, _late_faults(run_dir, found.faults)))
+    )
 
 
-def _streamed(run_dir: Path, name: str) -> tuple[Source, ...]:
-    """A table of a run as far as its stream goes."""
-    stream = run_dir / f"{name}.arrows"
-    return (read_arrow_stream(stream, SCHEMAS[name])[0],) if stream.is_file() else ()
+def _late_faults(run_dir: Path, recorded: Iterable[Source]) -> list[dict[str, Any]]:
+    """The rows of the faults that only the journal knows. Raises HistoryError."""
+    path = run_dir / "journal.jsonl"
+    late = Journalled()
+    late.take(journal.read(path) if path.is_file() else ())
+    late.forget(read_sources(recorded, FAULTS)["fault_id"].to_pylist())
+    return list(late.rows())
 
 
 def has_ended(run_dir: Path) -> bool:
@@ -164,36 +156,3 @@ def has_ended(run_dir: Path) -> bool:
     path = run_dir / "journal.jsonl"
     records = journal.read(path) if path.is_file() else []
     return not records or any(record["kind"] == journal.UNDONE for record in records)
-
-
-def _faults_of_journal(run_dir: Path, known: Set[object]) -> list[dict[str, Any]]:
-    """The rows of the faults that only the journal knows."""
-    late: dict[object, dict[str, Any]] = {}
-    entries = (
-        journal.read(run_dir / "journal.jsonl") if (run_dir / "journal.jsonl").is_file() else ()
-    )
-    for entry in entries:
-        number = entry.get("fault_id")
-        if number in known:
-            continue
-        if entry["kind"] == "fault":
-            aimed = {key: entry[key] for key in _STRIKE if key in entry}
-            late[number] = {
-                "fault_id": number,
-                "fault": entry["fault"],
-                "label": entry["label"],
-                "targets": json.dumps(aimed, sort_keys=True),
-                "planned_ms": entry["planned_ms"],
-                "started_ns": entry["at_ns"],
-                "took_effect": False,
-                "error": "the harness ended before the fault did; this is from its journal",
-            }
-        elif entry["kind"] == "fault-effective" and number in late:
-            late[number] |= {
-                "effective_ns": entry["at_ns"],
-                "effect": entry["effect"],
-                "took_effect": True,
-            }
-        elif entry["kind"] == "fault-healed" and number in late:
-            late[number] |= {"healed_ns": entry["at_ns"], "healing": entry.get("healing")}
-    return list(late.values())

@@ -215,7 +215,7 @@ class Runner:
     ) -> None:
         """From the first client to the last read, with the streams of records open."""
         plan = self._plan
-        cluster = run.cluster_stream()
+        cluster = run.cluster_stream(plan.rotate_s)
         streams.callback(cluster.close)
         writer = HistoryWriter(
             run.history_dir / "monitor.arrows",
@@ -299,7 +299,7 @@ class Runner:
     ) -> None:
         """Run the schedule and the script; returns with everything healed."""
         run = stage.run
-        faults = run.faults_stream()
+        faults = run.faults_stream(self._plan.rotate_s)
         failures: list[Exception] = []
         administrator = Administrator(stage.system, stage.target, stage.monitor)
         clocks = RecordedClocks(stage.target.clocks, cluster.append_named, run.now_ns)
@@ -447,7 +447,7 @@ class Runner:
 
     def _watch(self, run: Run, workload: Workload) -> None:
         """Clients that died would make every later second of the run worthless. Meanwhile, what is
-        over of a long history is sealed."""
+        over of a long run's streams is sealed."""
         store.seal_ended(run)
         if problems := workload.problems():
             raise RunFailed("; ".join(problems))

@@ -11,7 +11,6 @@ and everybody who is to be told.
 
 import functools
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from checkers.following.carried import Carried, Suspect
 from checkers.frames import Detect, Frames, evidence
 from checkers.history import HISTORY, PRODUCER_EPOCH, RunSources, conform
 from checkers.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.segments import segment_of
 from checkers.verdict import Anomaly
 
 SUSPECTS = 20
@@ -37,7 +37,6 @@ _DETECTORS: tuple[Detect, ...] = (
     duplicates, inconsistent_offsets, reordered_sends, aborted_reads, phantoms,
 )  # fmt: skip
 _EXCUSED_BY_CLIENTS = ("duplicate", "reordered-send")
-_SEGMENT = re.compile(r"(?P<writer>.+)-(?P<number>\d{6})")
 _FINDINGS = pa.schema(
     [
         *(HISTORY.field(name) for name in ("op", "client", "topic", "partition", "value")),
@@ -102,8 +101,7 @@ class Follower:
         cut into segments is its own first one."""
         found = []
         for path in sorted(history.glob("*.parquet")):
-            parts = _SEGMENT.fullmatch(path.stem)
-            writer, number = (parts["writer"], int(parts["number"])) if parts else (path.stem, 0)
+            writer, number = segment_of(path.stem) or (path.stem, 0)
             if number >= self._next.get(writer, 0):
                 found.append((number, writer, path))
         for number, writer, _ in found:

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
-
 from checkers import plan_file
+from checkers.history import FAULTS, HistoryError, load_table, read_sources
 from harness.planning.plan import Plan, PlanError
 from harness.record import store
 from nemesis.base import NemesisError
@@ -66,14 +65,16 @@ def load(
 
 def _resolved(run_dir: Path, schedule: Schedule) -> Schedule:
     """The schedule with the nodes that were struck then; events that struck nobody are left out."""
-    path = run_dir / "faults.parquet"
-    if not path.is_file():
+    try:
+        found = load_table(run_dir, "faults")
+        rows = read_sources(found, FAULTS).select(["fault_id", "targets"]).to_pylist()
+    except HistoryError as error:
+        raise PlanError(f"{run_dir}: its record of faults cannot be read: {error}") from error
+    if not found:
         raise PlanError(
             f"{run_dir}: it has no record of faults, so that nobody knows which nodes were struck; "
             "leave out --resolved"
         )
-    columns = ["fault_id", "targets"]
-    rows = pyarrow.parquet.read_table(path, columns=columns).to_pylist()
     struck = {row["fault_id"]: _meant(row["targets"]) for row in rows}
     events = tuple(
         event.model_copy(update={"nodes": nodes})

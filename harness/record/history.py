@@ -3,16 +3,15 @@
 A `RowStream` takes rows from any number of threads into memory and turns them into one record
 batch per `flush`, which whoever owns the process's clock calls every FLUSH_INTERVAL_S. The batch
 goes to the kernel in that call, so that a killed process loses at most its last interval, and a cut
-stream reads up to its last whole batch.
+stream reads up to its last whole batch. Of a long run it makes segments, which can be sealed while
+it goes on.
 
 `HistoryWriter` is the row stream of the operations. It numbers operations uniquely in the run and
 frames every client's rows by `start` and `end`: a client without its `end` row was cut, and what it
-had in flight is unknown. Of a long run it makes segments, which can be sealed while it goes on.
-Judging, and sealing streams into Parquet, are left to others.
+had in flight is unknown. Judging, and sealing streams into Parquet, are left to others.
 """
 
 import itertools
-import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -25,6 +24,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from checkers.history import HISTORY
+from checkers.segments import segment_path
 
 FLUSH_INTERVAL_S: Final = 0.25
 FLUSH_ROWS: Final = 5_000
@@ -35,27 +35,19 @@ OP_BITS: Final = 40
 
 Row = tuple[Any, ...]
 
-_SEGMENT: Final = re.compile(r".+-\d{6}")
-
-
-def segment_path(path: Path, number: int) -> Path:
-    """Where the segment of that number of a stream is; segments sort by their names."""
-    return path.with_name(f"{path.stem}-{number:06d}{path.suffix}")
-
-
-def ended_segments(folder: Path) -> list[Path]:
-    """The streams in `folder` whose writers have gone on to another segment."""
-    segments = sorted(each for each in folder.glob("*.arrows") if _SEGMENT.fullmatch(each.stem))
-    writers = [each.stem[: -len("-000000")] for each in segments]
-    pairs = zip(segments, writers, writers[1:], strict=False)  # the last one is followed by none
-    return [each for each, writer, following in pairs if writer == following]
-
 
 class RowStream:
-    """Rows of `schema` into an Arrow IPC stream at `path`, which must not exist yet."""
+    """Rows of `schema` into an Arrow IPC stream at `path`, which must not exist yet.
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.path = path
+    With `rotate_s` a new segment is begun so long after the last one, when rows are flushed; the
+    segments are named after `path` and their number, and all but the last have ended in order.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, *, rotate_s: float | None = None) -> None:
+        self._whole = path
+        self._rotate_ns = None if rotate_s is None else round(rotate_s * 1_000_000_000)
+        self._segment = 0
+        self.path = path if rotate_s is None else segment_path(path, 0)
         self.schema = schema
         self._rows: deque[tuple[Any, ...]] = deque()
         # A deque's append and popleft are atomic: threads append while another one flushes.
@@ -64,6 +56,7 @@ class RowStream:
         self._open()
 
     def _open(self) -> None:
+        self._opened_ns = time.monotonic_ns()
         self._file = pa.OSFile(str(self.path), "wb")
         self._stream = pa.ipc.new_stream(self._file, self.schema)
 
@@ -83,9 +76,22 @@ class RowStream:
         self.append(tuple(columns.get(name) for name in self.schema.names))
 
     def flush(self) -> int:
-        """Write the rows appended so far as one batch; returns how many. Any thread may call it."""
+        """Write the rows appended so far as one batch, then begin a new segment when it is time for
+        one; returns how many rows. Any thread may call it.
+        """
         with self._flushing:
-            return self._write_batch()
+            count = self._write_batch()
+            if self._rotate_ns is not None and not self._file.closed:
+                self._rotate_when_due(self._rotate_ns)
+            return count
+
+    def _rotate_when_due(self, rotate_ns: int) -> None:
+        if time.monotonic_ns() - self._opened_ns < rotate_ns:
+            return
+        self._end()
+        self._segment += 1
+        self.path = segment_path(self._whole, self._segment)
+        self._open()
 
     def _write_batch(self) -> int:
         count = len(self._rows)
@@ -102,10 +108,10 @@ class RowStream:
 
     def close(self) -> None:
         """Flush, and end the stream in order. Safe to call twice."""
-        if self._file.closed:
-            return
-        self.flush()
-        self._end()
+        with self._flushing:
+            if not self._file.closed:
+                self._write_batch()
+                self._end()
 
 
 class Operations(ABC):
@@ -172,36 +178,16 @@ class Operations(ABC):
 class HistoryWriter(RowStream, Operations):
     """The operations of one process.
 
-    `base_ns` is the run's start on CLOCK_MONOTONIC: recorded times are ns since then. With
-    `rotate_s` a new segment is begun so long after the last one; the segments are named after
-    `path` and their number, and all but the last have ended in order.
+    `base_ns` is the run's start on CLOCK_MONOTONIC: recorded times are ns since then. `rotate_s`:
+    see `RowStream`.
     """
 
     def __init__(
         self, path: Path, *, writer_id: int, base_ns: int, rotate_s: float | None = None
     ) -> None:
-        self._whole = path
-        self._rotate_ns = None if rotate_s is None else round(rotate_s * 1_000_000_000)
-        self._segment = 0
-        RowStream.__init__(self, path if rotate_s is None else segment_path(path, 0), HISTORY)
+        RowStream.__init__(self, path, HISTORY, rotate_s=rotate_s)
         Operations.__init__(self, writer_id)
         self._base_ns = base_ns
-        self._opened_ns = self.now_ns()
-
-    def flush(self) -> int:
-        """Write the rows appended so far; then begin a new segment when it is time for one."""
-        with self._flushing:
-            count = self._write_batch()
-            if self._rotate_ns is not None and self.now_ns() - self._opened_ns >= self._rotate_ns:
-                self._rotate()
-            return count
-
-    def _rotate(self) -> None:
-        self._end()
-        self._segment += 1
-        self.path = segment_path(self._whole, self._segment)
-        self._opened_ns = self.now_ns()
-        self._open()
 
     def now_ns(self) -> int:
         """ns since the start of the run."""

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet
 
-from checkers.history import HISTORY, SCHEMAS, HistoryError, load_run, table
+from checkers.history import HISTORY, SCHEMAS, HistoryError, load_run, read_sources, table
 from checkers.interchange.errors import InterchangeError
 from checkers.interchange.imported import Imported, Row
 from harness.record import store
@@ -71,14 +70,10 @@ def rows_of(run_dir: Path) -> tuple[Run, list[Row]]:
     """A stored run and all rows of its history. Raises StoreError."""
     run = store.open_run(run_dir)
     try:
-        sources = load_run(run.path).history
+        rows = read_sources(load_run(run.path).history, HISTORY)
     except HistoryError as error:
         raise StoreError(str(error)) from error
-    tables = [
-        pyarrow.parquet.read_table(each, schema=HISTORY) if isinstance(each, Path) else each
-        for each in sources
-    ]
-    return run, pa.concat_tables([HISTORY.empty_table(), *tables]).to_pylist()
+    return run, rows.to_pylist()
 
 
 def save(file: Path, text: str) -> None:

@@ -5,6 +5,7 @@
       plan.json schedule.json    written by the runner through `Run.write_json`
       history/*.arrows           streams while running; *.parquet once sealed
       cluster.parquet ...        (cluster.arrows, faults.arrows while running)
+      cluster/ faults/           the same in segments, where a run is long: checkers.segments
       nodes/<id>/                a node's configuration, log and data
     store/latest                 the run created last
 
@@ -31,7 +32,7 @@ import pyarrow.parquet
 
 from checkers.history import (
     CUT,
-    HISTORY,
+    FOLLOWED,
     SCHEMAS,
     HistoryError,
     conform,
@@ -39,9 +40,12 @@ from checkers.history import (
     table,
     validate,
 )
-from harness.record.history import RowStream, ended_segments
+from checkers.segments import SEALED, STREAM, followed_by_another, table_streams
+from harness.record.history import RowStream
 
 RUN_FILE = "run.json"
+SEGMENTED = ("history", "cluster", "faults")
+"""The tables that are written while a run goes on, and in segments where it is long."""
 ROW_GROUP_ROWS = 200_000
 NAME_TRIES = 100
 
@@ -91,20 +95,25 @@ class Run:
         finished = [*_read_run_file(self.path).get("finished", ()), phase]
         self.update(finished=finished)
 
-    def cluster_stream(self) -> RowStream:
-        """The stream of what the cluster said of itself (schema CLUSTER)."""
-        return self._stream("cluster")
+    def cluster_stream(self, rotate_s: float | None = None) -> RowStream:
+        """The stream of what the cluster said of itself (schema CLUSTER).
 
-    def faults_stream(self) -> RowStream:
-        """The stream of what was done to the cluster (schema FAULTS)."""
-        return self._stream("faults")
+        `rotate_s`: see `RowStream`; segments have a folder of their own.
+        """
+        return self._stream("cluster", rotate_s)
+
+    def faults_stream(self, rotate_s: float | None = None) -> RowStream:
+        """The stream of what was done to the cluster (schema FAULTS); as `cluster_stream`."""
+        return self._stream("faults", rotate_s)
 
     def replicas_stream(self) -> RowStream:
         """The stream of the batches in every replica's files (schema REPLICAS)."""
-        return self._stream("replicas")
+        return self._stream("replicas", None)
 
-    def _stream(self, name: str) -> RowStream:
-        return RowStream(self.path / f"{name}.arrows", SCHEMAS[name])
+    def _stream(self, name: str, rotate_s: float | None) -> RowStream:
+        folder = self.path if rotate_s is None else self.path / name
+        folder.mkdir(exist_ok=True)
+        return RowStream(folder / f"{name}{STREAM}", SCHEMAS[name], rotate_s=rotate_s)
 
     def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write `<name>.parquet` whole; `name` is one of checkers.history.SCHEMAS."""
@@ -172,32 +181,33 @@ def seal(path: Path) -> list[Path]:
     Parquet file is on disk.
     """
     open_run(path)
-    streams = [(stream, HISTORY) for stream in sorted((path / "history").glob("*.arrows"))]
-    streams += [
-        (path / f"{name}.arrows", schema)
-        for name, schema in SCHEMAS.items()
-        if (path / f"{name}.arrows").exists()
-    ]
-    return _seal(streams)
+    made = []
+    for name in SCHEMAS:
+        streams = table_streams(path, name)
+        ended = followed_by_another(streams)
+        made += [_seal(each, SCHEMAS[name], followed=each in ended) for each in streams]
+    return made
 
 
 def seal_ended(run: Run) -> list[Path]:
-    """Seal the segments of the history that are over, while the run goes on. Raises StoreError."""
-    return _seal([(stream, HISTORY) for stream in ended_segments(run.history_dir)])
+    """Seal the segments that are over, while the run goes on. Raises StoreError."""
+    return [
+        _seal(segment, SCHEMAS[name], followed=True)
+        for name in SEGMENTED
+        for segment in followed_by_another((run.path / name).glob(f"*{STREAM}"))
+    ]
 
 
-def _seal(streams: Iterable[tuple[Path, pa.Schema]]) -> list[Path]:
-    made = []
-    for stream, schema in streams:
-        target = stream.with_suffix(".parquet")
-        try:
-            marked = schema if ends_in_order(stream) else schema.with_metadata(CUT)
-            _write_parquet(target, _readable_batches(stream, schema), marked)
-        except HistoryError as error:
-            raise StoreError(f"cannot seal the run: {error}") from error
-        stream.unlink()
-        made.append(target)
-    return made
+def _seal(stream: Path, schema: pa.Schema, *, followed: bool) -> Path:
+    target = stream.with_suffix(SEALED)
+    try:
+        marks = ({} if ends_in_order(stream) else CUT) | (FOLLOWED if followed else {})
+        marked = schema.with_metadata(marks) if marks else schema
+        _write_parquet(target, _readable_batches(stream, schema), marked)
+    except HistoryError as error:
+        raise StoreError(f"cannot seal the run: {error}") from error
+    stream.unlink()
+    return target
 
 
 def write_atomic(path: Path, text: str) -> None:

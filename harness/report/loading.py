@@ -17,7 +17,6 @@ from checkers.history import (
     RunSources,
     Source,
     load_run,
-    read_arrow_stream,
 )
 from harness.report.redaction import redacted
 
@@ -83,10 +82,7 @@ def load(run_dir: Path) -> Stored:
         if plan:  # a missing plan has been said already
             missing.append(f"The recorded tables cannot be read: {error}.")
     tables = {name: getattr(sources, name) for name in SCHEMAS}
-    for name in ("faults", "cluster"):
-        tables[name] = _sealed_or_cut(run_dir, name, tables[name])
-    absent = {name for name in sources.missing if not tables[name]}
-    missing.extend(text for name, text in _LACKS.items() if name in absent)
+    missing.extend(text for name, text in _LACKS.items() if name in sources.missing)
     if sources.cut:
         many = f"{len(sources.cut)} of the clients' histories were" if len(sources.cut) > 1 else (
             "One client's history was"
@@ -101,17 +97,6 @@ def load(run_dir: Path) -> Stored:
         missing=tuple(missing),
         notes=tuple(_notes(run)),
     )
-
-
-def _sealed_or_cut(run_dir: Path, name: str, sealed: tuple[Source, ...]) -> tuple[Source, ...]:
-    """A table beside the history; while it is not sealed, what its stream holds so far."""
-    stream = run_dir / f"{name}.arrows"
-    if sealed or not stream.is_file():
-        return sealed
-    try:
-        return (read_arrow_stream(stream, SCHEMAS[name])[0],)
-    except HistoryError:
-        return ()
 
 
 def _notes(run: Json) -> Iterator[str]:

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from harness.planning.plan import acks_name
+from harness.record.tailing import Tail
 from harness.report.redaction import redacted
 from harness.serve.summaries import Files, Summary
-from harness.serve.tailing import Tail
 from harness.serve.vault import Entry, Place, Vault, VaultError
 
 LOOK_BYTES: Final = 32 << 20

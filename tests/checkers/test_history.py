@@ -142,10 +142,10 @@ def test_run_directory_of_all_kinds_of_files(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(healthy().tables()["faults"], tmp_path / "faults.parquet")
     found = load_run(tmp_path)
     assert [s.num_rows if isinstance(s, pa.Table) else Path(s).name for s in found.history] == [
-        "3.parquet",
-        "4.parquet",
         20,
         10,
+        "3.parquet",
+        "4.parquet",
     ]
     assert found.cut == ("2.arrows",)
     assert found.missing == ("cluster", "replicas", "replica_ends")

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from checkers.history import load_run
+from checkers.segments import followed_by_another
 from harness.planning.plan import PlanError, seconds
 from harness.record import store
-from harness.record.history import HistoryWriter, ended_segments
+from harness.record.history import HistoryWriter
 
 
 def rotated(run: store.Run, name: str, segments: int) -> HistoryWriter:
@@ -50,7 +51,7 @@ def test_without_rotation_one_stream(tmp_path: Path) -> None:
     writer = HistoryWriter(tmp_path / "w.arrows", writer_id=1, base_ns=time.monotonic_ns())
     writer.start(1)
     assert writer.path.name == "w.arrows"
-    assert ended_segments(tmp_path) == []
+    assert followed_by_another(tmp_path.iterdir()) == []
     writer.close()
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from harness.record.history import HistoryWriter
 from harness.record.store import Run, seal
+from harness.record.tailing import Tail
 from harness.serve.archive import LEFT_OUT, zipped
 from harness.serve.catalogue import Catalogue
 from harness.serve.live import LOOK_BYTES, SECONDS, Live, end_of
-from harness.serve.tailing import Tail
 from harness.serve.vault import Absent, Vault
 from tests.harness.serve.stores import add_run, journal, place_of
 

@@ -1,0 +1,73 @@
+"""The files of a table, and the segments of a long stream: names, order, and what is missing.
+
+A table of a run is the file `<name>.parquet`, or the files in the folder `<name>/`, or both. Files
+in the folder are named after their writers; a stream that is cut into segments adds their numbers:
+
+    cluster.parquet  cluster.arrows       sealed; still written, or left by a killed harness
+    history/monitor.parquet               one writer of several
+    cluster/cluster-000000.parquet        segments: all but a writer's last one have ended in order
+    cluster/cluster-000001.arrows
+
+A sealed file stands for the stream that it was made of, as long as both are there.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+STREAM: Final = ".arrows"
+SEALED: Final = ".parquet"
+_NUMBERED: Final = re.compile(r"(?P<writer>.+)-(?P<number>\d{6})")
+
+
+def segment_path(path: Path, number: int) -> Path:
+    """Where the segment of that number of a stream is; segments sort by their names."""
+    return path.with_name(f"{path.stem}-{number:06d}{path.suffix}")
+
+
+def segment_of(stem: str) -> tuple[str, int] | None:
+    """Writer and number of a segment by its file's name without suffix; None for a whole stream."""
+    found = _NUMBERED.fullmatch(stem)
+    return None if found is None else (found["writer"], int(found["number"]))
+
+
+def table_files(run_dir: Path, name: str) -> list[Path]:
+    """The files of a table, in the order of their names, what is in the folder first.
+
+    Streams are listed before what is sealed: what is sealed meanwhile is not missed.
+    """
+    streams, sealed = (_of_kind(run_dir, name, kind) for kind in (STREAM, SEALED))
+    done = {path.with_suffix("") for path in sealed}
+    left = [path for path in streams if path.with_suffix("") not in done]
+    return sorted([*left, *sealed], key=lambda path: (path.parent == run_dir, path))
+
+
+def table_streams(run_dir: Path, name: str) -> list[Path]:
+    """The streams of a table, in the order of their names, what is in the folder first."""
+    return _of_kind(run_dir, name, STREAM)
+
+
+def _of_kind(run_dir: Path, name: str, kind: str) -> list[Path]:
+    return [*sorted((run_dir / name).glob(f"*{kind}")), *run_dir.glob(f"{name}{kind}")]
+
+
+def followed_by_another(files: Iterable[Path]) -> list[Path]:
+    """Of files in one folder those whose writers have gone on to another segment, in order."""
+    numbered = {segment: path for path in files if (segment := segment_of(path.stem)) is not None}
+    last = dict(sorted(numbered))  # the greatest number of a writer is set last
+    return [numbered[each] for each in sorted(numbered) if each[1] < last[each[0]]]
+
+
+def lacking(stems: Collection[str], followed: Collection[str]) -> list[str]:
+    """The segments that are not among `stems` and were there, by the numbers of the others.
+
+    followed: of those the ones that another one came after, as is known.
+    """
+    last: dict[str, int] = {}
+    for stem in stems:
+        if (segment := segment_of(stem)) is not None:
+            writer, number = segment
+            last[writer] = max(last.get(writer, 0), number + (stem in followed))
+    named = (f"{writer}-{n:06d}" for writer in sorted(last) for n in range(last[writer] + 1))
+    return [stem for stem in named if stem not in stems]

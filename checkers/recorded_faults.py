@@ -91,6 +91,11 @@ def _taken(fault: str, targets: Any) -> Taken | None:
     return Taken.DISK if fault in _DISK_FAULTS and _file(targets) == _LOGS else None
 
 
+def may_take(row: Mapping[str, Any]) -> bool:
+    """Whether a fault of this kind takes something for good, if it takes effect."""
+    return row["fault"] in _DISK_FAULTS or row["fault"] in _POWER_LOSSES
+
+
 def taken_in_doubt(row: Mapping[str, Any]) -> bool:
     """Whether a fault may have taken something for good without a proof that it did: it failed
     half-way, or the record ended first."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from checkers.following.follow import Follower
 from checkers.history import HistoryError, load_plan
 from checkers.verdict import Anomaly
-from harness import judging
+from harness.followed import FollowedRun
 from harness.record import store
 from harness.record.store import StoreError
 
@@ -42,10 +42,12 @@ def follow(
     """
     run = store.open_run(run_dir)
     try:
-        follower = Follower(plan=load_plan(run.path), live=lambda: judging.live_sources(run.path))
+        followed = FollowedRun(run.path)
+        follower = Follower(plan=load_plan(run.path), live=followed.sources)
         changed_s = clock()
         while clock() - changed_s < patience_s:
-            over = judging.has_ended(run.path)  # asked first: what is sealed later is seen later
+            followed.look()  # first: what is sealed later is seen later
+            over = followed.over
             taken = follower.segments
             found = follower.look(run.history_dir) or (follower.finish() if over else ())
             if found or over:

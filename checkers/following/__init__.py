@@ -2,6 +2,7 @@
 
     intervals     a compact set of sequence numbers that may forget
     carried       what is remembered from segment to segment, and what it makes suspicious
+    remembered    the same of what the cluster said, and of faults
     follow        from segments to the first alarm: suspects are judged by detectors and contract
 
 An alarm is only what the contract forbids whatever may still be recorded; it may come late or not

@@ -17,7 +17,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -78,8 +79,12 @@ def forget(path: Path, registry: Path | None = None) -> None:
 
 def read(path: Path) -> list[Record]:
     """The journal's records, in order, without lines torn by a crash. OSError if unreadable."""
+    return _whole(path.read_bytes().splitlines())
+
+
+def _whole(lines: Iterable[bytes]) -> list[Record]:
     records: list[Record] = []
-    for line in path.read_bytes().splitlines():
+    for line in lines:
         try:
             record = json.loads(line)
         except ValueError:
@@ -87,6 +92,30 @@ def read(path: Path) -> list[Record]:
         if isinstance(record, dict) and isinstance(record.get("kind"), str):
             records.append(record)
     return records
+
+
+class Tail:
+    """A journal that somebody else writes, read on from where the last look ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was read yet."""
+        return self._position == 0
+
+    def look(self) -> Iterator[Record]:
+        """The records since the last look whose lines are whole; none where there is no journal.
+        Raises OSError."""
+        with suppress(FileNotFoundError), self._path.open("rb") as file:
+            file.seek(self._position)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._position += len(line)
+                yield from _whole([line])
 
 
 class Journal:

@@ -11,11 +11,12 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet
 
+from checkers.segments import STREAM
 from harness.serve.summaries import Files, Json, Summary, faults_of_journal, summary
 from harness.serve.vault import Entry, Place, Vault, VaultError
 
@@ -29,7 +30,12 @@ REMEMBERED: Final = 20_000
 JSON_BYTES: Final = 64 << 20
 FAULTS: Final = 20_000
 
-_FILES: Final = (RUN, "plan.json", "verdict.json", "faults.parquet", JOURNAL, "report.html")
+FAULTS_FILE: Final = "faults.parquet"
+
+_FILES: Final = (
+    RUN, "plan.json", "verdict.json", FAULTS_FILE, "faults", JOURNAL, "report.html",
+)  # fmt: skip
+_COLUMNS: Final = ["fault", "label", "started_ns", "healed_ns", "took_effect", "effect", "error"]
 
 Stamp = tuple[tuple[str, int, int, int], ...]
 
@@ -109,7 +115,7 @@ class Catalogue:
 
     def _files(self, place: Place, names: set[str]) -> Files:
         journal = self._lines((*place, JOURNAL)) if JOURNAL in names else []
-        sealed = self._faults((*place, "faults.parquet")) if "faults.parquet" in names else None
+        sealed = self._faults(place, names)
         return Files(
             run=self._json((*place, RUN)),
             plan=self._json((*place, "plan.json")),
@@ -137,17 +143,26 @@ class Catalogue:
                         found.append(entry)
         return found
 
-    def _faults(self, place: Place) -> list[Json] | None:
-        columns = ["fault", "label", "started_ns", "healed_ns", "took_effect", "effect", "error"]
+    def _faults(self, place: Place, names: set[str]) -> list[Json] | None:
+        """The record of faults, in one file or in segments; None before it is whole."""
+        segments: list[Entry] = []
+        with suppress(VaultError):
+            segments = self._vault.entries((*place, "faults"))
+        if any(entry.name.endswith(STREAM) for entry in segments):
+            return None
+        files = [(*place, "faults", entry.name) for entry in segments]
+        files += [(*place, FAULTS_FILE)] if FAULTS_FILE in names else []
+        rows: list[Json] = []
         try:
-            with self._vault.file(place) as file:
-                table = pyarrow.parquet.ParquetFile(file)
-                if table.metadata.num_rows > FAULTS:
-                    return None
-                rows: list[dict[str, Any]] = table.read(columns=columns).to_pylist()
+            for each in files:
+                with self._vault.file(each) as file:
+                    table = pyarrow.parquet.ParquetFile(file)
+                    if len(rows) + table.metadata.num_rows > FAULTS:
+                        return None
+                    rows += table.read(columns=_COLUMNS).to_pylist()
         except (VaultError, pa.ArrowException, OSError, ValueError):
             return None
-        return list(rows)
+        return rows if files else None
 
     def _held(self) -> frozenset[int]:
         """The inodes of all files that somebody holds an exclusive flock on."""

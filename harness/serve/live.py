@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet
 
+from checkers.segments import SEALED, STREAM
 from harness.planning.plan import acks_name
 from harness.record.tailing import Tail
 from harness.report.redaction import redacted
@@ -34,6 +35,10 @@ LOG_LINES: Final = 40
 MANY: Final = 200
 """Faults, partitions and errors that are told."""
 
+CLUSTER_BYTES: Final = 1 << 20
+"""Of what the cluster said, however much of the history a look took."""
+
+LEADER_COLUMNS: Final = ("kind", "topic", "partition", "leader", "leader_epoch", "isr", "at_ns")
 COLUMNS: Final = ("f", "type", "topic", "acks", "complete_ns", "error")
 _UNREADABLE: Final = (VaultError, OSError, ValueError, KeyError, pa.ArrowException)
 _PHASE: Final = re.compile(r"harness\.runner: phase (?P<phase>.+?)(?P<over> took .*)?$")
@@ -76,6 +81,14 @@ class Watched:
     leaders: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     behind: bool = False
     mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, rows: pa.RecordBatch) -> None:
+        """Remember the latest leaders in these rows of the cluster."""
+        for row in rows.select(LEADER_COLUMNS).to_pylist():
+            if row["kind"] == "leader" and row["topic"] is not None:
+                at = (str(row["topic"]), int(row["partition"]))
+                if at not in self.leaders or self.leaders[at]["at_ns"] <= row["at_ns"]:
+                    self.leaders[at] = row
 
 
 class Live:
@@ -136,15 +149,37 @@ class Live:
         return max(0, tail.position - before)
 
     def _cluster(self, place: Place, watched: Watched, left: int) -> None:
-        here = (*place, "cluster.arrows")
-        with suppress(*_UNREADABLE):
-            size = self._vault.about(here).size_bytes
-            with self._vault.file(here) as file:
-                tail = watched.tails.setdefault("/cluster", Tail())
-                for batch in tail.look(file, size, max(left, 1 << 20)):
-                    for row in batch.to_pylist():
-                        if row["kind"] == "leader" and row["topic"] is not None:
-                            watched.leaders[str(row["topic"]), int(row["partition"])] = row
+        """Who leads by now: one stream, or segments, of which the last ones tell the most."""
+        left = max(left, CLUSTER_BYTES)
+        stream = (*place, f"cluster{STREAM}")
+        with suppress(VaultError):
+            left -= self._leaders(stream, self._vault.about(stream), watched, left)
+        with suppress(VaultError):
+            folder = (*place, "cluster")
+            for entry in reversed(self._vault.entries(folder)):
+                if left > 0:
+                    left -= self._leaders((*folder, entry.name), entry, watched, left)
+
+    def _leaders(self, here: Place, entry: Entry, watched: Watched, left: int) -> int:
+        """Take the changes of leaders in a file that were not taken yet; the bytes that it took."""
+        name = "/".join(here[-2:])
+        if name in watched.sealed or not entry.name.endswith((STREAM, SEALED)):
+            return 0
+        with suppress(*_UNREADABLE), self._vault.file(here) as file:
+            if entry.name.endswith(SEALED):
+                watched.sealed.add(name)
+                watched.tails.pop(name.replace(SEALED, STREAM), None)
+                told = pyarrow.parquet.ParquetFile(file).iter_batches(columns=LEADER_COLUMNS)
+                took = entry.size_bytes
+            else:
+                tail = watched.tails.setdefault(name, Tail())
+                before = tail.position
+                told = tail.look(file, entry.size_bytes, left)
+                took = max(0, tail.position - before)
+            for batch in told:
+                watched.note(batch)
+            return took
+        return 0
 
     def _log(self, place: Place) -> list[str]:
         try:

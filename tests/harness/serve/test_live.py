@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.record.history import HistoryWriter
-from harness.record.store import Run, seal
+from harness.record.store import Run, seal, seal_ended
 from harness.record.tailing import Tail
 from harness.serve.archive import LEFT_OUT, zipped
 from harness.serve.catalogue import Catalogue
@@ -143,6 +143,47 @@ def test_a_run_that_goes_on_shows_what_it_has_written(store: Path, vault: Vault)
     assert (topic["ok"], topic["info"]) == (8, 2)
     (topic,) = look(Live(vault), vault, growing.place)["topics"]
     assert (topic["ok"], topic["info"]) == (8, 2)
+
+
+def test_leaders_are_told_from_segments(store: Path, vault: Vault) -> None:
+    """The latest of all, sealed or not, whether somebody looked meanwhile or not."""
+    growing, live = Growing(store), Live(vault)
+    cluster = growing.run.cluster_stream(rotate_s=1e-9)
+    for leader in range(4):
+        cluster.append_named(
+            at_ns=leader, kind="leader", topic="t", partition=0, leader=leader, isr=[leader]
+        )
+        cluster.flush()
+        if leader == 2:
+            seal_ended(growing.run)
+        for told in (look(live, vault, growing.place), look(Live(vault), vault, growing.place)):
+            assert [(p["name"], p["leader"]) for p in told["partitions"]] == [("t-0", leader)]
+    growing.close()
+    cluster.close()
+    seal(growing.run.path)
+    for told in (look(live, vault, growing.place), look(Live(vault), vault, growing.place)):
+        assert [(p["name"], p["leader"]) for p in told["partitions"]] == [("t-0", 3)]
+
+
+def test_faults_are_told_from_segments_once_they_are_whole(store: Path, vault: Vault) -> None:
+    """Until then from the journal, which has those in force too."""
+    run = add_run(store)
+    (run.path / "faults.parquet").unlink()
+    faults = run.faults_stream(rotate_s=1e-9)
+    for number in range(3):
+        faults.append_named(fault_id=number, fault="kill", label=f"{number}", took_effect=True)
+        faults.flush()
+    said = {"kind": "fault", "fault_id": 9, "fault": "pause", "label": "journal", "at_ns": 1}
+    journal(run, {"kind": "run"}, said)
+    seal_ended(run)
+
+    def labels() -> list[str]:
+        return [fault.label for fault in Catalogue(vault).run(place_of(store, run)).faults]
+
+    assert labels() == ["journal"]
+    faults.close()
+    seal(run.path)
+    assert labels() == ["0", "1", "2"]
 
 
 def test_days_of_seconds_are_not_remembered(store: Path, vault: Vault) -> None:

@@ -25,7 +25,15 @@ import pyarrow.parquet
 from checkers import arrow
 from checkers.plan_file import wrong_with
 from checkers.run_file import NOTHING_SAID, RunFile, read_run_file
-from checkers.segments import SEALED, STREAM, followed_by_another, lacking, table_files
+from checkers.segments import (
+    SEALED,
+    STREAM,
+    followed_by_another,
+    lacking,
+    segment_missing,
+    segment_torn,
+    table_files,
+)
 
 
 class HistoryError(Exception):
@@ -334,15 +342,10 @@ def _load_table(run_dir: Path, name: str) -> list[_File]:
     # A segment that came after the listing is not missing: its rows are for the next look.
     for stem in gone:
         if not any((folder / f"{stem}{kind}").exists() for kind in (STREAM, SEALED)):
-            raise HistoryError(
-                f"{folder / stem}{SEALED}: is missing, and other segments of its stream are there; "
-                "put it back"
-            )
+            raise HistoryError(segment_missing(f"{folder / stem}{SEALED}"))
     # Cut histories are judged for what they are; nobody knows what a cluster said in a gap.
     if name != "history" and (torn := [each for each in files if each.cut and each.followed]):
-        raise HistoryError(
-            f"{folder / torn[0].stem}{SEALED}: its end is lost; put back a whole one"
-        )
+        raise HistoryError(segment_torn(folder / torn[0].stem))
     return files
 
 

@@ -7,10 +7,21 @@ is checked as in a directory. Spark Connect does not read the marks of streams t
 it, such a run is never VALID.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from checkers.history import CUT, SCHEMAS, HistoryError, RunSources, Source, parse_plan, validate
+from checkers.history import (
+    CUT,
+    FOLLOWED,
+    SCHEMAS,
+    HistoryError,
+    RunSources,
+    Source,
+    parse_plan,
+    validate,
+)
 from checkers.run_file import NOTHING_SAID, parse_run_file
+from checkers.segments import SEALED, STREAM, lacking, segment_missing, segment_torn
 from checkers.sessions import Session
 
 UNTOLD = "not known, since Spark Connect does not read how files were sealed"
@@ -26,11 +37,20 @@ def load_remote_run(session: Session, address: str) -> tuple[RunSources, dict[st
     told = _text(session, f"{folder}/run.json")
     tables: dict[str, tuple[Source, ...]] = {}
     for name, schema in SCHEMAS.items():
-        where = f"{folder}/history/*.parquet" if name == "history" else f"{folder}/{name}.parquet"
-        found = _schema(session, where)
-        if found is not None:
-            validate(found, schema, where)
-        tables[name] = () if found is None else (where,)
+        there: list[Source] = []
+        for where in (f"{folder}/{name}/*{SEALED}", f"{folder}/{name}{SEALED}"):
+            found = _schema(session, where)
+            if found is not None:
+                validate(found, schema, where)
+                there.append(where)
+        tables[name] = tuple(there)
+    marks = {
+        name: _marks(session, where)
+        for name, found in tables.items()
+        if (where := f"{folder}/{name}/*{SEALED}") in found
+    }
+    for name, files in marks.items():
+        _refuse_gaps(f"{folder}/{name}", name, files)
     sources = RunSources(
         history=tables["history"],
         cluster=tables["cluster"],
@@ -38,7 +58,7 @@ def load_remote_run(session: Session, address: str) -> tuple[RunSources, dict[st
         replicas=tables["replicas"],
         replica_ends=tables["replica_ends"],
         missing=tuple(name for name, found in tables.items() if not found),
-        cut=_cut(session, f"{folder}/history/*.parquet") if tables["history"] else (),
+        cut=_cut(marks),
         run_file=NOTHING_SAID if told is None else parse_run_file(told),
     )
     return sources, parse_plan(plan, f"{folder}/plan.json")
@@ -69,25 +89,55 @@ def _schema(session: Session, address: str) -> Any:
         raise HistoryError(f"{address}: cannot be read as Parquet: {error}") from error
 
 
-def _cut(session: Session, address: str) -> tuple[str, ...]:
-    """The streams that did not end in order, by the marks in their sealed files."""
+class _Marks(NamedTuple):
+    """How a file was sealed."""
+
+    cut: bool
+    followed: bool
+
+
+def _marks(session: Session, address: str) -> dict[str, _Marks] | None:
+    """The marks of sealed files by their names without suffix; None where nobody can read them."""
     jvm = getattr(session, "_jvm", None)
     if jvm is None:
-        return (UNTOLD,)
+        return None
     parquet = jvm.org.apache.parquet.hadoop
     settings = session._jsparkSession.sessionState().newHadoopConf()
     files = jvm.org.apache.hadoop.fs.Path(address)
-    cut = []
-    for found in files.getFileSystem(settings).globStatus(files):
-        source = parquet.util.HadoopInputFile.fromStatus(found, settings)
+    found = {}
+    for status in files.getFileSystem(settings).globStatus(files):
+        source = parquet.util.HadoopInputFile.fromStatus(status, settings)
         reader = parquet.ParquetFileReader.open(source)
         try:
             told = reader.getFileMetaData().getKeyValueMetaData()
-            if all(told.get(key.decode()) == value.decode() for key, value in CUT.items()):
-                cut.append(found.getPath().getName().removesuffix(".parquet") + ".arrows")
+            stem = status.getPath().getName().removesuffix(SEALED)
+            found[stem] = _Marks(*(_has(told, mark) for mark in (CUT, FOLLOWED)))
         finally:
             reader.close()
-    return tuple(cut)
+    return found
+
+
+def _has(told: Any, mark: Mapping[bytes, bytes]) -> bool:
+    return all(told.get(key.decode()) == value.decode() for key, value in mark.items())
+
+
+def _refuse_gaps(folder: str, name: str, files: Mapping[str, _Marks] | None) -> None:
+    """As `checkers.history` does. Raises HistoryError."""
+    known = files or {}
+    gone = lacking(known, {stem for stem, marks in known.items() if marks.followed})
+    if gone:
+        raise HistoryError(segment_missing(f"{folder}/{gone[0]}{SEALED}"))
+    torn = [stem for stem, marks in known.items() if name != "history" and marks == (True, True)]
+    if torn:
+        raise HistoryError(segment_torn(f"{folder}/{torn[0]}{SEALED}"))
+
+
+def _cut(marks: Mapping[str, Mapping[str, _Marks] | None]) -> tuple[str, ...]:
+    """The streams of the history that did not end in order, where the marks can be read."""
+    if any(files is None for files in marks.values()):
+        return (UNTOLD,)
+    histories = marks.get("history") or {}
+    return tuple(stem + STREAM for stem, each in histories.items() if each.cut)
 
 
 def _is_missing(error: Any) -> bool:

@@ -59,6 +59,16 @@ def followed_by_another(files: Iterable[Path]) -> list[Path]:
     return [numbered[each] for each in sorted(numbered) if each[1] < last[each[0]]]
 
 
+def segment_missing(where: object) -> str:
+    """The sentence for a segment that is not there."""
+    return f"{where}: is missing, and other segments of its stream are there; put it back"
+
+
+def segment_torn(where: object) -> str:
+    """The sentence for one that did not end in order although another one came after it."""
+    return f"{where}: its end is lost, and other segments came after it; put back a whole one"
+
+
 def lacking(stems: Collection[str], followed: Collection[str]) -> list[str]:
     """The segments that are not among `stems` and were there, by the numbers of the others.
 

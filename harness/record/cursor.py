@@ -12,8 +12,15 @@ from typing import Final
 import pyarrow as pa
 
 from checkers import arrow
-from checkers.history import SCHEMAS, HistoryError, conform, ends_in_order
-from checkers.segments import SEALED, STREAM, segment_of, segment_path
+from checkers.history import FOLLOWED, SCHEMAS, HistoryError, conform, ends_in_order
+from checkers.segments import (
+    SEALED,
+    STREAM,
+    segment_missing,
+    segment_of,
+    segment_path,
+    segment_torn,
+)
 from harness.record.tailing import Tail
 
 LOOK_BYTES: Final = 16 << 20
@@ -30,6 +37,7 @@ class Cursor:
         self._number = 0
         self._taken = 0
         self._tail = Tail()
+        self._followed = False
 
     def look(self) -> Iterator[pa.Table]:
         """What was recorded since the last look, a part at a time. Raises HistoryError for a
@@ -58,9 +66,11 @@ class Cursor:
 
     def _sealed(self, path: Path) -> pa.Table:
         try:
-            rows = conform(arrow.read(path), self._schema)
+            found = arrow.read(path)
+            rows = conform(found, self._schema)
         except (pa.ArrowException, OSError) as error:
             raise HistoryError(f"{path}: is no readable Parquet file: {error}") from error
+        self._followed = FOLLOWED.items() <= (found.schema.metadata or {}).items()
         return rows.slice(self._taken)
 
     def _streamed(self, path: Path, *, followed: bool) -> Iterator[pa.Table]:
@@ -75,14 +85,12 @@ class Cursor:
         if followed:
             with suppress(FileNotFoundError):
                 if not ends_in_order(path):
-                    raise HistoryError(f"{path}: its end is lost, and other segments came after it")
+                    raise HistoryError(segment_torn(path))
 
     def _refuse_gaps(self) -> None:
         folder = self._segments.parent
         there = [segment_of(path.stem) for path in folder.iterdir()] if folder.is_dir() else []
-        if any(segment is not None and segment[1] > self._number for segment in there):
+        later = any(segment is not None and segment[1] > self._number for segment in there)
+        if later or (self._followed and self._file(self._number) is None):
             missing = segment_path(self._segments, self._number)
-            raise HistoryError(
-                f"{missing}{SEALED}: is missing, and other segments of its stream are there; "
-                "put it back"
-            )
+            raise HistoryError(segment_missing(f"{missing}{SEALED}"))

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from checkers.history import load_run
+from checkers.engine import SparkEngine
+from checkers.history import SCHEMAS, HistoryError, load_run, load_table, read_sources
 from checkers.remote import UNTOLD, load_remote_run
 from harness.record import store
 from tests.harness.commands.test_analyze import stored
+from tests.harness.test_rotation import segmented
 from tests.histories.story import healthy
 
 
@@ -17,6 +19,21 @@ class OverConnect:
 
     def __init__(self, session: Any) -> None:
         self.read = session.read
+
+
+@pytest.mark.slow
+def test_segments_are_one_table(tmp_path: Path, spark: Any) -> None:
+    """Of the cluster and of faults as of a history; one that is missing is told."""
+    run_dir = segmented(tmp_path, healthy())
+    address = f"file://{run_dir}"
+    found, _ = load_remote_run(spark, address)
+    engine = SparkEngine(spark)
+    for name, sources in (("cluster", found.cluster), ("faults", found.faults)):
+        known = read_sources(load_table(run_dir, name), SCHEMAS[name]).num_rows
+        assert len(engine.rows(engine.load(sources, SCHEMAS[name]))) == known > 0
+    (run_dir / "cluster" / "cluster-000002.parquet").unlink()
+    with pytest.raises(HistoryError, match=r"cluster/cluster-000002\.parquet: is missing"):
+        load_remote_run(spark, address)
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_only_new_segments_are_read(run: Run) -> None:
     stream.close()
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
 def test_a_missing_segment_is_told(run: Run, number: int) -> None:
     """By its name, before anything is judged without it."""
     segments(run, 3).close()

@@ -22,6 +22,8 @@ from checkers.settings import read_changes
 
 Row = dict[str, Any]
 
+_COLUMNS = ("at_ns", "kind", "node", "topic", "partition", "leader", "leader_epoch", "isr")
+
 
 class Remembered:
     """The state; rows are taken in the order in which they were recorded."""
@@ -64,8 +66,10 @@ class Remembered:
 
 
 def _of_kind(rows: pa.Table, kind: str) -> list[Row]:
-    told = pc.and_(pc.equal(rows["kind"], kind), pc.is_valid(rows["isr"]))
-    found: list[Row] = rows.filter(told).to_pylist()
+    # Streams have a batch for every few rows: together they are gone through faster.
+    told = rows.select(_COLUMNS).combine_chunks()
+    told = told.filter(pc.and_(pc.equal(told["kind"], kind), pc.is_valid(told["isr"])))
+    found: list[Row] = told.to_pylist()
     return found
 
 

@@ -7,7 +7,8 @@ stamp that fits between them is believed, to its millisecond; in place of any ot
 moment by which the record was seen to be there. Pure.
 """
 
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -25,48 +26,60 @@ class Stamp(NamedTuple):
     """Since the run began, if the writer's wall clock was right."""
 
 
-class _Absent(NamedTuple):
-    log_end: int
-    epoch: int
-    asked_ns: int
+def _numbers() -> "array[int]":
+    return array("q")
 
 
 @dataclass(slots=True)
 class QuorumTimes:
-    """What was seen of the metadata log; times are ns since the run began."""
+    """What was seen of the metadata log; times are ns since the run began.
 
-    _absent: list[_Absent] = field(default_factory=list)
-    """From where on nothing was there, and when that was asked for last; both ascending."""
-    _committed: list[tuple[int, int]] = field(default_factory=list)
-    """(high watermark, when it was told first): what was there already; both ascending."""
+    It grows with the log, which grows by two records a second at least: every record has its place
+    between what was seen. Columns of numbers make that 0.3 MB an hour.
+    """
+
+    _ends: "array[int]" = field(default_factory=_numbers)
+    """From where on nothing was there; ascending, like the next two, which belong to it."""
+    _epochs: "array[int]" = field(default_factory=_numbers)
+    _asked_ns: "array[int]" = field(default_factory=_numbers)
+    """When that was asked for last."""
+    _committed: "array[int]" = field(default_factory=_numbers)
+    """High watermarks: what was there already; ascending, like the next one."""
+    _told_ns: "array[int]" = field(default_factory=_numbers)
+    """When each was told first."""
 
     @property
     def high_watermark(self) -> int:
         """How much of the metadata log was told to be committed; 0 when nobody told."""
-        return self._committed[-1][0] if self._committed else 0
+        return self._committed[-1] if self._committed else 0
 
     def current_since(self, since_ns: int) -> int | None:
         """The moment by which all was committed that the log held at some moment after `since_ns`;
         None while nobody knows."""
-        asked = next((seen for seen in self._absent if seen.asked_ns >= since_ns), None)
-        if asked is None:
+        asked = len(self._asked_ns)
+        while asked and self._asked_ns[asked - 1] >= since_ns:
+            asked -= 1
+        if asked == len(self._ends):
             return None
-        told = (told_ns for end, told_ns in self._committed if end >= asked.log_end)
-        first_ns = next(told, None)
-        return None if first_ns is None else max(first_ns, since_ns)
+        told = bisect_left(self._committed, self._ends[asked])
+        return None if told == len(self._committed) else max(self._told_ns[told], since_ns)
 
     def saw(
         self, *, epoch: int, log_end: int, high_watermark: int, asked_ns: int, told_ns: int
     ) -> None:
         """Note an answer of the quorum's leader; of one known to be deposed, nothing."""
-        if self._absent and epoch < self._absent[-1].epoch:
+        if self._epochs and epoch < self._epochs[-1]:
             return
+        absent = (self._ends, self._epochs, self._asked_ns)
         # A new leader's log may be shorter, by what was never committed.
-        while self._absent and self._absent[-1].log_end >= log_end:
-            self._absent.pop()
-        self._absent.append(_Absent(log_end, epoch, asked_ns))
-        if not self._committed or self._committed[-1][0] < high_watermark:
-            self._committed.append((high_watermark, told_ns))
+        while self._ends and self._ends[-1] >= log_end:
+            for column in absent:
+                column.pop()
+        for column, number in zip(absent, (log_end, epoch, asked_ns), strict=True):
+            column.append(number)
+        if not self._committed or self._committed[-1] < high_watermark:
+            self._committed.append(high_watermark)
+            self._told_ns.append(told_ns)
 
     def heard(self, partition: Any, *, asked_ns: int, told_ns: int) -> None:
         """Note a partition of a DescribeQuorum answer, between asking for it and being told."""
@@ -88,14 +101,13 @@ class QuorumTimes:
         return placed
 
     def _believed(self, stamp: Stamp) -> int:
-        before = bisect_right(self._absent, stamp.offset, key=lambda seen: seen.log_end) - 1
-        after = bisect_right(self._committed, stamp.offset, key=lambda seen: seen[0])
+        before = bisect_right(self._ends, stamp.offset) - 1
+        after = bisect_right(self._committed, stamp.offset)
         earliest_ns = stamp.at_ns
         if before >= 0:
-            absent = self._absent[before]
-            grace_ns = DEPOSED_NS if absent.epoch < stamp.epoch else 0
-            earliest_ns = absent.asked_ns - grace_ns
+            grace_ns = DEPOSED_NS if self._epochs[before] < stamp.epoch else 0
+            earliest_ns = self._asked_ns[before] - grace_ns
         if after == len(self._committed):  # nobody watched any more: faults are over by then
             return max(stamp.at_ns, earliest_ns)
-        seen_ns = self._committed[after][1]
+        seen_ns = self._told_ns[after]
         return stamp.at_ns if earliest_ns <= stamp.at_ns <= seen_ns else seen_ns

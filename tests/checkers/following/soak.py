@@ -32,7 +32,7 @@ import pyarrow.parquet
 from checkers.following.follow import Follower
 from checkers.history import HISTORY, load_plan, load_run
 from checkers.verdict import Anomaly
-from harness import judging
+from harness.followed import FollowedRun
 from harness.record import store
 
 LOOK_S = 2.0
@@ -121,11 +121,13 @@ def weigh(thing: object) -> int:
 def watch(run_dir: Path, until_s: float) -> Watched:
     """Follow a run as `analyze --follow` does, to its end."""
     run = store.open_run(run_dir)
-    follower = Follower(plan=load_plan(run.path), live=lambda: judging.live_sources(run.path))
+    followed = FollowedRun(run.path)
+    follower = Follower(plan=load_plan(run.path), live=followed.sources)
     base_ns = int(json.loads((run_dir / "run.json").read_text())["monotonic_base_ns"])
     watched, taken = Watched(), 0
     while time.monotonic() < until_s:
-        over = judging.has_ended(run.path)
+        followed.look()
+        over = followed.over
         began_s = time.monotonic()
         found = follower.look(run.history_dir) or (follower.finish() if over else ())
         now_s = time.monotonic()
@@ -135,8 +137,9 @@ def watch(run_dir: Path, until_s: float) -> Watched:
         if follower.segments != taken:
             taken = follower.segments
             held = Weighed(
-                at_s=now_s - base_ns / 1e9, segments=taken, entries=follower.carried.size(),
-                size=weigh(follower.carried), look_s=now_s - began_s,
+                at_s=now_s - base_ns / 1e9, segments=taken,
+                entries=follower.carried.size() + followed.remembered.size(),
+                size=weigh((follower.carried, followed)), look_s=now_s - began_s,
             )  # fmt: skip
             watched.weights.append(held)
             print(f"{held.at_s:7.1f} s  {held.segments:5} segments  {held.entries:7,} entries  "

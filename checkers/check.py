@@ -297,5 +297,7 @@ def _exceeds_bound(
 
 
 def _brief(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [""]
+    # Of Java's errors the first line says only which call had one.
+    told = getattr(error, "java_exception", error)
+    lines = str(told).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:300]}"

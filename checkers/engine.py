@@ -298,10 +298,26 @@ class SparkEngine:
         return first
 
     def keep(self, *frames: Frame) -> Frame:
-        """Cached at first use; spills to disk."""
-        kept = functools.reduce(lambda one, other: one.unionByName(other), frames).persist()
+        """Computed at first use, in part at once; spills to disk."""
+        kept = self._without_past(
+            functools.reduce(lambda one, other: one.unionByName(other), frames)
+        )
         self._kept.append(kept)
         return kept
+
+    def _without_past(self, frame: Frame) -> Frame:
+        """A kept frame that is planned as a table is. A cached one brings its plan, and those of
+        all that it was derived from, into every plan in which it stands: they double with each
+        step, to hundreds of megabytes, and Spark is busier with them than with rows."""
+        if self._session.conf.get("spark.master").startswith("local"):
+            return frame.localCheckpoint(eager=False)
+        if (jvm_session := getattr(self._session, "_jsparkSession", None)) is None:
+            return frame.persist()  # Spark Connect to a cluster has nothing better
+        from pyspark.sql import DataFrame
+
+        # Rows of a cluster can be lost with a worker, and are computed again from these.
+        rows = jvm_session.createDataFrame(frame._jdf.toJavaRDD(), frame._jdf.schema())
+        return DataFrame(rows, self._session).persist()
 
     def rows(self, frame: Frame) -> list[dict[str, Any]]:
         """The rows as dicts."""

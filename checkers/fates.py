@@ -73,9 +73,8 @@ def meet(engine: Engine, slices: Sequence[Narrow], history: Frame, records: Fram
 
 
 def once(engine: Engine, records: Frame) -> Frame:
-    """topic, partition, value, last_offset and PLACES of records each of which has its value."""
-    last = engine.functions.col("offset").alias("last_offset")
-    return records.select(*TP, "value", last, *_places(engine))
+    """topic, partition, value and PLACES of records each of which has its value."""
+    return records.select(*TP, "value", *_places(engine))
 
 
 def often(engine: Engine, records: Frame) -> Frame:
@@ -83,13 +82,31 @@ def often(engine: Engine, records: Frame) -> Frame:
     F = engine.functions
     first, final = _places(engine)
     return engine.keep(
-        records.select(*TP, "value", "offset", first, final)
+        records.select(*TP, "value", first, final)
         .groupBy(*TP, "value")
-        .agg(
-            F.max("offset").alias("last_offset"),
-            *(F.min(name).alias(name) for name in PLACES),
-        )
+        .agg(*(F.min(name).alias(name) for name in PLACES))
     )
+
+
+def twice(engine: Engine, records: Frame, complete: Frame) -> Frame:
+    """topic, partition, value, first_offset, last_offset of values at two or more offsets of one
+    log: the final one of `complete` partitions, or of others all that was read.
+
+    What was read and is not in the final log was cut, and may have been sent again since.
+    """
+    F = engine.functions
+    unsure = (
+        records.where(F.col("kept") == F.lit(0))
+        .join(complete.select(*TP), on=TP, how="left_anti")
+        .select(*TP, "value", "offset")
+    )
+    kept = records.where(F.col("kept") == F.lit(1)).select(*TP, "value", "offset")
+    places = (
+        kept.unionByName(unsure)
+        .groupBy(*TP, "value")
+        .agg(F.min("offset").alias("first_offset"), F.max("offset").alias("last_offset"))
+    )
+    return places.where(F.col("first_offset") < F.col("last_offset"))
 
 
 def _places(engine: Engine) -> list[Column]:

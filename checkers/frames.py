@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from checkers.causes import SLACK_NS, Causes, learn_causes
 from checkers.engine import Column, Engine, Frame, as_frame
 from checkers.explaining import first_cause, first_change
-from checkers.fates import PLACES, SEND, Meeting, meet, often, once
+from checkers.fates import PLACES, SEND, Meeting, meet, often, once, twice
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
 from checkers.quorum_loss import learn_quorum_losses
@@ -112,8 +112,8 @@ class Frames:
 
     @cached_property
     def unsent(self) -> Frame | None:
-        """The rows of `placements`, without last_offset, of values that nobody sent to where they
-        were read; None without any."""
+        """The rows of `placements` of values that nobody sent to where they were read; None without
+        any."""
         unsent = self._apart.where(self.engine.functions.col("op").isNull())
         return self.suspects(unsent.select(*TP, "value", *PLACES))
 
@@ -330,18 +330,18 @@ class Frames:
 
     @cached_property
     def placements(self) -> Frame:
-        """Where every value was read: topic, partition, value, first_offset, last_offset,
-        final_offset (the first in the final log; null when it is not there)."""
+        """Where every value was read: topic, partition, value, first_offset, final_offset (the
+        first in the final log; null when it is not there)."""
         single = once(self.engine, self._by_value[1])
         return single if self._often is None else single.unionByName(self._often)
 
     @cached_property
     def repeated(self) -> Frame | None:
-        """The rows of `placements` of values at two or more offsets; None without any."""
-        F = self.engine.functions
-        if self._often is None:
+        """Values at two or more offsets of one log: see `fates.twice`; None without any."""
+        several, _ = self._by_value
+        if several is None:
             return None
-        return self.suspects(self._often.where(F.col("first_offset") < F.col("last_offset")))
+        return self.suspects(twice(self.engine, several, self.complete))
 
     @cached_property
     def _often(self) -> Frame | None:

@@ -8,7 +8,7 @@ from checkers.frames import TP, Frames, evidence, left_join
 
 
 def duplicates(frames: Frames) -> Iterator[Frame]:
-    """Values at two or more offsets of a partition; offset and other_offset: first and last.
+    """Values at two or more offsets of one log; offset and other_offset: first and last.
 
     aspect client-epoch: the client may have sent the value again in a producer epoch of its own
     making, of which no broker can know that it repeats another.

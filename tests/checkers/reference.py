@@ -124,8 +124,8 @@ def _order(
         if row["value"] is not None:
             anywhere[row["value"]].add(row["offset"])
             read_ns[row["value"]] = min(read_ns.get(row["value"], 1 << 62), row["complete_ns"])
-    for value, offsets in anywhere.items():
-        if len(offsets) > 1:
+    for value, offsets in (in_the_end if complete else anywhere).items():
+        if value is not None and len(offsets) > 1:
             yield "duplicate", "client-epoch" if value in excused else None
     for client in {r["client"] for r in acked}:
         mine = sorted((r for r in acked if r["client"] == client), key=lambda r: r["op"])

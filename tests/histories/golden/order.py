@@ -27,8 +27,7 @@ def two_consumers_read_the_same(s: Story) -> None:
     s.row("end", 99, 61)
 
 
-@golden("INVALID", {("inconsistent-offset", "read"): (F, 1), ("truncated-read", None): (F, 1),
-                    ("duplicate", None): (P, 1)})  # fmt: skip
+@golden("INVALID", {("inconsistent-offset", "read"): (F, 1), ("truncated-read", None): (F, 1)})
 def two_reads_of_one_offset_differ(s: Story) -> None:
     """One consumer was given another value at offset 10 than the log holds in the end."""
     s.row("start", 99, 0)

@@ -395,6 +395,20 @@ def client_began_again_though_the_partition_kept_its_records(s: Story) -> None:
     twice_across_epochs(s)
 
 
+@golden("VALID", {LOST: (P, 1), ("truncated-read", None): (P, 1),
+                  ("inconsistent-offset", "read"): (P, 1)})  # fmt: skip
+def what_was_read_is_written_again_after_a_power_loss(s: Story) -> None:
+    """No duplicate: a consumer had the first copy, which then was lost; no log holds both."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.send(ALL, 98, 20, 9.3, complete_ns=20 * S)
+    s.row("start", OTHER, 0)
+    s.poll(ALL, 9.5, {11: v(ALL, 98)}, client=OTHER)
+    s.poll(ALL, 30, {12: v(ALL, 13)}, client=OTHER)
+    s.row("end", OTHER, 61)
+    s.read_in_the_end(ALL, 20, v(ALL, 98))
+
+
 @golden("VALID", {("lost-write", "tail"): (P, 1), ("truncated-read", None): (P, 1),
                   ("uncommitted-read", None): (INFO, 1)})  # fmt: skip
 def offsets_are_used_again_after_a_power_loss(s: Story) -> None:

@@ -63,7 +63,10 @@ def collect_decisions(
 ) -> None:
     """The controllers' decisions up to then into `cluster`; the run began at `started_wall_ns`."""
     dirs = list(log_dirs.values())
-    for change in replica_files.metadata_rows(dirs, started_wall_ns, quorum_times):
+    changes = replica_files.metadata_rows(dirs, started_wall_ns, quorum_times)
+    for number, change in enumerate(changes, 1):
         if change["at_ns"] <= until_ns:
             cluster.append_named(**change)
+        if number % FLUSH_ROWS == 0:
+            cluster.flush()
     cluster.flush()

@@ -8,6 +8,8 @@ Judging what differs is left to the checkers.
 import contextlib
 import hashlib
 import mmap
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,13 +105,13 @@ def high_watermarks(log_dir: Path) -> dict[TopicPartition, Offset]:
 
 def metadata_rows(
     log_dirs: Sequence[Path], started_wall_ns: int, times: QuorumTimes
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """The controllers' decisions as rows of checkers.history.CLUSTER: leader, fenced, unfenced.
 
     Taken from the metadata log that a quorum election would prefer: last epoch, then length. Its
     wall-clock timestamps count from `started_wall_ns`, with the millisecond that they are good to,
     where `times` says that they may be believed. A log that was trimmed begins with the leaders of
-    its oldest snapshot.
+    its oldest snapshot. The log is read twice, first for its stamps alone: a week's is not held.
     """
     best = max(
         (log_dir / METADATA_DIRECTORY for log_dir in log_dirs),
@@ -117,41 +119,50 @@ def metadata_rows(
         default=None,
     )
     if best is None:
-        return []
-    stamps: list[Stamp] = []
-    changed: list[Delta] = []
+        return
+    offsets = array("q")
+
+    def stamps() -> Iterator[Stamp]:
+        for stamp, _ in _changes(best, started_wall_ns):
+            offsets.append(stamp.offset)
+            yield stamp
+
+    placed = times.place(stamps())
+    for stamp, delta in _changes(best, started_wall_ns):
+        number = bisect_left(offsets, stamp.offset)
+        if number < len(offsets):  # a cluster that was left goes on writing
+            for row in _decided(delta):
+                said = {"log_offset": stamp.offset, "source": "metadata-log"}
+                yield {"at_ns": placed[number], **said, **row}
+
+
+def _changes(directory: Path, started_wall_ns: int) -> Iterator[tuple[Stamp, Delta]]:
+    """What each batch of a metadata log changed, and what it says of its time."""
     image = ClusterImage()
-    if (snapshot := _beginning(best)) is not None:
+    if (snapshot := _beginning(directory)) is not None:
         records = decoded(snapshot.records)
         last = Offset(snapshot.snapshot_id.offset - 1)
         image, delta = image.apply(records, last, snapshot.snapshot_id.epoch)
         at_ns = snapshot.last_timestamp_ms * 1_000_000 - started_wall_ns
-        stamps.append(Stamp(last, snapshot.snapshot_id.epoch, at_ns))
-        changed.append(delta)
-    for header, records in _counting(best, after=image.offset):
+        yield Stamp(last, snapshot.snapshot_id.epoch, at_ns), delta
+    for header, records in _counting(directory, after=image.offset):
         image, delta = image.apply(records, header.last_offset, header.partition_leader_epoch)
         at_ns = header.max_timestamp * 1_000_000 - started_wall_ns
-        stamps.append(Stamp(header.last_offset, header.partition_leader_epoch, at_ns))
-        changed.append(delta)
-    return [
-        {"at_ns": at_ns, "log_offset": stamp.offset, "source": "metadata-log", **row}
-        for stamp, at_ns, delta in zip(stamps, times.place(stamps), changed, strict=True)
-        for row in _decided(delta)
-    ]
+        yield Stamp(header.last_offset, header.partition_leader_epoch, at_ns), delta
 
 
 def _counting(directory: Path, *, after: Offset) -> Iterator[tuple[BatchHeader, Records]]:
     """The batches of a metadata log beyond an offset, and the records that count with each."""
-    headers: list[BatchHeader] = []
+    last: list[BatchHeader] = []
 
     def read() -> Iterator[Records]:
         for batch in read_batches(directory):
             if not batch.header.is_control and batch.header.last_offset > after:
-                headers.append(batch.header)
+                last[:] = [batch.header]
                 yield decoded(record.value for record in decode_records(batch.data))
 
     for records in counting(read()):
-        yield headers[-1], records
+        yield last[0], records
 
 
 def _decided(delta: Delta) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ moment by which the record was seen to be there. Pure.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -93,7 +93,7 @@ class QuorumTimes:
                     told_ns=told_ns,
                 )
 
-    def place(self, stamps: Sequence[Stamp]) -> list[int]:
+    def place(self, stamps: Iterable[Stamp]) -> list[int]:
         """The times of records in the order of their offsets, which never fall."""
         placed = [self._believed(stamp) for stamp in stamps]
         for at in range(len(placed) - 2, -1, -1):

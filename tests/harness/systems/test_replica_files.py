@@ -107,7 +107,7 @@ def test_leader_changes_come_from_the_longest_metadata_log(tmp_path: Path) -> No
     segment(tmp_path / "a" / METADATA_DIRECTORY, 0, mark + created)
     segment(tmp_path / "b" / METADATA_DIRECTORY, 0, mark + created + changed)
     log_dirs = [tmp_path / "a", tmp_path / "b", tmp_path / "none"]
-    rows = metadata_rows(log_dirs, 1_000_000_000, QuorumTimes())
+    rows = list(metadata_rows(log_dirs, 1_000_000_000, QuorumTimes()))
     assert [
         (row["at_ns"], row["leader"], row["leader_epoch"], row["partition_epoch"], row["isr"])
         for row in rows
@@ -116,7 +116,7 @@ def test_leader_changes_come_from_the_longest_metadata_log(tmp_path: Path) -> No
     seen = QuorumTimes()  # the second change came by 1.2 s, whatever its writer's clock says
     seen.saw(epoch=0, log_end=3, high_watermark=3, asked_ns=1_100_000_000, told_ns=1_100_000_000)
     seen.saw(epoch=0, log_end=4, high_watermark=4, asked_ns=1_200_000_000, told_ns=1_200_000_000)
-    rows = metadata_rows(log_dirs, 1_000_000_000, seen)
+    rows = list(metadata_rows(log_dirs, 1_000_000_000, seen))
     assert [row["at_ns"] for row in rows] == [1_000_000_000, 1_200_000_000]
 
 
@@ -148,7 +148,7 @@ def test_a_trimmed_metadata_log_begins_with_its_snapshot(tmp_path: Path) -> None
     old = metadata_batch(10, topic, partition, timestamp_ms=1_500)
     segment(directory, 10, old + metadata_batch(12, changed, timestamp_ms=2_500))
     (directory / file_name(snapshot_id)).write_bytes(b"".join(parts))
-    rows = metadata_rows([tmp_path], 1_000_000_000, QuorumTimes())
+    rows = list(metadata_rows([tmp_path], 1_000_000_000, QuorumTimes()))
     assert [(row["at_ns"], row["leader"], row["leader_epoch"], row["isr"]) for row in rows] == [
         (600_000_000, 1, 4, [1, 2]),
         (1_500_000_000, 2, 5, [2]),

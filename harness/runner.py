@@ -48,7 +48,6 @@ log = logging.getLogger(__name__)
 
 MONITOR_CLIENT: Final = 1
 """Client number, and writer id, of the monitor."""
-"""How long the clients may take to start and to have one send acknowledged in every topic."""
 NEMESIS_SLACK_S: Final = 15.0
 """How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
 ERRANDS_S: Final = 60.0

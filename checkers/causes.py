@@ -256,13 +256,17 @@ def _elections(partition: Partition, record: _Record, faults: Sequence[Fault]) -
     """One cause per leader that took over from another node, or leads again and might not."""
     previous: Mapping[str, Any] | None = None  # the last row of an earlier epoch
     deposed: Mapping[str, Any] | None = None  # the last row that had a leader, of an earlier epoch
-    for row in _first_of_each_epoch(record.leaders):
+    firsts, lasts = _first_of_each_epoch(record.leaders), _last_of_each_epoch(record.leaders)
+    for number, row in enumerate(firsts):
         elected = _has_leader(row)
         if elected and deposed is not None:
-            cause = _election(partition, record, faults, row, deposed, previous or deposed)
+            vanished_ns = _vanished_ns(record, deposed["leader"], firsts[:number])
+            cause = _election(
+                partition, record, faults, row, deposed, previous or deposed, vanished_ns
+            )
             if cause is not None:
                 yield cause
-        previous = _last_of_epoch(record.leaders, row["leader_epoch"])
+        previous = lasts[row["leader_epoch"]]
         if elected:
             deposed = previous if _has_leader(previous) else row
 
@@ -274,6 +278,7 @@ def _election(
     row: Mapping[str, Any],
     deposed: Mapping[str, Any],
     previous: Mapping[str, Any],
+    vanished_ns: int | None,
 ) -> Cause | None:
     epoch, leader, old = row["leader_epoch"], row["leader"], deposed["leader"]
     chain, start_offset = _effective_start(record, epoch)
@@ -311,7 +316,7 @@ def _election(
         until_ns=until_ns,
         left_isr=outside,
         sole_isr=sole and outside and leader != old,
-        vanished_ns=_vanished_ns(record, old, epoch),
+        vanished_ns=vanished_ns,
         chain=chain,
         strength=1 if outside else 3,
     )
@@ -322,14 +327,13 @@ def _who_might_lead(row: Mapping[str, Any]) -> Sequence[int]:
     return [*(row["isr"] or ()), *(row["elr"] or ())]
 
 
-def _vanished_ns(record: _Record, old: int, epoch: int) -> int | None:
-    """Since when `old` led before `epoch`, as far as the final log has no record of its epochs."""
+def _vanished_ns(record: _Record, old: int, before: Sequence[Mapping[str, Any]]) -> int | None:
+    """Since when `old` led, as far as the final log has no record of its epochs. before: the first
+    rows of the epochs up to then."""
     since_ns: int | None = None
     if not record.starts:
         return None  # nobody read the epochs
-    for row in reversed(_first_of_each_epoch(record.leaders)):
-        if row["leader_epoch"] >= epoch:
-            continue
+    for row in reversed(before):
         if row["leader_epoch"] in record.starts or row["leader"] not in (old, None, -1):
             break
         if row["leader"] == old:
@@ -453,10 +457,18 @@ def _first_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str,
     return [first[epoch] for epoch in sorted(first)]
 
 
-def _last_of_epoch(rows: Sequence[Mapping[str, Any]], epoch: int) -> Mapping[str, Any]:
-    """The latest row of an epoch: by partition epoch where known, then by time."""
-    mine = [row for row in rows if row["leader_epoch"] == epoch]
-    return max(mine, key=lambda row: (_or_less(row["partition_epoch"]), row["at_ns"]))
+def _last_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """The latest row of each leader epoch: by partition epoch where known, then by time."""
+    last: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        held = last.get(row["leader_epoch"])
+        if held is None or _place(row) > _place(held):
+            last[row["leader_epoch"]] = row
+    return last
+
+
+def _place(row: Mapping[str, Any]) -> tuple[int, int]:
+    return _or_less(row["partition_epoch"]), row["at_ns"]
 
 
 def _or_less(number: int | None) -> int:

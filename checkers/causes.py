@@ -168,7 +168,8 @@ def learn_causes(
     cluster, faults: frames of their schemas. complete: topic, partition, end_offset of the final
     log, read_ns when it had been read: what happened later explains nothing that was read.
     """
-    known = [fault for row in engine.rows(faults) if (fault := read_fault(row)) is not None]
+    ordered = sorted(engine.rows(faults), key=lambda row: row["fault_id"])
+    known = [fault for row in ordered if (fault := read_fault(row)) is not None]
     records = _read_cluster(engine, cluster, complete)
     fencing = _read_fencing(engine, cluster)
     forgotten = learn_quorum_losses(engine, cluster, known)

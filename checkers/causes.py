@@ -15,6 +15,10 @@ A permission to lose a write holds only where its cause is in the record. The ca
   majority was whole again.
 - a *fault* that touched the leader in power: explains acks=0 sends that no one ever asked about.
 
+Who led when is enough for what is explained by time alone (an end that goes back, a producer that
+is not known any more). Where nobody led in the end, an epoch's start in the final log was not read:
+its cause explains nothing by offset.
+
 The number of elections and faults is small, so this part is plain Python over aggregates; losses
 are joined with the result inside the engine. Whether a cause permits a loss is the contract's.
 """
@@ -63,13 +67,13 @@ class Cause:
     """One event of one partition that can explain losses.
 
     from_ns .. near_until_ns: when clients may have felt it. start_offset: everything at or above
-    it that the deposed leader held was cut; until_ns: the last moment at which the deposed leader
-    may have accepted a write. left_isr: the new leader was not in the in-sync replicas;
-    sole_isr: they were the deposed leader alone. vanished_ns: since when a deposed leader led of
-    whose epochs the final log has no record: whatever it accepted is gone, even below the next
-    epoch's start, where an older tail took its place (KIP-279). lost: of a state loss. chain: the
-    epoch in the final log that start_offset was taken from; causes that share it cannot be told
-    apart by offset.
+    it that the deposed leader held was cut; None where that was not read. until_ns: the last moment
+    at which the deposed leader may have accepted a write. left_isr: the new leader was not in the
+    in-sync replicas; sole_isr: they were the deposed leader alone. vanished_ns: since when a
+    deposed leader led of whose epochs the final log has no record: whatever it accepted is gone,
+    even below the next epoch's start, where an older tail took its place (KIP-279). lost: of a
+    state loss. chain: the epoch in the final log that start_offset was taken from; causes that
+    share it cannot be told apart by offset.
     strength: of those, the least of it explains the loss of an acks=all write best.
     """
 
@@ -112,11 +116,13 @@ class Cause:
 class Causes:
     """All causes in order, elections first; a cause's number is its place.
 
-    recorded: partitions whose leaders and final leader epochs are both in the record; elsewhere
-    the absence of a cause means nothing.
+    led: partitions whose leaders are in the record; elsewhere the absence of a cause means nothing.
+    recorded: those of them whose final leader epochs are, too; elsewhere the absence of a cause
+    means nothing to what is explained by its offset.
     """
 
     causes: tuple[Cause, ...]
+    led: frozenset[Partition]
     recorded: frozenset[Partition]
 
     schema: ClassVar[pa.Schema] = pa.schema(
@@ -183,6 +189,7 @@ def learn_causes(
         troubles.extend(_leader_troubles(partition, record, known))
     return Causes(
         causes=(*elections, *losses, *troubles),
+        led=frozenset(p for p, r in records.items() if r.leaders),
         recorded=frozenset(p for p, r in records.items() if r.leaders and r.starts),
     )
 
@@ -288,7 +295,7 @@ def _election(
     sole = isr is not None and list(isr) == [old]
     might_lead = _who_might_lead(previous) or isr
     outside = might_lead is not None and leader not in might_lead
-    if start_offset is None or _too_late(record, elected_ns) or (leader == old and not outside):
+    if _too_late(record, elected_ns) or (leader == old and not outside):
         return None
     at_work = [f for f in faults if f.started_ns <= elected_ns <= f.healed_ns + SLACK_NS]
     blamed = touching(at_work, old)
@@ -297,7 +304,7 @@ def _election(
     ended = f"leads again from {at}" if leader == old else f"was deposed at {at} by node {leader}"
     text = (
         f"node {old}, leader of {partition[0]}-{partition[1]} in epoch {deposed['leader_epoch']}, "
-        f"{ended} in epoch {epoch} from offset {start_offset}; {how}; "
+        f"{ended} in epoch {epoch} {_from(start_offset)}; {how}; "
         + ("; ".join(fault.describe() for fault in blamed) or "no fault touched it")
         + ("; the new leader was not in sync" if outside else "")
         + ("; the old one was the only in-sync replica" if sole else "")
@@ -317,7 +324,7 @@ def _election(
         until_ns=until_ns,
         left_isr=outside,
         sole_isr=sole and outside and leader != old,
-        vanished_ns=vanished_ns,
+        vanished_ns=None if start_offset is None else vanished_ns,
         chain=chain,
         strength=1 if outside else 3,
     )
@@ -374,11 +381,11 @@ def _state_loss(
     settings: Settings,
 ) -> Cause | None:
     chain, start_offset = _effective_start(record, row["leader_epoch"])
-    if start_offset is None or _too_late(record, row["at_ns"]):
+    if _too_late(record, row["at_ns"]):
         return None
     text = (
         f"{lost.describe()}; node {row['leader']} leads {partition[0]}-{partition[1]} from "
-        f"{seconds(row['at_ns'])} on in epoch {row['leader_epoch']} from offset {start_offset}, "
+        f"{seconds(row['at_ns'])} on in epoch {row['leader_epoch']} {_from(start_offset)}, "
         f"without what was lost beyond"
     )
     return Cause(
@@ -426,6 +433,10 @@ def _effective_start(record: _Record, epoch: int) -> tuple[int, int | None]:
     return known, start
 
 
+def _from(start_offset: int | None) -> str:
+    return "from where was not read" if start_offset is None else f"from offset {start_offset}"
+
+
 def _leader_troubles(
     partition: Partition, record: _Record, faults: Sequence[Fault]
 ) -> Iterable[Cause]:
@@ -433,7 +444,7 @@ def _leader_troubles(
     reigns = [row for row in _first_of_each_epoch(record.leaders) if _has_leader(row)]
     ends = [row["at_ns"] for row in reigns[1:]] + [FOREVER_NS]
     for fault in faults:
-        for row, end_ns in zip(reigns, ends, strict=True):
+        for row, end_ns in zip(reigns, ends, strict=False):  # of nothing there is no end
             during = row["at_ns"] <= fault.healed_ns and fault.started_ns <= end_ns
             if during and touching([fault], row["leader"]):
                 yield Cause(

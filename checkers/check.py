@@ -232,9 +232,7 @@ def _anomaly(
     if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
         text = rule.reason
     if unread and rule.judgement is Judgement.UNKNOWN:
-        text = f"the leaders' epochs at the end were not read: {unread}" + (
-            f"; {text}" if text else ""
-        )
+        text = unread + (f"; {text}" if text else "")
     return Anomaly(
         kind=kind,
         topic=topic,
@@ -259,23 +257,38 @@ def _settings(
     return frames.settings(topic, first_ns, over_ns)
 
 
+_EXPLAINED_BY_OFFSET = ("lost-write", "inconsistent-offset", "truncated-read")
+_EXPLAINED_BY_TIME = ("watermark-regression", "uncommitted-read", "refused-head")
+"""The kinds for which the contract asks for a cause."""
+_OF_PRODUCERS = ("refused-head", "duplicate")
+"""Those that only the loss of committed records explains, and what was known of producers."""
+
+
 def _unread(
     frames: Frames, kind: str, topic: str | None, partition: int | None, cause_id: int | None
 ) -> str:
     """Why the record could not have shown a cause; empty when it could, or there never is one."""
+    # Asking for the causes computes them; most anomalies do not need any.
+    if kind in _EXPLAINED_BY_OFFSET:
+        if (topic, partition) in frames.causes.recorded:
+            return ""
+        why = frames.sources.run_file.why_epochs_unread(f"{topic}-{partition}")
+        return f"the leaders' epochs at the end were not read: {why}"
     concerned: list[tuple[str | None, int | None]] = []
-    if kind in ("lost-write", "inconsistent-offset", "truncated-read", "watermark-regression"):
+    if kind in _EXPLAINED_BY_TIME:
         concerned = [(topic, partition)]
     elif kind == "duplicate" and cause_id is not None:
-        concerned = [*filter(partial(_excusable, frames), frames.bumps[cause_id].unexcused)]
-    # Asking for the causes computes them; most anomalies do not need any.
-    lacking = [each for each in concerned if each not in frames.causes.recorded]
-    return "; ".join(
-        frames.sources.run_file.why_epochs_unread(f"{name}-{number}") for name, number in lacking
-    )
+        concerned = [*frames.bumps[cause_id].unexcused]
+    if kind in _OF_PRODUCERS:
+        concerned = [*filter(partial(_excusable, frames), concerned)]
+    if concerned and frames.sources.run_file.cut_short:
+        return "who led until the end is not in the record: the run ended before"
+    if any(each not in frames.causes.led for each in concerned):
+        return "who led is not in the record: nobody recorded it"
+    return ""
 
 
-def _excusable(frames: Frames, at: tuple[str, int]) -> bool:
+def _excusable(frames: Frames, at: tuple[str | None, int | None]) -> bool:
     """Whether a partition of the plan may have lost committed records, for all that is known."""
     settings = in_force(frames.settings(at[0]))
     context = replace(settings, state_taken=frames.state_taken(*at))

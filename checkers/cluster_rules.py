@@ -3,7 +3,7 @@
 Part of the one table in `contract`.
 """
 
-from checkers.rules import Judgement, Rule, rule
+from checkers.rules import Judgement, Rule, in_doubt, open_rules, rule
 
 _FORBIDDEN, _PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
 _INFORMATIONAL, _UNKNOWN = Judgement.INFORMATIONAL, Judgement.UNKNOWN
@@ -33,6 +33,7 @@ REAL_TIME: tuple[Rule, ...] = (
         "-",
         lambda c: not c.cause_recorded,
     ),
+    in_doubt("uncommitted-read"),
     rule(
         "any", "uncommitted-read", _FORBIDDEN,
         "consumers are given records below the high watermark only",
@@ -120,12 +121,7 @@ PROGRESS: tuple[Rule, ...] = (
         "KIP-360",
         lambda c: c.aspect == "bereft",
     ),
-    rule(
-        "leader epochs not recorded", "refused-head", _UNKNOWN,
-        "whether the partition had lost records that might be lost is not in the record",
-        "KIP-360",
-        lambda c: not c.cause_recorded,
-    ),
+    *open_rules("refused-head"),
     rule(
         "any", "refused-head", _FORBIDDEN,
         "the broker knows the last batch of a producer, and takes the next",

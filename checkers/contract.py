@@ -12,7 +12,7 @@ leader replicas); Adya's and Elle's names for reads that must not be.
 
 from checkers.cluster_rules import CLUSTER_RULES
 from checkers.producer_epochs import IN_FLIGHT
-from checkers.rules import Context, Judgement, Rule, in_force, rule
+from checkers.rules import Context, Judgement, Rule, in_doubt, in_force, open_rules, rule
 from checkers.state_loss import Toll
 
 __all__ = ["CONTRACT", "Context", "Judgement", "Rule", "in_force", "judge"]
@@ -61,25 +61,6 @@ def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> t
     )  # fmt: skip
 
 
-def _open_rules(anomaly: str) -> tuple[Rule, ...]:
-    """The rows for what has no cause in the record, where the record lacks what would show one."""
-    return (
-        rule(
-            "unclean election on, min ISR 1, or nodes lost power or disks; leader epochs not "
-            "recorded", anomaly, UNKNOWN,
-            "whether anything that permits it took place is not in the record",
-            "-",
-            lambda c: not c.cause_recorded and c.excusable,
-        ),
-        rule(
-            "a fault that takes power or disks began", anomaly, UNKNOWN,
-            "what it took is not in the record",
-            "-",
-            lambda c: c.state_in_doubt,
-        ),
-    )  # fmt: skip
-
-
 _LOST = (
     rule(
         "acks=0", "lost-write", PERMITTED,
@@ -121,7 +102,7 @@ _LOST = (
         "-",
         lambda c: c.acks == 1 and not c.cause_recorded,
     ),
-    *_open_rules("lost-write"),
+    *open_rules("lost-write"),
     rule(
         "acks=1", "lost-write", FORBIDDEN,
         "no change of leadership within the write's reach is in the record, and no loss of what "
@@ -230,7 +211,7 @@ _OFFSETS = (
         "-",
         lambda c: c.aspect == "acknowledged" and c.acks == 1 and not c.cause_recorded,
     ),
-    *_open_rules("inconsistent-offset"),
+    *open_rules("inconsistent-offset"),
     rule(
         "any", "inconsistent-offset", FORBIDDEN,
         "an offset that was read, or acknowledged for good, keeps its value",
@@ -250,7 +231,7 @@ _OFFSETS = (
         lambda c: c.min_insync_replicas <= 1 and c.sole_isr_lost,
     ),
     *_state_loss_rules("truncated-read", "what was read is gone"),
-    *_open_rules("truncated-read"),
+    *open_rules("truncated-read"),
     rule(
         "any", "truncated-read", FORBIDDEN,
         "consumers see only records below the high watermark, whatever the producer's acks, and "
@@ -311,7 +292,7 @@ _READING = (
         "-",
         lambda c: c.aspect is None and not c.cause_recorded,
     ),
-    *_open_rules("watermark-regression"),
+    *open_rules("watermark-regression"),
     rule(
         "any", "watermark-regression", FORBIDDEN,
         "the high watermark of one leader never goes back, and a new leader does not tell it "
@@ -341,12 +322,7 @@ _REPLICAS = (
         "KIP-101; KIP-966",
         lambda c: not c.settled and c.excusable,
     ),
-    rule(
-        "a fault that takes power or disks began", "divergent-replicas", UNKNOWN,
-        "what it took is not in the record",
-        "-",
-        lambda c: c.state_in_doubt,
-    ),
+    in_doubt("divergent-replicas"),
     rule(
         "a majority of the metadata quorum's voters lost their disks together",
         "divergent-replicas", PERMITTED,

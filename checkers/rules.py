@@ -24,7 +24,8 @@ class Context(Settings):
     """What the contract looks at besides the anomaly's kind: the topic's settings, and these.
 
     cause: the recorded cause, if any. cause_recorded: the record could have shown a cause, since
-    the leaders' epochs at the end were read. state_taken: some fault of the run took something from
+    who led is in it and, for what is explained by its offset, the leaders' epochs at the end were
+    read. state_taken: some fault of the run took something from
     a node for good; state_in_doubt: one began to, and how far it came is not in the record.
     quorum_lost: a majority of the voters lost their disks together, at some time of the run.
     settled: all replicas were in sync again. exceeds_bound: an unavailability longer than the
@@ -132,3 +133,27 @@ def rule(
         source=source,
         applies=applies,
     )
+
+
+def open_rules(anomaly: str) -> tuple[Rule, ...]:
+    """The rows for what has no cause in the record, where the record lacks what would show one."""
+    return (
+        rule(
+            "unclean election on, min ISR 1, or nodes lost power or disks; leader epochs not "
+            "recorded", anomaly, Judgement.UNKNOWN,
+            "whether anything that permits it took place is not in the record",
+            "-",
+            lambda c: not c.cause_recorded and c.excusable,
+        ),
+        in_doubt(anomaly),
+    )  # fmt: skip
+
+
+def in_doubt(anomaly: str) -> Rule:
+    """The row for what may have been lost while nobody recorded it."""
+    return rule(
+        "a fault that takes power or disks began", anomaly, Judgement.UNKNOWN,
+        "what it took is not in the record",
+        "-",
+        lambda c: c.state_in_doubt,
+    )  # fmt: skip

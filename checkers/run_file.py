@@ -33,9 +33,14 @@ class RunFile:
     refused: tuple[tuple[int, str], ...] = ()
     broken: Broken | None = None
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the run is known to have ended before its leaders were asked for their epochs."""
+        return self.finished is not None and self.epoch_problems is None
+
     def why_epochs_unread(self, partition: str) -> str:
         """Why the leader epochs of a partition (`topic-0`) are not in the record."""
-        if self.finished is not None and self.epoch_problems is None:
+        if self.cut_short:
             return "the run ended before"
         problems = self.epoch_problems or ()
         own = [each for each in problems if each.startswith((f"{partition}:", f"{partition} "))]

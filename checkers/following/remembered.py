@@ -1,7 +1,8 @@
 """What is remembered of the cluster and of faults while a run goes on, so that it can be judged.
 
 Before the end nobody knows where leader epochs begin in the final log, so no election and no loss
-of state explains anything yet: the contract leaves open what they may explain. It asks only
+of state explains anything by its offset yet: the contract leaves open what they may explain. It
+asks only
 - who was ever in sync with a partition: rows of its leader that add somebody;
 - who voted in the metadata quorum when: the first and last row of every stretch of equal voters;
 - which faults may have taken something for good, and which changed what is promised: their rows.

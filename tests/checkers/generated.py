@@ -289,13 +289,15 @@ def _skip(story: Story, rng: random.Random, log: Log) -> list[Plant]:
 
 
 def _go_back(story: Story, rng: random.Random, log: Log) -> list[Plant]:
-    offset = rng.randrange(len(log.values))
+    offset = _victim(rng, log)
+    if offset is None:
+        return []
     story.poll(log.topic, 57, {offset: log.values[offset]})
     return [("nonmonotonic-poll", None, log.topic)]
 
 
 def _recede(story: Story, rng: random.Random, log: Log) -> list[Plant]:
-    for at_s, end in ((58, len(log.values)), (59, rng.randrange(len(log.values)))):
+    for at_s, end in ((58, len(log.values)), (59, rng.randrange(len(log.values) // 2))):
         story.watermark(log.topic, at_s, end, client=READER)
     return [("watermark-regression", None, log.topic), ("uncommitted-read", None, log.topic)]
 
@@ -360,9 +362,20 @@ def _unread(story: Story, rng: random.Random, log: Log) -> list[Plant]:
     return [("unseen", None, log.topic)]
 
 
+def _lead_nobody(story: Story, rng: random.Random, log: Log) -> list[Plant]:
+    """Nor did anybody lead then, so that no epoch was read; and the end went back before."""
+    planted = _unread(story, rng, log)
+    if planted:
+        of = ("epoch", log.topic)
+        story.cluster = [r for r in story.cluster if (r["kind"], r["topic"]) != of]
+        planted += _recede(story, rng, log)
+    return planted
+
+
 PLANTS: tuple[Callable[[Story, random.Random, Log], list[Plant]], ...] = (
     _lose, _repeat, _fail, _move, _swap, _invent, _corrupt, _contradict, _skip, _go_back, _recede,
     _two_leaders, _write_apart, _lack, _refuse, _stick, _unread,
+    _lead_nobody,
 )  # fmt: skip
 
 assert set(ACKS) == {NONE, ONE, ALL}

@@ -1,5 +1,7 @@
 """What the contract says of what `reference` finds, in stories of the healthy run's plan and fault.
 
+Ends go back there long after the last election, whoever leads in the end.
+
 The guarantees in one page of plain Python: acks=0 promises nothing, acks=1 what its leader had and
 was not deposed with, acks=all with idempotence everything.
 """
@@ -21,6 +23,8 @@ _OF_KIND = {
     "metadata-rollback": FORBIDDEN,
     "divergent-replicas": FORBIDDEN,
     "refused-head": FORBIDDEN,
+    "uncommitted-read": FORBIDDEN,
+    "watermark-regression": FORBIDDEN,
     "stuck": UNKNOWN,
     "unseen": UNKNOWN,
     "unequal-ends": INFO,

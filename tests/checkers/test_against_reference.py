@@ -159,6 +159,7 @@ BEYOND = {
     "record_of_a_client_that_was_cut",
     "old_record_of_a_client_that_was_cut",
     "client_began_again_since_a_partition_lost_power",
+    "client_began_again_and_epochs_were_not_read",
 }
 BEYOND_KINDS = {*ALWAYS_THERE, "isr-broken", "metadata-rollback"}
 COARSE = {"deposed": None, "advanced": None, "bereft": None, "damaged": "bytes"}

@@ -74,6 +74,29 @@ def test_leadership_without_a_leader_in_between() -> None:
     assert causes_of(story, ONE)[0] == ("election", 2, 1)
 
 
+def test_epochs_that_nobody_read_leave_a_cause_without_its_offset() -> None:
+    """Who led when is known all the same."""
+    story = healthy()
+    story.cluster = [r for r in story.cluster if (r["kind"], r["topic"]) != ("epoch", ONE)]
+    story.rows("final-read-end", ONE)[0].update(type="info", error="NOT_LEADER_OR_FOLLOWER")
+    engine = DuckDbEngine()
+    try:
+        causes = Frames(engine, story.sources(), story.plan).causes
+    finally:
+        engine.close()
+    (election,) = [c for c in causes.causes if c.topic == ONE and c.kind is CauseKind.ELECTION]
+    assert (election.deposed, election.leader, election.start_offset) == (1, 2, None)
+    assert "epoch 1 from where was not read" in election.text
+    assert (ONE, 0) in causes.led - causes.recorded
+
+
+def test_faults_of_a_partition_that_nobody_was_seen_to_lead() -> None:
+    """There is nothing to be said of its leader."""
+    story = healthy()
+    story.cluster = [r for r in story.cluster if (r["kind"], r["topic"]) != ("leader", ONE)]
+    assert causes_of(story, ONE) == []
+
+
 def test_leader_that_returns_is_no_cause() -> None:
     """The same node in a later epoch kept its log."""
     story = healthy()

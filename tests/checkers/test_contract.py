@@ -83,6 +83,21 @@ NOT_RECORDED = {"cause_recorded": False}
             "forbidden",
         ),
         ("watermark-regression", Context(acks=1, aspect="deposed"), "informational"),
+        ("uncommitted-read", Context(acks=1, cause_recorded=False), "unknown"),
+        ("uncommitted-read", Context(acks=1, cause=SOLE), "informational"),
+        ("uncommitted-read", Context(acks=1, state_in_doubt=True), "unknown"),
+        ("uncommitted-read", Context(acks=1), "forbidden"),
+        ("refused-head", Context(acks=-1, cause_recorded=False), "unknown"),
+        (
+            "refused-head",
+            Context(acks=-1, cause_recorded=False, min_insync_replicas=2),
+            "forbidden",
+        ),
+        (
+            "refused-head",
+            Context(acks=-1, min_insync_replicas=2, state_in_doubt=True),
+            "unknown",
+        ),
         (
             "divergent-replicas",
             Context(acks=0, aspect="bytes", settled=False, min_insync_replicas=2),

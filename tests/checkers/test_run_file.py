@@ -9,6 +9,7 @@ import pytest
 from checkers.check import check
 from checkers.run_file import NOTHING_SAID, Broken, RunFile, read_run_file
 from checkers.verdict import Outcome
+from tests.histories.golden import ALL_GOLDEN
 from tests.histories.story import S, healthy
 
 
@@ -64,6 +65,27 @@ def test_nonsense_says_nothing(tmp_path: Path, text: str | None) -> None:
 def test_why_epochs_are_not_in_the_record(run_file: RunFile, why: str) -> None:
     """The partition's own problem before everybody's."""
     assert run_file.why_epochs_unread("a-1") == why
+
+
+@pytest.mark.parametrize(
+    ("run_file", "judgements"),
+    [
+        (RunFile(finished=("deploy",)), {"unknown"}),
+        (RunFile(finished=("deploy",), epoch_problems=("all-0 has no leader",)), {"forbidden"}),
+    ],
+)
+def test_who_led_last_is_known_once_the_leaders_were_asked(
+    run_file: RunFile, judgements: set[str]
+) -> None:
+    """Before that, whoever led last may be seen by none; after it, no epoch is needed to know."""
+    story = ALL_GOLDEN[
+        "end_goes_back_long_after_the_leader_changed_and_nobody_leads_in_the_end"
+    ].story()
+    verdict = check(replace(story.sources(), run_file=run_file), story.plan)
+    kinds = ("uncommitted-read", "watermark-regression")
+    found = [each for each in verdict.anomalies if each.kind in kinds]
+    assert len(found) == len(kinds)
+    assert {each.judgement.value for each in found} == judgements
 
 
 SAID = "node 3 refused its damaged files (fault 4, disk.cut-tail node 3): node cannot run"

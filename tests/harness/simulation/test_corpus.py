@@ -20,4 +20,4 @@ def test_it_stays_right(kept: dict[str, Any], tmp_path: Path) -> None:
     seed = kept["number"]
     plan = Plan.from_json(json.loads((HERE / f"corpus/{seed}.json").read_text()), f"seed {seed}")
     result = run_seed(Task(plan=plan, root=tmp_path), seed)
-    assert result.outcome == "VALID", (kept["why"], result.reasons)
+    assert result.outcome == kept.get("outcome", "VALID"), (kept["why"], result.reasons)

@@ -114,7 +114,7 @@ def test_acknowledging_before_replication_is_caught(hasty: Ended) -> None:
     assert hasty.exit_code == 1
     assert "lost-write" in hasty.forbidden()
     lost = hasty.topic("acks-all")["lost_forbidden"]
-    assert lost > 10  # seconds of acknowledgements by a leader that nobody followed
+    assert lost > 0  # how many depends on how busy the machine is
     stored = json.loads((hasty.path / "verdict.json").read_text())
     named = [
         example

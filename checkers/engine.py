@@ -309,7 +309,7 @@ class SparkEngine:
         """A kept frame that is planned as a table is. A cached one brings its plan, and those of
         all that it was derived from, into every plan in which it stands: they double with each
         step, to hundreds of megabytes, and Spark is busier with them than with rows."""
-        if self._session.conf.get("spark.master").startswith("local"):
+        if self._session.conf.get("spark.master", "").startswith("local"):
             return frame.localCheckpoint(eager=False)
         if (jvm_session := getattr(self._session, "_jsparkSession", None)) is None:
             return frame.persist()  # Spark Connect to a cluster has nothing better

@@ -1,6 +1,6 @@
 """Reading causes out of what a cluster and a nemesis recorded."""
 
-from checkers.causes import CauseKind
+from checkers.causes import Cause, CauseKind
 from checkers.engine import DuckDbEngine
 from checkers.frames import Frames
 from checkers.recorded_faults import Fault, Taken, read_fault, touched_nodes, touching
@@ -8,14 +8,19 @@ from checkers.settings import FOREVER_NS
 from tests.histories.story import ONE, S, Story, healthy
 
 
-def causes_of(story: Story, topic: str) -> list[tuple[str, int | None, int | None]]:
-    """(kind, epoch, deposed) of the topic's causes."""
+def learnt(story: Story, topic: str) -> list[Cause]:
+    """The topic's causes."""
     engine = DuckDbEngine()
     try:
         causes = Frames(engine, story.sources(), story.plan).causes.causes
     finally:
         engine.close()
-    return [(c.kind.value, c.epoch, c.deposed) for c in causes if c.topic == topic]
+    return [cause for cause in causes if cause.topic == topic]
+
+
+def causes_of(story: Story, topic: str) -> list[tuple[str, int | None, int | None]]:
+    """(kind, epoch, deposed) of the topic's causes."""
+    return [(c.kind.value, c.epoch, c.deposed) for c in learnt(story, topic)]
 
 
 def test_targets_are_nodes_or_cuts() -> None:
@@ -62,6 +67,16 @@ def test_a_loss_of_power_is_one_whoever_made_it() -> None:
 def test_causes_of_the_healthy_run() -> None:
     """One election, and the kill that touched the leader."""
     assert causes_of(healthy(), ONE) == [("election", 1, 1), ("fault", None, None)]
+
+
+def test_causes_stand_in_the_order_of_their_faults() -> None:
+    """Whatever order a cluster of engines gives the rows in: a cause's number is its place."""
+    story = healthy()
+    story.faults.append(story.faults[0] | {"fault_id": 2, "label": "kill again"})
+    told = learnt(story, ONE)
+    story.faults.reverse()
+    assert learnt(story, ONE) == told
+    assert len(told) == 3
 
 
 def test_leadership_without_a_leader_in_between() -> None:

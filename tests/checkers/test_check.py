@@ -127,6 +127,35 @@ def test_time_bound_is_kept() -> None:
     engine.close()
 
 
+def test_time_bound_grows_with_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of a long history is not stuck because a short one would be."""
+    story, engine = healthy(), DuckDbEngine()
+    bounds: list[float] = []
+    bounded = engine.bounded
+    monkeypatch.setattr(engine, "bounded", lambda s: (bounds.append(s), bounded(s))[1])
+    rows = len(story.history)
+    check(story.sources(), story.plan, engine, detector_timeout_s=100)
+    assert bounds[0] == 100
+    assert set(bounds[1:]) == {100 + rows * checkers.check.ROW_S}
+    engine.close()
+
+
+def test_an_error_of_java_is_told_by_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first line here says only which call had it."""
+
+    class JavaError(Exception):
+        java_exception = "org.apache.spark.SparkException: no space left\n\tat org.apache"
+
+    def explode(frames: Any) -> Any:
+        raise JavaError("An error occurred while calling o1.count")
+
+    broken = Detector(name="broken", find=explode, lacking=lambda _: None)
+    monkeypatch.setattr(checkers.check, "DETECTORS", (broken,))
+    story = healthy()
+    (reason,) = check(story.sources(), story.plan).reasons
+    assert reason.endswith("JavaError: org.apache.spark.SparkException: no space left")
+
+
 def test_two_engines_at_once() -> None:
     """Checks that overlap do not take over each other's database."""
     first, second = DuckDbEngine(), DuckDbEngine()

@@ -40,7 +40,6 @@ def test_a_search_that_is_told_to_end_leaves_no_process(tmp_path: Path) -> None:
     with subprocess.Popen([*command, "--store", str(tmp_path)], stderr=subprocess.PIPE) as search:
         eventually(lambda: bool(workers_of(search.pid)))
         workers = workers_of(search.pid)
-        time.sleep(1)
         search.send_signal(signal.SIGTERM)
         _, said = search.communicate(timeout=WITHIN_S)
     assert search.returncode != 0

@@ -132,7 +132,12 @@ def test_time_bound_grows_with_the_history(monkeypatch: pytest.MonkeyPatch) -> N
     story, engine = healthy(), DuckDbEngine()
     bounds: list[float] = []
     bounded = engine.bounded
-    monkeypatch.setattr(engine, "bounded", lambda s: (bounds.append(s), bounded(s))[1])
+
+    def noted(seconds: float) -> Any:
+        bounds.append(seconds)
+        return bounded(seconds)
+
+    monkeypatch.setattr(engine, "bounded", noted)
     rows = len(story.history)
     check(story.sources(), story.plan, engine, detector_timeout_s=100)
     assert bounds[0] == 100

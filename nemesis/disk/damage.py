@@ -173,18 +173,18 @@ def _misdirect(hosts: Hosts, node: int, path: str, size: int, rng: random.Random
     sector = hosts.disks.read(node, path, at, size - at)
     hosts.disks.write(node, path, at, bytes(len(sector)))
     told = f"the write of the last {len(sector)} bytes, from {at:,} on, went"
-    others = _like(hosts, node, path)
-    if at:
-        others[path] = at
-    else:
-        # Never a file's beginning at another's: whole batches, whose checksums say nothing of where
-        # they belong. Nobody could find that out.
-        others = {other: size for other, size in others.items() if size > SECTOR_BYTES}
+    ends = _like(hosts, node, path) | {path: at}
+    # Never where it would have been in another file: whole batches, whose checksums say nothing of
+    # where they belong, may fit there, and nobody could find that out.
+    places = {
+        other: [n for n in range(0, end, SECTOR_BYTES) if n != at] for other, end in ends.items()
+    }
+    others = [other for other, free in places.items() if free]
     if not others:
         return f"{told} nowhere: zeros are there"
-    other = rng.choice(list(others))
-    place = rng.randrange(0 if at else SECTOR_BYTES, others[other], SECTOR_BYTES)
-    hosts.disks.write(node, other, place, sector[: others[other] - place])
+    other = rng.choice(others)
+    place = rng.choice(places[other])
+    hosts.disks.write(node, other, place, sector[: ends[other] - place])
     return f"{told} to {other}, from {place:,} on: zeros are there"
 
 

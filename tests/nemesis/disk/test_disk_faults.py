@@ -283,15 +283,20 @@ def test_a_write_that_has_nowhere_else_to_land_is_lost(machines: FakeMachines) -
     assert "went nowhere" in fault.effect(hosts, aimed).evidence
 
 
-def test_the_beginning_of_a_log_never_lands_at_the_beginning_of_another(
-    machines: FakeMachines,
+@pytest.mark.parametrize("sectors", [0, 1, 2])
+def test_a_write_never_lands_at_its_own_place_in_another_log(
+    machines: FakeMachines, sectors: int
 ) -> None:
-    """There it would be a whole batch, and nothing tells whose; into its middle it may go."""
+    """There it would be whole batches, and nothing tells whose; elsewhere it may go."""
     fault, hosts = find("disk.misdirected"), machines.hosts()
+    at, landed = 512 * sectors, set[bool]()
     for seed in range(20):
-        machines.disks.contents[2] = {LOG: bytes([7]) * 200, OTHER_LOG: bytes([8]) * 600}
+        machines.disks.contents[2] = {LOG: bytes([7]) * (at + 200), OTHER_LOG: bytes([8]) * 1600}
         fault.inject(hosts, strike(fault, seed=seed))
-        assert machines.disks.contents[2][OTHER_LOG][0] != 7
+        other = machines.disks.contents[2][OTHER_LOG]
+        assert 7 not in other[at : at + 512]
+        landed.add(7 in other)
+    assert True in landed
 
 
 def test_a_stale_copy_goes_back_when_it_is_old_enough(machines: FakeMachines) -> None:

@@ -99,7 +99,7 @@ async def unknown_epochs(stage: Stage) -> None:
     stage.uncut(*between(3, 1))
     await stage.until("node 3 leads again", lambda: stage.partition.leader == 3)
     stage.uncut(*between(4, 1), answers(4, 3))
-    await stage.until("node 4 is in sync", lambda: 4 in stage.partition.isr)
+    await stage.until("node 4 is in sync", lambda: 4 in stage.replica(3).state.isr)
     await stage.send(to=3, count=5)
 
 

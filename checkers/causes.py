@@ -72,9 +72,10 @@ class Cause:
     in-sync replicas; sole_isr: they were the deposed leader alone. vanished_ns: since when a
     deposed leader led of whose epochs the final log has no record: whatever it accepted is gone,
     even below the next epoch's start, where an older tail took its place (KIP-279). lost: of a
-    state loss. chain: the epoch in the final log that start_offset was taken from; causes that
+    state loss. chain: the last epoch that begins at start_offset in the final log; causes that
     share it cannot be told apart by offset.
-    strength: of those, the least of it explains the loss of an acks=all write best.
+    strength: the least of it explains the loss of an acks=all write best. strength_alone: of those
+    that cannot be told apart, the least explains best that of a write which its leader alone had.
     """
 
     kind: CauseKind
@@ -95,6 +96,7 @@ class Cause:
     lost: StateLoss | None = None
     chain: int = LAST_EPOCH
     strength: int = 3
+    strength_alone: int = 0
 
     @property
     def of_state(self) -> bool:
@@ -140,6 +142,7 @@ class Causes:
             ("vanished_ns", pa.int64()),
             ("chain", pa.int32()),
             ("strength", pa.int32()),
+            ("strength_alone", pa.int32()),
             ("of_state", pa.bool_()),
         ]
     )
@@ -404,6 +407,7 @@ def _state_loss(
         lost=lost,
         chain=chain,
         strength=2 if lost.toll(settings) is None else 0,
+        strength_alone=0 if before["leader"] in lost.gone(settings) else 1,
     )
 
 
@@ -424,13 +428,13 @@ def _reach(
 
 
 def _effective_start(record: _Record, epoch: int) -> tuple[int, int | None]:
-    """Where an epoch starts in the final log, and which epoch says so: one without records starts
-    where the next does, the last at the end."""
-    later = [(start, known) for known, start in record.starts.items() if known >= epoch]
+    """Where an epoch starts in the final log, and the last epoch that starts there: one without
+    records starts where the next does, the last at the end."""
+    later = {known: start for known, start in record.starts.items() if known >= epoch}
     if not later:
         return LAST_EPOCH, record.end_offset
-    start, known = min(later)
-    return known, start
+    first = min(later.values())
+    return max(known for known, start in later.items() if start == first), first
 
 
 def _from(start_offset: int | None) -> str:

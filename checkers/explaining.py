@@ -1,7 +1,7 @@
 """Which recorded cause explains which row of evidence: joins of rows with `Causes.rows()`.
 
 A cause is chosen by a rank, of which the least is taken: its strength, its place in the chain of
-elections, and its number.
+elections, its strength where the leader alone had the write, and its number.
 """
 
 from checkers.engine import Engine, Frame
@@ -21,7 +21,8 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     offset is explained by the first election whose leader starts at or below it, or after which
     nothing is left of its predecessor's reign, and whose predecessor may still have answered when
     the operation began. What acks=all acknowledged, and what was read, is explained by the
-    strongest such cause: a deposed leader can have answered neither. A row without an offset is
+    strongest such cause: a deposed leader can have answered neither. What acks=1 acknowledged, by
+    a loss of that leader's own, if offsets do not tell it from others. A row without an offset is
     explained by time alone: by what was near, and where it was acknowledged by a state loss
     however much later.
     """
@@ -62,7 +63,9 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     )
     strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
     chain = F.when(by_offset, F.col("chain")).otherwise(F.lit(0)).cast("bigint")
-    rank = (strength * F.lit(RANK_LIMIT) + chain) * F.lit(RANK_LIMIT) + F.col("number")
+    alone = F.when(F.col("acks") == F.lit(1), F.col("strength_alone")).otherwise(F.lit(0))
+    place = (strength * F.lit(RANK_LIMIT) + chain) * F.lit(2) + alone
+    rank = place * F.lit(RANK_LIMIT) + F.col("number")
     return (
         pairs.where(by_offset | (by_time & nearby) | by_reach)
         .groupBy(*key)

@@ -319,6 +319,31 @@ def acks_1_follower_loses_power(s: Story) -> None:
     taken(s, 2)
 
 
+def _leads_three_epochs(s: Story) -> None:
+    """Of node 1's epochs the second has no record in the final log: it begins where the third does.
+    Node 2 lost its disk before the second."""
+    s.faults.clear()
+    led(s, ONE, (0, 1, 0, (1, 2, 3)), (10, 1, 1, (1,)), (13, 1, 2, (1,)), (16, 1, 2, (1, 2, 3)))
+    [second] = [r for r in s.cluster if (r["kind"], r["topic"]) == ("epoch", ONE)][1:]
+    s.cluster.append(second | {"leader_epoch": 2})
+    s.send(ONE, 99, 10, 9.4)
+    taken(s, 2, fault="disk.lost")
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="in epoch 2 from offset 10")
+def acks_1_leader_loses_its_disk_after_a_follower(s: Story) -> None:
+    """What a later loss of the leader's own took tells nothing of an earlier one."""
+    _leads_three_epochs(s)
+    taken(s, 1, fault="disk.lost", by_s=12.5)
+
+
+@golden("INVALID", {LOST: (F, 1)}, cause="in sync kept its records")
+def acks_1_leader_keeps_its_disk_and_a_follower_loses_another(s: Story) -> None:
+    """Near miss: no disk of the leader's was lost."""
+    _leads_three_epochs(s)
+    taken(s, 2, fault="disk.lost", by_s=12.5)
+
+
 @golden("UNKNOWN", {LOST: (U, 1)}, because="not in the record")
 def power_loss_without_a_record_of_epochs(s: Story) -> None:
     """Who was in sync cannot be told."""

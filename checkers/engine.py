@@ -274,7 +274,10 @@ class SparkEngine:
             raise EngineError(f"PySpark cannot be imported: {error}") from error
         self._session = session
         self._kept: list[Frame] = []
-        self._groups = itertools.count()
+        self._folder: Path | None = None
+        if _is_of_this_process(session) and _is_local(session):
+            self._folder = Path(tempfile.gettempdir(), f"highwater-spark-{secrets.token_hex(8)}")
+        self._numbers = itertools.count()
         self.functions: Any = functions_module
         self.window: Any = Window
 
@@ -298,24 +301,30 @@ class SparkEngine:
         return first
 
     def keep(self, *frames: Frame) -> Frame:
-        """Computed at first use, in part at once; spills to disk."""
-        kept = self._without_past(
-            functools.reduce(lambda one, other: one.unionByName(other), frames)
-        )
-        self._kept.append(kept)
-        return kept
+        """Computed now, into files, by a session of this machine; by a cluster at first use.
 
-    def _without_past(self, frame: Frame) -> Frame:
-        """A kept frame that is planned as a table is. A cached one brings its plan, and those of
-        all that it was derived from, into every plan in which it stands: they double with each
-        step, to hundreds of megabytes, and Spark is busier with them than with rows."""
-        if self._session.conf.get("spark.master", "").startswith("local"):
-            return frame.localCheckpoint(eager=False)
-        if (jvm_session := getattr(self._session, "_jsparkSession", None)) is None:
+        What is kept is planned as a table is. A cached frame brings its plan, and those of all that
+        it was derived from, into every plan in which it stands: they double with each step, to
+        hundreds of megabytes, and Spark is busier with them than with rows."""
+        frame = functools.reduce(lambda one, other: one.unionByName(other), frames)
+        if self._folder is None:
+            kept = self._kept_by_cluster(frame)
+            self._kept.append(kept)
+            return kept
+        path = str(self._folder / str(next(self._numbers)))
+        frame.write.parquet(path)
+        return self._session.read.schema(frame.schema).parquet(path)
+
+    def _kept_by_cluster(self, frame: Frame) -> Frame:
+        """On executors, in memory or on their disks."""
+        if not _is_of_this_process(self._session):
+            if _is_local(self._session):
+                return frame.localCheckpoint(eager=False)
             return frame.persist()  # Spark Connect to a cluster has nothing better
         from pyspark.sql import DataFrame
 
         # Rows of a cluster can be lost with a worker, and are computed again from these.
+        jvm_session = self._session._jsparkSession
         rows = jvm_session.createDataFrame(frame._jdf.toJavaRDD(), frame._jdf.schema())
         return DataFrame(rows, self._session).persist()
 
@@ -332,7 +341,7 @@ class SparkEngine:
         """Cancels the running jobs at the bound."""
         session = self._session
         # Tags, not job groups: Spark Connect has no others.
-        tag = f"highwater-{id(self)}-{next(self._groups)}"
+        tag = f"highwater-{id(self)}-{next(self._numbers)}"
         expired = threading.Event()
 
         def cancel() -> None:
@@ -358,3 +367,15 @@ class SparkEngine:
         for frame in self._kept:
             frame.unpersist()
         self._kept.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _is_of_this_process(session: Any) -> bool:
+    """Whether its driver is a JVM of this process; Spark Connect's is a server."""
+    return hasattr(session, "_jsparkSession")
+
+
+def _is_local(session: Any) -> bool:
+    """Whether all of its executors are in its driver."""
+    return bool(session.conf.get("spark.master", "").startswith("local"))

@@ -5,7 +5,7 @@
 writes a run (as many polls and final reads as sends) with known anomalies in it, judges it with the
 embedded engine (--engine spark: on Spark in a JVM of this process), compares what was found with
 what was planted, and prints operations per second, seconds per detector, the peaks of memory (the
-JVM's included) and of what the embedded engine spilled to disk. An operation is a send, a polled
+JVM's included) and of what was spilled to disk. An operation is a send, a polled
 record or a record of the final read. Exits with 1 when anything was missed or made up.
 """
 
@@ -138,7 +138,7 @@ class _Spill:
 
     def _watch(self) -> None:
         while not self._done.wait(0.2):
-            engines = self._folder.glob("highwater-duckdb-*/*")
+            engines = self._folder.glob("highwater-*/**/*")
             self.peak = max(self.peak, sum(_size(path) for path in engines))
 
 

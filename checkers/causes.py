@@ -296,7 +296,7 @@ def _election(
     elected_ns = row["at_ns"]
     isr = previous["isr"] or deposed["isr"]
     sole = isr is not None and list(isr) == [old]
-    might_lead = _who_might_lead(previous) or isr
+    might_lead = isr if (told := _who_might_lead(previous)) is None else told
     outside = might_lead is not None and leader not in might_lead
     if _too_late(record, elected_ns) or (leader == old and not outside):
         return None
@@ -330,11 +330,15 @@ def _election(
         vanished_ns=None if start_offset is None else vanished_ns,
         chain=chain,
         strength=1 if outside else 3,
+        strength_alone=1 if leader == old else 0,
     )
 
 
-def _who_might_lead(row: Mapping[str, Any]) -> Sequence[int]:
-    """Replicas in sync, and those that left an in-sync set too small and are eligible (KIP-966)."""
+def _who_might_lead(row: Mapping[str, Any]) -> Sequence[int] | None:
+    """Replicas in sync, and those that left an in-sync set too small and are eligible (KIP-966);
+    None where the record does not say."""
+    if not row["isr"] and row["elr"] is None:
+        return None
     return [*(row["isr"] or ()), *(row["elr"] or ())]
 
 

@@ -268,6 +268,12 @@ def unclean_election_was_on_and_an_eligible_one_led(s: Story) -> None:
     _nobody_in_sync(s, [1, 2])
 
 
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="the new leader was not in sync")
+def unclean_election_where_nobody_was_eligible(s: Story) -> None:
+    """Node 2 had been in sync with the last leader, and nobody was eligible any more."""
+    _nobody_in_sync(s, [])
+
+
 def _leads_again(s: Story, eligible: list[int]) -> None:
     """Node 1 was the leader, and leads again after all had left the in-sync replicas."""
     _nobody_in_sync(s, eligible)
@@ -280,6 +286,19 @@ def _leads_again(s: Story, eligible: list[int]) -> None:
 def unclean_election_of_the_leader_itself(s: Story) -> None:
     """It had come back without what it had, and was not eligible any more."""
     _leads_again(s, [2, 3])
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="leads again from")
+def unclean_election_of_the_leader_itself_where_nobody_was_eligible(s: Story) -> None:
+    """Nor was anybody else."""
+    _leads_again(s, [])
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def nobody_was_eligible_and_unclean_election_was_off(s: Story) -> None:
+    """Near miss: without leave to lose anything."""
+    _leads_again(s, [])
+    s.set_topic(ALL, configs={})
 
 
 @golden("INVALID", {("lost-write", "middle"): (F, 1)})

@@ -310,6 +310,17 @@ def acks_1_leader_loses_power_and_leads_again(s: Story) -> None:
     taken(s, 1)
 
 
+@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+def acks_1_last_replica_standing_loses_power_and_leads_again(s: Story) -> None:
+    """Nobody was in sync or eligible, so it was elected as the last that had led (KIP-966)."""
+    s.faults.clear()
+    led(s, ONE, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1,)), (9.8, -1, 0, ()), (10, 1, 1, (1,)))
+    s.cluster[-2]["elr"] = []
+    s.leader(ONE, 16, 1, 1, [1, 2, 3])
+    s.send(ONE, 99, 10, 9.4)
+    taken(s, 1)
+
+
 @golden("INVALID", {LOST: (F, 1)})
 def acks_1_follower_loses_power(s: Story) -> None:
     """Near miss: the leader kept its power, and leads on in a new epoch."""

@@ -19,7 +19,7 @@ Who led when is enough for what is explained by time alone (an end that goes bac
 is not known any more). Where nobody led in the end, an epoch's start in the final log was not read:
 its cause explains nothing by offset.
 
-The number of elections and faults is small, so this part is plain Python over aggregates; losses
+Elections and faults are few beside a history, so this part is plain Python over aggregates; losses
 are joined with the result inside the engine. Whether a cause permits a loss is the contract's.
 """
 
@@ -27,12 +27,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from checkers.engine import Engine, Frame
+from checkers.lookup import LeastFrom, Spans
 from checkers.quorum_loss import QuorumLoss, learn_quorum_losses
 from checkers.recorded_faults import Fault, read_fault, seconds, touching
 from checkers.settings import FOREVER_NS, Settings
@@ -43,7 +45,7 @@ SLACK_NS = 2_000_000_000
 to learn of it, where nobody saw it learn; and a client to find the new leader."""
 
 LAST_EPOCH = 1 << 20
-"""More leader epochs, and more causes, than a partition has in any run."""
+"""More leader epochs than a partition has in any run."""
 
 NO_LEADER = -1
 
@@ -156,7 +158,7 @@ class Causes:
         ]
 
 
-@dataclass(slots=True)
+@dataclass
 class _Record:
     """What the cluster's table says of one partition."""
 
@@ -167,6 +169,16 @@ class _Record:
     )  # node -> (epoch, at)
     end_offset: int | None = None
     read_ns: int | None = None  # when the final read of the partition was over
+
+    @cached_property
+    def effective_starts(self) -> LeastFrom[tuple[int, int]]:
+        """(start offset, -epoch) by leader epoch: the last epoch that starts there."""
+        return LeastFrom((epoch, (start, -epoch)) for epoch, start in self.starts.items())
+
+    @cached_property
+    def knew_ns(self) -> dict[int, LeastFrom[int]]:
+        """When each node knew of an epoch or of a later one."""
+        return {node: LeastFrom(seen) for node, seen in self.learned_ns.items()}
 
 
 def learn_causes(
@@ -179,6 +191,7 @@ def learn_causes(
     """
     ordered = sorted(engine.rows(faults), key=lambda row: row["fault_id"])
     known = [fault for row in ordered if (fault := read_fault(row)) is not None]
+    in_force = Spans((f.started_ns, f.healed_ns + SLACK_NS, f) for f in known)
     records = _read_cluster(engine, cluster, complete)
     fencing = _read_fencing(engine, cluster)
     forgotten = learn_quorum_losses(engine, cluster, known)
@@ -186,7 +199,7 @@ def learn_causes(
     losses: list[Cause] = []
     troubles: list[Cause] = []
     for partition, record in sorted(records.items()):
-        elections.extend(_elections(partition, record, known))
+        elections.extend(_elections(partition, record, in_force))
         losses.extend(_state_losses(partition, record, known, fencing, settings(partition[0])))
         losses.extend(_forgotten(partition, record, each) for each in forgotten)
         troubles.extend(_leader_troubles(partition, record, known))
@@ -263,7 +276,7 @@ def _read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Parti
     return dict(records)
 
 
-def _elections(partition: Partition, record: _Record, faults: Sequence[Fault]) -> Iterable[Cause]:
+def _elections(partition: Partition, record: _Record, faults: Spans[Fault]) -> Iterable[Cause]:
     """One cause per leader that took over from another node, or leads again and might not."""
     previous: Mapping[str, Any] | None = None  # the last row of an earlier epoch
     deposed: Mapping[str, Any] | None = None  # the last row that had a leader, of an earlier epoch
@@ -271,7 +284,7 @@ def _elections(partition: Partition, record: _Record, faults: Sequence[Fault]) -
     for number, row in enumerate(firsts):
         elected = _has_leader(row)
         if elected and deposed is not None:
-            vanished_ns = _vanished_ns(record, deposed["leader"], firsts[:number])
+            vanished_ns = _vanished_ns(record, deposed["leader"], firsts, number)
             cause = _election(
                 partition, record, faults, row, deposed, previous or deposed, vanished_ns
             )
@@ -285,7 +298,7 @@ def _elections(partition: Partition, record: _Record, faults: Sequence[Fault]) -
 def _election(
     partition: Partition,
     record: _Record,
-    faults: Sequence[Fault],
+    faults: Spans[Fault],
     row: Mapping[str, Any],
     deposed: Mapping[str, Any],
     previous: Mapping[str, Any],
@@ -300,8 +313,7 @@ def _election(
     outside = might_lead is not None and leader not in might_lead
     if _too_late(record, elected_ns) or (leader == old and not outside):
         return None
-    at_work = [f for f in faults if f.started_ns <= elected_ns <= f.healed_ns + SLACK_NS]
-    blamed = touching(at_work, old)
+    blamed = touching([*faults.meeting(elected_ns, elected_ns)], old)
     until_ns, how = _reach(record, old, epoch, elected_ns, blamed)
     at = seconds(elected_ns)
     ended = f"leads again from {at}" if leader == old else f"was deposed at {at} by node {leader}"
@@ -342,13 +354,15 @@ def _who_might_lead(row: Mapping[str, Any]) -> Sequence[int] | None:
     return [*(row["isr"] or ()), *(row["elr"] or ())]
 
 
-def _vanished_ns(record: _Record, old: int, before: Sequence[Mapping[str, Any]]) -> int | None:
-    """Since when `old` led, as far as the final log has no record of its epochs. before: the first
-    rows of the epochs up to then."""
+def _vanished_ns(
+    record: _Record, old: int, firsts: Sequence[Mapping[str, Any]], number: int
+) -> int | None:
+    """Since when `old` led, as far as the final log has no record of its epochs. firsts: the first
+    rows of the epochs, of which so many were over."""
     since_ns: int | None = None
     if not record.starts:
         return None  # nobody read the epochs
-    for row in reversed(before):
+    for row in map(firsts.__getitem__, reversed(range(number))):
         if row["leader_epoch"] in record.starts or row["leader"] not in (old, None, -1):
             break
         if row["leader"] == old:
@@ -371,9 +385,11 @@ def _state_losses(
     """One cause per beginning of a reign, and per group of replicas that lacked something then."""
     members = Members(record.leaders, settings.min_insync_replicas)
     losses = losses_of(members, faults, fencing)
+    lasting = Spans((loss.from_ns, loss.back_ns, loss) for loss in losses)
     reigns = [row for row in _first_of_each_epoch(record.leaders) if _has_leader(row)]
     for before, row in pairwise(reigns):
-        for lost in lacking(members, losses, row["at_ns"]):
+        at_ns = row["at_ns"]
+        for lost in lacking(members, [*lasting.meeting(at_ns, at_ns)], at_ns):
             cause = _state_loss(partition, record, row, before, lost, settings)
             if cause is not None:
                 yield cause
@@ -419,9 +435,10 @@ def _reach(
     record: _Record, old: int, epoch: int, elected_ns: int, blamed: Sequence[Fault]
 ) -> tuple[int, str]:
     """Until when the deposed leader may have accepted writes, and how that is known."""
-    learned = [at for seen, at in record.learned_ns.get(old, ()) if seen >= epoch]
-    if learned:
-        at_ns = max(min(learned), elected_ns)
+    views = record.knew_ns.get(old)
+    learned_ns = None if views is None else views.at(epoch)
+    if learned_ns is not None:
+        at_ns = max(learned_ns, elected_ns)
         return at_ns + VIEW_SLACK_NS, f"it knew by {seconds(at_ns)}"
     if blamed:
         healed_ns = max(fault.healed_ns for fault in blamed)
@@ -434,11 +451,10 @@ def _reach(
 def _effective_start(record: _Record, epoch: int) -> tuple[int, int | None]:
     """Where an epoch starts in the final log, and the last epoch that starts there: one without
     records starts where the next does, the last at the end."""
-    later = {known: start for known, start in record.starts.items() if known >= epoch}
-    if not later:
+    found = record.effective_starts.at(epoch)
+    if found is None:
         return LAST_EPOCH, record.end_offset
-    first = min(later.values())
-    return max(known for known, start in later.items() if start == first), first
+    return -found[1], found[0]
 
 
 def _from(start_offset: int | None) -> str:
@@ -449,22 +465,24 @@ def _leader_troubles(
     partition: Partition, record: _Record, faults: Sequence[Fault]
 ) -> Iterable[Cause]:
     """One cause per fault that touched the node then leading the partition."""
-    reigns = [row for row in _first_of_each_epoch(record.leaders) if _has_leader(row)]
-    ends = [row["at_ns"] for row in reigns[1:]] + [FOREVER_NS]
+    rows = [row for row in _first_of_each_epoch(record.leaders) if _has_leader(row)]
+    ends = [*(row["at_ns"] for row in rows[1:]), FOREVER_NS]
+    reigns = Spans(
+        (row["at_ns"], end_ns, row["leader"]) for row, end_ns in zip(rows, ends, strict=False)
+    )  # of nothing there is no end
     for fault in faults:
-        for row, end_ns in zip(reigns, ends, strict=False):  # of nothing there is no end
-            during = row["at_ns"] <= fault.healed_ns and fault.started_ns <= end_ns
-            if during and touching([fault], row["leader"]):
-                yield Cause(
-                    kind=CauseKind.FAULT,
-                    topic=partition[0],
-                    partition=partition[1],
-                    text=f"{fault.describe()} touched node {row['leader']}, leader of "
-                    f"{partition[0]}-{partition[1]}",
-                    from_ns=fault.started_ns - SLACK_NS,
-                    near_until_ns=fault.healed_ns + SLACK_NS,
-                )
-                break
+        leaders = reigns.meeting(fault.started_ns, fault.healed_ns)
+        leader = next((node for node in leaders if touching([fault], node)), None)
+        if leader is not None:
+            yield Cause(
+                kind=CauseKind.FAULT,
+                topic=partition[0],
+                partition=partition[1],
+                text=f"{fault.describe()} touched node {leader}, leader of "
+                f"{partition[0]}-{partition[1]}",
+                from_ns=fault.started_ns - SLACK_NS,
+                near_until_ns=fault.healed_ns + SLACK_NS,
+            )
 
 
 def _first_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

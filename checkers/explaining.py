@@ -8,8 +8,11 @@ from checkers.engine import Engine, Frame
 
 TP = ["topic", "partition"]
 
-RANK_LIMIT = 1 << 20
-"""More causes, and more leader epochs, than any run has."""
+PLACES = (1 << 20) + 1
+"""Places in the chain of elections: as many as `causes.LAST_EPOCH` and 0."""
+
+NUMBERS = 1 << 31
+"""More causes than any run has."""
 
 
 def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
@@ -64,12 +67,12 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
     chain = F.when(by_offset, F.col("chain")).otherwise(F.lit(0)).cast("bigint")
     alone = F.when(F.col("acks") == F.lit(1), F.col("strength_alone")).otherwise(F.lit(0))
-    place = (strength * F.lit(RANK_LIMIT) + chain) * F.lit(2) + alone
-    rank = place * F.lit(RANK_LIMIT) + F.col("number")
+    place = (strength * F.lit(PLACES) + chain) * F.lit(2) + alone
+    rank = place * F.lit(NUMBERS) + F.col("number")
     return (
         pairs.where(by_offset | (by_time & nearby) | by_reach)
         .groupBy(*key)
-        .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
+        .agg((F.min(rank) % F.lit(NUMBERS)).cast("int").alias("cause_id"))
     )
 
 
@@ -86,11 +89,11 @@ def first_change(
     near = (F.col("from_ns") <= F.col("invoke_ns")) & (F.col(since) <= F.col("near_until_ns"))
     if up_to is not None:
         near = near & F.coalesce(F.col("epoch") <= F.col(up_to), F.lit(True))
-    rank = F.col("strength").cast("bigint") * F.lit(RANK_LIMIT) + F.col("number")
+    rank = F.col("strength").cast("bigint") * F.lit(NUMBERS) + F.col("number")
     return (
         evidence.select(*dict.fromkeys([*key, "invoke_ns", since, *filter(None, [up_to])]))
         .join(causes, on=TP, how="inner")
         .where(near & F.col("epoch").isNotNull())
         .groupBy(*key)
-        .agg((F.min(rank) % F.lit(RANK_LIMIT)).cast("int").alias("cause_id"))
+        .agg((F.min(rank) % F.lit(NUMBERS)).cast("int").alias("cause_id"))
     )

@@ -9,9 +9,12 @@ it has everything that still exists. Replicas that lack something at one time la
 How many it takes until an acknowledged record may be gone is `StateLoss.toll`.
 """
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any
 
 from checkers.recorded_faults import Fault, Taken, seconds
@@ -133,25 +136,49 @@ class Members:
             eligible = (eligible | before) - isr if len(isr) < min_isr else frozenset()
             self._steps.append(_Members(row["at_ns"], isr, eligible))
             before = isr
+        self._at_ns = [step.at_ns for step in self._steps]
 
     def between(self, from_ns: int, until_ns: int) -> list[_Members]:
         """Every state that was in force at some moment of the stretch."""
-        ends = [*(step.at_ns for step in self._steps[1:]), FOREVER_NS]
-        return [
-            step
-            for step, end_ns in zip(self._steps, ends, strict=False)  # of nothing there is no end
-            if step.at_ns <= until_ns and from_ns <= end_ns
-        ]
+        first = max(0, bisect_left(self._at_ns, from_ns, min(1, len(self._at_ns))) - 1)
+        return self._steps[first : bisect_right(self._at_ns, until_ns)]
 
     def back_ns(self, node: int, after_ns: int) -> int:
         """When the node was first in sync again, after it was not."""
         out = False
-        for step in self._steps:
-            if step.at_ns > after_ns:
-                if out and node in step.in_sync:
-                    return step.at_ns
-                out = out or node not in step.in_sync
+        for place in range(bisect_right(self._at_ns, after_ns), len(self._steps)):
+            step = self._steps[place]
+            if out and node in step.in_sync:
+                return step.at_ns
+            out = out or node not in step.in_sync
         return FOREVER_NS
+
+
+class _Fencing:
+    """When brokers were fenced and unfenced."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._rows: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+        for row in rows:
+            self._rows[row["node"]].append(row)
+        # A record may bear an earlier time than one before it.
+        self._up_to = {
+            node: [*accumulate((row["at_ns"] for row in rows), max)]
+            for node, rows in self._rows.items()
+        }
+
+    def told_ns(self, node: int, fault: Fault) -> int:
+        """When the controllers were told that the node is back, which may be long after it was: its
+        registration fences it, whatever it was before, and is followed by its being unfenced."""
+        told_ns, rows = fault.healed_ns, self._rows.get(node, [])
+        first = bisect_right(self._up_to.get(node, []), fault.effective_ns)
+        for row in map(rows.__getitem__, range(first, len(rows))):
+            if row["at_ns"] <= fault.effective_ns:
+                continue
+            if row["kind"] == "unfenced":
+                break
+            told_ns = max(told_ns, row["at_ns"])
+        return told_ns
 
 
 def losses_of(
@@ -161,7 +188,7 @@ def losses_of(
 
     fencing: rows of the kinds fenced and unfenced, in the order of the metadata log.
     """
-    found = []
+    found, told = [], _Fencing(fencing)
     for fault in faults:
         if fault.takes is None:
             continue
@@ -172,25 +199,13 @@ def losses_of(
                 node=node,
                 from_ns=fault.started_ns,
                 at_ns=fault.effective_ns,
-                told_ns=_told_ns(node, fault, fencing),
+                told_ns=told.told_ns(node, fault),
                 back_ns=members.back_ns(node, fault.started_ns),
                 fault=fault,
             )
             for node in sorted(fault.aimed & keepers)
         ]
     return sorted(found, key=lambda loss: (loss.at_ns, loss.node))
-
-
-def _told_ns(node: int, fault: Fault, fencing: Sequence[Mapping[str, Any]]) -> int:
-    """When the controllers were told that the node is back, which may be long after it was: its
-    registration fences it, whatever it was before, and is followed by its being unfenced."""
-    told_ns = fault.healed_ns
-    for row in fencing:
-        if row["node"] == node and row["at_ns"] > fault.effective_ns:
-            if row["kind"] == "unfenced":
-                break
-            told_ns = max(told_ns, row["at_ns"])
-    return told_ns
 
 
 def lacking(members: Members, losses: Sequence[Loss], at_ns: int) -> Iterable[StateLoss]:

@@ -4,8 +4,9 @@ A kernel reports a failed write-back once, and takes the pages for clean ("fsync
 they are read as if they were on the disk, the next sync succeeds, and a loss of power takes them. A
 process that is started again reads that same cache. So whoever fails leaves a mark, and whoever
 opens a marked log writes what it may not have on the disk into new files, before anything counts on
-it. The mark need not survive a loss of power, which takes the cache along; a disk that does not
-take the mark either (it is read-only, say) has to be mended before a node can run on it.
+it. The mark need not survive a loss of power, which takes the cache along. A full disk takes a name
+for a file that it has; one that takes no mark at all (it is read-only, say) has to be mended before
+a node can run on it.
 """
 
 import logging
@@ -24,8 +25,12 @@ log = logging.getLogger("nodes.log")
 
 def leave_mark(disk: Disk, directory: str) -> None:
     """The log in `directory` has failed."""
-    with suppress(OSError):
+    try:
         disk.open(_mark(directory), create=True).close()
+    except OSError:
+        with suppress(OSError, ValueError):  # it has no index, either
+            index = max(name for name in disk.listdir(directory) if name.endswith(".timeindex"))
+            disk.rename(f"{directory}/{index}", _mark(directory))  # it is made again
 
 
 def is_marked(disk: Disk, directory: str) -> bool:

@@ -36,12 +36,10 @@ class Health:
 
     def fail(self, why: object) -> None:
         """Take the log offline, unless it is, and tell who is responsible for it."""
+        if getattr(why, "errno", None) != errno.ENOSPC:  # what found no room is not in the cache
+            distrust.leave_mark(self._disk, self._directory)
         if not self.offline:
             self.end(why)
-            if (
-                getattr(why, "errno", None) != errno.ENOSPC
-            ):  # what found no room is not in the cache
-                distrust.leave_mark(self._disk, self._directory)
             self.on_failure(self.offline)
 
     def end(self, why: object) -> None:

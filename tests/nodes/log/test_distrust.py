@@ -8,9 +8,9 @@ import pytest
 from nodes.ids import Epoch, Offset
 from nodes.log import distrust
 from nodes.log.log import Log
-from nodes.storage.disk import Disk
+from nodes.storage.disk import Disk, File
 from nodes.storage.local import LocalDisk
-from nodes.storage.memory import MemoryDisk
+from nodes.storage.memory import MemoryDisk, MemoryFile
 from tests.nodes.log.build import DIRECTORY, batch, content, open_log
 from tests.nodes.storage.crashes import sweep
 
@@ -90,6 +90,42 @@ def test_a_full_disk_is_no_reason_to_distrust_it(monkeypatch: pytest.MonkeyPatch
     disk = MemoryDisk()
     fail(filled(disk), monkeypatch, errno.ENOSPC)
     assert not disk.exists(MARK)
+
+
+def test_a_full_disk_takes_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the place of an index, which can be made again: it has no room for one file more."""
+    disk = MemoryDisk()
+    log = filled(disk)
+    point, before = log.flushed_offset, content(log)
+    opened = disk.open
+
+    def full(path: str, *, create: bool = False) -> File:
+        if create and not disk.exists(path):
+            raise OSError(errno.ENOSPC, "no room")
+        return opened(path)
+
+    monkeypatch.setattr(disk, "open", full)
+    file = log._segments.active.file
+    assert isinstance(file, MemoryFile)
+    file.drop_unsynced()
+    log.health.fail(OSError(errno.EIO, "so it is"))
+    monkeypatch.undo()
+    assert disk.exists(MARK)
+    again = open_log(disk, recovery_point=point)
+    disk.crash()
+    assert again.flushed_offset == log.end_offset
+    assert content(open_log(disk)) == before
+
+
+def test_a_sync_that_fails_after_the_disk_was_full_leaves_the_mark() -> None:
+    """The log was offline by then, for a reason that would have left none."""
+    disk = MemoryDisk()
+    log = filled(disk)
+    log.health.fail(OSError(errno.ENOSPC, "no room"))
+    assert not disk.exists(MARK)
+    log.health.fail(OSError(errno.EIO, "so it is"))
+    assert disk.exists(MARK)
+    assert "no room" in log.health.offline
 
 
 def test_a_log_of_real_files_is_written_again(

@@ -11,7 +11,7 @@ How many it takes until an acknowledged record may be gone is `StateLoss.toll`.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -167,24 +167,31 @@ class _Fencing:
             for node, rows in self._rows.items()
         }
 
+    def fenced_ns(self, node: int, fault: Fault) -> int | None:
+        """When the node was fenced next, for its silence or by its registration."""
+        return next((r["at_ns"] for r in self._after(node, fault) if r["kind"] == "fenced"), None)
+
     def told_ns(self, node: int, fault: Fault) -> int:
         """When the controllers were told that the node is back, which may be long after it was: its
         registration fences it, whatever it was before, and is followed by its being unfenced."""
-        told_ns, rows = fault.healed_ns, self._rows.get(node, [])
-        first = bisect_right(self._up_to.get(node, []), fault.effective_ns)
-        for row in map(rows.__getitem__, range(first, len(rows))):
-            if row["at_ns"] <= fault.effective_ns:
-                continue
+        told_ns = fault.healed_ns
+        for row in self._after(node, fault):
             if row["kind"] == "unfenced":
                 break
             told_ns = max(told_ns, row["at_ns"])
         return told_ns
 
+    def _after(self, node: int, fault: Fault) -> Iterator[Mapping[str, Any]]:
+        rows = self._rows.get(node, [])
+        first = bisect_right(self._up_to.get(node, []), fault.effective_ns)
+        later = map(rows.__getitem__, range(first, len(rows)))
+        return (row for row in later if row["at_ns"] > fault.effective_ns)
+
 
 def losses_of(
     members: Members, faults: Sequence[Fault], fencing: Sequence[Mapping[str, Any]] = ()
 ) -> list[Loss]:
-    """What nodes lost while they were in sync or eligible, in the order of time.
+    """What nodes lost while they were in sync or eligible, or about to be, in the order of time.
 
     fencing: rows of the kinds fenced and unfenced, in the order of the metadata log.
     """
@@ -192,19 +199,23 @@ def losses_of(
     for fault in faults:
         if fault.takes is None:
             continue
-        held = members.between(fault.started_ns - VIEW_SLACK_NS, fault.effective_ns)
-        keepers = {node for each in held for node in each.in_sync | each.eligible}
-        found += [
-            Loss(
-                node=node,
-                from_ns=fault.started_ns,
-                at_ns=fault.effective_ns,
-                told_ns=told.told_ns(node, fault),
-                back_ns=members.back_ns(node, fault.started_ns),
-                fault=fault,
+        for node in sorted(fault.aimed):
+            # Whoever joins before it is fenced had caught up before it lost anything.
+            until_ns = told.fenced_ns(node, fault) or fault.effective_ns
+            steps = members.between(fault.started_ns - VIEW_SLACK_NS, until_ns)
+            held = [each for each in steps if node in each.in_sync | each.eligible]
+            if not held:
+                continue
+            found.append(
+                Loss(
+                    node=node,
+                    from_ns=fault.started_ns,
+                    at_ns=fault.effective_ns,
+                    told_ns=told.told_ns(node, fault),
+                    back_ns=members.back_ns(node, max(fault.started_ns, held[-1].at_ns)),
+                    fault=fault,
+                )
             )
-            for node in sorted(fault.aimed & keepers)
-        ]
     return sorted(found, key=lambda loss: (loss.at_ns, loss.node))
 
 

@@ -244,6 +244,31 @@ def third_leaves_who_has_told_that_it_lost_power(s: Story) -> None:
     s.faults[-1]["healed_ns"] = round(9.7 * S)
 
 
+def _joins_and_loses_power(s: Story, *fencing: tuple[float, str]) -> None:
+    """Nodes 2 and 3 lose power at 9.6 s; node 3 was out of sync, is in sync at 9.7 s, and leads."""
+    wiped(s)
+    led(
+        s, ALL, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 2)), (9.7, 1, 0, (1, 2, 3)),
+        (10, 3, 1, (3,)), (16, 3, 1, (3, 1, 2)),
+    )  # fmt: skip
+    taken(s, 2, 3)
+    for log_offset, (at_s, kind) in enumerate(fencing):
+        s.cluster.append({"at_ns": round(at_s * S), "kind": kind, "node": 3, "topic": None,
+                          "log_offset": log_offset, "source": "metadata-log"})  # fmt: skip
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="node 1 in sync kept its records")
+def replica_joins_by_what_it_had_before_it_lost_power(s: Story) -> None:
+    """It had caught up when its power went, and nobody knew of that when it was let in."""
+    _joins_and_loses_power(s, (9.8, "fenced"), (9.9, "unfenced"))
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def replica_joins_after_it_has_told_that_it_lost_power(s: Story) -> None:
+    """Near miss: it had registered, so it was let in for what it had fetched since."""
+    _joins_and_loses_power(s, (9.62, "fenced"), (9.65, "unfenced"))
+
+
 @golden("VALID", {LOST: (P, 1)}, cause="had its disk lost")
 def only_replica_of_min_isr_1_loses_its_disk(s: Story) -> None:
     """With min ISR 1 the leader alone may acknowledge, and its disk was all there was."""

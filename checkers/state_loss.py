@@ -3,8 +3,9 @@
 A power loss takes from a node what it had not fsynced, a lost or damaged disk anything. That
 matters to a partition only when the node was in its in-sync replicas then, or an eligible leader
 replica (KIP-966: it left them while they were fewer than min.insync.replicas, so it has every
-committed record). It lasts until the node is in sync again, having been out of sync: from then on
-it has everything that still exists. Replicas that lack something at one time lack it together.
+committed record), or about to join them by what it had fetched until then. It lasts until the node
+is in sync again, having been out of sync: from then on it has everything that still exists.
+Replicas that lack something at one time lack it together.
 
 How many it takes until an acknowledged record may be gone is `StateLoss.toll`.
 """

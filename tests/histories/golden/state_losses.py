@@ -257,7 +257,7 @@ def _joins_and_loses_power(s: Story, *fencing: tuple[float, str]) -> None:
                           "log_offset": log_offset, "source": "metadata-log"})  # fmt: skip
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="node 1 in sync kept its records")
+@golden("VALID", {LOST: (P, 1)}, cause="in sync kept its records")
 def replica_joins_by_what_it_had_before_it_lost_power(s: Story) -> None:
     """It had caught up when its power went, and nobody knew of that when it was let in."""
     _joins_and_loses_power(s, (9.8, "fenced"), (9.9, "unfenced"))

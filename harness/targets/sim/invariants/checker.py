@@ -267,7 +267,8 @@ class Eye:
 
     def _add(self, partition: TopicPartition, replica: Replica) -> None:
         found = self._images.partition(partition.topic, replica.topic_id, partition.partition)
-        watched = self.watched[partition] = Watched(found, self.node, replica)
+        may_be_unclean = partial(self._images.may_be_unclean, partition.topic)
+        watched = self.watched[partition] = Watched(found, self.node, replica, may_be_unclean)
         aside = was_set_aside(self._disk, str(partition))
         self._open(str(partition), replica.log, watched.copy, set_aside=aside)
         watch(replica.state, partial(self._on_state, watched))

@@ -214,7 +214,7 @@ class Images:
         if old is not None and epoch <= old.leader_epoch:
             return
         known = old is not None and any(node in old.last_known_elr for node in elected)
-        anybody = self._may_be_unclean(image, topic)
+        anybody = self.may_be_unclean(topic, image)
         if known or anybody:
             found.unclean_epoch, found.recovered = epoch, not anybody
 
@@ -239,7 +239,8 @@ class Images:
             and all(found.copy(node).lost_at is not None for node in new.isr)
         )
 
-    def _may_be_unclean(self, image: ClusterImage, topic: str) -> bool:
+    def may_be_unclean(self, topic: str, image: ClusterImage) -> bool:
+        """Whether just anybody may lead the topic's partitions."""
         value = effective(UNCLEAN, image, self.static, topic=topic)
         return value.lower() == "true" or topic in self.unclean_topics
 

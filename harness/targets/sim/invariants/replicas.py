@@ -9,6 +9,7 @@
 - A follower takes for committed only what is.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from harness.targets.sim.invariants.broken import InvariantBroken
@@ -53,8 +54,15 @@ def _moved(state: PartitionState) -> Moved:
 class Watched:
     """One Replica of one incarnation."""
 
-    def __init__(self, partition: Partition, node: int, replica: Replica) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        node: int,
+        replica: Replica,
+        may_be_unclean: Callable[[ClusterImage], bool],
+    ) -> None:
         self.replica = replica
+        self._may_be_unclean = may_be_unclean
         self.partition = partition
         self.copy: Copy = partition.copy(node)
         self._node = node
@@ -133,6 +141,7 @@ class Watched:
         # Whose log was set aside must not lead, unless just anybody may; a tail that is cut off
         # where nothing was known to be on the disk looks as if power had been lost.
         anybody = unclean and not partition.recovered
+        anybody = anybody or (last_one and self._may_be_unclean(image))
         if not (anybody or ((unclean or last_one) and not self.copy.set_aside)):
             raise InvariantBroken(
                 "leader-has-all-committed",

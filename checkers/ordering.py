@@ -31,7 +31,8 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
 
     aspect read: two reads of one offset gave different values. aspect acknowledged: the value is
     in the final log, but not at the offset that was acknowledged for it (a value that is gone
-    altogether is a lost write and not counted here again); other_offset: where it is.
+    altogether is a lost write and not counted here again; a copy may lie there if the final read
+    did not get that far); other_offset: where it is.
     """
     F = frames.engine.functions
     two_valued = _two_valued(frames)
@@ -46,11 +47,23 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
     if frames.misplaced is not None:
         yield evidence(
             frames.engine,
-            frames.explained(frames.misplaced),
+            frames.explained(_where_read(frames, frames.misplaced)),
             kind=F.lit("inconsistent-offset"),
             aspect=F.lit("acknowledged"),
             other_offset=F.col("final_offset"),
         )
+
+
+def _where_read(frames: Frames, sends: Frame) -> Frame:
+    """Those at whose offset the final read found something, or that it passed."""
+    F = frames.engine.functions
+    ends = frames.read_ends.select(*TP, "whole", "reached")
+    there = sends.select(*TP, "offset").distinct()
+    there = there.join(frames.final.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
+    found = left_join(sends, ends, on=TP)
+    found = left_join(found, there.withColumn("read", F.lit(1)), on=[*TP, "offset"])
+    passed = (F.col("whole") == F.lit(1)) | (F.col("offset") < F.col("reached"))
+    return found.where(passed | F.col("read").isNotNull()).select(*sends.columns)
 
 
 def _two_valued(frames: Frames) -> Frame | None:

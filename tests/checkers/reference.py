@@ -82,7 +82,9 @@ def _of_partition(
     complete = complete and log_end <= reached
     yield from _lost(acked, final, complete, reached)
     yield from _order(acked, final, polls, excused, complete)
-    yield from _offsets(acked, final, polls)
+    found = {r["offset"] for r in final}
+    passed = [r for r in acked if complete or r["offset"] in found or (r["offset"] or 0) < reached]
+    yield from _offsets(passed, final, polls)
     yield from _reads(sends, final, polls, complete)
     asks = [r for r in rows if r["f"] == "watermark"]
     yield from _real_time(acked, final, _lasting(polls, final, complete), polls, asks)

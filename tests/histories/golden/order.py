@@ -49,6 +49,25 @@ def acknowledged_copy_was_cut_and_another_lives(s: Story) -> None:
     s.read_in_the_end(ONE, 20, v(ONE, 99))
 
 
+@golden("UNKNOWN", because="final reads are complete: no")
+def acknowledged_copy_lies_beyond_what_was_read(s: Story) -> None:
+    """Sent again, since its answer was lost, and acknowledged where the final read did not get."""
+    s.set_topic(ONE, idempotence=False)
+    s.send(ONE, 99, 22, 21)
+    s.read_in_the_end(ONE, 20, v(ONE, 99))
+    (end,) = s.rows("final-read-end", ONE)
+    end.update(type="info", offset=21)
+
+
+@golden("INVALID", {("inconsistent-offset", "acknowledged"): (F, 1)})
+def acknowledged_offset_was_passed(s: Story) -> None:
+    """Near miss: nothing lies there, and the read got further."""
+    acknowledged_copy_lies_beyond_what_was_read(s)
+    s.read_in_the_end(ONE, 23, v(ONE, 97))
+    s.send(ONE, 97, 23, 22)
+    s.rows("final-read-end", ONE)[0].update(offset=24)
+
+
 @golden("VALID", {("duplicate", None): (P, 1)})
 def acknowledged_offset_is_one_of_two(s: Story) -> None:
     """Near miss of an inconsistent offset: the value is where it was acknowledged, and again."""

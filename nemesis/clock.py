@@ -56,7 +56,7 @@ class _Skew(FaultBase, ABC):
     def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
         """Set every target's clock to where it is by now."""
         offset_ms = self.offset_ms(strike, elapsed_ms)
-        for node in _skewed(strike):
+        for node in _skewed(hosts, strike):
             hosts.clocks.skew(node, strike.detail("layer"), offset_ms)
 
     @abstractmethod
@@ -76,7 +76,7 @@ class _Skew(FaultBase, ABC):
 
     def heal(self, hosts: Hosts, strike: Strike) -> None:
         """Take the layer from every clock, also where a fault of the same kind has another."""
-        for node in _skewed(strike):
+        for node in _skewed(hosts, strike):
             hosts.clocks.unskew(node, strike.detail("layer"))
 
     def healing(self, hosts: Hosts, strike: Strike) -> Effect:
@@ -90,9 +90,12 @@ class _Skew(FaultBase, ABC):
         return Effect(took=took, evidence="; ".join(found) or "other faults hold all the clocks")
 
 
-def _skewed(strike: Strike) -> list[int]:
-    """All the strike's nodes: a layer goes with its strike, whoever else holds the node."""
-    return [int(node) for node in strike.detail("clocks").split(",") if node]
+def _skewed(hosts: Hosts, strike: Strike) -> list[int]:
+    """All the strike's nodes that are there: a layer goes with its strike, whoever else holds the
+    node."""
+    nodes = hosts.processes.node_ids()
+    meant = [int(node) for node in strike.detail("clocks").split(",") if node]
+    return [node for node in meant if node in nodes]
 
 
 def _said(node: int, shown: Reading | None) -> str:

@@ -17,13 +17,13 @@ import contextlib
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nemesis import conditions
 from nemesis.base import Clock, ClusterView, Futile, Journal, Unresolved
 from nemesis.fault import Fault, Params, Strike
 from nemesis.faults import find
-from nemesis.hosts import Hosts
+from nemesis.hosts import CLIENTS, Hosts
 from nemesis.record import FaultRecord, Struck
 from nemesis.schedule import Event, Schedule
 from nemesis.strands import Strand
@@ -251,7 +251,7 @@ class Nemesis:
         assert record.started_ns is not None
         try:
             elapsed_ms = (now_ns - record.started_ns) // 1_000_000
-            active.fault.pulse(self._hosts, active.strike, elapsed_ms)
+            active.fault.pulse(self._hosts, self._here(active.strike), elapsed_ms)
             active.pulse_at_ns = _after(now_ns, active.fault.pulse_ms)
         except Exception as error:
             record.failed(_said(error))
@@ -305,7 +305,7 @@ class Nemesis:
         while not self._leave and self._clock.now_ns() < until_ns:
             self._clock.wait(threading.Event(), TICK_S)
             try:
-                done = active.fault.look_after(self._hosts, strike)
+                done = active.fault.look_after(self._hosts, self._here(strike))
             except Exception as error:
                 active.record.failed(f"healed, and not looked after: {_said(error)}")
                 return
@@ -316,6 +316,7 @@ class Nemesis:
         """One attempt; returns why it is not healed."""
         began_ns = self._clock.now_ns()
         try:
+            strike = self._here(strike)
             active.fault.heal(self._hosts, strike)
             active.record.heal_ms = self._since_ms(began_ns)
             proof = active.fault.healing(self._hosts, strike)
@@ -325,6 +326,11 @@ class Nemesis:
             return proof.evidence
         active.record.healing = proof.evidence
         return None
+
+    def _here(self, strike: Strike) -> Strike:
+        """The strike on those of its nodes that have not left the cluster meanwhile."""
+        there = {*self._hosts.processes.node_ids(), CLIENTS}
+        return replace(strike, nodes=tuple(node for node in strike.nodes if node in there))
 
     def _finish(self) -> None:
         """Heal everything, the latest first, and account for what never struck."""

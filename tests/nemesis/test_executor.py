@@ -11,7 +11,7 @@ import pytest
 from nemesis import executor
 from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, Nemesis
 from nemesis.faults import find
-from nemesis.hosts import Cut
+from nemesis.hosts import Cut, PowerCut
 from nemesis.record import SEEN_NS, FaultRecord
 from nemesis.schedule import Event, scripted
 from tests.nemesis.fakes import FakeClock, FakeJournal, FakeMachines, FakeView, Trace
@@ -134,6 +134,30 @@ def test_a_fault_that_fails_is_healed_and_the_next_one_strikes(world: World, bro
     assert first.healed_ns is not None
     assert second.error is None
     assert second.effective_ns is not None
+    world.assert_whole()
+
+
+def test_who_has_left_is_healed_no_more_and_all_others_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has a disk for a node that left the cluster while it had no power."""
+    disks, states = world.machines.disks, world.machines.processes.states
+    cut = disks.cut_power
+
+    def cut_power(nodes: Sequence[int]) -> Sequence[PowerCut]:
+        cuts = cut(nodes)
+        del states[2]
+        return cuts
+
+    def repair(node: int) -> None:
+        assert node in states, f"no node {node}"
+
+    monkeypatch.setattr(disks, "cut_power", cut_power)
+    monkeypatch.setattr(disks, "repair", repair)
+    world.run(event("power-loss", targets="all"))
+    assert world.only.error is None
+    assert world.only.healed_ns is not None
+    assert set(states) == {1, 3}
     world.assert_whole()
 
 

@@ -75,6 +75,8 @@ class SimDisk:
         self._full = False
         self._errno = 0
         self._drops_after: int | None = None
+        self.reads_for_itself = True
+        """Whether the program reads, and not somebody who looks at it from outside the world."""
         self.dropped: int | None = None
         """How many bytes the sync had to write that failed since `drop_sync`."""
         self._limit: tuple[int, int] | None = None
@@ -198,7 +200,7 @@ class SimDisk:
 
     def reading(self) -> None:
         """Something is read. Raises OSError."""
-        if self._errno == errno.EIO:
+        if self._errno == errno.EIO and self.reads_for_itself:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def writing(self, loop: HostLoop, size: int = 0) -> None:

@@ -203,6 +203,13 @@ class Eye:
 
     def look(self) -> list[str]:
         """Check what was touched; what was permitted to be lost. Raises InvariantBroken."""
+        self._disk.reads_for_itself = False
+        try:
+            return self._look()
+        finally:
+            self._disk.reads_for_itself = True
+
+    def _look(self) -> list[str]:
         if self._parts_changed:
             self._parts_changed = False
             self._find_parts()
@@ -283,10 +290,7 @@ class Eye:
     def _read(self) -> None:
         to_read, self._to_read = self._to_read, {}
         for copy in to_read:
-            try:
-                copy.read()
-            except OSError:  # the disk fails: later, perhaps
-                self._to_read[copy] = None
+            copy.read()
 
     def _check_flushed(self) -> None:
         to_flush, self._to_flush = self._to_flush, {}
@@ -295,11 +299,7 @@ class Eye:
             copy = self._by_directory.get(directory)
             if copy is None or flushed == copy.flushed:
                 continue
-            try:
-                durable = is_durable(self._disk, log, flushed)
-            except OSError:
-                continue
-            if not durable:
+            if not is_durable(self._disk, log, flushed):
                 raise InvariantBroken(
                     "flushed-is-on-disk",
                     f"{directory}: node {self.node} takes everything below {flushed} for flushed, "

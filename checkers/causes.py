@@ -72,8 +72,9 @@ class Cause:
     it that the deposed leader held was cut; None where that was not read. until_ns: the last moment
     at which the deposed leader may have accepted a write. left_isr: the new leader was not in the
     in-sync replicas; sole_isr: they were the deposed leader alone. vanished_ns: since when a
-    deposed leader led of whose epochs the final log has no record: whatever it accepted is gone,
-    even below the next epoch's start, where an older tail took its place (KIP-279). lost: of a
+    deposed leader, or after an election from outside the in-sync replicas whoever it was, led of
+    whose epochs the final log has no record: whatever was accepted is gone, even below the next
+    epoch's start, where an older tail took its place (KIP-279). lost: of a
     state loss. chain: the last epoch that begins at start_offset in the final log; causes that
     share it cannot be told apart by offset.
     strength: the least of it explains the loss of an acks=all write best. strength_alone: of those
@@ -284,10 +285,8 @@ def _elections(partition: Partition, record: _Record, faults: Spans[Fault]) -> I
     for number, row in enumerate(firsts):
         elected = _has_leader(row)
         if elected and deposed is not None:
-            vanished_ns = _vanished_ns(record, deposed["leader"], firsts, number)
-            cause = _election(
-                partition, record, faults, row, deposed, previous or deposed, vanished_ns
-            )
+            before = map(firsts.__getitem__, reversed(range(number)))
+            cause = _election(partition, record, faults, row, deposed, previous or deposed, before)
             if cause is not None:
                 yield cause
         previous = lasts[row["leader_epoch"]]
@@ -302,8 +301,9 @@ def _election(
     row: Mapping[str, Any],
     deposed: Mapping[str, Any],
     previous: Mapping[str, Any],
-    vanished_ns: int | None,
+    before: Iterable[Mapping[str, Any]],
 ) -> Cause | None:
+    """before: the first rows of earlier epochs, the latest first."""
     epoch, leader, old = row["leader_epoch"], row["leader"], deposed["leader"]
     chain, start_offset = _effective_start(record, epoch)
     elected_ns = row["at_ns"]
@@ -339,7 +339,9 @@ def _election(
         until_ns=until_ns,
         left_isr=outside,
         sole_isr=sole and outside and leader != old,
-        vanished_ns=None if start_offset is None else vanished_ns,
+        vanished_ns=(
+            None if start_offset is None else _vanished_ns(record, None if outside else old, before)
+        ),
         chain=chain,
         strength=1 if outside else 3,
         strength_alone=1 if leader == old else 0,
@@ -355,17 +357,19 @@ def _who_might_lead(row: Mapping[str, Any]) -> Sequence[int] | None:
 
 
 def _vanished_ns(
-    record: _Record, old: int, firsts: Sequence[Mapping[str, Any]], number: int
+    record: _Record, old: int | None, before: Iterable[Mapping[str, Any]]
 ) -> int | None:
-    """Since when `old` led, as far as the final log has no record of its epochs. firsts: the first
-    rows of the epochs, of which so many were over."""
+    """Since when `old` led, as far as the final log has no record of its epochs; None: whoever led,
+    since an outsider that is elected brings none of the epochs that it was not there for. before:
+    the first rows of the epochs up to then, the latest first."""
     since_ns: int | None = None
     if not record.starts:
         return None  # nobody read the epochs
-    for row in map(firsts.__getitem__, reversed(range(number))):
-        if row["leader_epoch"] in record.starts or row["leader"] not in (old, None, -1):
+    for row in before:
+        others = _has_leader(row) and old not in (None, row["leader"])
+        if row["leader_epoch"] in record.starts or others:
             break
-        if row["leader"] == old:
+        if _has_leader(row):
             since_ns = row["at_ns"]
     return since_ns
 

@@ -307,6 +307,35 @@ def leader_itself_was_eligible(s: Story) -> None:
     _leads_again(s, [1, 2])
 
 
+def _older_tail_takes_the_place(s: Story) -> None:
+    """Node 1 was cut off and went on; node 2 led then, and node 3, in epochs 1 and 2; node 1 is
+    elected, uncleanly, and has ten records of epoch 0."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.cluster = [
+        r for r in s.cluster if not (r["kind"] in ("leader", "view") and r["topic"] == ALL)
+    ]
+    for at_s, leader, epoch in ((0, 1, 0), (5, 2, 1), (9, 3, 2), (10, 1, 3)):
+        s.leader(ALL, at_s, leader, epoch, [leader])
+    s.leader(ALL, 16, 1, 3, [1, 2, 3])
+    [_, last] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
+    last["leader_epoch"] = 3
+    s.send(ALL, 99, 7, 6, node=2, leader_epoch=1)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="the new leader was not in sync")
+def unclean_leader_brings_an_older_tail(s: Story) -> None:
+    """Nothing that either of the leaders before it had accepted is in the final log."""
+    _older_tail_takes_the_place(s)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)})
+def unclean_leader_had_what_was_accepted_after_it(s: Story) -> None:
+    """Near miss: the final log has records of epoch 1, from offset 8 on."""
+    _older_tail_takes_the_place(s)
+    [first, _] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
+    s.cluster.append(first | {"leader_epoch": 1, "start_offset": 8})
+
+
 @golden("UNKNOWN", {("unseen", None): (U, 1)}, because="final reads are complete: no")
 def final_read_did_not_get_there(s: Story) -> None:
     """The read ended early: the value may be beyond it."""

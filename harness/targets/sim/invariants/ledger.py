@@ -63,8 +63,9 @@ class Ledger:
         """By leader epoch."""
         self.reset_epoch = NEVER
         """Leaders of epochs before this one say nothing of what is committed."""
-        self._given_up: dict[int, Batch] = {}
-        """What was committed before it was lost, as it might be; by the offset after its last."""
+        self._given_up: dict[Batch, None] = {}
+        """What was committed and is lost, as it may be, or was said to be by whom nobody has to
+        follow any more."""
         self._tops: dict[int, Batch] = {}
         """The last batch that leaders of an epoch have committed, by epoch."""
         self._top_epoch = NEVER
@@ -120,6 +121,7 @@ class Ledger:
     def commit(self, last: Batch, epoch: int, node: int) -> None:
         """`node`, which leads `epoch`, has its high watermark at the end of `last`."""
         if epoch < self.reset_epoch:
+            self._given_up[last] = None
             return
         new: list[Batch] = []
         batch: Batch | None = last
@@ -182,7 +184,7 @@ class Ledger:
         end = 0 if last is None else last.end
         lost = [each for each in self.committed if each > end]
         for each in lost:
-            self._given_up[each] = self.committed.pop(each)
+            self._given_up[self.committed.pop(each)] = None
         self._tops = {} if last is None else {epoch - 1: last}
         self._top_epoch = epoch - 1
         self.reset_epoch = epoch
@@ -198,7 +200,7 @@ class Ledger:
         """`node` begins to lead `epoch` with its high watermark at the end of `last`: if that was
         given up, it is committed again. After an unclean election another may bring it back.
         """
-        if last is not None and self._given_up.get(last.end) is last:
+        if last in self._given_up:
             self.commit(last, epoch, node)
 
     # -- who leads

@@ -133,6 +133,18 @@ def test_what_was_given_up_is_committed_again_by_who_has_it() -> None:
     assert ledger.top() is one
 
 
+def test_who_committed_for_itself_alone_is_believed_if_it_leads_once_more() -> None:
+    """By another unclean election, with its log and its high watermark."""
+    ledger = Ledger("t-0")
+    zero, one = appended(ledger, 1, header(0, 0), header(1, 0))
+    ledger.commit(zero, 0, 1)
+    ledger.disregard_before(2)
+    ledger.commit(one, 0, 1)
+    ledger.reset(zero, 4)
+    ledger.regain(one, 4, 1)
+    ledger.told(2, 2, one, Epoch(4))
+
+
 def test_an_epoch_has_one_leader() -> None:
     """Whoever says who it is."""
     ledger = Ledger("t-0")

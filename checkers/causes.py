@@ -23,20 +23,28 @@ Elections and faults are few beside a history, so this part is plain Python over
 are joined with the result inside the engine. Whether a cause permits a loss is the contract's.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from checkers.engine import Engine, Frame
-from checkers.lookup import LeastFrom, Spans
+from checkers.lookup import Spans
 from checkers.quorum_loss import QuorumLoss, learn_quorum_losses
 from checkers.recorded_faults import Fault, read_fault, seconds, touching
+from checkers.reigns import (
+    LAST_EPOCH,
+    Partition,
+    Record,
+    first_of_each_epoch,
+    has_leader,
+    last_of_each_epoch,
+    read_cluster,
+    read_fencing,
+)
 from checkers.settings import FOREVER_NS, Settings
 from checkers.state_loss import VIEW_SLACK_NS, Members, StateLoss, lacking, losses_of
 
@@ -44,15 +52,10 @@ SLACK_NS = 2_000_000_000
 """How long after its fault's end, or after an election nobody resisted, a deposed leader may need
 to learn of it, where nobody saw it learn; and a client to find the new leader."""
 
-LAST_EPOCH = 1 << 20
-"""More leader epochs than a partition has in any run."""
-
 NO_LEADER = -1
 
 SettingsOf = Callable[[str], Settings]
 """The least that was ever promised to the topic of this name."""
-
-Partition = tuple[str, int]
 
 
 class CauseKind(StrEnum):
@@ -159,29 +162,6 @@ class Causes:
         ]
 
 
-@dataclass
-class _Record:
-    """What the cluster's table says of one partition."""
-
-    leaders: list[Mapping[str, Any]] = field(default_factory=list)
-    starts: dict[int, int] = field(default_factory=dict)  # final leader epoch -> start offset
-    learned_ns: dict[int, list[tuple[int, int]]] = field(
-        default_factory=dict
-    )  # node -> (epoch, at)
-    end_offset: int | None = None
-    read_ns: int | None = None  # when the final read of the partition was over
-
-    @cached_property
-    def effective_starts(self) -> LeastFrom[tuple[int, int]]:
-        """(start offset, -epoch) by leader epoch: the last epoch that starts there."""
-        return LeastFrom((epoch, (start, -epoch)) for epoch, start in self.starts.items())
-
-    @cached_property
-    def knew_ns(self) -> dict[int, LeastFrom[int]]:
-        """When each node knew of an epoch or of a later one."""
-        return {node: LeastFrom(seen) for node, seen in self.learned_ns.items()}
-
-
 def learn_causes(
     engine: Engine, cluster: Frame, faults: Frame, complete: Frame, settings: SettingsOf
 ) -> Causes:
@@ -193,8 +173,8 @@ def learn_causes(
     ordered = sorted(engine.rows(faults), key=lambda row: row["fault_id"])
     known = [fault for row in ordered if (fault := read_fault(row)) is not None]
     in_force = Spans((f.started_ns, f.healed_ns + SLACK_NS, f) for f in known)
-    records = _read_cluster(engine, cluster, complete)
-    fencing = _read_fencing(engine, cluster)
+    records = read_cluster(engine, cluster, complete)
+    fencing = read_fencing(engine, cluster)
     forgotten = learn_quorum_losses(engine, cluster, known)
     elections: list[Cause] = []
     losses: list[Cause] = []
@@ -211,7 +191,7 @@ def learn_causes(
     )
 
 
-def _forgotten(partition: Partition, record: _Record, loss: QuorumLoss) -> Cause:
+def _forgotten(partition: Partition, record: Record, loss: QuorumLoss) -> Cause:
     """Whoever leads since, and from whichever offset on: it may know of nothing before."""
     led = [row["leader"] for row in record.leaders if row["at_ns"] <= loss.from_ns]
     return Cause(
@@ -232,58 +212,13 @@ def _forgotten(partition: Partition, record: _Record, loss: QuorumLoss) -> Cause
     )
 
 
-def _read_fencing(engine: Engine, cluster: Frame) -> list[dict[str, Any]]:
-    """Which brokers were fenced and unfenced, in the order of the metadata log."""
-    F = engine.functions
-    fencing = (F.col("kind") == F.lit("fenced")) | (F.col("kind") == F.lit("unfenced"))
-    told = cluster.where(fencing & F.col("log_offset").isNotNull())
-    return engine.rows(told.select("kind", "node", "at_ns", "log_offset").orderBy("log_offset"))
-
-
-def _read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Partition, _Record]:
-    F = engine.functions
-    records: dict[Partition, _Record] = defaultdict(_Record)
-    named = cluster.where(F.col("topic").isNotNull() & F.col("partition").isNotNull())
-    leaders = (
-        named.where((F.col("kind") == F.lit("leader")) & F.col("leader_epoch").isNotNull())
-        .select(
-            "topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "elr", "at_ns"
-        )
-        .orderBy("topic", "partition", "leader_epoch", "partition_epoch", "at_ns")
-    )
-    for row in engine.rows(leaders):
-        records[row["topic"], row["partition"]].leaders.append(row)
-    starts = (
-        named.where((F.col("kind") == F.lit("epoch")) & F.col("start_offset").isNotNull())
-        .groupBy("topic", "partition", "leader_epoch")
-        .agg(F.min("start_offset").alias("start_offset"))
-    )
-    for row in engine.rows(starts):
-        record = records[row["topic"], row["partition"]]
-        record.starts[row["leader_epoch"]] = row["start_offset"]
-    views = (
-        named.where((F.col("kind") == F.lit("view")) & F.col("node").isNotNull())
-        .groupBy("topic", "partition", "node", "leader_epoch")
-        .agg(F.min("at_ns").alias("at_ns"))
-        .orderBy("topic", "partition", "node", "at_ns")
-    )
-    for row in engine.rows(views):
-        if row["leader_epoch"] is not None:
-            seen = records[row["topic"], row["partition"]].learned_ns
-            seen.setdefault(row["node"], []).append((row["leader_epoch"], row["at_ns"]))
-    for row in engine.rows(complete):
-        record = records[row["topic"], row["partition"]]
-        record.end_offset, record.read_ns = row["end_offset"], row["read_ns"]
-    return dict(records)
-
-
-def _elections(partition: Partition, record: _Record, faults: Spans[Fault]) -> Iterable[Cause]:
+def _elections(partition: Partition, record: Record, faults: Spans[Fault]) -> Iterable[Cause]:
     """One cause per leader that took over from another node, or leads again and might not."""
     previous: Mapping[str, Any] | None = None  # the last row of an earlier epoch
     deposed: Mapping[str, Any] | None = None  # the last row that had a leader, of an earlier epoch
-    firsts, lasts = _first_of_each_epoch(record.leaders), _last_of_each_epoch(record.leaders)
+    firsts, lasts = first_of_each_epoch(record.leaders), last_of_each_epoch(record.leaders)
     for number, row in enumerate(firsts):
-        elected = _has_leader(row)
+        elected = has_leader(row)
         if elected and deposed is not None:
             before = map(firsts.__getitem__, reversed(range(number)))
             cause = _election(partition, record, faults, row, deposed, previous or deposed, before)
@@ -291,12 +226,12 @@ def _elections(partition: Partition, record: _Record, faults: Spans[Fault]) -> I
                 yield cause
         previous = lasts[row["leader_epoch"]]
         if elected:
-            deposed = previous if _has_leader(previous) else row
+            deposed = previous if has_leader(previous) else row
 
 
 def _election(
     partition: Partition,
-    record: _Record,
+    record: Record,
     faults: Spans[Fault],
     row: Mapping[str, Any],
     deposed: Mapping[str, Any],
@@ -305,13 +240,13 @@ def _election(
 ) -> Cause | None:
     """before: the first rows of earlier epochs, the latest first."""
     epoch, leader, old = row["leader_epoch"], row["leader"], deposed["leader"]
-    chain, start_offset = _effective_start(record, epoch)
+    chain, start_offset = record.effective_start(epoch)
     elected_ns = row["at_ns"]
     isr = previous["isr"] or deposed["isr"]
     sole = isr is not None and list(isr) == [old]
     might_lead = isr if (told := _who_might_lead(previous)) is None else told
     outside = might_lead is not None and leader not in might_lead
-    if _too_late(record, elected_ns) or (leader == old and not outside):
+    if record.was_read_before(elected_ns) or (leader == old and not outside):
         return None
     blamed = touching([*faults.meeting(elected_ns, elected_ns)], old)
     until_ns, how = _reach(record, old, epoch, elected_ns, blamed)
@@ -357,7 +292,7 @@ def _who_might_lead(row: Mapping[str, Any]) -> Sequence[int] | None:
 
 
 def _vanished_ns(
-    record: _Record, old: int | None, before: Iterable[Mapping[str, Any]]
+    record: Record, old: int | None, before: Iterable[Mapping[str, Any]]
 ) -> int | None:
     """Since when `old` led, as far as the final log has no record of its epochs; None: whoever led,
     since an outsider that is elected brings none of the epochs that it was not there for. before:
@@ -366,22 +301,17 @@ def _vanished_ns(
     if not record.starts:
         return None  # nobody read the epochs
     for row in before:
-        others = _has_leader(row) and old not in (None, row["leader"])
+        others = has_leader(row) and old not in (None, row["leader"])
         if row["leader_epoch"] in record.starts or others:
             break
-        if _has_leader(row):
+        if has_leader(row):
             since_ns = row["at_ns"]
     return since_ns
 
 
-def _too_late(record: _Record, at_ns: int) -> bool:
-    """What happened after the final read explains nothing that was read."""
-    return record.read_ns is not None and at_ns > record.read_ns
-
-
 def _state_losses(
     partition: Partition,
-    record: _Record,
+    record: Record,
     faults: Sequence[Fault],
     fencing: Sequence[Mapping[str, Any]],
     settings: Settings,
@@ -390,7 +320,7 @@ def _state_losses(
     members = Members(record.leaders, settings.min_insync_replicas)
     losses = losses_of(members, faults, fencing)
     lasting = Spans((loss.from_ns, loss.back_ns, loss) for loss in losses)
-    reigns = [row for row in _first_of_each_epoch(record.leaders) if _has_leader(row)]
+    reigns = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
     for before, row in pairwise(reigns):
         at_ns = row["at_ns"]
         for lost in lacking(members, [*lasting.meeting(at_ns, at_ns)], at_ns):
@@ -401,14 +331,14 @@ def _state_losses(
 
 def _state_loss(
     partition: Partition,
-    record: _Record,
+    record: Record,
     row: Mapping[str, Any],
     before: Mapping[str, Any],
     lost: StateLoss,
     settings: Settings,
 ) -> Cause | None:
-    chain, start_offset = _effective_start(record, row["leader_epoch"])
-    if _too_late(record, row["at_ns"]):
+    chain, start_offset = record.effective_start(row["leader_epoch"])
+    if record.was_read_before(row["at_ns"]):
         return None
     text = (
         f"{lost.describe()}; node {row['leader']} leads {partition[0]}-{partition[1]} from "
@@ -436,11 +366,10 @@ def _state_loss(
 
 
 def _reach(
-    record: _Record, old: int, epoch: int, elected_ns: int, blamed: Sequence[Fault]
+    record: Record, old: int, epoch: int, elected_ns: int, blamed: Sequence[Fault]
 ) -> tuple[int, str]:
     """Until when the deposed leader may have accepted writes, and how that is known."""
-    views = record.knew_ns.get(old)
-    learned_ns = None if views is None else views.at(epoch)
+    learned_ns = record.knew_at_ns(old, epoch)
     if learned_ns is not None:
         at_ns = max(learned_ns, elected_ns)
         return at_ns + VIEW_SLACK_NS, f"it knew by {seconds(at_ns)}"
@@ -452,24 +381,15 @@ def _reach(
     return elected_ns + SLACK_NS, "nobody saw it learn of it"
 
 
-def _effective_start(record: _Record, epoch: int) -> tuple[int, int | None]:
-    """Where an epoch starts in the final log, and the last epoch that starts there: one without
-    records starts where the next does, the last at the end."""
-    found = record.effective_starts.at(epoch)
-    if found is None:
-        return LAST_EPOCH, record.end_offset
-    return -found[1], found[0]
-
-
 def _from(start_offset: int | None) -> str:
     return "from where was not read" if start_offset is None else f"from offset {start_offset}"
 
 
 def _leader_troubles(
-    partition: Partition, record: _Record, faults: Sequence[Fault]
+    partition: Partition, record: Record, faults: Sequence[Fault]
 ) -> Iterable[Cause]:
     """One cause per fault that touched the node then leading the partition."""
-    rows = [row for row in _first_of_each_epoch(record.leaders) if _has_leader(row)]
+    rows = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
     ends = [*(row["at_ns"] for row in rows[1:]), FOREVER_NS]
     reigns = Spans(
         (row["at_ns"], end_ns, row["leader"]) for row, end_ns in zip(rows, ends, strict=False)
@@ -487,35 +407,3 @@ def _leader_troubles(
                 from_ns=fault.started_ns - SLACK_NS,
                 near_until_ns=fault.healed_ns + SLACK_NS,
             )
-
-
-def _first_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The earliest row of each leader epoch (with a leader, if any has one), epochs ascending."""
-    first: dict[int, Mapping[str, Any]] = {}
-    for row in rows:
-        held = first.get(row["leader_epoch"])
-        if held is None or (_has_leader(row), -row["at_ns"]) > (_has_leader(held), -held["at_ns"]):
-            first[row["leader_epoch"]] = row
-    return [first[epoch] for epoch in sorted(first)]
-
-
-def _last_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
-    """The latest row of each leader epoch: by partition epoch where known, then by time."""
-    last: dict[int, Mapping[str, Any]] = {}
-    for row in rows:
-        held = last.get(row["leader_epoch"])
-        if held is None or _place(row) > _place(held):
-            last[row["leader_epoch"]] = row
-    return last
-
-
-def _place(row: Mapping[str, Any]) -> tuple[int, int]:
-    return _or_less(row["partition_epoch"]), row["at_ns"]
-
-
-def _or_less(number: int | None) -> int:
-    return -1 if number is None else number
-
-
-def _has_leader(row: Mapping[str, Any]) -> bool:
-    return row["leader"] is not None and row["leader"] >= 0

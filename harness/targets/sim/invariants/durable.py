@@ -18,9 +18,9 @@ def is_durable(disk: SimDisk, log: Log, end: int) -> bool:
         if segment.base_offset >= end:
             break
         wanted = segment.size
-        if end < segment.next_offset:
-            position, header = segment.batch_at(end - 1)  # type: ignore[arg-type] # an offset
-            wanted = position + header.size
+        if end < segment.next_offset:  # without the index, which is made when it is asked
+            beyond = (at for at, header in segment.scan() if header.base_offset >= end)
+            wanted = next(beyond, wanted)
         if wanted:
             inode = _durable(disk, f"{segment.stem}.log")
             if inode is None or inode.same < wanted:

@@ -175,6 +175,8 @@ class Watched:
                 f"{who}: it commits up to {moved.to} with an ISR of {sorted(moved.isr)}, "
                 f"fewer than {moved.min_isr}",
             )
+        # It may have been told of another ISR since, by an image that knows more.
+        settled = settled and moved.isr == frozenset(self.replica.state.isr)
         for node in sorted(moved.maximal_isr):
             copy = self.partition.copies.get(node)
             if copy is not None and self._has(copy, batch):

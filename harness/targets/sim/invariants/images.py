@@ -49,10 +49,9 @@ class Partition:
     def __init__(self, name: str) -> None:
         self.ledger = Ledger(name)
         self.copies: dict[int, Copy] = {}
-        self.unclean_epoch = NEVER
-        """The last leader epoch that was begun by an unclean election, and might be."""
-        self.recovered = False
-        """Whether that was one of the last known members (KIP-966), not of just anybody."""
+        self.unclean: dict[int, bool] = {}
+        """The leader epochs that were begun by an unclean election, and might be: whether it was
+        one of the last known members (KIP-966), not of just anybody."""
         self.flushes_otherwise = False
         """Whether flush.messages was ever changed: a follower goes by what it knew when it claimed
         to have records, and a leader by what it knows when it commits them."""
@@ -62,7 +61,12 @@ class Partition:
     @property
     def may_have_lost(self) -> bool:
         """Whether an unclean election may have given up what is committed."""
-        return self.unclean_epoch > self.judged_epoch
+        return max(self.unclean, default=NEVER) > self.judged_epoch
+
+    def unclean_by(self, epoch: int) -> int | None:
+        """The last of the unclean epochs up to this one that came after the last judged."""
+        found = (each for each in self.unclean if self.judged_epoch < each <= epoch)
+        return max(found, default=None)
 
     def copy(self, node: int) -> Copy:
         """What the node has of it."""
@@ -216,7 +220,7 @@ class Images:
         known = old is not None and any(node in old.last_known_elr for node in elected)
         anybody = self.may_be_unclean(topic, image)
         if known or anybody:
-            found.unclean_epoch, found.recovered = epoch, not anybody
+            found.unclean[epoch] = not anybody
 
     def lacks(self, image: ClusterImage, found: Partition, node: int) -> str:
         """What the node has not that is committed; empty if nothing, or if it is no lie yet."""

@@ -130,7 +130,8 @@ class Watched:
         top = partition.ledger.top(epoch)
         if state.role is not Role.LEADER:
             return ""
-        unclean = partition.judged_epoch < partition.unclean_epoch <= epoch
+        begun = partition.unclean_by(epoch)
+        unclean = begun is not None
         partition.judged_epoch = max(partition.judged_epoch, epoch)
         if top is None or self.copy.has(top):
             if unclean:
@@ -140,7 +141,7 @@ class Watched:
         last_one = self.copy.lost_at is not None and not eligible
         # Whose log was set aside must not lead, unless just anybody may; a tail that is cut off
         # where nothing was known to be on the disk looks as if power had been lost.
-        anybody = unclean and not partition.recovered
+        anybody = begun is not None and not partition.unclean[begun]
         anybody = anybody or (last_one and self._may_be_unclean(image))
         if not (anybody or ((unclean or last_one) and not self.copy.set_aside)):
             raise InvariantBroken(

@@ -1,13 +1,15 @@
 """Joins the invariants with a cluster: who is to be looked at, and when. See the package."""
 
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from harness.targets.sim.disk import DiskWatcher, SimDisk
 from harness.targets.sim.invariants.broken import InvariantBroken
 from harness.targets.sim.invariants.copies import Copy
 from harness.targets.sim.invariants.durable import is_durable, was_set_aside
-from harness.targets.sim.invariants.images import Images, broker_epoch
+from harness.targets.sim.invariants.images import Images
 from harness.targets.sim.invariants.quorum import NAME, Member, Voting
 from harness.targets.sim.invariants.replicas import Watched
 from harness.targets.sim.invariants.watching import watch
@@ -39,6 +41,8 @@ class Invariants:
         self._world = cluster.world
         self._touched: dict[Eye, None] = {}
         self._disks: dict[int, SimDisk] = {}
+        self._incarnations: dict[int, list[UUID]] = defaultdict(list)
+        """Of each node's broker."""
         cluster.on_node = self._made
 
     def damaged(self, node: int, *, wiped: bool = False) -> None:
@@ -95,6 +99,10 @@ class Invariants:
                 when = f"at {self._world.now_ns / NS:.6f} s, after an event of node {eye.node}"
                 self._world.fail(InvariantBroken(error.name, f"{error.sentence} ({when})"))
 
+    def began(self, node: int, incarnation: UUID) -> None:
+        """The node has a broker, which has not registered yet."""
+        self._incarnations[node].append(incarnation)
+
     def ended(self, node: int) -> None:
         """The node's incarnation is gone: keep nothing of it, so that nothing lives longer."""
         eye = self.eyes.pop(node, None)
@@ -103,12 +111,12 @@ class Invariants:
             self._touched.pop(eye, None)
 
     def _loses(self, node: int, *, everything: bool) -> None:
-        epoch = broker_epoch(self.images.newest, node)
+        before = frozenset(self._incarnations[node])
         for partition in self.images.partitions.values():
             if node in partition.copies:
-                partition.copies[node].loses(epoch, everything=everything)
+                partition.copies[node].loses(before, everything=everything)
         if node in self.voting.copies:
-            self.voting.copies[node].loses(epoch, everything=everything)
+            self.voting.copies[node].loses(before, everything=everything)
 
     def power_lost(self, node: int) -> None:
         """What was not flushed may be gone."""
@@ -251,6 +259,7 @@ class Eye:
             self.member = Member(self._invariants.voting, self.node, quorum, self._disk)
             watch(quorum, self._on_quorum)
         if broker is not None and self._manager is None:
+            self._invariants.began(self.node, broker.lifecycle._incarnation_id)
             self._manager = broker.replicas
             watch(self._manager, self._on_replicas)
 

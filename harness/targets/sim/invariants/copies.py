@@ -5,6 +5,7 @@ is known of a node that is down is what it had when it died, and what of that wa
 """
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from harness.targets.sim.invariants.broken import InvariantBroken
 from harness.targets.sim.invariants.ledger import Batch, Ledger, Sequences
@@ -25,8 +26,9 @@ class Copy:
         self.last: Batch | None = None
         self.flushed = 0
         """Below it everything was seen to be on the disk."""
-        self.lost_at: int | None = None
-        """The broker epoch in which its disk last lost something, if it has not got that again."""
+        self.lost_before: frozenset[UUID] | None = None
+        """The incarnations that its node had had when its disk last lost something, if it has not
+        got that again."""
         self.damaged = False
         """Whether what it lost was not only what lay in its page cache."""
         self.set_aside = False
@@ -62,13 +64,13 @@ class Copy:
         """
         self._log, self.set_aside = log, set_aside
         if self.retired:
-            self.retired, self.lost_at, self.damaged = False, None, False
+            self.retired, self.lost_before, self.damaged = False, None, False
             self.batches, self.flushed = {}, 0
         self.unreadable = False
         gone = self._read_all()
         self.flushed = min(self.flushed, self.end)
-        if gone and not (set_aside and self.lost_at is not None):
-            what = "had" if self.lost_at is None else "had on its disk when it lost power"
+        if gone and not (set_aside and self.lost_before is not None):
+            what = "had" if self.lost_before is None else "had on its disk when it lost power"
             raise InvariantBroken(
                 "a-restart-loses-nothing",
                 f"{self.ledger.name}: node {self.node} lacks {len(gone)} batches, from {gone[0]} "
@@ -135,12 +137,12 @@ class Copy:
 
     # -- losses
 
-    def loses(self, broker_epoch: int, *, everything: bool = False) -> None:
-        """The disk may have lost what was not flushed, or `everything`."""
+    def loses(self, incarnations: frozenset[UUID], *, everything: bool = False) -> None:
+        """The disk may have lost what was not flushed, or `everything`, after these."""
         assert self._log is None, f"node {self.node} runs"
         if everything:
             self.flushed, self.damaged = 0, True
-        self.lost_at = broker_epoch
+        self.lost_before = incarnations
         while self.last is not None and self.last.end > self.flushed:
             del self.batches[self.last.end]
             self.last = next(reversed(self.batches.values()), None)
@@ -152,7 +154,7 @@ class Copy:
         if not self.has(batch):
             return False
         if self._log is not None:
-            self.lost_at, self.damaged, self.set_aside = None, False, False
+            self.lost_before, self.damaged, self.set_aside = None, False, False
         return True
 
 

@@ -240,7 +240,7 @@ class Images:
         return (
             not image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE)
             and len(new.isr) == 1
-            and all(found.copy(node).lost_at is not None for node in new.isr)
+            and all(found.copy(node).lost_before is not None for node in new.isr)
         )
 
     def may_be_unclean(self, topic: str, image: ClusterImage) -> bool:
@@ -268,13 +268,9 @@ class Images:
 def knows_of_loss(image: ClusterImage, copy: Copy) -> bool:
     """Whether the image has a registration from after the node lost something."""
     broker = image.brokers.get(NodeId(copy.node))
-    return copy.lost_at is None or (broker is not None and broker.epoch > copy.lost_at)
-
-
-def broker_epoch(image: ClusterImage, node: int) -> int:
-    """That of the node's registration; -1 without one."""
-    broker = image.brokers.get(NodeId(node))
-    return -1 if broker is None else broker.epoch
+    if copy.lost_before is None:
+        return True
+    return broker is not None and broker.incarnation_id not in copy.lost_before
 
 
 def _difference(mine: object, theirs: object) -> str:

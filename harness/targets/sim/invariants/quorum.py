@@ -125,7 +125,7 @@ class Member:
             )
         voters = [voting.copy(voter.node_id) for voter in quorum.voters.voters]
         holding = held_by(voters, batch)
-        excused = [each.node for each in voters if each.lost_at is not None]
+        excused = [each.node for each in voters if each.lost_before is not None]
         if len({*holding, *excused}) < quorum.voters.majority:
             raise InvariantBroken(
                 "majority-has-committed",

@@ -138,7 +138,7 @@ class Watched:
                 partition.ledger.disregard_before(epoch)
             return ""
         eligible = bool(image.features.get(ELIGIBLE_LEADER_REPLICAS_FEATURE))
-        last_one = self.copy.lost_at is not None and not eligible
+        last_one = self.copy.lost_before is not None and not eligible
         # Whose log was set aside must not lead, unless just anybody may; a tail that is cut off
         # where nothing was known to be on the disk looks as if power had been lost.
         anybody = begun is not None and not partition.unclean[begun]
@@ -182,7 +182,7 @@ class Watched:
             copy = self.partition.copies.get(node)
             if copy is not None and self._has(copy, batch):
                 continue
-            excused = copy is not None and copy.lost_at is not None
+            excused = copy is not None and copy.lost_before is not None
             known = copy is None or (settled and node in moved.isr and knows_of_loss(image, copy))
             if excused and not known:
                 continue
@@ -197,7 +197,7 @@ class Watched:
         """Also on the disk, but for less than flush.messages, if the topic asks for that."""
         flush = self.replica.log.config.flush_messages
         asked = flush < NEVER_FLUSHED and not self.partition.flushes_otherwise
-        promised = asked and copy.lost_at is None
+        promised = asked and copy.lost_before is None
         has = copy.has(batch) and (not promised or batch.end - copy.flushed < flush)
         return has or copy.unreadable
 

@@ -294,6 +294,9 @@ class Controller:
         """The feature levels of a new log. With eligible leader replicas the controller and every
         broker must go by one min.insync.replicas, so that becomes the cluster's configuration.
         """
+        features = self._image.features
+        if METADATA_VERSION_FEATURE in features and ELIGIBLE_LEADER_REPLICAS_FEATURE in features:
+            return []
         levels = {
             METADATA_VERSION_FEATURE: METADATA_VERSION,
             ELIGIBLE_LEADER_REPLICAS_FEATURE: self._settings.eligible_leader_replicas,

@@ -126,6 +126,8 @@ class ControllerShell:
         if not self.controller.active:
             return
         result = self.controller.tick(now_ms())
+        if not result.records:
+            return
         if any(not isinstance(record, NoOpRecord) for record in result.records):
             log.info("on a tick: %s", _summary(result.records))
         with contextlib.suppress(NotLeader):

@@ -29,6 +29,8 @@ import pyspark
 from checkers.sessions import sized
 from tests.checkers.scale_history import Size, write_run
 
+MEMORY = "4g"
+"""Of each worker, and of its executor."""
 START_S = 60.0
 ANALYZE_S = 900.0
 WORKERS = 2
@@ -112,7 +114,7 @@ def _cluster(folder: Path) -> Iterator[Cluster]:
               "--webui-port", str(ui))  # fmt: skip
         workers = [
             start(f"worker-{n}", "worker.Worker", "--host", "127.0.0.1", "--cores", "1",
-                  "--memory", "1g", "--webui-port", str(_free_port()), "--work-dir",
+                  "--memory", MEMORY, "--webui-port", str(_free_port()), "--work-dir",
                   str(folder / f"work-{n}"), master)
             for n in range(WORKERS)
         ]  # fmt: skip
@@ -164,7 +166,8 @@ def _settings(run: Path, out: Path) -> Path:
     one into 200 parts."""
     folder = out.with_name("conf")
     folder.mkdir(exist_ok=True)
-    lines = [f"{name} {value}\n" for name, value in sized([run]).items()]
+    settings = sized([run]) | {"spark.executor.memory": MEMORY}
+    lines = [f"{name} {value}\n" for name, value in settings.items()]
     (folder / "spark-defaults.conf").write_text("".join(lines))
     return folder
 

@@ -376,6 +376,8 @@ def _has_unwritten_page(file: File, start: int, stop: int) -> bool:
     the first page from the first damaged batch on.
     """
     size = file.size()
+    # An intact batch may begin in such a page: its offset begins with zeros.
+    stop = min(stop + -stop % _PAGE_BYTES, size)
     data = file.pread(start, min(stop - start, _SEARCH_BYTES))
     at = 0
     while at < len(data):

@@ -162,6 +162,16 @@ def test_zeros_from_a_batch_to_the_end_of_its_page_end_the_log() -> None:
     assert open_log(disk, config=BIG).end_offset == 3
 
 
+def test_a_page_that_was_never_written_back_may_hold_the_zeros_of_an_intact_batch() -> None:
+    """Seven of its offset's, which are all that the batch has there."""
+    other = b"v" * 500
+    value = b"v" * (500 + PAGE_BYTES - 7 - size_of_one(other))
+    disk = written(4, value=value)
+    assert size_of_one(value) == PAGE_BYTES - 7
+    overwrite(disk, FIRST, 0, bytes(PAGE_BYTES))
+    assert open_log(disk, config=BIG).end_offset == 0
+
+
 def test_only_segments_from_the_recovery_point_on_are_validated() -> None:
     """The point of a recovery point: a restart reads what may be damaged, not everything."""
     disk = written(20, config=SMALL)

@@ -138,8 +138,13 @@ class _Spill:
 
     def _watch(self) -> None:
         while not self._done.wait(0.2):
-            engines = self._folder.glob("highwater-*/**/*")
-            self.peak = max(self.peak, sum(_size(path) for path in engines))
+            kept = sum(_size_below(engine) for engine in self._folder.glob("highwater-*"))
+            self.peak = max(self.peak, kept)
+
+
+def _size_below(folder: Path) -> int:
+    """Not by `glob`, which fails when a directory goes away meanwhile."""
+    return sum(_size(Path(at, name)) for at, _, names in os.walk(folder) for name in names)
 
 
 def _size(path: Path) -> int:

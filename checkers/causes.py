@@ -77,9 +77,9 @@ class Cause:
     in-sync replicas; sole_isr: they were the deposed leader alone. vanished_ns: since when a
     deposed leader, or after an election from outside the in-sync replicas whoever it was, led of
     whose epochs the final log has no record: whatever was accepted is gone, even below the next
-    epoch's start, where an older tail took its place (KIP-279). lost: of a
-    state loss. chain: the last epoch that begins at start_offset in the final log; causes that
-    share it cannot be told apart by offset.
+    epoch's start, where an older tail took its place (KIP-279). lost: of a state loss. chain: the
+    last epoch that begins at start_offset in the final log; causes that share it cannot be told
+    apart by offset.
     strength: the least of it explains the loss of an acks=all write best. strength_alone: of those
     that cannot be told apart, the least explains best that of a write which its leader alone had.
     """

@@ -314,15 +314,15 @@ def _older_tail_takes_the_place(s: Story) -> None:
     s.cluster = [
         r for r in s.cluster if not (r["kind"] in ("leader", "view") and r["topic"] == ALL)
     ]
-    for at_s, leader, epoch in ((0, 1, 0), (5, 2, 1), (9, 3, 2), (10, 1, 3)):
-        s.leader(ALL, at_s, leader, epoch, [leader])
+    for at_s, epoch, isr in ((0, 0, [1, 2]), (5, 1, [2, 3]), (9, 2, [3]), (10, 3, [1])):
+        s.leader(ALL, at_s, isr[0], epoch, isr)
     s.leader(ALL, 16, 1, 3, [1, 2, 3])
     [_, last] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ALL]
     last["leader_epoch"] = 3
     s.send(ALL, 99, 7, 6, node=2, leader_epoch=1)
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="the new leader was not in sync")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="in epoch 3 from offset 10")
 def unclean_leader_brings_an_older_tail(s: Story) -> None:
     """Nothing that either of the leaders before it had accepted is in the final log."""
     _older_tail_takes_the_place(s)

@@ -7,6 +7,7 @@ chosen by the scheme of `proxy_url`, and ours closes them.
 """
 
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -15,29 +16,34 @@ with warnings.catch_warnings():
     import kafka
     import kafka.admin
     from kafka import TopicPartition
-    from kafka.admin import NewTopic
+    from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
     from kafka.errors import KafkaError, TopicAlreadyExistsError
     from kafka.net.inet import KafkaNetSocket
     from kafka.record.memory_records import MemoryRecords
 
 __all__ = [
+    "CLOSING",
+    "ConfigResource",
+    "ConfigResourceType",
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaError",
     "KafkaProducer",
     "MemoryRecords",
+    "NewPartitions",
     "NewTopic",
     "TopicAlreadyExistsError",
     "TopicPartition",
 ]
 
-_SCHEME: Final = "closing"
+CLOSING: Final[Mapping[str, Any]] = {"proxy_url": "closing:"}
+"""What makes a client close the sockets of the connections that fail."""
 
 
 class _ClosingSocket(KafkaNetSocket):
     """Connects without any proxy, and closes the socket where that fails or is cancelled."""
 
-    SCHEMES = (_SCHEME,)
+    SCHEMES = ("closing",)
 
     async def sock_connect(self, net: Any, sock: Any, address: Any, **options: Any) -> Any:
         try:
@@ -47,6 +53,6 @@ class _ClosingSocket(KafkaNetSocket):
             raise
 
 
-KafkaAdminClient = partial(kafka.admin.KafkaAdminClient, proxy_url=f"{_SCHEME}:")
-KafkaConsumer = partial(kafka.KafkaConsumer, proxy_url=f"{_SCHEME}:")
-KafkaProducer = partial(kafka.KafkaProducer, proxy_url=f"{_SCHEME}:")
+KafkaAdminClient = partial(kafka.admin.KafkaAdminClient, **CLOSING)
+KafkaConsumer = partial(kafka.KafkaConsumer, **CLOSING)
+KafkaProducer = partial(kafka.KafkaProducer, **CLOSING)

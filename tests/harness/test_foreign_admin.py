@@ -7,7 +7,6 @@ is asked for by every client that has it, and looked at with another.
 import asyncio
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
@@ -30,17 +29,13 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
+from tests.harness.kafka_python import ConfigResource as PyResource
+from tests.harness.kafka_python import ConfigResourceType as PyType
+from tests.harness.kafka_python import KafkaAdminClient
+from tests.harness.kafka_python import NewPartitions as PyPartitions
+from tests.harness.kafka_python import NewTopic as PyTopic
+from tests.harness.kafka_python import TopicPartition as PyPartition
 from tests.nodes.server.cluster import Cluster, running
-
-with warnings.catch_warnings():
-    # kafka-python 3.0 reads its schemas by a function that Python 3.11 calls deprecated.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import TopicPartition as PyPartition
-    from kafka.admin import ConfigResource as PyResource
-    from kafka.admin import ConfigResourceType as PyType
-    from kafka.admin import KafkaAdminClient
-    from kafka.admin import NewPartitions as PyPartitions
-    from kafka.admin import NewTopic as PyTopic
 
 pytestmark = pytest.mark.slow
 

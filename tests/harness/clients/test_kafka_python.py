@@ -15,7 +15,7 @@ from harness.clients.kafka_python import (
 from harness.clients.options import ProducerOptions
 from harness.clients.sends import Sends
 from tests.harness.clients.recorded import CODEC, Recorded
-from tests.harness.kafka_python import TopicPartition
+from tests.harness.kafka_python import CLOSING, TopicPartition
 
 with kafka_python.warnings.catch_warnings():
     from kafka import errors
@@ -167,7 +167,8 @@ def test_without_brokers_there_is_no_client(seen: Recorded) -> None:
     """It is tried again then, and nothing of it is in the record."""
     with pytest.raises(NotConnected, match="KafkaTimeoutError"):
         RecordingConsumer(
-            {**consumer_config(bootstrap="127.0.0.1:1"), "bootstrap_timeout_ms": 10}, seen.reads()
+            {**consumer_config(bootstrap="127.0.0.1:1"), "bootstrap_timeout_ms": 10, **CLOSING},
+            seen.reads(),
         )
     assert seen.writer.rows == []
 

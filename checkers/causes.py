@@ -24,7 +24,7 @@ are joined with the result inside the engine. Whether a cause permits a loss is 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -73,7 +73,9 @@ class Cause:
 
     from_ns .. near_until_ns: when clients may have felt it. start_offset: everything at or above
     it that the deposed leader held was cut; None where that was not read. until_ns: the last moment
-    at which the deposed leader may have accepted a write. left_isr: the new leader was not in the
+    at which the deposed leader may have accepted a write. others_until_ns: the last one at which
+    any other node may have, of what the deposed leader held: who led before it and did not know was
+    deposed by another election. left_isr: the new leader was not in the
     in-sync replicas; sole_isr: they were the deposed leader alone. vanished_ns: since when a
     deposed leader, or after an election from outside the in-sync replicas whoever it was, led of
     whose epochs the final log has no record: whatever was accepted is gone, even below the next
@@ -96,6 +98,7 @@ class Cause:
     start_offset: int | None = None
     elected_ns: int | None = None
     until_ns: int | None = None
+    others_until_ns: int | None = None
     left_isr: bool = False
     sole_isr: bool = False
     vanished_ns: int | None = None
@@ -140,9 +143,11 @@ class Causes:
             ("partition", pa.int32()),
             ("epoch", pa.int32()),
             ("leader", pa.int32()),
+            ("deposed", pa.int32()),
             ("start_offset", pa.int64()),
             ("elected_ns", pa.int64()),
             ("until_ns", pa.int64()),
+            ("others_until_ns", pa.int64()),
             ("from_ns", pa.int64()),
             ("near_until_ns", pa.int64()),
             ("vanished_ns", pa.int64()),
@@ -207,15 +212,18 @@ def _forgotten(partition: Partition, record: Record, loss: QuorumLoss) -> Cause:
         start_offset=0,
         elected_ns=loss.from_ns,
         until_ns=loss.back_ns + SLACK_NS,
+        others_until_ns=loss.back_ns + SLACK_NS,
         chain=0,
         strength=0,
     )
 
 
 def _elections(partition: Partition, record: Record, faults: Spans[Fault]) -> Iterable[Cause]:
-    """One cause per leader that took over from another node, or leads again and might not."""
+    """One cause per leader that took over from another node, or leads again and might not. Where
+    epochs between are not in the record, another may have led and accepted until then."""
     previous: Mapping[str, Any] | None = None  # the last row of an earlier epoch
     deposed: Mapping[str, Any] | None = None  # the last row that had a leader, of an earlier epoch
+    reign = 0  # its place among the first rows of each epoch
     firsts, lasts = first_of_each_epoch(record.leaders), last_of_each_epoch(record.leaders)
     for number, row in enumerate(firsts):
         elected = has_leader(row)
@@ -223,10 +231,12 @@ def _elections(partition: Partition, record: Record, faults: Spans[Fault]) -> It
             before = map(firsts.__getitem__, reversed(range(number)))
             cause = _election(partition, record, faults, row, deposed, previous or deposed, before)
             if cause is not None:
-                yield cause
+                unbroken = row["leader_epoch"] - deposed["leader_epoch"] == number - reign
+                yield replace(cause, others_until_ns=cause.elected_ns) if unbroken else cause
         previous = lasts[row["leader_epoch"]]
         if elected:
             deposed = previous if has_leader(previous) else row
+            reign = number
 
 
 def _election(
@@ -272,6 +282,7 @@ def _election(
         start_offset=start_offset,
         elected_ns=elected_ns,
         until_ns=until_ns,
+        others_until_ns=until_ns,
         left_isr=outside,
         sole_isr=sole and outside and leader != old,
         vanished_ns=(
@@ -358,6 +369,7 @@ def _state_loss(
         start_offset=start_offset,
         elected_ns=row["at_ns"],
         until_ns=lost.first_ns,
+        others_until_ns=lost.first_ns,
         lost=lost,
         chain=chain,
         strength=2 if lost.toll(settings) is None else 0,

@@ -1,7 +1,8 @@
 """Which recorded cause explains which row of evidence: joins of rows with `Causes.rows()`.
 
-A cause is chosen by a rank, of which the least is taken: its strength, its place in the chain of
-elections, its strength where the leader alone had the write, and its number.
+A cause is chosen by a rank, of which the least is taken: its strength (of what a leader alone had:
+where the cause may have come before the write), its place in the chain of elections, its strength
+where the leader alone had the write, and its number.
 """
 
 from checkers.engine import Engine, Frame
@@ -25,9 +26,9 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     nothing is left of its predecessor's reign, and whose predecessor may still have answered when
     the operation began. What acks=all acknowledged, and what was read, is explained by the
     strongest such cause: a deposed leader can have answered neither. What acks=1 acknowledged, by
-    a loss of that leader's own, if offsets do not tell it from others. A row without an offset is
-    explained by time alone: by what was near, and where it was acknowledged by a state loss
-    however much later.
+    a loss of that leader's own, if offsets do not tell it from others, or if another's may have
+    come before the write. A row without an offset is explained by time alone: by what was near, and
+    where it was acknowledged by a state loss however much later.
     """
     F = engine.functions
     key = ["op", *TP, "value"]
@@ -40,10 +41,13 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
     beyond = F.col("start_offset") <= F.col("offset")
     vanished = F.col("vanished_ns") <= F.col("complete_ns")
+    until_ns = F.when(F.col("node") != F.col("deposed"), F.col("others_until_ns")).otherwise(
+        F.col("until_ns")
+    )
     by_offset = (
         F.col("offset").isNotNull()
         & (beyond | F.coalesce(vanished, F.lit(False)))
-        & (was_there_ns <= F.col("until_ns"))
+        & (was_there_ns <= until_ns)
         & (F.col("leader_epoch").isNull() | (F.col("leader_epoch") < F.col("epoch")))
         & (
             F.col("node").isNull()
@@ -67,7 +71,8 @@ def first_cause(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
     strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
     chain = F.when(by_offset, F.col("chain")).otherwise(F.lit(0)).cast("bigint")
     alone = F.when(F.col("acks") == F.lit(1), F.col("strength_alone")).otherwise(F.lit(0))
-    place = (strength * F.lit(PLACES) + chain) * F.lit(2) + alone
+    doubtful = F.when(F.col("elected_ns") < F.col("complete_ns"), alone).otherwise(F.lit(0))
+    place = ((strength + doubtful) * F.lit(PLACES) + chain) * F.lit(2) + alone
     rank = place * F.lit(NUMBERS) + F.col("number")
     return (
         pairs.where(by_offset | (by_time & nearby) | by_reach)

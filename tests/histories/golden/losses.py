@@ -51,6 +51,75 @@ def acks_1_loses_to_a_zombie(s: Story) -> None:
     s.send(ONE, 99, 12, 14.9)
 
 
+def _two_more_elections(s: Story) -> None:
+    """Node 3 led from 11 s on, when node 1 did not know that it was deposed; node 2 again from 12 s
+    and offset 13 on, which node 3 knew at 13 s."""
+    s.leader(ONE, 11, 3, 2, [2, 3])
+    s.leader(ONE, 12, 2, 3, [2, 3])
+    s.leader(ONE, 16, 2, 3, [1, 2, 3])
+    [_, first] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ONE]
+    s.cluster.append(first | {"leader_epoch": 3, "start_offset": 13})
+    [*_, view] = [r for r in s.cluster if r["kind"] == "view" and r["topic"] == ONE]
+    s.cluster.append(view | {"node": 3, "leader": 2, "leader_epoch": 3, "at_ns": 13 * S})
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="deposed at 12.000 s by node 2")
+def acks_1_loses_to_the_second_of_two_zombies(s: Story) -> None:
+    """The election that ended the reign of who had accepted it is its cause, and no earlier one."""
+    _two_more_elections(s)
+    s.send(ONE, 99, 14, 12.5, node=3)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="no change of leadership")
+def acks_1_loses_while_another_zombie_is_left(s: Story) -> None:
+    """Near miss: node 1 still did not know, but node 3, which accepted it, did."""
+    _two_more_elections(s)
+    s.send(ONE, 99, 14, 14.5, node=3)
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="it knew by 15.000 s")
+def acks_1_loses_to_a_leader_that_nobody_saw(s: Story) -> None:
+    """An epoch is missing in the record: node 3 may have led in it, and nobody saw when it knew."""
+    for row in s.cluster:
+        if row["topic"] == ONE and row["kind"] in ("leader", "view", "epoch"):
+            row["leader_epoch"] *= 2
+    s.send(ONE, 99, 12, 14.5, node=3)
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="no change of leadership")
+def acks_1_loses_to_one_that_never_led(s: Story) -> None:
+    """Near miss: no epoch is missing."""
+    s.send(ONE, 99, 12, 14.5, node=3)
+
+
+def _led_again_before(s: Story) -> None:
+    """Node 1 had led again from 7 s on, in epoch 1 from offset 5, and should not have: it was not
+    eligible. So node 2 leads in epoch 2."""
+    for row in s.cluster:
+        if row["topic"] == ONE and row["leader_epoch"] == 1:
+            row["leader_epoch"] = 2
+    s.leader(ONE, 6, -1, 0, [])
+    s.cluster[-1]["elr"] = [2, 3]
+    s.leader(ONE, 7, 1, 1, [1])
+    s.leader(ONE, 8, 1, 1, [1, 2, 3])
+    [first, _] = [r for r in s.cluster if r["kind"] == "epoch" and r["topic"] == ONE]
+    s.cluster.append(first | {"leader_epoch": 1, "start_offset": 5})
+
+
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="deposed at 10.000 s by node 2")
+def acks_1_loses_what_may_have_come_after_its_leader_led_again(s: Story) -> None:
+    """It was under way for long, and acknowledged shortly before a clean election."""
+    _led_again_before(s)
+    s.send(ONE, 99, 12, 5, complete_ns=round(9.5 * S))
+
+
+@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="no change of leadership")
+def acks_1_loses_what_came_before_its_leader_led_again(s: Story) -> None:
+    """Near miss: the leader had it when it led again, and was alone with it to lose it."""
+    _led_again_before(s)
+    s.send(ONE, 99, 12, 5)
+
+
 @golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="no change of leadership")
 def acks_1_loses_after_the_deposed_leader_knew(s: Story) -> None:
     """Near miss of a cause: at 15.5 s node 1 had known for half a second."""

@@ -2,10 +2,12 @@
 
 Guarantees: below `flushed` everything survives a loss of power, the epochs' file and the indexes of
 sealed segments included, so that recovery from there need not read what is before. A failed sync
-takes the log offline and every waiter with it (KAFKA-10778). Left to others: when to flush.
+takes the log offline and every waiter with it (KAFKA-10778); what a sync was to write whose end
+nobody waited for is written again. Left to others: when to flush.
 """
 
 import asyncio
+from itertools import chain
 from typing import NamedTuple
 
 from nodes.ids import Offset
@@ -44,6 +46,8 @@ class Flusher:
         self._epochs = epochs
         self._health = health
         self._turn = asyncio.Lock()
+        self._unheard = False
+        """Nobody hears how a sync ends: should it fail, the next will succeed and mean nothing."""
         self._unflushed_since: tuple[Offset, float] | None = None
 
     def due(self, config: LogConfig, now_ms: float) -> bool:
@@ -75,6 +79,7 @@ class Flusher:
         self._health.check()
         if self._segments.active.next_offset == 0:
             return self.flushed
+        self._unheard |= self._turn.locked()
         work = self._work()
         with self._health.failing():
             for segment, files, sealed in work:
@@ -134,7 +139,11 @@ class Flusher:
             self._done(work, reached)
 
     async def _sync(self, target: File | str) -> None:
-        await self._disk.sync(target)
+        try:
+            await self._disk.sync(target)
+        except asyncio.CancelledError:
+            self._unheard = True
+            raise
         self._health.check()
 
     def _work(self) -> list[_Work]:
@@ -146,6 +155,11 @@ class Flusher:
             sealed = segment is not self._segments.active
             files = [*segment.indexes_unsynced(), segment.file] if sealed else [segment.file]
             work.append(_Work(segment, files, sealed))
+        if self._unheard:
+            with self._health.failing():
+                for file in chain.from_iterable(files for _, files, _ in work):
+                    file.write_again()
+            self._unheard = False
         return work[::-1]
 
     def _done(self, work: list[_Work], reached: Offset) -> None:

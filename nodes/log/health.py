@@ -1,24 +1,20 @@
 """Whether a log may go on: after a failed write or sync it cannot say what is on disk any more.
 
 A kernel reports a failed write-back once, and may drop the pages: a second sync would succeed and
-mean nothing (KAFKA-10778). So the first failure is remembered, and every later change is refused; a
-mark tells the next process (`nodes.log.distrust`).
+mean nothing (KAFKA-10778). So the first failure is remembered, and every later change is refused;
+the next process writes again what may not be there (`nodes.log.recovery`).
 """
 
-import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from nodes.log import distrust
 from nodes.log.errors import LogOffline
-from nodes.storage.disk import Disk
 
 
 class Health:
     """Shared by the parts of one log, which lies in `directory`."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
-        self._disk = disk
+    def __init__(self, directory: str) -> None:
         self._directory = directory
         self.on_failure: Callable[[str], None] = lambda why: None
         """Told why, once, when the disk fails; for whoever opened the log to set."""
@@ -36,8 +32,6 @@ class Health:
 
     def fail(self, why: object) -> None:
         """Take the log offline, unless it is, and tell who is responsible for it."""
-        if getattr(why, "errno", None) != errno.ENOSPC:  # what found no room is not in the cache
-            distrust.leave_mark(self._disk, self._directory)
         if not self.offline:
             self.end(why)
             self.on_failure(self.offline)

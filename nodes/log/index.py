@@ -126,6 +126,7 @@ class IndexFile:
         self._unsynced = True  # also when it is right: its writer may have died before a sync
         written = self._file.size()
         if written == len(expected) and self._file.pread(0, written) == expected:
+            self._file.write_again()
             return False
         self._file.truncate(0)
         self._file.append(expected)

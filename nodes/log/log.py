@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nodes.ids import Epoch, Offset
-from nodes.log import deletion, distrust, retention, timestamps
+from nodes.log import deletion, retention, timestamps
 from nodes.log.appending import is_full, judge_fetched, judge_produced, run_of
 from nodes.log.batch import HEADER_BYTES, BatchHeader, patch, read_header
 from nodes.log.config import LogConfig
@@ -62,7 +62,7 @@ class Log:
         self._epoch_file = loaded.epoch_file
         self._snapshots = loaded.snapshots
         self._start = loaded.start_offset
-        self.health = Health(disk, directory)
+        self.health = Health(directory)
         self._flusher = Flusher(
             disk, self._segments, self._epoch_file, self.health, self._segments.active.next_offset
         )
@@ -94,17 +94,18 @@ class Log:
             log_start=log_start,
         )
         log = cls(disk, directory, config, loaded)
-        log._settle(clean=loaded.clean, recovery_point=loaded.flushed)
-        distrust.remove_mark(disk, directory)
+        log._settle(clean=loaded.clean, recovery_point=recovery_point)
         return log
 
     def _settle(self, *, clean: bool, recovery_point: Offset) -> None:
         """Make the epochs' file say what was found; after a crash, make everything durable.
 
-        What survived in the page cache of a process that died may not be on disk.
+        What survived in the page cache of a process that died may not be on disk, and of the epochs
+        not even after a sync that succeeds.
         """
         dirty = not clean and (self.end_offset > recovery_point or self.recovery.cut_at is not None)
-        if dirty or not self._epoch_file.says(self._epochs.entries):
+        died = not clean and bool(self._epochs.entries)
+        if died or not self._epoch_file.says(self._epochs.entries):
             self._write_epochs()
         if not clean or not self.end_offset:  # an empty log is closed without a sync
             self._segments.all_names_changed()

@@ -12,9 +12,11 @@ log ends before the first damage that an interrupted write explains:
 Anything else is damage to data that was whole once: LogCorrupt, and the operator (or the replica's
 refetching) decides. Cutting there would quietly turn a flipped bit into a lost log (KAFKA-10778
 and its like). What lies below the recovery point was flushed, indexes and epochs included (see
-`nodes.log.flushing`); there only the ends of the segments are looked at. What a failed sync had
-left in the page cache is written again first (`nodes.log.distrust`). Left to others: making the
-result durable, and telling anyone; `Recovery` says what was done.
+`nodes.log.flushing`); there only the ends of the segments are looked at. What was
+validated above the recovery point is written again, in place: a sync of it may have failed, and the
+page cache show what the disk does not have (KAFKA-10778). Whoever was to remember that may have
+died of it. Left to others: making the result durable, and telling anyone; `Recovery` says what was
+done.
 """
 
 import dataclasses
@@ -22,7 +24,6 @@ import re
 from itertools import pairwise
 
 from nodes.ids import NO_EPOCH, Offset
-from nodes.log import distrust
 from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from nodes.log.checkpoints import CheckpointError, LeaderEpochCheckpoint
 from nodes.log.epochs import EpochStart, LeaderEpochs
@@ -63,8 +64,6 @@ class Loaded:
     start_offset: Offset
     clean: bool
     """Nothing has to be made durable: it was closed in order, or made just now."""
-    flushed: Offset
-    """What is below surely is: the recovery point, unless a sync had failed."""
     recovery: Recovery
 
 
@@ -96,7 +95,6 @@ def load(
     new = not disk.exists(directory)
     if new:
         disk.makedirs(directory)
-    distrusted = distrust.write_again(disk, directory, recovery_point)
     names = disk.listdir(directory)
     bases = _segment_bases(disk, directory, names)
     segments: list[Segment] = []
@@ -108,10 +106,8 @@ def load(
         if not bases:
             begun.names_changed()
         begun.remove_oldest(below_start(bases[1:], log_start))
-        trusted = new or (clean and not distrusted)
-        loader = _Loader(disk, directory, begun, trusted, recovery_point, log_start)
-        found = loader.load(Snapshots(disk, directory, names))
-        return dataclasses.replace(found, flushed=Offset(0)) if distrusted else found
+        loader = _Loader(disk, directory, begun, new or clean, recovery_point, log_start)
+        return loader.load(Snapshots(disk, directory, names))
     except BaseException:
         for segment in segments:
             segment.close()
@@ -177,7 +173,6 @@ class _Loader:
             snapshots=snapshots,
             start_offset=start,
             clean=self._clean,
-            flushed=self._recovery_point,
             recovery=Recovery(
                 validated_segments=self._validated,
                 cut_at=damage.offset if damage else None,
@@ -266,13 +261,19 @@ class _Loader:
         """Note every batch of a segment; the damage that ended it, if any did."""
         segment = self._segments[number]
         self._validated += 1
+        flushed_bytes = 0
         try:
             for position, header in segment.scan():
                 self._accept(segment, position, header)
+                if header.next_offset <= self._recovery_point:
+                    flushed_bytes = position + header.size
         except (CorruptBatch, EpochRegression) as error:
             return _Damage(
                 position=segment.size, offset=segment.next_offset, reason=str(error), short=False
             )
+        finally:
+            if flushed_bytes < segment.size:
+                segment.write_again(flushed_bytes)
         return self._early_end(number, segment)
 
     def _early_end(self, number: int, segment: Segment) -> _Damage | None:

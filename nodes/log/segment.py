@@ -195,6 +195,10 @@ class Segment:
         self._positions = array("q")
         self._timestamps = array("q")
 
+    def write_again(self, start: int) -> None:
+        """Do not believe that the disk has what the page cache shows from position `start` on."""
+        self.file.write_again(start)
+
     def settle_indexes(self, *, seal: bool) -> bool:
         """After every batch of the file was noted: make the index files say so; whether any
         said something else.

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from nodes.ids import Offset, TopicPartition
-from nodes.log import distrust
 from nodes.log.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
@@ -90,6 +89,7 @@ class Identity:
 def _sync_identity(disk: Disk, directory: str) -> None:
     file = disk.open(f"{directory}/{PARTITION_METADATA}")
     try:
+        file.write_again()  # of an earlier process, perhaps, whose sync failed
         file.sync()
     finally:
         file.close()
@@ -186,8 +186,6 @@ class LogDirectory:
     ) -> None:
         try:
             stored = PartitionMetadata.read(self._disk, str(partition))
-            if stored and distrust.is_marked(self._disk, str(partition)):
-                stored.write(self._disk, str(partition))
             opened = Log.open(
                 self._disk,
                 str(partition),

@@ -138,6 +138,10 @@ class _NewFile:
         if size < self.size():
             self.real().truncate(size)
 
+    def write_again(self, start: int = 0) -> None:
+        if start < self.size():
+            self.real().write_again(start)
+
     def sync(self) -> None:
         self.real().sync()
 

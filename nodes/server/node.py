@@ -217,7 +217,6 @@ class Node:
 
     async def stop(self) -> None:
         """A clean stop: hand over leaderships, resign, flush, leave the clean mark."""
-        clean = not self.failure()
         if self.broker is not None:
             moved = await self.broker.hand_over(self.config.controlled_shutdown_max_wait_ms)
             log.info("leaderships handed over" if moved else "stopping with leaderships")
@@ -229,8 +228,9 @@ class Node:
             await self.controller.stop()
         if self._recovery is not None:
             self._recovery.close()
+        clean = not self.failure()
         if self.raft is not None:
-            await self.raft.stop()
+            clean = await self.raft.stop() and clean
         self._connections.close()
         broker_epoch = -1
         if self.broker is not None:

@@ -190,8 +190,10 @@ class RaftMember:
             state = ElectionState(epoch=self.log.last_epoch)
         return state
 
-    async def stop(self) -> None:
-        """Resign if leader, tell the others, and close the log. Idempotent."""
+    async def stop(self) -> bool:
+        """Resign if leader, tell the others, and close the log; false if the member halted before.
+        Idempotent.
+        """
         if self._quorum is not None and self.halted is None:
             self.carry_out(self._quorum.resign(self.now_ms()))
             farewells = list(self._tasks.values())
@@ -204,6 +206,7 @@ class RaftMember:
         self.delivery.lose(NotLeader(None, self.epoch))
         if not was_halted:
             self.log.close()
+        return not was_halted
 
     def _cease(self) -> None:
         """No more timers, tasks or connections; those who wait are told."""

@@ -31,6 +31,13 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes; never extends."""
 
+    def write_again(self, start: int = 0) -> None:
+        """Write what is there from byte `start` on over itself, for the next sync to make durable.
+
+        A kernel that fails to write pages back says so once, and takes them for clean: they are
+        read as if they were on the disk, and syncs that come later pass them over ("fsyncgate").
+        """
+
     def sync(self) -> None:
         """Make the content durable; blocks."""
 

@@ -16,9 +16,9 @@ from harness.zoo.exhibit import collection
 from nodes.control import isr, partition_changes
 from nodes.control.elections import TopicPolicy
 from nodes.control.sessions import BrokerSessions
-from nodes.log import distrust
 from nodes.log.health import Health
 from nodes.log.producers import Producers
+from nodes.log.segment import Segment
 from nodes.raft.elections import Elections
 from nodes.raft.leadership import Leadership
 from nodes.raft.voters import Voter
@@ -39,9 +39,9 @@ from tests.scenarios import path_of, prepared
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((path_of("zoo/x").parent).glob("*.toml"))
 DECIDE: tuple[Any, ...] = (
-    distrust, isr, partition_changes, TopicPolicy, BrokerSessions, Health, Producers, Elections,
-    Leadership, Voter, PartitionState, fetch_read, PartReader, Fetcher, FetcherPool, IsrManager,
-    BrokerLifecycle, LogDirectory, MetadataLog, RaftMember, Replica,
+    isr, partition_changes, TopicPolicy, BrokerSessions, Health, Producers, Elections,
+    Leadership, Voter, Segment, PartitionState, fetch_read, PartReader, Fetcher, FetcherPool,
+    IsrManager, BrokerLifecycle, LogDirectory, MetadataLog, RaftMember, Replica,
 )  # fmt: skip
 """What mutants patch."""
 

@@ -4,9 +4,7 @@ The kernel has taken the pages for clean that it could not write: they are still
 the next process succeed, and a loss of power takes what they were said to have kept.
 """
 
-from nodes.ids import Offset
-from nodes.log import distrust
-from nodes.storage.disk import Disk
+from nodes.log.segment import Segment
 from tests.mutants.patching import Undo, patch, run
 
 BUG = "the page cache believed after a failed fsync"
@@ -14,14 +12,13 @@ SOURCES = ("fsyncgate", "KAFKA-10778")
 SHOWS = ("lost-write", "divergent-replicas")
 
 
-def write_again(disk: Disk, directory: str, recovery_point: Offset) -> bool:
+def write_again(self: Segment, start: int) -> None:
     """It is there, after all."""
-    return False
 
 
 def apply() -> Undo:
     """Break the broker; returns what mends it."""
-    return patch(distrust, write_again=write_again)
+    return patch(Segment, write_again=write_again)
 
 
 if __name__ == "__main__":

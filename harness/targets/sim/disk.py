@@ -316,6 +316,10 @@ class SimFile:
             self.file.truncate(size)
             self._mount.written(self._path)
 
+    def write_again(self, start: int = 0) -> None:
+        self._mount.writing()
+        self.file.write_again(start)
+
     def sync(self) -> None:
         self._mount.sync_blocking(self.file)
 

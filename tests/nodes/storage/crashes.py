@@ -170,6 +170,10 @@ class CrashingFile:
         self._disk.step(f"truncate {self.path} to {size}")
         self.inner.truncate(size)
 
+    def write_again(self, start: int = 0) -> None:
+        self._disk.step(f"write {self.path} again from {start}")
+        self.inner.write_again(start)
+
     def sync(self) -> None:
         self._disk.step(f"sync {self.path}")
         self.inner.sync()

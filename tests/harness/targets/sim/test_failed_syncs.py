@@ -40,3 +40,33 @@ def test_no_sync_that_fails_costs_what_was_promised(node: int, after: int) -> No
     stage = Stage(Schedule(play=partial(_fail, node=node, after=after)), seed=after)
     stage.run()
     assert not disk(stage.host(node)).drops, "nothing failed"
+
+
+async def _unheard(stage: Stage, *, stopping: bool) -> None:
+    """A sync of the controller's fails when it is about to stop, or is held up and killed before it
+    hears of it; then it runs again, and loses its power."""
+    await stage.make([2, 3, 4])
+    controller = stage.host(CONTROLLER)
+    disk(controller).limit(bytes_per_s=0, operations_per_s=2)  # one is under way all the time
+    await asyncio.sleep(2)
+    disk(controller).drop_sync()
+    if stopping:
+        controller.terminate()
+    else:
+        controller.pause()
+    await stage.until("a sync has failed", lambda: not disk(controller).drops)
+    if not stopping:
+        stage.cluster.kill(CONTROLLER)
+    await stage.until("the controller has ended", lambda: not controller.running)
+    disk(controller).unlimit()
+    stage.cluster.start(CONTROLLER)
+    await asyncio.sleep(5)
+    stage.lose_power(CONTROLLER)
+    await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("stopping", [True, False])
+def test_a_failure_that_comes_too_late_to_be_heard(stopping: bool) -> None:
+    """The process that is started next does not take for flushed what is not (the invariants look),
+    whether the one before left a clean mark or nothing at all."""
+    Stage(Schedule(play=partial(_unheard, stopping=stopping)), seed=1).run()

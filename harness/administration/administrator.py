@@ -238,6 +238,7 @@ class Administrator:
             system=self._system,
             processes=self._processes,
             now_s=self._strands.now_s,
+            leaving=self._leaving.keys(),
             retire=retire,
         )
 

@@ -6,7 +6,7 @@ before its successor is in sync: that is the cluster's word on a reassignment.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,7 +24,8 @@ STOP_S: Final = 10.0
 
 
 class Leaving:
-    """A broker on its way out; its data goes too. `retire` then has its machine removed."""
+    """A broker on its way out; its data goes too, to none of those that are on their way out
+    themselves (`leaving`, now). `retire` then has its machine removed."""
 
     def __init__(
         self,
@@ -34,6 +35,7 @@ class Leaving:
         system: Members,
         processes: Processes,
         now_s: Callable[[], float],
+        leaving: Collection[int],
         retire: Callable[[int], None] | None = None,
     ) -> None:
         self.node = node
@@ -41,13 +43,15 @@ class Leaving:
         self.gone = False
         self._ask, self._system, self._retire = ask, system, retire
         self._processes, self._now_s = processes, now_s
+        self._leaving = leaving
         self._told_s: float | None = None
         self._ends_vote_on: UUID | None = None
 
     def step(self) -> bool:
         """Do the next thing; true when the broker is gone. Raises AdminError, TargetError."""
         node, running = self.node, self._processes.is_running(self.node)
-        if not self._ask(lambda admin: _drained(admin, node, running=running)):
+        out = {node, *self._leaving}
+        if not self._ask(lambda admin: _drained(admin, node, out=out, running=running)):
             return False
         if running and not self._ended():
             return False
@@ -129,11 +133,11 @@ async def _forget(admin: AdminClient, node: int) -> None:
         await inspection.unregister(admin, node)
 
 
-async def _drained(admin: AdminClient, node: int, *, running: bool) -> bool:
-    """Whether the broker holds nothing; what it holds is ordered away."""
+async def _drained(admin: AdminClient, node: int, *, out: Collection[int], running: bool) -> bool:
+    """Whether the broker holds nothing; what it holds is ordered away, to nobody in `out`."""
     ongoing = await reassignments.ongoing(admin)
     known = await topics.describe(admin)
-    brokers = [each for each in await _in_service(admin) if each != node]
+    brokers = [each for each in await _in_service(admin) if each not in out]
     targets = evacuated(node, brokers, known, ongoing)
     if targets:
         failed = await reassignments.alter(admin, targets)

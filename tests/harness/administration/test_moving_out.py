@@ -1,5 +1,6 @@
 """Where the replicas of a broker go that leaves."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -7,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from harness.admin import inspection, voters
+from harness.admin import inspection, reassignments, topics, voters
 from harness.admin.client import AdminClient
 from harness.admin.errors import AdminError, Unreachable
 from harness.admin.model import Partition, Reassignment, Topic
@@ -53,6 +54,38 @@ def test_a_partition_on_every_broker_has_nowhere_to_go() -> None:
         evacuated(1, [2, 3], [topic((1, 2, 3))], {})
 
 
+def test_nothing_goes_to_a_broker_that_is_on_its_way_out_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two that leave would hand it to each other for ever."""
+    ordered: list[Any] = []
+
+    async def alter(admin: Any, targets: Any) -> dict[Any, Any]:
+        ordered.append(targets)
+        return {}
+
+    async def said(answer: Any) -> Any:
+        return answer
+
+    live = SimpleNamespace(live=[SimpleNamespace(node_id=each) for each in (1, 2, 3, 4)])
+    monkeypatch.setattr(topics, "cluster", lambda admin: said(live))
+    monkeypatch.setattr(topics, "describe", lambda admin: said([topic((2, 1))]))
+    monkeypatch.setattr(reassignments, "ongoing", lambda admin: said({}))
+    monkeypatch.setattr(reassignments, "alter", alter)
+    processes: Any = SimpleNamespace(is_running=lambda node: True)
+    nowhere: Any = None
+    leaving = Leaving(
+        1,
+        ask=lambda work: asyncio.run(work(nowhere)),  # type: ignore[arg-type]
+        system=nowhere,
+        processes=processes,
+        now_s=lambda: 0.0,
+        leaving={1: None, 3: None}.keys(),
+    )
+    assert not leaving.step()
+    assert ordered == [{TopicPartition("t", 0): (2, 4)}]
+
+
 class Quorum:
     """The leader's word on one vote, and who of those that ask for a change of it is answered."""
 
@@ -89,7 +122,7 @@ def test_a_vote_is_gone_when_that_is_committed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(voters, "remove", quorum.change)
     nowhere: Any = None
     leaving = Leaving(
-        2, ask=quorum.ask, system=nowhere, processes=nowhere, now_s=lambda: 0.0, retire=None
+        2, ask=quorum.ask, system=nowhere, processes=nowhere, now_s=lambda: 0.0, leaving=()
     )
     with pytest.raises(Unreachable):
         leaving._has_vote()

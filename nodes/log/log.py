@@ -100,8 +100,7 @@ class Log:
     def _settle(self, *, clean: bool, recovery_point: Offset) -> None:
         """Make the epochs' file say what was found; after a crash, make everything durable.
 
-        What survived in the page cache of a process that died may not be on disk, and of the epochs
-        not even after a sync that succeeds.
+        What the page cache shows of a process that died may never reach the disk: not by a sync.
         """
         dirty = not clean and (self.end_offset > recovery_point or self.recovery.cut_at is not None)
         died = not clean and bool(self._epochs.entries)

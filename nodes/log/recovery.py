@@ -12,11 +12,12 @@ log ends before the first damage that an interrupted write explains:
 Anything else is damage to data that was whole once: LogCorrupt, and the operator (or the replica's
 refetching) decides. Cutting there would quietly turn a flipped bit into a lost log (KAFKA-10778
 and its like). What lies below the recovery point was flushed, indexes and epochs included (see
-`nodes.log.flushing`); there only the ends of the segments are looked at. What was
-validated above the recovery point is written again, in place: a sync of it may have failed, and the
-page cache show what the disk does not have (KAFKA-10778). Whoever was to remember that may have
-died of it. Left to others: making the result durable, and telling anyone; `Recovery` says what was
-done.
+`nodes.log.flushing`); there only the ends of the segments are looked at.
+
+What was validated above the recovery point is written again, in place: a sync of it may have
+failed, and the page cache show what the disk does not have (KAFKA-10778); who heard of that may
+have died before telling anyone. Left to others: making the result durable, and telling anyone;
+`Recovery` says what was done.
 """
 
 import dataclasses

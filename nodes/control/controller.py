@@ -275,7 +275,7 @@ class Controller:
 
     def tick(self, now_ms: float) -> ControllerResult[None]:
         """Do what is due: bootstrap the log, fence the silent, elect, rebalance, show that the log
-        lives. To be called often against the session timeout (tens of milliseconds).
+        lives. To be called every tenth of the session timeout, or oftener.
         """
         stalled_ms = now_ms - self._last_tick_ms
         self._last_tick_ms = now_ms

@@ -32,7 +32,7 @@ from nodes.wire.connections import LOG_BURST, LOG_PER_S, LineLimit
 
 R = TypeVar("R")
 
-TICK_MS: Final = 50
+TICK_MS: Final = 100
 LOOK_MS: Final = 250
 """Between two looks at who leads while this node does not."""
 MAX_BATCH_RECORDS: Final = 1_000

@@ -20,6 +20,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, assert_never
 from uuid import UUID
 
@@ -121,6 +122,7 @@ class RaftMember:
         self._disk = disk
         self._quorum: Quorum | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = inf
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._next_task = 0
         self._following: asyncio.Task[None] | None = None
@@ -345,15 +347,16 @@ class RaftMember:
                 self.carry_out(self.quorum.log_advanced(self.now_ms()))
 
     def _schedule(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        deadline_ms = self.quorum.next_deadline_ms()
-        if deadline_ms != float("inf"):
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(deadline_ms / 1000, self._tick)
+        """Tick at the quorum's deadline, or before it: one that only moves on keeps its timer."""
+        due_s = self.quorum.next_deadline_ms() / 1000
+        if due_s < self._timer_s:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_s = due_s
+            self._timer = asyncio.get_running_loop().call_at(due_s, self._tick)
 
     def _tick(self) -> None:
+        self._timer, self._timer_s = None, inf
         self.carry_out(self.quorum.tick(self.now_ms()))
 
     def _retarget(self) -> None:

@@ -38,7 +38,7 @@ class Timing:
     """To connect and agree on versions."""
     metadata_s: float = 1.0
     """For one answer to a question for metadata."""
-    metadata_age_s: float = 2.0
+    metadata_age_s: float = 5.0
     """Metadata as old as this is asked for again, also when nothing speaks against it."""
     retry: Backoff = RETRY
     reconnect: Backoff = RECONNECT

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nodes.log.batch import Record, check_crc, decode_records, encode_batch, iter_batches
+from nodes.log.errors import CorruptBatch
 
 
 class Read(NamedTuple):
@@ -41,19 +42,24 @@ def encode(
 def decode(data: bytes, *, offset: int, epoch: int) -> Fetched:
     """What a fetch from `offset` on gave, after a record of `epoch` (-1: not known).
 
-    Raises CorruptBatch for bytes that are no intact uncompressed batches.
+    It ends before a batch that is damaged: the next fetch begins with that one. Raises CorruptBatch
+    where that is the first, or is compressed.
     """
     records: list[Read] = []
     position, last_epoch = offset, epoch
-    for at, header in iter_batches(data):
-        check_crc(data, at, header)
-        if header.next_offset <= position:
-            continue
-        if not header.is_control:
-            records += [
-                Read(record.offset, header.partition_leader_epoch, record.value)
-                for record in decode_records(data, at)
-                if record.offset >= position
-            ]
-        position, last_epoch = header.next_offset, header.partition_leader_epoch
+    try:
+        for at, header in iter_batches(data):
+            check_crc(data, at, header)
+            if header.next_offset <= position:
+                continue
+            if not header.is_control:
+                records += [
+                    Read(record.offset, header.partition_leader_epoch, record.value)
+                    for record in decode_records(data, at)
+                    if record.offset >= position
+                ]
+            position, last_epoch = header.next_offset, header.partition_leader_epoch
+    except CorruptBatch:
+        if position == offset:
+            raise
     return Fetched(records, position, last_epoch)

@@ -57,8 +57,18 @@ def test_records_before_the_position_are_left_out() -> None:
     ]
     assert (fetched.next_offset, fetched.last_epoch) == (16, 2)
     assert records.decode(b"", offset=5, epoch=3) == ([], 5, 3)
-    with pytest.raises(CorruptBatch):
-        records.decode(data[:-1] + b"?", offset=10, epoch=0)
+
+
+def test_what_is_intact_before_a_damaged_batch_is_read() -> None:
+    """As Kafka's consumers do: the fetch after it begins with the damage, and fails."""
+    intact = encode_batch([Record(value=b"a")], base_offset=Offset(10), timestamp_ms=1)
+    damaged = encode_batch([Record(value=b"b")], base_offset=Offset(11), timestamp_ms=1)[:-1] + b"?"
+    fetched = records.decode(intact + damaged, offset=10, epoch=0)
+    assert [read.value for read in fetched.records] == [b"a"]
+    assert fetched.next_offset == 11
+    for offset, data in ((11, damaged), (11, intact + damaged)):
+        with pytest.raises(CorruptBatch):
+            records.decode(data, offset=offset, epoch=0)
 
 
 def test_a_batch_says_who_wrote_it() -> None:

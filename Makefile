@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# One file's tests stay together: they share a cluster.
+# One file's tests stay together: they share a cluster. The slow ones wait more than they compute.
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 READY := .venv/.ready
 
@@ -15,7 +15,7 @@ run: $(READY)
 	$(BIN)/highwater run first-light
 
 test: check
-	$(PYTEST) -m slow
+	$(PYTEST) --numprocesses $$(($$(nproc) * 3 / 2)) -m slow
 
 check: $(READY) tools
 	$(BIN)/ruff format --check .

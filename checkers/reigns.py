@@ -65,7 +65,8 @@ def read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Partit
     leaders = (
         named.where((F.col("kind") == F.lit("leader")) & F.col("leader_epoch").isNotNull())
         .select(
-            "topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "elr", "at_ns"
+            *("topic", "partition", "leader", "leader_epoch", "partition_epoch"),
+            *("isr", "elr", "at_ns", "log_offset"),
         )
         .orderBy("topic", "partition", "leader_epoch", "partition_epoch", "at_ns")
     )

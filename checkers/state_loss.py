@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkers.recorded_faults import Fault, Taken, seconds
 from checkers.settings import FOREVER_NS, Settings
@@ -34,15 +34,28 @@ class Toll(StrEnum):
     DISKS = "no in-sync replica was left whose disk was whole"
 
 
+class Moment(NamedTuple):
+    """When something was decided, and where that stands in the metadata log, if it is of it."""
+
+    at_ns: int
+    log_offset: int | None
+
+    def precedes(self, other: "Moment") -> bool:
+        """By the log where both are in it: its times are whole milliseconds, and may go back."""
+        if self.log_offset is None or other.log_offset is None:
+            return self.at_ns < other.at_ns
+        return self.log_offset < other.log_offset
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One replica that lost what it had, between from_ns and at_ns; the controllers were told by
-    told_ns that its node is back; back in sync at back_ns."""
+    """One replica that lost what it had, between from_ns and at_ns; told: by when the controllers
+    were told that its node is back; back in sync at back_ns."""
 
     node: int
     from_ns: int
     at_ns: int
-    told_ns: int
+    told: Moment
     back_ns: int
     fault: Fault
 
@@ -116,9 +129,13 @@ def _nodes(nodes: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    at_ns: int
+    since: Moment
     in_sync: frozenset[int]
     eligible: frozenset[int]
+
+    @property
+    def at_ns(self) -> int:
+        return self.since.at_ns
 
 
 class Members:
@@ -135,7 +152,7 @@ class Members:
         for row in sorted(exact or told, key=lambda row: int(row["at_ns"])):
             isr = frozenset(row["isr"])
             eligible = (eligible | before) - isr if len(isr) < min_isr else frozenset()
-            self._steps.append(_Members(row["at_ns"], isr, eligible))
+            self._steps.append(_Members(_moment(row), isr, eligible))
             before = isr
         self._at_ns = [step.at_ns for step in self._steps]
 
@@ -155,6 +172,10 @@ class Members:
         return FOREVER_NS
 
 
+def _moment(row: Mapping[str, Any]) -> Moment:
+    return Moment(row["at_ns"], row.get("log_offset"))
+
+
 class _Fencing:
     """When brokers were fenced and unfenced."""
 
@@ -172,15 +193,16 @@ class _Fencing:
         """When the node was fenced next, for its silence or by its registration."""
         return next((r["at_ns"] for r in self._after(node, fault) if r["kind"] == "fenced"), None)
 
-    def told_ns(self, node: int, fault: Fault) -> int:
+    def told(self, node: int, fault: Fault) -> Moment:
         """When the controllers were told that the node is back, which may be long after it was: its
         registration fences it, whatever it was before, and is followed by its being unfenced."""
-        told_ns = fault.healed_ns
+        told = Moment(fault.healed_ns, None)
         for row in self._after(node, fault):
             if row["kind"] == "unfenced":
                 break
-            told_ns = max(told_ns, row["at_ns"])
-        return told_ns
+            if row["at_ns"] >= told.at_ns:
+                told = _moment(row)
+        return told
 
     def _after(self, node: int, fault: Fault) -> Iterator[Mapping[str, Any]]:
         rows = self._rows.get(node, [])
@@ -212,7 +234,7 @@ def losses_of(
                     node=node,
                     from_ns=fault.started_ns,
                     at_ns=fault.effective_ns,
-                    told_ns=told.told_ns(node, fault),
+                    told=told.told(node, fault),
                     back_ns=members.back_ns(node, max(fault.started_ns, held[-1].at_ns)),
                     fault=fault,
                 )
@@ -243,7 +265,7 @@ def _beside(
     so is wrong.
     """
     last = losses[-1]
-    told_ns = {loss.node: loss.told_ns for loss in losses}
+    told = {loss.node: loss.told for loss in losses}
     held = members.between(last.from_ns, last.from_ns)
     at_first = (
         frozenset(node for each in held for node in each.in_sync),
@@ -251,8 +273,8 @@ def _beside(
     )
     later = []
     for each in members.between(last.from_ns, until_ns):
-        lacking = each.in_sync & told_ns.keys()
-        unknown = all(each.at_ns < told_ns[node] for node in lacking)
+        lacking = each.in_sync & told.keys()
+        unknown = all(each.since.precedes(told[node]) for node in lacking)
         if last.from_ns < each.at_ns and lacking and unknown:
             later.append((each.in_sync, each.eligible))
     return list(dict.fromkeys((at_first, *later)))

@@ -6,7 +6,7 @@ import pytest
 
 from checkers.recorded_faults import Fault, Taken
 from checkers.settings import Settings
-from checkers.state_loss import Loss, Members, StateLoss, Toll, lacking, losses_of
+from checkers.state_loss import Loss, Members, Moment, StateLoss, Toll, lacking, losses_of
 
 POWER, DISK = Taken.UNFLUSHED, Taken.DISK
 
@@ -25,7 +25,14 @@ def together(losses: dict[int, Taken], in_sync: set[int], eligible: set[int]) ->
     """Nodes that lost what they had at once."""
     return StateLoss(
         losses=tuple(
-            Loss(node=node, from_ns=0, at_ns=1, told_ns=7, back_ns=9, fault=fault(takes, node))
+            Loss(
+                node=node,
+                from_ns=0,
+                at_ns=1,
+                told=Moment(7, None),
+                back_ns=9,
+                fault=fault(takes, node),
+            )
             for node, takes in losses.items()
         ),
         in_sync=frozenset(in_sync),

@@ -244,6 +244,27 @@ def third_leaves_who_has_told_that_it_lost_power(s: Story) -> None:
     s.faults[-1]["healed_ns"] = round(9.7 * S)
 
 
+def _the_other_tells_in_that_millisecond(s: Story, left_at: int) -> None:
+    """Node 3 leaves node 1 alone, and node 1 registers at 1 of the metadata log."""
+    _two_lose_power_and_the_third_goes(s, 9.9)
+    s.faults[-1]["healed_ns"] = round(9.7 * S)
+    for row in s.cluster:
+        if row["kind"] == "leader" and row["topic"] == ALL and row["at_ns"] == round(9.9 * S):
+            row["log_offset"] = left_at
+
+
+@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+def third_leaves_right_before_the_other_tells(s: Story) -> None:
+    """Times of the metadata log are whole milliseconds: its order says which came first."""
+    _the_other_tells_in_that_millisecond(s, 0)
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def third_leaves_right_after_the_other_has_told(s: Story) -> None:
+    """Near miss: node 1 had registered, and should not have been in sync any more."""
+    _the_other_tells_in_that_millisecond(s, 2)
+
+
 def _joins_and_loses_power(s: Story, *fencing: tuple[float, str]) -> None:
     """Nodes 2 and 3 lose power at 9.6 s; node 3 was out of sync, is in sync at 9.7 s, and leads."""
     wiped(s)

@@ -8,12 +8,18 @@ that its own records are in.
 - The order of a list is the version order of `edges`. What contradicts it (two values at one
   offset, a value at two offsets) is not in this view: `check` judges it.
 - A send that nobody read is the last of a list that nobody read.
+- A send with acks=0 may have happened, no more: it was over before any broker had it, so real time
+  says nothing of what came after it.
+- What never ended ends at the end, as unknown: Elle knows an append only by its completion.
 - Every transaction is a process of its own, since clients do many things at once; real time says
   more than the order of a process.
 
 The form is elle-cli's JSON: one array of invocations and completions, `append` and `r` with key and
-value. Its consistency model for Kafka is `MODEL`: writes of one partition in the order of real
-time, and no more. Consumers lag, so reads promise nothing of the kind.
+value. They have no `index`: elle-cli numbers them itself (since 0.1.6), and Elle up to 0.2.7 waits
+for itself forever on a read of what failed when the numbers are those of the file.
+
+Its consistency model for Kafka is `MODEL`: writes of one partition in the order of real time, and
+no more. Consumers lag, so reads promise nothing of the kind.
 """
 
 import json
@@ -64,7 +70,8 @@ def _transactions(frames: Frames) -> list[_Txn]:
     reads: dict[tuple[int, int], dict[Partition, list[int]]] = {}
     for row in rows:
         node = row["op"] if row["txn"] is None else row["txn"]
-        txn = found.setdefault(node, _Txn(row["invoke_ns"], row["complete_ns"], row["type"]))
+        ended = "info" if row["type"] == "ok" and row["acks"] == 0 else row["type"]
+        txn = found.setdefault(node, _Txn(row["invoke_ns"], row["complete_ns"], ended))
         partition = row["topic"], row["partition"]
         if row["f"] == "send":
             txn.steps.append(["append", lists.home(partition, row["value"]), row["value"]])
@@ -122,18 +129,20 @@ def _name(partition: Partition, part: str) -> str:
 def _events(txns: Sequence[_Txn]) -> Iterator[dict[str, Any]]:
     """Invocations and completions in the order of time, a process for each transaction."""
     order: list[tuple[int, int, int, int]] = []
+    end_ns = max((max(txn.invoke_ns, txn.complete_ns or 0) for txn in txns), default=0)
     for process, txn in enumerate(txns):
         order.append((txn.invoke_ns, 1, process, 0))
-        if txn.complete_ns is not None:
+        if txn.complete_ns is None:
+            order.append((end_ns, 2, process, 1))
+        else:
             late = txn.complete_ns == txn.invoke_ns
             order.append((txn.complete_ns, int(late), process, 1))
-    for index, (at_ns, _, process, completes) in enumerate(sorted(order)):
+    for at_ns, _, process, completes in sorted(order):
         txn = txns[process]
         steps = txn.steps
         if not completes or txn.type != "ok":
             steps = [[f, key, None if f == "r" else value] for f, key, value in steps]
         type_ = txn.type if completes else "invoke"
         yield {
-            "index": index, "time": at_ns, "process": process, "type": type_, "f": "txn",
-            "value": steps,
+            "time": at_ns, "process": process, "type": type_, "f": "txn", "value": steps,
         }  # fmt: skip

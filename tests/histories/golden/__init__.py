@@ -4,6 +4,7 @@ from tests.histories.golden import (  # noqa: F401 - they register what they hav
     assumptions,
     client_epochs,
     consumers,
+    last_standing,
     leadership,
     losses,
     order,

@@ -61,11 +61,15 @@ def stuck(frames: Frames) -> Iterator[Frame]:
 
 
 def _healed_ns(frames: Frames) -> int | None:
-    """When the last fault was healed, 0 without any; None while one is in force."""
-    rows = [row for row in frames.fault_rows if row["took_effect"]]
-    if any(row["healed_ns"] is None for row in rows):
+    """When the last fault was healed, 0 without any; None while one is in force.
+
+    What was healed before it was seen to take effect counts too: it may have stopped somebody all
+    the same, as a node does that is killed while nobody looks.
+    """
+    rows = frames.fault_rows
+    if any(row["took_effect"] and row["healed_ns"] is None for row in rows):
         return None
-    return max((row["healed_ns"] for row in rows), default=0)
+    return max((row["healed_ns"] for row in rows if row["healed_ns"] is not None), default=0)
 
 
 def _producers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:

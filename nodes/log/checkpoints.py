@@ -137,9 +137,11 @@ class PartitionMetadata:
 
     @classmethod
     def read(cls, disk: Disk, directory: str) -> "PartitionMetadata | None":
-        """What the directory's file says; None without one."""
+        """What the directory's file says; None without one, or where a loss of power left only its
+        name. Raises CheckpointError.
+        """
         path = f"{directory}/{PARTITION_METADATA}"
-        if not disk.exists(path):
+        if not disk.exists(path) or not disk.read(path).strip(b"\0"):
             return None
         fields = dict(line.partition(": ")[::2] for line in _text(disk, path).splitlines())
         if fields.get("version") != str(_VERSION):

@@ -8,7 +8,9 @@ A log that is damaged in its middle is set aside, never deleted: `<topic>-<parti
 (no topic's partition can have that name). What takes its place is empty and must not lead: should
 the controller elect it all the same, everything acknowledged would be given up silently. So the
 directory that was set aside holds a mark, put there before it is renamed, until the new copy has
-been seen in sync under another leader.
+been seen in sync under another leader. What a loss of power left of a log that was never flushed
+is set aside too when nobody can tell its topic any more, but without a mark: such a replica lacks
+no more than one whose records the power took, and may lead.
 
 The checkpoints on the disk never say more of a log than is true of it: a recovery point is lowered
 before the log is cut below it, a log start before a log that begins lower grows, and the offsets of
@@ -197,33 +199,46 @@ class LogDirectory:
             if stored and not self._clean:  # the records were made durable just now: so must this
                 with opened.health.failing():
                     _sync_identity(self._disk, str(partition))
+            elif not (self._clean or recovery_point or opened.end_offset == opened.start_offset):
+                opened.close()
+                log.warning(
+                    "%s was never flushed, and lost its topic's id with the power: set aside as %s",
+                    partition,
+                    self._set_aside(partition),
+                )
+                return
         except (LogCorrupt, CheckpointError) as error:
             log.error("%s: %s", partition, error)
-            self._set_aside(partition)
+            self._set_aside_as_damaged(partition)
             return
         if opened.recovery.cut_bytes:
             log.warning("%s: recovery: %s", partition, opened.recovery)
         topic_id = None if stored is None else stored.topic_id
         self._host(HostedLog(self._disk, partition, topic_id, opened))
 
-    def _set_aside(self, partition: TopicPartition) -> None:
+    def _set_aside_as_damaged(self, partition: TopicPartition) -> None:
         """Keep the damaged directory under another name, marked before it gets it."""
         self.intact = False
+        self._disk.write_atomic(f"{partition}/{REFETCH_MARK}", str(partition).encode())
+        target = self._set_aside(partition)
+        self._remember_mark(target)
+        log.error(
+            "%s is set aside as %s: this replica has to be fetched anew from the partition's "
+            "leader, and will not lead before it is in sync again",
+            partition,
+            target,
+        )
+
+    def _set_aside(self, partition: TopicPartition) -> str:
+        """Keep the directory under another name, which is returned."""
         directory = str(partition)
         number = 1
         while self._disk.exists(target := _aside(directory, number)):
             number += 1
-        self._disk.write_atomic(f"{directory}/{REFETCH_MARK}", directory.encode())
         self._disk.rename(directory, target)
         self._disk.sync_dir("")
-        self._remember_mark(target)
         self.high_watermarks.pop(partition, None)
-        log.error(
-            "%s is set aside as %s: this replica has to be fetched anew from the partition's "
-            "leader, and will not lead before it is in sync again",
-            directory,
-            target,
-        )
+        return target
 
     # -- what is here --------------------------------------------------------------------------
 
@@ -279,7 +294,7 @@ class LogDirectory:
     def keep_aside(self, partition: TopicPartition) -> None:
         """Close a log that has records of a topic that it cannot name, and keep its directory."""
         self._hosted.pop(partition).log.close()
-        self._set_aside(partition)
+        self._set_aside_as_damaged(partition)
 
     # -- checkpoints ---------------------------------------------------------------------------
 

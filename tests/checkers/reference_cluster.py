@@ -87,7 +87,7 @@ def _stuck(
     took = [r for r in story.faults if r["took_effect"]]
     if any(r["healed_ns"] is None for r in took):
         return
-    healed = max((r["healed_ns"] for r in took), default=0)
+    healed = max((r["healed_ns"] for r in story.faults if r["healed_ns"] is not None), default=0)
     ended = {r["client"]: r["invoke_ns"] for r in story.history if r["f"] == "end"}
     for client, over in ended.items():
         sends = [

@@ -45,6 +45,14 @@ def producer_is_stuck_while_a_fault_is_in_force(s: Story) -> None:
     _never_answered(s, from_s=20)
 
 
+@golden("VALID")
+def producer_had_no_time_to_recover_from_what_nobody_saw(s: Story) -> None:
+    """Near miss: a second fault was healed at 55 s, before anybody had seen what it did."""
+    unseen = s.faults[0] | {"fault_id": 1, "took_effect": False, "effective_ns": None}
+    s.faults.append(unseen | {"started_ns": 54 * S, "healed_ns": 55 * S, "effect": "not yet"})
+    _never_answered(s, from_s=20)
+
+
 def _polls_once(s: Story, *, until_s: float) -> None:
     s.row("start", OTHER, 0)
     s.poll(ALL, 6, {offset: v(ALL, offset + 1) for offset in range(5)}, client=OTHER)

@@ -116,8 +116,17 @@ def test_partition_metadata_names_the_topic() -> None:
     assert PartitionMetadata.read(disk, "t-0") == written
 
 
+@pytest.mark.parametrize("left", [b"", bytes(43)])
+def test_an_empty_file_names_no_topic(left: bytes) -> None:
+    """A loss of power leaves a name without content, or zeros, of what was not synced."""
+    disk = MemoryDisk()
+    disk.makedirs("t-0")
+    disk.write_atomic("t-0/partition.metadata", left)
+    assert PartitionMetadata.read(disk, "t-0") is None
+
+
 @pytest.mark.parametrize(
-    "text", [b"", b"version: 1\ntopic_id: gAAAAAAAAAAAAAAAAAAAPg\n", b"version: 0\n",
+    "text", [b"version: 1\ntopic_id: gAAAAAAAAAAAAAAAAAAAPg\n", b"version: 0\n",
              b"version: 0\ntopic_id: gAAAAAAAAAAAAAAAAA\n", b"version: 0\ntopic_id: ??\n", b"\xff"],
 )  # fmt: skip
 def test_damaged_partition_metadata_is_refused(text: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +13,7 @@ from nodes.log.checkpoints import (
     REPLICATION_OFFSETS,
     CheckpointError,
     OffsetCheckpoint,
+    PartitionMetadata,
 )
 from nodes.log.config import LogConfig
 from nodes.log.log import Log
@@ -27,6 +29,7 @@ def with_log(disk: MemoryDisk, records: int) -> None:
     for _ in range(records):
         log.append_as_leader(batch(1), Epoch(0))
     log.flush()
+    PartitionMetadata(topic_id=UUID(int=1)).write(disk, "t-0")
 
 
 def recovered(disk: MemoryDisk) -> LogDirectory:
@@ -54,6 +57,31 @@ def test_recovery_leaves_no_high_watermark_above_a_log() -> None:
     with_log(disk, 4)
     disk.crash()
     assert recovered(disk).high_watermarks == {T0: 3}
+
+
+@pytest.mark.parametrize("left", [None, b"", bytes(43)])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_what_was_never_flushed_may_lose_its_topic(left: bytes | None, *, flushed: bool) -> None:
+    """Kept, without the duty to be fetched anew: the power took no more than it takes elsewhere.
+
+    A log that was flushed has had its topic's id made durable before: it is damaged.
+    """
+    disk = MemoryDisk()
+    with_log(disk, 3)
+    disk.unlink("t-0/partition.metadata")
+    if left is not None:
+        disk.write_atomic("t-0/partition.metadata", left)
+    if flushed:
+        OffsetCheckpoint(disk, RECOVERY_POINTS).write({T0: Offset(1)})
+    logs = recovered(disk)
+    hosted = logs.find(T0)
+    if flushed:
+        assert hosted is not None
+        assert hosted.topic_id is None
+        logs.keep_aside(T0)  # as soon as the metadata log is known
+    assert logs.find(T0) is None
+    assert disk.exists("t-0.1-corrupt")
+    assert logs.must_refetch(T0) is flushed
 
 
 def test_a_cut_leaves_no_high_watermark_above_a_log() -> None:

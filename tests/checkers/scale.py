@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         partitions=chosen.partitions,
         each=chosen.each,
     )
+    if size.sends < size.least_sends:
+        parser.error(f"--sends: {size.least_sends:,} at least for that, or anomalies would overlap")
     temporary = Path(tempfile.mkdtemp(prefix="highwater-scale-"))
     try:
         run_dir = chosen.directory or temporary / "run"

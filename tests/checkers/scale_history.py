@@ -52,6 +52,11 @@ class Size:
     each: int = 10
 
     @property
+    def least_sends(self) -> int:
+        """So many that no two planted ones meet in one poll, and that they take over a second."""
+        return max(60_000, (len(ROLES) * self.each + 2) * POLL * self.partitions)
+
+    @property
     def per_partition(self) -> int:
         """Offsets of a partition, 0 .. per_partition - 1, before what is planted behind them."""
         return self.sends // self.partitions
@@ -162,8 +167,7 @@ FROM range($partitions) AS _p(p), range(($per_partition + {BATCH} - 1) // {BATCH
 def write_run(folder: Path, size: Size, *, memory: str = "2GB") -> Mapping[str, int]:
     """Write a run directory into the new `folder`; {kind: how many were planted}.
 
-    sends must be a multiple of partitions, a thousand times what is planted, and take more than a
-    second: 60,000.
+    sends must be a multiple of partitions, and not less than `least_sends`.
     """
     run = _Run(size)
     _plant_in_sends(run)

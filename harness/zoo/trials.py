@@ -28,6 +28,8 @@ from harness.zoo.exhibit import Exhibit, collection
 SOUND: Final = "nodes"
 RUN_TIMEOUT_S: Final = 280
 """Five times what a run takes on a quiet machine."""
+PATIENCE_S: Final = 60
+"""How long a run that is to end may heal and tear down."""
 RANDOM_PLAN: Final = "simulation"
 APART: Final = 1_000_000
 """Between the first seeds of one search and of the next."""
@@ -196,19 +198,37 @@ def real(exhibit: Exhibit, store: Path) -> Real:
 
 
 def _run(scenario: Path, module: str, store: Path) -> Mapping[str, Any]:
-    """The verdict of a run; ERROR where there is none."""
+    """The verdict of a run; ERROR where there is none. What interrupts this one ends the run in
+    order first.
+    """
     command = [sys.executable, "-m", "harness.cli", "run", str(scenario), "--json", "--no-report"]
     command += ["--broker-module", module, "--store", str(store)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as run:
+        try:
+            out, err = run.communicate(timeout=RUN_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            _end(run)
+            return {"verdict": "ERROR", "reasons": [f"not over in {RUN_TIMEOUT_S} s"]}
+        except BaseException:
+            _end(run)
+            raise
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
-        )
-        found: Mapping[str, Any] = json.loads(done.stdout)
-    except subprocess.TimeoutExpired:
-        return {"verdict": "ERROR", "reasons": [f"not over in {RUN_TIMEOUT_S} s"]}
+        found: Mapping[str, Any] = json.loads(out)
     except ValueError:
-        return {"verdict": "ERROR", "reasons": [done.stderr.strip()[-300:]]}
+        return {"verdict": "ERROR", "reasons": [err.strip()[-300:]]}
     return found
+
+
+def _end(run: subprocess.Popen[str]) -> None:
+    """Let it heal and tear down what it made; not for ever."""
+    run.terminate()
+    try:
+        run.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        run.kill()
 
 
 def _first_s(verdict: Mapping[str, Any]) -> float | None:

@@ -3,6 +3,9 @@
 Here a few representative ones; all of them by `highwater zoo --real`.
 """
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -137,6 +140,31 @@ def test_a_seed_that_accuses_the_unmodified_broker_counts_for_nothing(
     )
     found = trials.by_chance(zoo.EXHIBITS[0], searches=1, limit=6, jobs=1, time_s=60, root=tmp_path)
     assert (found.seeds, found.signs, found.unsound) == ((4,), ("sign 4",), (2,))
+
+
+def test_what_interrupts_a_zoo_lets_its_run_end_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that it made is left to `highwater clean`."""
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    run = tmp_path / "run"
+    run.write_text(f"#!/bin/sh\ntrap 'echo > {ended}; exit' TERM\necho > {begun}\n"
+                   "for _ in $(seq 600); do sleep 0.1; done\n")  # fmt: skip
+    run.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(run))
+    waits = subprocess.Popen.communicate
+
+    def interrupted(self: Any, *, timeout: float) -> Any:
+        if timeout == trials.RUN_TIMEOUT_S:
+            while not begun.exists():
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+        return waits(self, timeout=timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trials._run(SCRIPTS[0], "nodes", tmp_path)
+    assert ended.exists()
 
 
 def test_a_record_says_what_holds_and_what_does_not() -> None:

@@ -190,7 +190,8 @@ class Administrator:
         return "; ".join(self._errands.owed(layer))
 
     def finish(self, timeout_s: float) -> Sequence[str]:
-        """Take back what nobody has, and wait for all errands; returns what is not done in time."""
+        """Take back what nobody has, and wait for all errands while some are done within the bound;
+        returns what is not."""
         with self._mutex:
             layers = list(self._ways_back)
         for layer in layers:

@@ -67,9 +67,11 @@ class Errands:
             return [str(each) for each in self._open if layer in (None, each.layer)]
 
     def finish(self, timeout_s: float) -> Sequence[str]:
-        """Wait until everything is done; returns what is not within the bound."""
-        deadline_s = self._strands.now_s() + timeout_s
-        while (left := self.owed()) and self._strands.now_s() < deadline_s:
+        """Wait until everything is done, or nothing more was for so long; returns what is not."""
+        last_s, before = self._strands.now_s(), len(self.owed())
+        while (left := self.owed()) and self._strands.now_s() < last_s + timeout_s:
+            if len(left) < before:
+                last_s, before = self._strands.now_s(), len(left)
             self._strands.sleep(POLL_S)
         return left
 

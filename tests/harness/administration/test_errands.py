@@ -2,8 +2,12 @@
 
 import threading
 import time
+from collections.abc import Callable
+
+import pytest
 
 from harness.administration.errands import POLL_S, Errand, Errands
+from nemesis.strands import Code, Strand, Threads
 
 PATIENCE_S = 10.0
 
@@ -40,6 +44,37 @@ def test_what_is_not_done_in_time_is_named() -> None:
     assert tried.wait(PATIENCE_S)
     errands.close()
     assert errands.finish(0) == ["the vote is to be given (nobody answers)"]
+
+
+class Slow(Threads):
+    """Where time goes by while somebody waits, and `done` is called with every 20 s of it."""
+
+    def __init__(self, done: Callable[[int], None]) -> None:
+        self._done, self._waits = done, 0
+
+    def now_s(self) -> float:
+        return 20.0 * self._waits
+
+    def spawn(self, code: Code, name: str) -> Strand:
+        return super().spawn(lambda: None, name)
+
+    def sleep(self, seconds: float) -> None:
+        self._waits += 1
+        self._done(self._waits)
+
+
+@pytest.mark.parametrize(("every", "left"), [(2, []), (4, ["1", "2", "3", "4"])])
+def test_errands_have_time_as_long_as_some_are_done(every: int, left: list[str]) -> None:
+    """Four in 160 s with a bound of 60 s; one after 80 s comes too late."""
+
+    def done(waits: int) -> None:
+        if waits % every == 0:
+            errands.drop(str(waits // every))
+
+    errands = Errands(Slow(done))
+    for number in range(1, 5):
+        errands.add(Errand(layer=str(number), text=str(number), step=lambda: False))
+    assert errands.finish(60) == left
 
 
 def test_a_dropped_errand_is_at_work_no_more() -> None:

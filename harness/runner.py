@@ -53,6 +53,8 @@ NEMESIS_SLACK_S: Final = 15.0
 ERRANDS_S: Final = 60.0
 """How long the cluster may take, once nothing breaks it any more, to do what administrators ordered
 or took back in the middle of the faults."""
+SETTLE_LOOK_S: Final = 2.0
+"""How long the cluster is asked whether it is whole, before anything else is looked at."""
 SCRIPT_JOIN_S: Final = 60.0
 """How long a script may take to end after a stop; its requests have bounds of their own."""
 POLL_S: Final = 0.2
@@ -384,9 +386,9 @@ class Runner:
                 monitor.excuse(refusal.node)
                 self._note(run, refusal.text)
                 run.update(refused=[each.as_json() for each in refusals.found])
-            left_s = deadline_s - time.monotonic()
-            reasons = monitor.wait_settled(min(2.0, max(0.0, left_s)), quiet=quiet)
-            if not reasons or left_s <= 0:
+            # Never for less: in no time at all, nobody answers.
+            reasons = monitor.wait_settled(SETTLE_LOOK_S, quiet=quiet)
+            if not reasons or time.monotonic() >= deadline_s:
                 break
         return reasons
 

@@ -320,9 +320,9 @@ class Fetcher:
                 replica.truncate(EpochEnd(told.epoch, told.end_offset))
                 self.following.moved(followed)
                 return True
-            followed.failures = 0
             replica.append_fetched(answer.records or b"", Offset(answer.high_watermark))
             trimmed = replica.follow_log_start(Offset(answer.log_start_offset))
+            followed.failures = 0
         except (LogError, OSError):
             log.exception("%s: cannot follow", replica.partition)
             self.following.failed(followed, self._now_ms())

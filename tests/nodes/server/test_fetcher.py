@@ -11,9 +11,11 @@ import pytest
 from nodes.config import load_config
 from nodes.ids import BrokerEpoch, NodeId, Offset
 from nodes.log.batch import Record, encode_batch
+from nodes.log.errors import OffsetGap
 from nodes.log.log import LogConfig
 from nodes.server.fetcher import FetcherPool
 from nodes.server.following import Following
+from nodes.server.replica import Replica
 from nodes.wire.errors import Disconnected
 from tests.nodes.server import virtual
 from tests.nodes.server.fetching import BATCH, EPOCH, FOLLOWER, LEADER, SOMEBODY, FetchBroker
@@ -343,6 +345,22 @@ def test_a_replica_out_of_sync_is_throttled(side: str) -> None:
             await asyncio.sleep(0)
 
     virtual.run(run())
+
+
+def test_who_cannot_append_asks_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong with its log: nothing is better a moment later."""
+
+    def append(*_: object) -> None:
+        raise OffsetGap("a batch at offset 434 for a log at 435")
+
+    async def test(pair: Pair) -> None:
+        pair.leader.replica(0).append(BATCH)
+        monkeypatch.setattr(Replica, "append_fetched", append)
+        pair.follow(0)
+        await asyncio.sleep(10)
+        assert 5 <= sum(1 for request in pair.requests if asked(request)) <= 20
+
+    following(1, test)
 
 
 async def unflushed(pair: Pair, records: int) -> asyncio.Event:

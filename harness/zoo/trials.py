@@ -210,11 +210,10 @@ def _run(scenario: Path, module: str, store: Path) -> Mapping[str, Any]:
         try:
             out, err = run.communicate(timeout=RUN_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            _end(run)
             return {"verdict": "ERROR", "reasons": [f"not over in {RUN_TIMEOUT_S} s"]}
-        except BaseException:
-            _end(run)
-            raise
+        finally:
+            if run.poll() is None:
+                _end(run)
     try:
         found: Mapping[str, Any] = json.loads(out)
     except ValueError:

@@ -12,6 +12,7 @@
     answers     status, headers and body of what is sent, and the rules of safety  (pure)
     pages       data as HTML
     desk        a request in, an answer out
+    heads       requests, read from many slow clients at once
     server      sockets and threads around the desk
 
 Guarantees: GET and HEAD alone, and no file is opened for writing; no link is followed, whoever made

@@ -1,29 +1,30 @@
 """Sockets and threads around the desk: one request to a connection, and bounds on everything.
 
-At most CONNECTIONS are served at a time; who comes then is told so (503). A client that is slow to
-ask or to take is dropped after TIMEOUT_S without progress. Nothing that a client does is more than
-a line of the log.
+`heads` reads requests. At most CONNECTIONS are answered at a time; a client beyond that gets a
+503. A client that takes its answer too slowly is dropped: one part may take TIMEOUT_S, and the
+whole that plus a second for every SLOWEST_BYTES_S. Nothing that a client does is more than a line
+of the log.
 """
 
 import contextlib
+import io
 import logging
 import socket
 import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from harness.serve.answers import Answer
 from harness.serve.desk import Desk, refusal
+from harness.serve.heads import Heads, refusal_of
 
 log = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 64
 TIMEOUT_S: Final = 30.0
-FULL: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
-    b"Content-Length: 0\r\n\r\n"
-)
+SLOWEST_BYTES_S: Final = 16_384
 
 
 class Server(ThreadingHTTPServer):
@@ -32,13 +33,16 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
+    request_queue_size = 128
 
     def __init__(self, desk: Desk, host: str, port: int, *, places: int = CONNECTIONS) -> None:
         """Raises OSError where the address cannot be listened on."""
         self.desk = desk
         self._places = threading.BoundedSemaphore(places)
+        self._asked: dict[Any, bytes] = {}
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family, _, _, _, address = found[0]
+        self._heads = Heads(self._serve)
         super().__init__(address[:2], Handler)  # type: ignore[arg-type]
 
     def server_bind(self) -> None:
@@ -48,15 +52,30 @@ class Server(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = self.socket.getsockname()[:2]
 
+    def server_close(self) -> None:
+        """Stop listening, and drop the clients that have not asked yet."""
+        super().server_close()
+        self._heads.close()
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own, if there is a place for it."""
+        """Wait until the client has asked."""
+        self._heads.add(request, client_address)
+
+    def _serve(self, request: socket.socket, client_address: Any, head: bytes) -> None:
+        """Answer in a thread of its own, if there is a place for it."""
+        request.settimeout(TIMEOUT_S)
         if self._places.acquire(blocking=False):
+            self._asked[request] = head
             super().process_request(request, client_address)
             return
         request.settimeout(1.0)
         with contextlib.suppress(OSError):
-            request.sendall(FULL)
+            request.sendall(refusal_of("503 Service Unavailable"))
         self.shutdown_request(request)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer what was asked."""
+        Handler(request, client_address, self, self._asked.pop(request))
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Give the place back whatever happens."""
@@ -79,6 +98,15 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "highwater"
     sys_version = ""
 
+    def __init__(self, request: Any, client_address: Any, server: Server, head: bytes) -> None:
+        self._head = head
+        super().__init__(request, client_address, server)
+
+    def setup(self) -> None:
+        """The request has been read; no body is."""
+        super().setup()
+        self.rfile = io.BufferedReader(io.BytesIO(self._head))
+
     def _answer(self) -> None:
         hosts = self.headers.get_all("Host") or []
         asked = hosts[0] if len(hosts) == 1 else None
@@ -99,9 +127,13 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
+        sent, began_s = 0, time.monotonic()
         for part in answer.body:
+            if time.monotonic() - began_s > TIMEOUT_S + sent / SLOWEST_BYTES_S:
+                raise TimeoutError("the client takes its answer too slowly")
             if part:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part) if chunked else part)
+                sent += len(part)
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
 

@@ -1,7 +1,9 @@
 """The server itself, over sockets: bad requests, many of them, and runs that are being written."""
 
+import contextlib
 import io
 import json
+import queue
 import signal
 import socket
 import subprocess
@@ -13,11 +15,13 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
 from harness.cli import main
 from harness.serve.desk import Desk
+from harness.serve.heads import HEAD_BYTES, Heads
 from harness.serve.server import Server
 from harness.serve.vault import Vault
 from tests.harness.serve.stores import add_run, place_of
@@ -186,18 +190,99 @@ def test_a_run_is_read_by_many_while_it_is_written(served: Served, store: Path) 
     assert failures == []
 
 
-def test_who_comes_when_all_places_are_taken_is_told_so(store: Path) -> None:
-    """And has a place when one is free."""
+def test_a_client_beyond_the_places_gets_a_503(store: Path) -> None:
+    """And an answer when one is free."""
+    run = add_run(store)
+    (run.path / "large.log").write_bytes(b"x" * 20_000_000)
+    target = "/".join((*place_of(store, run), "large.log"))
     served = Served(store, places=1)
     try:
-        with socket.create_connection(("127.0.0.1", served.port), timeout=20) as waiting:
-            waiting.sendall(b"GET / HT")
+        with socket.create_connection(("127.0.0.1", served.port), timeout=20) as taking:
+            taking.sendall(f"GET /files/{target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             served.wait_for_places(0)
-            assert served.raw(b"").startswith(b"HTTP/1.1 503 ")
+            answer = served.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 503 ")
         served.wait_for_places(1)
         assert served.get("/")[0] == 200
     finally:
         served.close()
+
+
+def test_clients_that_send_a_byte_now_and_then_hold_nobody_up(store: Path) -> None:
+    """There are many more of them than places."""
+    served = Served(store, places=2)
+    dripping: list[socket.socket] = []
+    try:
+        for number in range(200):
+            dripping.append(socket.create_connection(("127.0.0.1", served.port), timeout=20))
+            dripping[-1].sendall(b"GET / HTTP/1.1\r\nX: y\r\n"[: 1 + number % 20])
+        for _ in range(3):
+            for connection in dripping:
+                with contextlib.suppress(OSError):  # on a busy machine their time may be up
+                    connection.sendall(b"y")
+            assert served.get("/")[0] == 200
+    finally:
+        for connection in dripping:
+            connection.close()
+        served.close()
+
+
+def handed_on(**bounds: Any) -> tuple[Heads, "queue.Queue[bytes]"]:
+    """Heads, and those that were whole."""
+    whole: queue.Queue[bytes] = queue.Queue()
+
+    def ready(connection: socket.socket, _address: object, head: bytes) -> None:
+        connection.close()
+        whole.put(head)
+
+    return Heads(ready, **bounds), whole
+
+
+def test_a_head_has_a_deadline_however_much_of_it_comes() -> None:
+    """Each byte more is no more time."""
+    heads, whole = handed_on(head_s=0.2)
+    client, served = socket.socketpair()
+    client.settimeout(20)
+    heads.add(served, None)
+    try:
+        client.sendall(b"GET / HTTP/1.1\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 408 ")
+        assert whole.empty()
+    finally:
+        heads.close()
+        client.close()
+
+
+def test_of_too_many_who_wait_the_first_goes() -> None:
+    """And those who come later are read."""
+    heads, whole = handed_on(waiting=1)
+    pairs = [socket.socketpair() for _ in range(2)]
+    try:
+        for client, served in pairs:
+            client.settimeout(20)
+            heads.add(served, None)
+        assert pairs[0][0].recv(1000).startswith(b"HTTP/1.1 503 ")
+        pairs[1][0].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert whole.get(timeout=20) == b"GET / HTTP/1.1\r\n\r\n"
+    finally:
+        heads.close()
+        for client, _ in pairs:
+            client.close()
+
+
+def test_a_head_without_an_end_is_handed_on_at_the_bound() -> None:
+    """The handler refuses it by its own rules."""
+    heads, whole = handed_on()
+    client, served = socket.socketpair()
+    heads.add(served, None)
+    sending = Thread(target=client.sendall, args=(b"x" * (HEAD_BYTES + 1),))
+    sending.start()
+    try:
+        assert len(whole.get(timeout=20)) > HEAD_BYTES
+    finally:
+        sending.join()
+        heads.close()
+        client.close()
 
 
 def test_a_client_that_goes_away_harms_nobody(served: Served, store: Path) -> None:

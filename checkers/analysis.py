@@ -107,6 +107,7 @@ def combined(analyzed: Sequence[Analyzed]) -> dict[str, Any]:
             {
                 "run": each.run,
                 "verdict": each.verdict.outcome.value,
+                "headline": each.verdict.headline.as_json(),
                 "reasons": list(each.verdict.reasons),
                 "forbidden": _counts(each.verdict, "forbidden"),
                 "permitted": _counts(each.verdict, "permitted"),

@@ -243,6 +243,7 @@ def _anomaly(
         rule=rule.text,
         aspect=group["aspect"],
         cause=text,
+        permission=rule.permission,
         examples=tuple(examples[: EXAMPLES if grave else FEW_EXAMPLES]),
     )
 

@@ -3,6 +3,7 @@
 Part of the one table in `contract`.
 """
 
+from checkers import permissions
 from checkers.rules import Judgement, Rule, in_doubt, open_rules, rule
 
 _FORBIDDEN, _PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
@@ -60,6 +61,7 @@ def _forgotten(anomaly: str, reason: str) -> Rule:
         reason,
         "KIP-853; KAFKA-14077",
         lambda c: c.quorum_lost,
+        permissions.QUORUM_LOST,
     )  # fmt: skip
 
 
@@ -77,6 +79,7 @@ LEADERSHIP: tuple[Rule, ...] = (
         "a replica outside the in-sync replicas was elected",
         "Kafka: unclean.leader.election.enable",
         lambda c: c.aspect == "outside" and c.unclean_election,
+        permissions.UNCLEAN,
     ),
     rule(
         "any", "isr-broken", _FORBIDDEN,
@@ -120,6 +123,7 @@ PROGRESS: tuple[Rule, ...] = (
         "what it knew of the producer went with its records",
         "KIP-360",
         lambda c: c.aspect == "bereft",
+        permissions.RECORDS_LOST,
     ),
     *open_rules("refused-head"),
     rule(

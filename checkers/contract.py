@@ -10,6 +10,7 @@ KIP-207 (end offsets after an election), KIP-320 (consumers and truncation), KIP
 leader replicas); Adya's and Elle's names for reads that must not be.
 """
 
+from checkers import permissions
 from checkers.cluster_rules import CLUSTER_RULES
 from checkers.producer_epochs import IN_FLIGHT
 from checkers.rules import Context, Judgement, Rule, in_doubt, in_force, open_rules, rule
@@ -24,6 +25,7 @@ INFORMATIONAL, UNKNOWN = Judgement.INFORMATIONAL, Judgement.UNKNOWN
 def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> tuple[Rule, ...]:
     """The rows that permit what follows when all that held a record lost it together."""
     who = "acks=all, " if acks_all else ""
+    in_memory = "and all in-sync replicas had lost power together, or had before the others left"
 
     def counts(c: Context, toll: Toll) -> bool:
         return c.toll is toll and (c.acks == -1 or not acks_all)
@@ -35,14 +37,22 @@ def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> t
             f"{reason}: so many had it in memory alone",
             "Kafka: min.insync.replicas, flush.messages; KIP-966",
             lambda c: counts(c, Toll.POWER),
+            permissions.UNFLUSHED,
         ),
         rule(
-            f"{who}no flush before the acknowledgement, min ISR 1 or eligible leader replicas off, "
-            "and all that were in sync had lost power together, or had before the others left",
-            anomaly, PERMITTED,
+            f"{who}min ISR 1, no flush before the acknowledgement, {in_memory}", anomaly, PERMITTED,
             f"{reason}: the last replica standing had it in memory alone, and leads again",
             "KIP-966: last replica standing; min ISR - 1 losses of power are tolerated",
+            lambda c: counts(c, Toll.LAST_STANDING) and c.min_insync_replicas <= 1,
+            permissions.ONE_UNFLUSHED,
+        ),
+        rule(
+            f"{who}eligible leader replicas off, no flush before the acknowledgement, {in_memory}",
+            anomaly, PERMITTED,
+            f"{reason}: the last replica standing had it in memory alone, and leads again",
+            "KIP-966: last replica standing",
             lambda c: counts(c, Toll.LAST_STANDING),
+            permissions.LAST_UNFLUSHED,
         ),
         rule(
             f"{who}no in-sync or eligible replica was left with a whole disk (and its power, "
@@ -50,6 +60,7 @@ def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> t
             f"{reason}: nobody whose disk was whole had it",
             "the original replication design",
             lambda c: counts(c, Toll.DISKS),
+            permissions.DISKS_LOST,
         ),
         rule(
             "a majority of the metadata quorum's voters lost their disks together", anomaly,
@@ -57,6 +68,7 @@ def _state_loss_rules(anomaly: str, reason: str, *, acks_all: bool = False) -> t
             f"{reason}: who led, in which epoch, and who was in sync may be forgotten",
             "KIP-853; KAFKA-14077",
             lambda c: c.forgotten,
+            permissions.QUORUM_LOST,
         ),
     )  # fmt: skip
 
@@ -67,6 +79,7 @@ _LOST = (
         "no acknowledgement was asked for; counted",
         "Kafka: acks",
         lambda c: c.acks == 0,
+        permissions.ACKS_0,
     ),
     rule(
         "acks=1, a new leader's epoch starts at or below the write, and its predecessor may not "
@@ -74,19 +87,29 @@ _LOST = (
         "the leader alone had the write, and leadership went to another replica",
         "Kafka: acks; KIP-101",
         lambda c: c.acks == 1 and c.deposed,
+        permissions.ACKS_1,
     ),
     rule(
-        "acks=1, the leader lost its disk, or its power without a flush before the acknowledgement",
-        "lost-write", PERMITTED,
+        "acks=1, the leader lost its disk", "lost-write", PERMITTED,
+        "the leader alone had the write for sure, and it led again without it",
+        "Kafka: acks",
+        lambda c: c.acks == 1 and c.leader_lost_disk,
+        permissions.ACKS_1,
+    ),
+    rule(
+        "acks=1, the leader lost power without a flush before the acknowledgement", "lost-write",
+        PERMITTED,
         "the leader alone had the write for sure, and it led again without it",
         "Kafka: acks, flush.messages",
         lambda c: c.acks == 1 and c.leader_lost_state,
+        permissions.ACKS_1_UNFLUSHED,
     ),
     rule(
         "unclean election on, and one took place", "lost-write", PERMITTED,
         "a replica outside the in-sync replicas was elected",
         "Kafka: unclean.leader.election.enable",
         lambda c: c.acks in (1, -1) and c.unclean,
+        permissions.UNCLEAN,
     ),
     rule(
         "acks=all, min ISR 1, the ISR was the leader alone and another was elected", "lost-write",
@@ -94,6 +117,7 @@ _LOST = (
         "the only in-sync replica was lost",
         "Kafka: min.insync.replicas; KIP-966",
         lambda c: c.acks == -1 and c.min_insync_replicas <= 1 and c.sole_isr_lost,
+        permissions.ONE_IN_SYNC,
     ),
     *_state_loss_rules("lost-write", "the write is gone", acks_all=True),
     rule(
@@ -138,6 +162,7 @@ _ORDER = (
         "sequences tell a repeated batch within one producer epoch only",
         "KIP-98; KIP-360; librdkafka issue 4953",
         lambda c: c.idempotence and c.aspect == IN_FLIGHT,
+        permissions.EPOCH_LEFT,
     ),
     rule(
         "idempotence, and the client began a new producer epoch since a partition did not know "
@@ -156,6 +181,7 @@ _ORDER = (
         "no idempotence", "duplicate", PERMITTED,
         "a write whose answer was lost is sent again",
         "Kafka: enable.idempotence",
+        permission=permissions.NOT_IDEMPOTENT,
     ),
     rule(
         "idempotence", "reordered-send", FORBIDDEN,
@@ -168,6 +194,7 @@ _ORDER = (
         "a later batch may land while an earlier one is tried again",
         "Kafka: max.in.flight.requests.per.connection",
         lambda c: c.max_in_flight > 1,
+        permissions.NOT_IN_LINE,
     ),
     rule(
         "one in flight", "reordered-send", FORBIDDEN,
@@ -183,12 +210,14 @@ _OFFSETS = (
         "without idempotence, or a resend) lies elsewhere",
         "KIP-101",
         lambda c: c.aspect == "acknowledged" and c.acks == 1 and c.deposed,
+        permissions.ACKS_1,
     ),
     rule(
         "unclean election on, and one took place", "inconsistent-offset", PERMITTED,
         "offsets above the new leader's end are used again",
         "Kafka: unclean.leader.election.enable",
         lambda c: c.unclean,
+        permissions.UNCLEAN,
     ),
     rule(
         "min ISR 1, the ISR was the leader alone and another was elected", "inconsistent-offset",
@@ -196,13 +225,22 @@ _OFFSETS = (
         "the only in-sync replica was lost, and its offsets are used again",
         "Kafka: min.insync.replicas; KIP-966",
         lambda c: c.min_insync_replicas <= 1 and c.sole_isr_lost,
+        permissions.ONE_IN_SYNC,
     ),
     rule(
-        "acks=1, acknowledged by a leader that lost its disk, or its power without a flush",
-        "inconsistent-offset", PERMITTED,
+        "acks=1, acknowledged by a leader that lost its disk", "inconsistent-offset", PERMITTED,
+        "the acknowledged copy is gone; another copy lies elsewhere",
+        "Kafka: acks",
+        lambda c: c.aspect == "acknowledged" and c.acks == 1 and c.leader_lost_disk,
+        permissions.ACKS_1,
+    ),
+    rule(
+        "acks=1, acknowledged by a leader that lost power without a flush", "inconsistent-offset",
+        PERMITTED,
         "the acknowledged copy is gone; another copy lies elsewhere",
         "Kafka: acks, flush.messages",
         lambda c: c.aspect == "acknowledged" and c.acks == 1 and c.leader_lost_state,
+        permissions.ACKS_1_UNFLUSHED,
     ),
     *_state_loss_rules("inconsistent-offset", "the offset is used again"),
     rule(
@@ -222,6 +260,7 @@ _OFFSETS = (
         "a replica outside the in-sync replicas was elected and cut the log",
         "Kafka: unclean.leader.election.enable",
         lambda c: c.unclean,
+        permissions.UNCLEAN,
     ),
     rule(
         "min ISR 1, the ISR was the leader alone and another was elected", "truncated-read",
@@ -229,6 +268,7 @@ _OFFSETS = (
         "the only in-sync replica was lost; below its HW was what it alone had",
         "Kafka: min.insync.replicas; KIP-966",
         lambda c: c.min_insync_replicas <= 1 and c.sole_isr_lost,
+        permissions.ONE_IN_SYNC,
     ),
     *_state_loss_rules("truncated-read", "what was read is gone"),
     *open_rules("truncated-read"),
@@ -284,6 +324,7 @@ _READING = (
         "a replica outside the in-sync replicas was elected and cut the log",
         "Kafka: unclean.leader.election.enable",
         lambda c: c.unclean,
+        permissions.UNCLEAN,
     ),
     *_state_loss_rules("watermark-regression", "the log ends earlier"),
     rule(
@@ -313,6 +354,7 @@ _REPLICAS = (
         "the damage is found by its checksum when the batch is read, and not before",
         "Kafka: record batches have checksums; recovery reads what is beyond the recovery point",
         lambda c: c.aspect == "damaged",
+        permissions.BIT_FLIPPED,
     ),
     rule(
         "replicas did not settle; unclean election on, min ISR 1, or nodes lost power or disks",
@@ -329,6 +371,7 @@ _REPLICAS = (
         "leader epochs that were given may be given again, and tell logs apart no more",
         "KIP-853; KAFKA-14077",
         lambda c: c.quorum_lost,
+        permissions.QUORUM_LOST,
     ),
     rule(
         "any", "divergent-replicas", FORBIDDEN,

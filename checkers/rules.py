@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any
 
 from checkers.causes import Cause, CauseKind
+from checkers.permissions import Permission
+from checkers.recorded_faults import Taken
 from checkers.settings import Settings
 from checkers.state_loss import Toll
 
@@ -72,6 +75,14 @@ class Context(Settings):
         return self.cause.deposed in self.cause.lost.gone(self)
 
     @property
+    def leader_lost_disk(self) -> bool:
+        """It lost its disk: no flush would have kept the write."""
+        if self.cause is None or self.cause.lost is None:
+            return False
+        losses = self.cause.lost.losses
+        return any(e.node == self.cause.deposed and e.taken is Taken.DISK for e in losses)
+
+    @property
     def forgotten(self) -> bool:
         """The metadata quorum had lost its memory within the write's reach."""
         return self.cause is not None and self.cause.kind is CauseKind.QUORUM_LOSS
@@ -86,7 +97,10 @@ class Context(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row of the contract; `configuration` and `reason` are for people, `applies` decides."""
+    """One row of the contract; `configuration` and `reason` are for people, `applies` decides.
+
+    permission: of a row that permits, what it is that permits, and what would have prevented it.
+    """
 
     configuration: str
     anomaly: str
@@ -94,16 +108,18 @@ class Rule:
     reason: str
     source: str
     applies: Callable[[Context], bool]
+    permission: Permission | None = None
 
-    def as_json(self) -> dict[str, str]:
+    def as_json(self) -> dict[str, Any]:
         """The row as the report prints it."""
-        return {
+        made: dict[str, Any] = {
             "configuration": self.configuration,
             "anomaly": self.anomaly,
             "judgement": self.judgement.value,
             "reason": self.reason,
             "source": self.source,
         }
+        return made | (self.permission.as_json() if self.permission else {})
 
     @property
     def text(self) -> str:
@@ -123,6 +139,7 @@ def rule(
     reason: str,
     source: str,
     applies: Callable[[Context], bool] = lambda _: True,
+    permission: Permission | None = None,
 ) -> Rule:
     """A row in the order in which people read it."""
     return Rule(
@@ -132,6 +149,7 @@ def rule(
         reason=reason,
         source=source,
         applies=applies,
+        permission=permission,
     )
 
 

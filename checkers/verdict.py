@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from checkers import headline
 from checkers.contract import Judgement
+from checkers.headline import Headline
+from checkers.permissions import Permission
 
 
 class Outcome(StrEnum):
@@ -76,6 +79,7 @@ class Anomaly:
     rule: str
     aspect: str | None = None
     cause: str | None = None
+    permission: Permission | None = None
     examples: tuple[Mapping[str, Any], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -91,6 +95,7 @@ class Anomaly:
             "aspect": self.aspect if self.kind != "lost-write" else None,
             "cause": self.cause,
             "rule": self.rule,
+            **(self.permission.as_json() if self.permission else {}),
             "examples": [dict(row) for row in self.examples],
         }
         optional = ("partition", "part_of_log", "aspect", "cause")
@@ -133,7 +138,7 @@ class Verdict:
     assumptions: tuple[Assumption, ...]
     detectors: tuple[DetectorResult, ...]
     topics: tuple[Mapping[str, Any], ...]
-    contract: tuple[Mapping[str, str], ...]
+    contract: tuple[Mapping[str, Any], ...]
     engine: str
     checked_at: str
     extra_reasons: tuple[str, ...] = field(default=())
@@ -162,8 +167,14 @@ class Verdict:
         """Why it is not VALID, the gravest reasons first; or why it is."""
         found = sorted(self._findings(), key=lambda finding: -_WEIGHT[finding[0]])
         if not found:
-            return ("nothing forbidden was found, and every assumption that decides holds",)
+            return ("No violations. All checks that the verdict relies on passed.",)
         return tuple(dict.fromkeys(reason for _, reason in found))
+
+    @property
+    def headline(self) -> Headline:
+        """Whether the contract was kept, and what was lost."""
+        anomalies = [anomaly.as_json() for anomaly in self.anomalies]
+        return headline.of({"verdict": self.outcome.value, "anomalies": anomalies})
 
     def _findings(self) -> list[tuple[Outcome, str]]:
         found: list[tuple[Outcome, str]] = []
@@ -190,6 +201,7 @@ class Verdict:
         """The content of verdict.json."""
         return {
             "verdict": self.outcome.value,
+            "headline": self.headline.as_json(),
             "reasons": list(self.reasons),
             "assumptions": [assumption.as_json() for assumption in self.assumptions],
             "topics": [dict(topic) for topic in self.topics],

@@ -1,14 +1,20 @@
-"""A verdict for the terminal: the answer, why, what each acks mode lost, where to look next."""
+"""A verdict for the terminal: the answer, what was lost, why, where to look next.
+
+A colour and a sign for each standing: the loss of acknowledged writes that the contract permits
+looks neither like success nor like a violation.
+"""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from checkers import headline
+from checkers.headline import Headline, Standing
 from harness.planning import replaying
 from harness.planning.plan import acks_name
 from harness.record.store import RUN_FILE
@@ -17,7 +23,14 @@ from harness.report import words
 MAX_REASONS = 10
 MAX_CAUSES = 3
 """Per topic, the gravest first."""
-_STYLES = {"VALID": "bold green", "INVALID": "bold red", "UNKNOWN": "bold yellow"}
+LOOKS: Final[Mapping[Standing, tuple[str, str]]] = {
+    Standing.CLEAN: ("✓", "bold green"),
+    Standing.LOSSES: ("!", "bold dark_orange"),
+    Standing.UNDECIDED: ("?", "bold yellow"),
+    Standing.UNMET: ("✕", "bold red"),
+    Standing.BROKEN: ("✕", "bold red"),
+}
+"""Sign and colour; without colours, sign and words remain."""
 _COUNTS = {
     "sent": "sent",
     "acked": "acked",
@@ -35,7 +48,7 @@ def print_verdict(
 ) -> None:
     """Print everything that one wants to know first."""
     console.print()
-    console.print(Text(verdict["verdict"], style=_STYLES[verdict["verdict"]]))
+    _print_headline(console, headline.of(verdict))
     reasons = verdict["reasons"]
     for reason in reasons[:MAX_REASONS]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
@@ -60,6 +73,23 @@ def print_verdict(
     console.print(Text(f"replay   {replaying.command(run_dir)}"), soft_wrap=True)
 
 
+def _print_headline(console: Console, found: Headline) -> None:
+    """The answer, the contract, and what was lost: what permits each loss, and what prevents it."""
+    sign, style = LOOKS[found.standing]
+    sign = "" if console.options.ascii_only else f"{sign} "
+    title = f"{sign}{found.verdict}: {'; '.join(found.parts).upper()}"
+    console.print(Text(title, style=style), soft_wrap=True)
+    for loss in found.losses:
+        loud = LOOKS[Standing.LOSSES if loss.judgement == "permitted" else Standing.BROKEN][1]
+        console.print(Text(f"  {loss.text}", style=loud), soft_wrap=True)
+        if loss.remedy:
+            console.print(Text(f"    prevented by {loss.remedy}"), soft_wrap=True)
+    if found.unacknowledged:
+        console.print(Text(f"  {found.unacknowledged_text}"), soft_wrap=True)
+    if found.also:
+        console.print(Text(f"  also permitted: {found.also}"), soft_wrap=True)
+
+
 def _client(run_dir: Path) -> str | None:
     """The run's client library and its version, where that was noted."""
     try:
@@ -80,6 +110,8 @@ def topics_table(topics: list[Mapping[str, Any]]) -> Table:
         counts = {name: Text(_count(topic.get(name))) for name in _COUNTS}
         if topic.get("lost_forbidden"):
             counts["lost"].stylize("bold red")
+        elif topic.get("lost") and acks != 0:
+            counts["lost"].stylize(LOOKS[Standing.LOSSES][1])
         table.add_row(
             topic["topic"],
             "?" if acks is None else acks_name(acks),

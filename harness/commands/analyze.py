@@ -135,6 +135,7 @@ def text(answer: dict[str, Any]) -> str:
     lines = [answer["verdict"]]
     for run in answer["runs"]:
         lines.append(f"  {run['verdict']:<8} {run['run']}")
+        lines.append(f"    {run['headline']['line']}")
         shown = run["reasons"] if run["verdict"] != "VALID" else ()
         lines += [f"    {reason}" for reason in shown]
         if run["permitted"]:

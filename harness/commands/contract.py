@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.commands.base import Debug
 
-_STYLES = {"forbidden": "red", "permitted": "green", "unknown": "yellow"}
+_STYLES = {"forbidden": "red", "permitted": "dark_orange", "unknown": "yellow"}
 
 
 def contract(
@@ -41,5 +41,9 @@ def contract(
         table.add_column("source", ratio=1)
         for row in several:
             verdict = Text(row["judgement"], style=_STYLES.get(row["judgement"], ""))
-            table.add_row(row["configuration"], verdict, row["reason"], row["source"])
+            reason = row["reason"]
+            if "permitted_by" in row:
+                remedies = " or ".join(row["prevented_by"])
+                reason += f"\nPermitted by {row['permitted_by']}. Prevented by {remedies}."
+            table.add_row(row["configuration"], verdict, reason, row["source"])
         console.print(table)

@@ -2,6 +2,8 @@
 
 A violation is a failure. What the harness could not do, and what nobody can say, are errors: red,
 and told apart by their type. Known violations and what was left out are skipped, with the reason.
+A run that passed although it lost acknowledged writes, as its contract permits, says so in its
+properties and in what it printed.
 
 There properties belong to suites and not to cases, so every trial is a suite of one case.
 """
@@ -60,6 +62,8 @@ def _properties(night: Night, cell: Cell | None, result: Result) -> Mapping[str,
     return {
         "seed": str(result.seed),
         "verdict": result.verdict or "none",
+        "headline": result.headline or "none",
+        **{f"acknowledged_lost_acks_{acks}": str(n) for acks, n in result.lost.items()},
         **about,
         "night": night.name,
         "commit": night.commit or "unknown",
@@ -80,6 +84,8 @@ def _case(night: Night, result: Result) -> Xml.Element:
     elif result.outcome in _SKIPPED:
         why = "; ".join(result.known) or result.said
         Xml.SubElement(case, "skipped", message=_clean(f"{result.outcome}: {why}"))
+    if result.headline:
+        Xml.SubElement(case, "system-out").text = _clean(result.headline)
     return case
 
 

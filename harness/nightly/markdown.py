@@ -15,6 +15,7 @@ MARKS: Final[Mapping[Outcome, str]] = {
     Outcome.ERROR: "⚠️ harness error",
     Outcome.UNKNOWN: "❓ unknown",
     Outcome.KNOWN: "🔖 known",
+    Outcome.LOSSES: "🟠 passed; acknowledged writes lost, as permitted",
     Outcome.PASSED: "✅ passed",
     Outcome.LEFT_OUT: "· no time",
 }
@@ -28,7 +29,22 @@ def headline(results: Sequence[Result]) -> str:
     canaries = [r for r in results if r.canary and r.outcome is not Outcome.LEFT_OUT]
     missed = sum(r.outcome is Outcome.VIOLATION for r in canaries)
     blind = f"; {missed} canaries NOT found: the suite is blind" if missed else ""
-    return f"{tried} runs of {len(by_cell(results))} cells: {', '.join(told) or 'nothing'}{blind}"
+    lost = lost_in(results)
+    losses = f"; acknowledged writes lost: {lost}" if lost else ""
+    runs = f"{tried} runs of {len(by_cell(results))} cells"
+    return f"{runs}: {', '.join(told) or 'nothing'}{losses}{blind}"
+
+
+def lost_in(results: Sequence[Result]) -> str:
+    """The acknowledged writes that were lost, such as `934 acks=all, 3 acks=1`; empty without.
+
+    Those of canaries are not counted: a broken broker loses them on purpose.
+    """
+    found: dict[str, int] = {}
+    for result in results:
+        for acks, count in ({} if result.canary else result.lost).items():
+            found[acks] = found.get(acks, 0) + count
+    return ", ".join(f"{found[acks]:,} acks={acks}" for acks in sorted(found, reverse=True))
 
 
 def markdown(night: Night, results: Sequence[Result], changed: Mapping[str, Change]) -> str:
@@ -40,8 +56,8 @@ def markdown(night: Night, results: Sequence[Result], changed: Mapping[str, Chan
         "",
         f"commit `{night.commit or 'unknown'}`, {night.machine}",
         "",
-        "| cell | outcome | runs | acknowledged | p99 ms | longest gap ms | |",
-        "|---|---|--:|--:|--:|--:|---|",
+        "| cell | outcome | runs | acknowledged | of these lost | p99 ms | longest gap ms | |",
+        "|---|---|--:|--:|--:|--:|--:|---|",
     ]
     cells = by_cell(results)
     order = list(Outcome)
@@ -61,15 +77,18 @@ def _row(cell: str, results: Sequence[Result], change: Change) -> str:
     name = f"{_cell(cell)}{' (canary)' if results[0].canary else ''}"
     acked = sum(r.acked for r in tried)
     numbers = " | ".join("" if x is None else f"{x:,.0f}" for x in (p99, gap))
-    return f"| {name} | {MARKS[outcome]} | {len(tried)} | {acked:,} | {numbers} | {change} |"
+    said = f"{MARKS[outcome]} | {len(tried)} | {acked:,} | {lost_in(tried)}"
+    return f"| {name} | {said} | {numbers} | {change} |"
 
 
 def _details(results: Sequence[Result]) -> list[str]:
     told = [r for r in results if r.outcome not in (Outcome.PASSED, Outcome.LEFT_OUT)]
-    lines = []
+    lines = list[str]()
     for result in told:
         lines += ["", f"### {MARKS[result.outcome]}: {_cell(result.cell)}, seed {result.seed}", ""]
         lines.append(_cell(result.said))
+        if result.headline and result.headline not in result.said:
+            lines += ["", _cell(result.headline)]
         lines += [f"- {count} {kind}" for kind, count in result.anomalies.items()]
         lines += [f"- known: {_cell(reason)}" for reason in result.known]
         if result.replay:

@@ -32,6 +32,12 @@ def metrics(night: Night, results: Sequence[Result]) -> str:
         for cell, found in cells.items()
     ]
     gauge("cell", "What each cell came to.", states)
+    losses = [
+        (f',cell="{_label(cell)}",acks="{acks}"', float(sum(r.lost.get(acks, 0) for r in found)))
+        for cell, found in cells.items()
+        for acks in dict.fromkeys(acks for r in found for acks in r.lost)
+    ]
+    gauge("acknowledged_lost", "Acknowledged writes that were lost, permitted or not.", losses)
     for name, about in (
         ("p99_ms", "The slowest topic's 99th percentile of acknowledgement."),
         ("unavailable_ms", "The longest time without an acknowledgement in a partition."),

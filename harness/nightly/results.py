@@ -1,6 +1,7 @@
 """What became of a trial, of a cell, and of a night. Pure.
 
     passed     VALID; a canary that was found counts as passed, too
+    losses     VALID, and acknowledged writes were lost, as the contract permits
     known      INVALID, and every forbidden anomaly is one that the suite knows of
     violation  INVALID otherwise; a canary that was not found: then the suite is blind
     unknown    UNKNOWN: nobody can say
@@ -17,6 +18,8 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
+from checkers import headline
+from checkers.headline import Standing
 from harness.judging import forbidden_of
 from harness.nightly.cells import Cell
 from harness.nightly.suite import Known
@@ -32,6 +35,7 @@ class Outcome(enum.StrEnum):
     ERROR = "error"
     UNKNOWN = "unknown"
     KNOWN = "known"
+    LOSSES = "passed with losses"
     PASSED = "passed"
     LEFT_OUT = "left out"
 
@@ -41,6 +45,7 @@ EXIT_CODES: Final[Mapping[Outcome, int]] = {
     Outcome.ERROR: 255,
     Outcome.UNKNOWN: 2,
     Outcome.KNOWN: 0,
+    Outcome.LOSSES: 0,
     Outcome.PASSED: 0,
     Outcome.LEFT_OUT: 0,
 }
@@ -68,6 +73,8 @@ class Result:
     outcome: Outcome
     said: str
     """One sentence."""
+    headline: str = ""
+    """Of the verdict: whether the contract was kept, and what was lost."""
     seconds: float = 0.0
     canary: bool = False
     verdict: str | None = None
@@ -76,6 +83,8 @@ class Result:
     """The forbidden ones, and how many of each."""
     known: tuple[str, ...] = ()
     """Reasons, with links."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """Acknowledged writes that were lost, permitted or not, by acks mode as people write it."""
     acked: int = 0
     p99_ms: float | None = None
     unavailable_ms: float | None = None
@@ -116,7 +125,7 @@ def judged(
     )
     if verdict is None or exit_code not in (0, 1, 2):
         return base
-    forbidden = forbidden_of(verdict)
+    forbidden, found = forbidden_of(verdict), headline.of(verdict)
     outcome, said = _outcome(cell, verdict, forbidden)
     reasons = _known(cell, forbidden, known) if outcome is Outcome.VIOLATION else None
     return Result(
@@ -124,6 +133,8 @@ def judged(
             **{name: getattr(base, name) for name in ("cell", "seed", "canary", "exit_code")},
             "outcome": Outcome.KNOWN if reasons else outcome,
             "said": said,
+            "headline": found.line,
+            "lost": found.lost_by_acks,
             "verdict": str(verdict["verdict"]),
             "anomalies": forbidden,
             "known": reasons or (),
@@ -148,7 +159,9 @@ def _outcome(
         return Outcome.PASSED, f"found, as it must be: {first}"
     match answer:
         case "VALID":
-            return Outcome.PASSED, first
+            found = headline.of(verdict)
+            kept = found.standing is not Standing.LOSSES
+            return (Outcome.PASSED, first) if kept else (Outcome.LOSSES, found.line)
         case "INVALID":
             return Outcome.VIOLATION, first
         case _:

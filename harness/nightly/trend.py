@@ -26,6 +26,7 @@ LETTERS: Final[Mapping[Outcome, str]] = {
     Outcome.ERROR: "E",
     Outcome.UNKNOWN: "?",
     Outcome.KNOWN: "k",
+    Outcome.LOSSES: "!",
     Outcome.PASSED: "✓",
     Outcome.LEFT_OUT: "·",
 }
@@ -80,6 +81,7 @@ def write(path: Path, nights: Sequence[Night]) -> None:
         state=worst(r.outcome for r in results[-1]),
         rows=rows(shown, results),
         failures=[r for r in results[-1] if r.outcome in (Outcome.VIOLATION, *_TROUBLE)],
+        losses=[r for r in results[-1] if r.outcome is Outcome.LOSSES],
         letters=LETTERS,
         spark_width=pages.SPARK_WIDTH,
         spark_height=pages.SPARK_HEIGHT,
@@ -124,10 +126,14 @@ def _mark(night: Night, results: Sequence[Result]) -> Mark:
     first = next(r for r in results if r.outcome is outcome)
     return Mark(
         letter=LETTERS[outcome],
-        outcome=outcome.name.lower().replace("_", "-"),
+        outcome=_slug(outcome),
         title=f"{night.name}: {outcome}, {len(results)} runs; {first.said}",
         link=_link(night, first),
     )
+
+
+def _slug(outcome: Outcome) -> str:
+    return outcome.name.lower().replace("_", "-")
 
 
 def _link(night: Night, result: Result) -> str | None:

@@ -92,9 +92,20 @@ def _group(anomaly: Mapping[str, Any]) -> dict[str, Any]:
         "aspect": f"{aspect} of the log" if aspect else str(anomaly.get("aspect") or ""),
         "cause": cause,
         "rule": str(anomaly.get("rule") or ""),
+        "permission": _permission(anomaly),
         "count": int(anomaly.get("count") or 0),
         "fault": int(named[1]) if named else None,
     }
+
+
+def _permission(anomaly: Mapping[str, Any]) -> str:
+    """What permits it and what would have prevented it; empty where nothing permits it."""
+    remedies = anomaly.get("prevented_by")
+    if not anomaly.get("permitted_by") or not isinstance(remedies, list):
+        return ""
+    return (
+        f"Permitted by {anomaly['permitted_by']}. Prevented by {' or '.join(map(str, remedies))}."
+    )
 
 
 def pack_anomalies(anomalies: Anomalies) -> str:

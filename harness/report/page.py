@@ -17,6 +17,7 @@ import duckdb
 from jinja2 import Environment
 from markupsafe import Markup
 
+from checkers import headline
 from harness import pages
 from harness.planning import replaying
 from harness.record.store import write_atomic
@@ -32,6 +33,9 @@ SCRIPTS = (
     "main.js",
 )  # fmt: skip
 """In this order one script, whose parts see each other."""
+_CONTRACT_ROW = (
+    "configuration", "anomaly", "judgement", "reason", "source", "permitted_by", "prevented_by",
+)  # fmt: skip
 MAX_CAUSES = 6
 """Causes of loss named under a topic; the rest is counted, and listed with the anomalies."""
 
@@ -82,6 +86,7 @@ def _context(stored: Stored, facts: Facts) -> dict[str, Any]:
         "started": _started(stored.run.get("started_wall_ns")),
         "duration_s": facts.span_s,
         "outcome": words.outcome(verdict),
+        "headline": headline.of(verdict),
         "why": words.why(verdict),
         "judged": bool(verdict),
         "reasons": _texts(verdict.get("reasons")),
@@ -103,8 +108,7 @@ def _context(stored: Stored, facts: Facts) -> dict[str, Any]:
             for row in _rows(verdict.get("assumptions"))
         ],
         "contract": [
-            {"configuration": "", "anomaly": "", "judgement": "", "reason": "", "source": ""} | row
-            for row in _rows(verdict.get("contract"))
+            dict.fromkeys(_CONTRACT_ROW, "") | row for row in _rows(verdict.get("contract"))
         ],
         "detectors": [
             {"name": "", "status": "", "count": 0, "seconds": None, "detail": ""} | row

@@ -1,12 +1,15 @@
 """Numbers and verdicts in words: one way to write each of them, everywhere in the report.
 
 The sentence under the verdict says what was found, where, and what the contract says of it. It is
-made from verdict.json alone and takes no part in judging.
+made from verdict.json alone and takes no part in judging. `checkers.headline` has the words for
+whether the contract was kept, and for the acknowledged writes that were lost.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from checkers import headline
 
 NOTHING = "\N{EN DASH}"
 OUTCOMES = ("VALID", "INVALID", "UNKNOWN")
@@ -94,12 +97,11 @@ def staleness(topic: Mapping[str, Any]) -> str:
     polls = topic.get("stale_polls")
     if not isinstance(polls, int) or not polls:
         return ""
-    ended = "1 poll" if polls == 1 else f"{number(polls)} polls"
-    lags = (
-        f"{milliseconds(topic.get(f'stale_{name}_ms'))} ms {said}"
-        for name, said in (("p50", "in the median"), ("p99", "at p99"), ("max", "at most"))
-    )
-    return f"{ended} ended short of what acks=all had acknowledged before, {', '.join(lags)}"
+    lags = {name: milliseconds(topic.get(f"stale_{name}_ms")) for name in ("p50", "p99", "max")}
+    if polls == 1:
+        return f"1 stale poll, {lags['max']} ms behind what acks=all had acknowledged"
+    spread = f"{lags['p50']} ms in the median, {lags['p99']} ms at p99, {lags['max']} ms at most"
+    return f"{number(polls)} stale polls, behind what acks=all had acknowledged: {spread}"
 
 
 def acks_label(acks: Any) -> str:
@@ -138,12 +140,14 @@ def why(verdict: Mapping[str, Any]) -> str:
         case "INVALID":
             return _why_invalid(verdict)
         case "VALID":
-            said = _why_valid(verdict.get("topics") or ())
+            found = headline.of(verdict)
+            said = _why_valid(verdict.get("topics") or (), found)
             return said + _sent_again(verdict.get("anomalies") or ())
         case _:
             reasons = verdict.get("reasons") or ["the verdict names no reason"]
             return (
-                f"Nothing forbidden was found, but that is not enough for a verdict: {reasons[0]}."
+                "No violation was found, but the evidence is not enough for a verdict: "
+                f"{reasons[0]}."
             )
 
 
@@ -192,22 +196,22 @@ def _reason_of(rule: str) -> str:
     return rule.split(" forbidden: ", 1)[-1].rstrip(".")
 
 
-def _why_valid(topics: Sequence[Mapping[str, Any]]) -> str:
+def _why_valid(topics: Sequence[Mapping[str, Any]], found: headline.Headline) -> str:
+    """What was lost and by what permission, and which acks mode kept everything."""
     lost: dict[str, int] = {}
     acked: dict[str, int] = {}
     for topic in topics:
         label = acks_label(topic.get("acks"))
         lost[label] = lost.get(label, 0) + int(topic.get("lost") or 0)
         acked[label] = acked.get(label, 0) + int(topic.get("acked") or 0)
-    if not lost:
-        return "Nothing forbidden was found, and every assumption that decides holds."
     kept = [f"{label} kept all {number(acked[label])}" for label, n in lost.items() if not n]
-    gone = [f"{label} lost {number(n)}" for label, n in lost.items() if n]
-    if not gone:
-        return f"Every acknowledged write is still there: {listed(kept)}."
-    permitted = f"{listed(gone)}, {'each' if sum(lost.values()) > 1 else 'and'} for a cause on "
-    permitted += "record that its contract permits"
-    return f"{listed(kept)} of its acknowledged writes; {permitted}." if kept else f"{permitted}."
+    if found.losses:
+        rest = f" {listed(kept)} of its acknowledged writes." if kept else ""
+        return f"Lost although acknowledged: {found.lost_text}.{rest}"
+    if not lost:
+        return "No violations. All checks that the verdict relies on passed."
+    every = "Every acknowledged write is still there"
+    return f"{every}{f': {listed(kept)}' if kept else ''}."
 
 
 def _sent_again(anomalies: Sequence[Mapping[str, Any]]) -> str:

@@ -1,5 +1,6 @@
 """Data as HTML. Every text is escaped; whatever a page shows was handed to it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -24,6 +25,7 @@ MARKS: Final[Mapping[State, str]] = {
     State.CUT: "/",
     State.UNJUDGED: "·",
     State.RUNNING: "▸",
+    State.LOSSES: "!",
     State.VALID: "✓",
 }
 """A shape for each, so that nothing depends on colour."""
@@ -107,7 +109,7 @@ def _environment() -> Environment:
         when=_when,
         span=_span,
         size=_size,
-        slug=lambda state: str(state).lower().replace(" ", "-"),
+        slug=lambda state: re.sub(r"\W+", "-", str(state).lower()),
     )
     made.globals.update(
         link=link, marks=MARKS, meanings=MEANINGS, nightly=NIGHTLY,

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from checkers import headline
+from checkers.headline import Standing
 from harness.planning.plan import acks_name
 from harness.report import words
 from harness.serve.vault import Place
@@ -31,6 +33,7 @@ class State(enum.StrEnum):
     CUT = "cut"
     UNJUDGED = "not judged"
     RUNNING = "running"
+    LOSSES = "VALID, losses"
     VALID = "VALID"
 
 
@@ -41,7 +44,8 @@ MEANINGS: Final[Mapping[State, str]] = {
     State.CUT: "its harness was killed; highwater check judges what there is",
     State.UNJUDGED: "highwater check judges it",
     State.RUNNING: "it goes on",
-    State.VALID: "nothing forbidden was found",
+    State.LOSSES: "the contract is kept, and it permitted that acknowledged writes were lost",
+    State.VALID: "the contract is kept, and no acknowledged write was lost",
 }
 
 
@@ -180,7 +184,8 @@ def _state(files: Files, *, alive: bool) -> State:
     if alive:
         return State.RUNNING
     if files.verdict:
-        return State(words.outcome(files.verdict))
+        lost = headline.of(files.verdict).standing is Standing.LOSSES
+        return State.LOSSES if lost else State(words.outcome(files.verdict))
     if files.run.get("failed_phase"):
         broken = _text(files.run.get("error")).startswith(BROKEN)
         return State.INVALID if broken else State.FAILED

@@ -68,15 +68,15 @@ def test_what_is_judged_alike_is_one_reason() -> None:
 @pytest.mark.parametrize(
     ("found", "outcome", "reason"),
     [
-        (verdict(), "VALID", "nothing forbidden"),
-        (verdict(anomaly(Judgement.PERMITTED)), "VALID", "nothing forbidden"),
-        (verdict(anomaly(Judgement.INFORMATIONAL)), "VALID", "nothing forbidden"),
+        (verdict(), "VALID", "No violations."),
+        (verdict(anomaly(Judgement.PERMITTED)), "VALID", "No violations."),
+        (verdict(anomaly(Judgement.INFORMATIONAL)), "VALID", "No violations."),
         (verdict(anomaly(Judgement.FORBIDDEN)), "INVALID", "2 lost-write in t-0 (the rule)"),
         (verdict(anomaly(Judgement.UNKNOWN)), "UNKNOWN", "2 lost-write in t-0 (the rule)"),
         (verdict(assumptions=(BROKEN,)), "UNKNOWN", "a: no: why"),
-        (verdict(assumptions=(HINT,)), "VALID", "nothing forbidden"),
+        (verdict(assumptions=(HINT,)), "VALID", "No violations."),
         (verdict(detectors=(CRASHED,)), "UNKNOWN", "detector d crashed: boom"),
-        (verdict(detectors=(IDLE,)), "VALID", "nothing forbidden"),
+        (verdict(detectors=(IDLE,)), "VALID", "No violations."),
         (verdict(extra_reasons=("odd",)), "UNKNOWN", "odd"),
         (verdict(anomaly(Judgement.FORBIDDEN), assumptions=(BROKEN,)), "INVALID", "2 lost-write"),
     ],
@@ -92,6 +92,7 @@ def test_json_has_the_agreed_fields() -> None:
     made = json.loads(json.dumps(verdict(anomaly(Judgement.FORBIDDEN)).as_json()))
     assert list(made) == [
         "verdict",
+        "headline",
         "reasons",
         "assumptions",
         "topics",

@@ -70,7 +70,7 @@ const duration = (micros) => {
   return micros < 1e6 ? `${(micros / 1e3).toPrecision(3)} ms` : `${(micros / 1e6).toFixed(3)} s`;
 };
 
-const MARKS = { forbidden: "✕", permitted: "✓", informational: "i", unknown: "?" };
+const MARKS = { forbidden: "✕", permitted: "!", informational: "i", unknown: "?" };
 const judgementMark = (judgement) => {
   const mark = made("span", undefined, `mark ${judgement}`);
   const sign = made("span", MARKS[judgement] ?? "·");

@@ -358,7 +358,7 @@ const anomalyPart = (each, context) => {
   on.disabled = here < 0 || here >= passing_.length - 1;
   tools.append(back, on, goTo("show in the figures", () => { zoomTo(from, to, overview.span); byId("time").scrollIntoView(); }));
   const more = each.of.count > 1 ? note(`One of ${count(each.of.count)} of the same kind, partition and cause.`) : null;
-  article.append(...[title, tools, sentence, causeOf(each, overview), made("p", `Rule: ${each.of.rule}`, "rule"), more,
+  article.append(...[title, tools, sentence, causeOf(each, overview), made("p", `Rule: ${each.of.rule}`, "rule"), each.of.permission ? made("p", each.of.permission, "permission") : null, more,
     diagramPart(each, context), rowsPart(each, evidence), replicasPart(each, evidence), epochsPart(each, evidence), linesPart(each, evidence, from, to)].filter(Boolean));
   return article;
 };

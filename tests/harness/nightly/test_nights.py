@@ -115,6 +115,33 @@ def test_a_night_goes_on_after_failures_and_tells_everything(world: World) -> No
     assert "it is INVALID: a | b" in page
 
 
+def test_a_run_that_lost_acknowledged_writes_passes_and_says_so_everywhere(world: World) -> None:
+    """Its contract permits it: no failure, and no success like another."""
+    code, results = world.night(world.suite(), {"good": "lossy", "lost": "VALID"})
+    (lossy,) = [result for result in results if result.cell == "good"]
+    assert lossy.outcome is Outcome.LOSSES
+    assert lossy.lost == {"all": 934}
+    line = "CONTRACT KEPT; ACKNOWLEDGED WRITES LOST: 934 acks=all, permitted by"
+    assert lossy.said.startswith(line)
+    assert code == 1, "the canary was not found"
+    path = world.last().path
+    root = ElementTree.parse(path / "junit.xml").getroot()
+    (suite,) = [each for each in root if each.get("name") == "s.good"]
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("0", "0", "0")
+    assert (suite.findtext("testcase/system-out") or "").startswith(line)
+    said = {p.get("name"): p.get("value") for p in suite.iter("property")}
+    assert said["acknowledged_lost_acks_all"] == "934"
+    text = (path / "summary.md").read_text()
+    assert "acknowledged writes lost: 934 acks=all" in text
+    assert "| 934 acks=all |" in text
+    metrics = (path / "metrics.prom").read_text()
+    lost = 'highwater_nightly_acknowledged_lost{suite="s",cell="good",acks="all"} 934'
+    assert lost in metrics
+    page = (world.store / "nightly/s/trend.html").read_text()
+    assert 'class="mark losses"' in page
+    assert line in page
+
+
 CHILDREN = {
     "testsuites": {"testsuite"},
     "testsuite": {"testsuite", "properties", "testcase", "system-out", "system-err"},
@@ -124,6 +151,7 @@ CHILDREN = {
     "failure": set(),
     "error": set(),
     "skipped": set(),
+    "system-out": set(),
 }
 ATTRIBUTES = {
     "testsuites": {"name", "time", "tests", "failures", "errors"},
@@ -135,6 +163,7 @@ ATTRIBUTES = {
     "failure": {"type", "message"},
     "error": {"type", "message"},
     "skipped": {"type", "message"},
+    "system-out": set(),
 }  # fmt: skip
 """What junit-10.xsd of Jenkins's xUnit plugin allows, as far as it is used here."""
 

@@ -203,7 +203,7 @@ def verdict(history: pa.Table, outcome: str, topics: Mapping[str, int] = ACKS) -
         )
     ]  # fmt: skip
     reasons = {
-        "VALID": ["nothing forbidden was found, and every assumption that decides holds"],
+        "VALID": ["No violations. All checks that the verdict relies on passed."],
         "INVALID": [
             f"12 lost-write in acks-all-1 ({anomalies[0]['rule']})",
             "detector divergent-replicas nothing-to-judge: no replica files were collected",
@@ -300,9 +300,14 @@ def _lost(
         }
         for n in range(min(count, 10))
     ]  # fmt: skip
+    permission = {
+        "permitted_by": f"acks={acks}",
+        "prevented_by": ["acks=all with min.insync.replicas=2"],
+    }
     return {
         "kind": "lost-write", "topic": topic, "partition": 1, "acks": acks, "judgement": judgement,
         "count": count, "rule": rule, "examples": examples,
+        **(permission if judgement == "permitted" else {}),
     } | ({"cause": cause} if cause else {}) | ({"part_of_log": "tail"} if acks else {})  # fmt: skip
 
 

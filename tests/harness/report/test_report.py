@@ -56,7 +56,7 @@ def test_says_the_verdict_first(tmp_path: Path, outcome: str) -> None:
     """The verdict is the first heading, and the title too."""
     page = Page(render(judged_run(tmp_path / "run", outcome)))
     assert page.text.index(outcome) == 0
-    first = re.search(r"<h1[^>]*>(\w+)</h1>", render(tmp_path / "run"))
+    first = re.search(r'<p class="answer">(\w+)</p>\s*<h1', render(tmp_path / "run"))
     assert first is not None
     assert first[1] == outcome
 
@@ -66,16 +66,39 @@ def test_says_in_a_sentence_why(tmp_path: Path) -> None:
     invalid = Page(render(judged_run(tmp_path / "invalid", "INVALID"))).text
     assert "acks=all lost 12 acknowledged writes, which nothing permits: every in-sync" in invalid
     valid = Page(render(judged_run(tmp_path / "valid", "VALID"))).text
-    assert "acks=0 lost 105 and acks=1 lost 48, each for a cause on record" in valid
+    assert "Contract kept; acknowledged writes lost" in valid
+    assert "Lost although acknowledged: 32 acks=1, permitted by acks=1. acks=all kept all" in valid
+    assert "acks=1 acks=all with min.insync.replicas=2 105 acks=0 writes were lost too" in valid
     unknown = Page(render(judged_run(tmp_path / "unknown", "UNKNOWN"))).text
     assert "is not enough for a verdict: final reads complete: no: 4 of 9 partitions" in unknown
+
+
+@pytest.mark.parametrize(
+    ("answer", "lossy", "standing"),
+    [
+        ("VALID", False, "clean"),
+        ("VALID", True, "losses"),
+        ("INVALID", True, "broken"),
+        ("UNKNOWN", False, "undecided"),
+    ],
+)
+def test_a_permitted_loss_looks_like_no_success_and_no_violation(
+    tmp_path: Path, answer: str, lossy: bool, standing: str
+) -> None:
+    """Each standing has a colour and a shape of its own."""
+    run = judged_run(tmp_path / "run", answer, Shape(sends=300))
+    if not lossy:
+        found = json.loads((run / "verdict.json").read_text())
+        found["anomalies"] = [a for a in found["anomalies"] if a["judgement"] == "informational"]
+        (run / "verdict.json").write_text(json.dumps(found))
+    assert f'<section class="verdict {standing}"' in render(run)
 
 
 def test_holds_everything_about_a_run(tmp_path: Path) -> None:
     """Tables, causes, faults, rules, assumptions, detectors, environment and the replay."""
     text = Page(render(judged_run(tmp_path / "run", "INVALID"))).text
     for part in (
-        "105", "✕ forbidden 12", "✓ permitted 48", "no cause in the record",
+        "105", "✕ forbidden 12", "! permitted 48", "no cause in the record",
         "was deposed at 23.402 s by node 3 in epoch 5",
         "leader:acks-1/0", "leader of acks-1/0 is node 2", "611 packets dropped",
         "final reads complete", "KIP-98", "watermark-regression",

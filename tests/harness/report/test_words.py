@@ -31,16 +31,22 @@ def test_the_gravest_is_said_first() -> None:
     [
         ([0, 0], "Every acknowledged write is still there: acks=1 kept all 10 and acks=all kept "
                  "all 10."),
-        ([1, 0], "acks=all kept all 10 of its acknowledged writes; acks=1 lost 1, and for a cause "
-                 "on record that its contract permits."),
-        ([3, 4], "acks=1 lost 3 and acks=all lost 4, each for a cause on record that its contract "
-                 "permits."),
+        ([1, 0], "Lost although acknowledged: 1 acks=1, permitted by acks=1. acks=all kept all 10 "
+                 "of its acknowledged writes."),
+        ([3, 4], "Lost although acknowledged: 4 acks=all, permitted by the contract; 3 acks=1, "
+                 "permitted by acks=1."),
     ],
 )  # fmt: skip
 def test_why_a_run_is_valid(lost: list[int], expected: str) -> None:
     """Who kept everything, who lost what."""
-    topics = [{"acks": a, "acked": 10, "lost": n} for a, n in zip((1, -1), lost, strict=True)]
-    assert why({"verdict": "VALID", "topics": topics}) == expected
+    both = [*zip((1, -1), lost, strict=True)]
+    topics = [{"acks": a, "acked": 10, "lost": n} for a, n in both]
+    anomalies = [
+        {"kind": "lost-write", "judgement": "permitted", "acks": a, "count": n}
+        | ({"permitted_by": "acks=1"} if a == 1 else {})
+        for a, n in both
+    ]
+    assert why({"verdict": "VALID", "topics": topics, "anomalies": anomalies}) == expected
 
 
 @pytest.mark.parametrize(

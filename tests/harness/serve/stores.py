@@ -24,10 +24,12 @@ def fault_row(**changed: Any) -> dict[str, Any]:
 
 
 def verdict_of(answer: str, **changed: Any) -> dict[str, Any]:
-    """A verdict.json; INVALID has a forbidden anomaly."""
-    anomalies = [] if answer != "INVALID" else [
-        {"kind": "lost-write", "judgement": "forbidden", "count": 12, "acks": -1, "examples": []}
+    """A verdict.json; INVALID has a forbidden anomaly, and `lossy` a permitted one."""
+    judgement = {"INVALID": "forbidden", "lossy": "permitted"}.get(answer)
+    anomalies = [] if judgement is None else [
+        {"kind": "lost-write", "judgement": judgement, "count": 12, "acks": -1, "examples": []}
     ]  # fmt: skip
+    answer = "VALID" if answer == "lossy" else answer
     made = {"verdict": answer, "reasons": ["so it is"], "anomalies": anomalies, "topics": [TOPIC]}
     return made | changed
 

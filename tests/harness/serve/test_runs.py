@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.serve import pages
 from harness.serve.catalogue import Catalogue
 from harness.serve.choosing import PER_PAGE, Wish, chosen, kept, trends
 from harness.serve.comparing import compared
@@ -104,6 +105,18 @@ def test_a_run_is_read_again_when_a_file_changes(store: Path, vault: Vault) -> N
     assert catalogue.runs()[0][0] is before
     run.write_json("verdict.json", verdict_of("VALID"))
     assert catalogue.run(place_of(store, run)).state is State.VALID
+
+
+def test_a_run_that_lost_acknowledged_writes_is_no_success_like_another(
+    store: Path, vault: Vault
+) -> None:
+    """Though its contract was kept: another state, another sign, another colour."""
+    run = add_run(store, answer="lossy")
+    found = Catalogue(vault).run(place_of(store, run))
+    assert found.state is State.LOSSES
+    assert found.said.startswith("Lost although acknowledged: 12 acks=all, permitted by")
+    page = pages.run(found, "again", [], "")
+    assert 'class="state valid-losses"><i aria-hidden="true">!</i>VALID, losses' in page
 
 
 def test_runs_below_nights_are_found_and_named(store: Path, vault: Vault) -> None:

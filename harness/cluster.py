@@ -54,13 +54,15 @@ def up(
 
     `say` gets bootstrap (host:port,...), logs, without root enter (how to get onto its network),
     stop (what ends it) and run (the directory with everything); nothing when `stop` came first.
-    `warn` gets what happens later. Raises ClusterError, TargetError, DeployError, StoreError.
+    `warn` gets what happens later. Raises ClusterError, PlanError, TargetError, DeployError,
+    StoreError.
     """
     if detach and rootless.is_rootless():
         raise ClusterError(
             "a cluster of a user who is not root ends with highwater and cannot be detached; "
             "leave out --detach, or run it as root"
         )
+    plan.resolved_broker()
     make = make_of(plan, lasting=True)
     run = store.create(root, plan.name, versions={**versions(), **make.versions()}, commit=commit())
     run.write_json("plan.json", plan.to_json())

@@ -8,7 +8,6 @@ is carried out.
 """
 
 import json
-import os
 import re
 import secrets
 import tomllib
@@ -24,18 +23,18 @@ from pydantic import (
     Field,
     ValidationError,
     field_serializer,
+    field_validator,
     model_validator,
 )
 
+from harness.planning import properties
+from harness.planning.errors import PlanError as PlanError
+from harness.planning.properties import Value
 from nemesis.base import NemesisError
 from nemesis.schedule import Event, Written, read
 
 FIRST_LIGHT = "first-light"
 """The packaged plan of `highwater run` without a plan."""
-
-
-class PlanError(Exception):
-    """A plan that cannot be run; the message says what is wrong, where, and what to do."""
 
 
 class _Frozen(BaseModel):
@@ -190,11 +189,6 @@ _TOPICS = (
 System = Literal["nodes", "kafka", "external"]
 """The built-in broker, Apache Kafka, or a cluster that somebody else runs."""
 
-FROM_ENVIRONMENT: Final = "env:"
-"""How a property begins whose value is that of an environment variable."""
-_SECRET: Final = re.compile(r"password|secret|token|jaas|\.pem$", re.IGNORECASE)
-LEFT_OUT: Final = "[redacted]"
-
 
 class External(_Frozen):
     """The cluster of system external, and how clients get in."""
@@ -205,34 +199,12 @@ class External(_Frozen):
 
     def resolved(self) -> dict[str, str]:
         """The properties with what the environment holds. Raises PlanError."""
-        return {name: _resolved(name, value) for name, value in self.properties.items()}
+        found = properties.resolved(self.properties, "external.properties")
+        return {name: str(value) for name, value in found.items()}
 
     @field_serializer("properties", when_used="json")
-    def _without_secrets(self, properties: dict[str, str]) -> dict[str, str]:
-        """No secret goes into a stored plan."""
-        return {
-            name: LEFT_OUT
-            if _SECRET.search(name) and not value.startswith(FROM_ENVIRONMENT)
-            else value
-            for name, value in properties.items()
-        }
-
-
-def _resolved(name: str, value: str) -> str:
-    if value == LEFT_OUT:
-        raise PlanError(
-            f"external.properties: {name} was left out when the plan was stored; write it as "
-            f"{FROM_ENVIRONMENT}NAME, and it is read from that environment variable each time"
-        )
-    if not value.startswith(FROM_ENVIRONMENT):
-        return value
-    variable = value.removeprefix(FROM_ENVIRONMENT)
-    if variable not in os.environ:
-        raise PlanError(
-            f"external.properties: {name} is {value}, and there is no such environment variable; "
-            f"export {variable}"
-        )
-    return os.environ[variable]
+    def _without_secrets(self, found: dict[str, str]) -> dict[str, Value]:
+        return properties.without_secrets(found)
 
 
 class Plan(_Frozen):
@@ -251,8 +223,9 @@ class Plan(_Frozen):
     nodes: int = Field(default=3, ge=1, le=15)
     broker_module: str = Field(default="nodes", pattern=r"^[A-Za-z_][\w.]*$")
     """The module that `python -m` starts on each node."""
-    broker: dict[str, str | int | float | bool] = {}
-    """Broker properties on top of the system's own, by Kafka's names."""
+    broker: dict[str, Value] = {}
+    """Broker properties on top of the system's own, by Kafka's names; `env:NAME` is what that
+    environment variable holds."""
     warmup_s: float = Field(default=5.0, ge=0)
     duration_s: float = Field(default=60.0, gt=0)
     """Length of the chaos phase."""
@@ -270,8 +243,22 @@ class Plan(_Frozen):
     simulated: Simulated = Simulated()
     """Of target sim."""
 
+    @field_validator("broker")
+    @classmethod
+    def _check_broker(cls, broker: dict[str, Value]) -> dict[str, Value]:
+        properties.check_broker(broker)
+        return broker
+
+    @field_serializer("broker", when_used="json")
+    def _without_secrets(self, broker: dict[str, Value]) -> dict[str, Value]:
+        return properties.without_secrets(broker)
+
+    def resolved_broker(self) -> dict[str, Value]:
+        """The broker properties with what the environment holds. Raises PlanError."""
+        return properties.resolved(self.broker, "broker")
+
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON-able data, which `from_json` reads back."""
+        """The plan as JSON-able data, which `from_json` reads back, less the secrets in it."""
         return self.model_dump(mode="json")
 
     @classmethod
@@ -428,6 +415,8 @@ def explained(error: ValidationError, whole: str) -> str:
             return f"{place}: there is no such key; remove it or correct its spelling{more}"
         case "missing":
             return f"{place}: is missing{more}"
+        case "value_error":
+            return f"{place}: {first['ctx']['error']}{more}"
         case _:
             given = json.dumps(first["input"], default=str)
             return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}, not {given[:80]}{more}"

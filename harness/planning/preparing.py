@@ -62,6 +62,7 @@ def prepare(
     that cannot be injected are only told as the refusal unless `refuse`.
     """
     where = f"plan {plan.name}"
+    plan.resolved_broker()
     _check_system(plan, where)
     _check_topics(plan, where)
     wanted = faults_of(plan) if schedule is None else [event.fault for event in schedule.events]

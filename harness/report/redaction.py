@@ -7,6 +7,8 @@ a name, users' passwords in a JAAS line, passwords in addresses, tokens of reque
 import re
 from typing import Any, TypeVar
 
+from harness.planning.properties import is_secret
+
 HIDDEN = "[redacted]"
 
 _NAMES = r"pass(?:word|wd|phrase)|secret|token|credential|api[._-]?key|private[._-]?key|jaas"
@@ -43,7 +45,8 @@ def _redacted(found: Any) -> Any:
     if isinstance(found, dict):
         return {
             key: HIDDEN
-            if _SECRET_KEY.search(str(key)) and value not in (None, "", [], {})
+            if (_SECRET_KEY.search(str(key)) or is_secret(str(key)))
+            and value not in (None, "", [], {})
             else _redacted(value)
             for key, value in found.items()
         }

@@ -93,7 +93,7 @@ class Simulation:
         self.cluster = SimCluster(
             self.world,
             layout,
-            overrides=plan.broker,
+            overrides=plan.resolved_broker(),
             network=NetworkSettings(
                 base_ns=_ns(plan.simulated.latency_ms), jitter_ns=_ns(plan.simulated.jitter_ms)
             ),

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from harness.systems.make import Command, NodeFiles, as_text
+from harness.systems.make import Command, NodeFiles, write_properties
 
 
 class BuiltIn:
@@ -28,7 +28,7 @@ class BuiltIn:
 
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write them as they are."""
-        (files.here / files.properties.name).write_text(as_text(wanted))
+        write_properties(files.here / files.properties.name, wanted)
 
     def command(self, files: NodeFiles) -> Command:
         """`python -m` the module."""

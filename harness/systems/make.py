@@ -60,6 +60,8 @@ class Make(Protocol):
         ...
 
 
-def as_text(properties: Mapping[str, str]) -> str:
-    """As a file of Kafka's properties."""
-    return "".join(f"{name}={value}\n" for name, value in properties.items())
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Write a file of Kafka's properties, which only its owner can read: passwords may be in it."""
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))

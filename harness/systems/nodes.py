@@ -181,7 +181,7 @@ class NodesSystem:
             {each: self._target.address(each) for each in self.layout.nodes},
             log_dir=self._target.home(node) / LOGS,
             cluster_id=self._run.run_id,
-            overrides=self._plan.broker,
+            overrides=self._plan.resolved_broker(),
             layout=self.layout,
             joins=joins,
         )

@@ -21,7 +21,7 @@ from harness.systems.kafka.properties import (
     kafka_format,
     kafka_properties,
 )
-from harness.systems.make import Command, NodeFiles, as_text
+from harness.systems.make import Command, NodeFiles, write_properties
 
 BROKER: Final = "kafka.Kafka"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"
@@ -83,7 +83,7 @@ class Kafka:
 
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write server.properties, and the script that starts the node."""
-        (files.here / files.properties.name).write_text(as_text(kafka_properties(wanted)))
+        write_properties(files.here / files.properties.name, kafka_properties(wanted))
         (files.here / SCRIPT).write_text(self._start(files, kafka_format(wanted)))
 
     def command(self, files: NodeFiles) -> Command:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.planning.plan import LEFT_OUT, External, Plan, PlanError, Topic, build
+from harness.planning.plan import External, Plan, PlanError, Topic, build
 from harness.planning.preparing import prepare
+from harness.planning.properties import LEFT_OUT
 from harness.targets.external import External as Kind
 from nemesis.faults import FAULTS
 from tests.harness.cluster_command import highwater

@@ -80,6 +80,7 @@ def examine(frames: Frames, census: Census) -> list[Assumption]:
         _final_reads_complete(frames),
         _settled(frames),
         _nobody_refused(frames),
+        _nobody_died(frames),
         _epochs_read(frames),
     ]
 
@@ -264,6 +265,21 @@ def _nobody_refused(frames: Frames) -> Assumption:
         name="no node refused its files",
         holds=not said,
         detail="; ".join(said),
+        decisive=False,
+    )
+
+
+def _nobody_died(frames: Frames) -> Assumption:
+    """Not decisive: a cluster has to stand it, and what a verdict needs is asked for by the others:
+    that the cluster settled, that the final reads are complete, that the files were read. Who
+    refused its files has a line of its own."""
+    run_file = frames.sources.run_file
+    refused = {node for node, _ in run_file.refused}
+    said = [text for node, text in run_file.deaths if node not in refused]
+    return Assumption(
+        name="no node died by itself",
+        holds=not said,
+        detail="; ".join(said[:NAMED]) + (f"; and {len(said) - NAMED} more" * (len(said) > NAMED)),
         decisive=False,
     )
 

@@ -26,11 +26,13 @@ class RunFile:
     """finished: the phases that came to their end; None when that is not known. epoch_problems:
     why partitions' leader epochs could not be read at the end; None when nobody tried. refused: the
     nodes that did not run any more, on files that a fault had damaged, and what is to be said.
-    broken: what stopped the run."""
+    deaths: the nodes that ended though nobody asked for it, and what is to be said. broken: what
+    stopped the run."""
 
     finished: tuple[str, ...] | None = None
     epoch_problems: tuple[str, ...] | None = None
     refused: tuple[tuple[int, str], ...] = ()
+    deaths: tuple[tuple[int, str], ...] = ()
     broken: Broken | None = None
 
     @property
@@ -69,7 +71,8 @@ def parse_run_file(text: str) -> RunFile:
     return RunFile(
         finished=_texts(found, "finished"),
         epoch_problems=_texts(found, "epoch_problems"),
-        refused=tuple(_refused(found.get("refused"))),
+        refused=tuple(_told(found.get("refused"))),
+        deaths=tuple(_told(found.get("deaths"))),
         broken=_broken(found.get("broken_invariant")),
     )
 
@@ -81,7 +84,7 @@ def _broken(said: Any) -> Broken | None:
     return None
 
 
-def _refused(listed: Any) -> Iterator[tuple[int, str]]:
+def _told(listed: Any) -> Iterator[tuple[int, str]]:
     for each in listed if isinstance(listed, list) else ():
         match each:
             case {"node": int(node), "text": str(text)}:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from harness import ending, judging
 from harness.administration.administrator import Administrator
 from harness.clients import libraries
+from harness.deaths import Deaths
 from harness.ending import Ending
 from harness.final_reads import TIMEOUT_S as FINAL_READS_TIMEOUT_S
 from harness.final_reads import run_final_reads
@@ -130,6 +131,7 @@ class Runner:
         self._ending = ending or Ending()
         self._broken: tuple[str, ...] = ()
         self._left: tuple[str, ...] = ()
+        self._in_force: Callable[[], tuple[str, ...]] = tuple
         self._stop = threading.Event()
         self._phase_name = "set up"
 
@@ -178,6 +180,7 @@ class Runner:
                 )
             )
             system = choosing.system_of(plan, target, run, self._layout)
+            self._deaths = Deaths(nodes=target, now_ns=run.now_ns, log_of=system.output)
             try:
                 with self._phase(run, "deploy"):
                     target.up()
@@ -194,6 +197,7 @@ class Runner:
 
     def _end(self, run: Run, target: Target, system: Deployed, journal: Journal) -> None:
         """Remove everything; or leave the cluster, when there is one and that was asked."""
+        self._note_deaths(run)
         deployed = any(target.is_running(node) for node in target.node_ids())
         if self._ending.teardown or not deployed:
             with self._phase(run, "teardown"):
@@ -272,6 +276,7 @@ class Runner:
         self._enter("settle", plan.settle_timeout_s)
         if self._settle(run, target, monitor, refusals):
             run.finish_phase("settle")
+        self._note_deaths(run)
         if not self._stop.is_set():
             with self._phase(run, "final reads", FINAL_READS_TIMEOUT_S):
                 complete = run_final_reads(
@@ -282,11 +287,13 @@ class Runner:
                     into=system.access,
                 )
                 run.update(final_reads_complete=complete, epoch_problems=monitor.record_epochs())
+                self._note_deaths(run)
         monitor.stop()
         with self._phase(run, "collect"):
             # The files of a cluster that is left are read while it runs: it is idle.
             if self._ending.teardown and (killed := system.stop()):
                 self._note(run, f"nodes {killed} did not stop in order and were killed")
+            self._note_deaths(run)
             refused = [refusal.node for refusal in refusals.found]
             system.collect(cluster, monitor.quorum_times, but=refused)
 
@@ -330,6 +337,7 @@ class Runner:
 
         thread = threading.Thread(target=nemesis.run, name="nemesis")
         script = threading.Thread(target=play, name="script", daemon=True)
+        self._in_force = nemesis.in_force
         self._progress.watch(faults=nemesis.in_force)
         try:
             with self._phase(run, "chaos", self._plan.duration_s):
@@ -450,8 +458,18 @@ class Runner:
         """Clients that died would make every later second of the run worthless. Meanwhile, what is
         over of a long run's streams is sealed."""
         store.seal_ended(run)
+        if self._deaths.due():
+            self._note_deaths(run)
         if problems := workload.problems():
             raise RunFailed("; ".join(problems))
+
+    def _note_deaths(self, run: Run) -> None:
+        """Write down who died by itself since the last look."""
+        news = self._deaths.look(self._phase_name, self._in_force())
+        for death in news:
+            self._note(run, death.text)
+        if news:
+            run.update(deaths=[each.as_json() for each in self._deaths.found])
 
     def _note(self, run: Run, text: str) -> None:
         log.warning("%s", text)

@@ -17,10 +17,16 @@ FOREVER_NS: Final = 1 << 62
 
 
 def collect_replicas(
-    run: Run, topics: Sequence[Topic], log_dirs: Mapping[int, Path], *, metadata_hw: int = 0
+    run: Run,
+    topics: Sequence[Topic],
+    log_dirs: Mapping[int, Path],
+    *,
+    metadata_kept: Mapping[int, int] | None = None,
 ) -> None:
-    """Every replica's batches and ends into the run, those of the metadata log too, of which
-    `metadata_hw` was told to be committed (no node keeps that). `log_dirs` by node."""
+    """Every replica's batches and ends into the run, those of the metadata log too, of which each
+    node was known to have committed records up to `metadata_kept` (no node writes that down).
+    `log_dirs` and `metadata_kept` by node."""
+    kept = metadata_kept or {}
     metadata = TopicPartition(METADATA_TOPIC, 0)
     partitions = [
         metadata,
@@ -29,7 +35,7 @@ def collect_replicas(
     ends = []
     replicas = run.replicas_stream()
     for node, log_dir in log_dirs.items():
-        committed = {**replica_files.high_watermarks(log_dir), metadata: metadata_hw}
+        committed = {**replica_files.high_watermarks(log_dir), metadata: kept.get(node, 0)}
         for partition in partitions:
             if not (log_dir / str(partition)).is_dir():
                 continue

@@ -338,8 +338,8 @@ class NodesSystem:
         for node in self.layout.nodes:
             self._target.fetch(node, *(() if node in nodes else (OUTPUT,)))
         log_dirs = {node: self._log_dir(node) for node in nodes}
-        hw = quorum_times.high_watermark
-        collect_replicas(self._run, self._plan.topics, log_dirs, metadata_hw=hw)
+        kept = quorum_times.kept
+        collect_replicas(self._run, self._plan.topics, log_dirs, metadata_kept=kept)
         collect_decisions(
             cluster,
             log_dirs,

@@ -197,6 +197,12 @@ class Target(Protocol):
         """How the node's last process ended (negative: by that signal); None while it runs."""
         ...
 
+    def take_deaths(self) -> Sequence[tuple[int, int | None]]:
+        """Nodes whose processes ended though nobody asked that of this target, and how they ended
+        (as `exit_code`), in the order in which that was seen; each is told once.
+        """
+        ...
+
     def state(self, node: int) -> str:
         """The process state letter as the kernel gives it; empty when there is no process."""
         ...

@@ -78,6 +78,10 @@ class ExternalTarget:
         """Not ours."""
         return False
 
+    def take_deaths(self) -> tuple[()]:
+        """Nobody here sees the processes."""
+        return ()
+
     def _unknown(self, *_: Any, **__: Any) -> NoReturn:
         raise UnknownNode(f"the cluster is external: {OURS}")
 

@@ -9,7 +9,7 @@ moment by which the record was seen to be there. Pure.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -47,11 +47,15 @@ class QuorumTimes:
     """High watermarks: what was there already; ascending, like the next one."""
     _told_ns: "array[int]" = field(default_factory=_numbers)
     """When each was told first."""
+    _kept: dict[int, int] = field(default_factory=dict)
+    """Node -> how much of what is committed it was last known to have."""
 
     @property
-    def high_watermark(self) -> int:
-        """How much of the metadata log was told to be committed; 0 when nobody told."""
-        return self._committed[-1] if self._committed else 0
+    def kept(self) -> Mapping[int, int]:
+        """Node -> the offset up to which its own copy of the metadata log was last known to be
+        there and committed. A node that died may lack what was committed since without it; of a
+        node that is not named, nothing is known."""
+        return dict(self._kept)
 
     def current_since(self, since_ns: int) -> int | None:
         """The moment by which all was committed that the log held at some moment after `since_ns`;
@@ -68,7 +72,7 @@ class QuorumTimes:
         self, *, epoch: int, log_end: int, high_watermark: int, asked_ns: int, told_ns: int
     ) -> None:
         """Note an answer of the quorum's leader; of one known to be deposed, nothing."""
-        if self._epochs and epoch < self._epochs[-1]:
+        if self._deposed(epoch):
             return
         absent = (self._ends, self._epochs, self._asked_ns)
         # A new leader's log may be shorter, by what was never committed.
@@ -83,6 +87,9 @@ class QuorumTimes:
 
     def heard(self, partition: Any, *, asked_ns: int, told_ns: int) -> None:
         """Note a partition of a DescribeQuorum answer, between asking for it and being told."""
+        if self._deposed(int(partition.leader_epoch)):
+            return
+        self._note_kept(partition)
         for voter in partition.current_voters:
             if voter.replica_id == partition.leader_id:
                 self.saw(
@@ -92,6 +99,21 @@ class QuorumTimes:
                     asked_ns=asked_ns,
                     told_ns=told_ns,
                 )
+
+    def _note_kept(self, partition: Any) -> None:
+        """What each replica has, as its last fetch proved to the leader. A node on a new disk is
+        listed beside its old self (KIP-853): the lesser of the two is sure. Not the greatest of
+        all times either: a disk may have been lost."""
+        ends: dict[int, int] = {}
+        for replica in (*partition.current_voters, *partition.observers):
+            node, end = int(replica.replica_id), int(replica.log_end_offset)
+            if end >= 0:  # a new leader does not know yet of those who have not fetched
+                ends[node] = min(end, ends.get(node, end))
+        committed = max(0, int(partition.high_watermark))
+        self._kept.update((node, min(end, committed)) for node, end in ends.items())
+
+    def _deposed(self, epoch: int) -> bool:
+        return bool(self._epochs) and epoch < self._epochs[-1]
 
     def place(self, stamps: Iterable[Stamp]) -> list[int]:
         """The times of records in the order of their offsets, which never fall."""

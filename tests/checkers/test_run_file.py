@@ -114,3 +114,19 @@ def test_without_whoever_refused_its_files_the_rest_is_judged(
     assert verdict.outcome is outcome, verdict.reasons
     told = [each.detail for each in verdict.assumptions if each.name == "no node refused its files"]
     assert told == [SAID if refused else ""]
+
+
+DIED = "node 2 died by itself in phase final reads, by SIGKILL"
+
+
+@pytest.mark.parametrize(("refused", "told"), [((), DIED), (((2, SAID),), "")])
+def test_a_node_that_died_after_all_was_settled_is_named_and_decides_nothing(
+    refused: tuple[tuple[int, str], ...], told: str
+) -> None:
+    """The cluster has to stand it. Who refused its files has a line of its own."""
+    story = healthy()
+    sources = replace(story.sources(), run_file=RunFile(deaths=((2, DIED),), refused=refused))
+    verdict = check(sources, story.plan)
+    assert verdict.outcome is Outcome.VALID, verdict.reasons
+    (said,) = [each for each in verdict.assumptions if each.name == "no node died by itself"]
+    assert (said.holds, said.detail, said.decisive) == (not told, told, False)

@@ -47,6 +47,7 @@ class Lab:
         self.unsettled: list[str] = []
         self.left_out: list[int] = []
         self.client_problems: list[str] = []
+        self.deaths: list[tuple[int, int | None]] = []
 
     def call(self, name: str) -> None:
         """Note a call; fail or react where told to."""
@@ -78,6 +79,10 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
 
         def exit_code(self, node: int) -> int:
             return 1
+
+        def take_deaths(self) -> Sequence[tuple[int, int | None]]:
+            taken, lab.deaths = lab.deaths, []
+            return taken
 
         @contextmanager
         def in_client_netns(self) -> Iterator[None]:
@@ -284,6 +289,24 @@ def test_a_verdict_stands_without_its_report(lab: Lab, tmp_path: Path) -> None:
     assert outcome.verdict == VERDICT
     assert outcome.report is None
     assert "report is broken" in shown.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("when", "phase"),
+    [("settle", "settle"), ("final reads", "final reads"), ("stop nodes", "collect")],
+)
+def test_a_node_that_died_by_itself_is_named_with_its_phase(
+    lab: Lab, tmp_path: Path, when: str, phase: str
+) -> None:
+    """Whenever it died, run.json says which node, in which phase, and how it ended."""
+    lab.reacting = {when: lambda: lab.deaths.append((2, -9))}
+    shown = Silent()
+    stored = record_of(run(tmp_path, prepared(KILL), shown))
+    (death,) = stored["deaths"]
+    assert (death["node"], death["exit_code"], death["phase"]) == (2, -9, phase)
+    assert f"node 2 died by itself in phase {phase}, by SIGKILL" in death["text"]
+    assert death["text"] in shown.notes
+    assert death["text"] in stored["notes"]
 
 
 def test_clients_that_die_end_the_run(lab: Lab, tmp_path: Path) -> None:

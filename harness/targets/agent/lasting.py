@@ -22,6 +22,7 @@ WITHOUT_POWER: Final[Mapping[Callable[..., Any], Any]] = {
     Machine.is_running: False,
     Machine.state: "",
     Machine.exit_code: None,
+    Machine.take_deaths: (),
     Machine.set_command: None,
     Links.block: None,
     Links.unblock: None,

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,6 +43,9 @@ class LinuxNodes:
         self._commands: dict[int, Command] = {}
         self._processes: dict[int, Process] = {}
         self._exit_codes: dict[int, int | None] = {}
+        self._asked: set[int] = set()
+        """Whose running process was asked to end."""
+        self._deaths: deque[tuple[int, int | None]] = deque()
         self._mutexes = {node: threading.RLock() for node in nodes}
 
     def node_ids(self) -> Sequence[int]:
@@ -74,10 +78,13 @@ class LinuxNodes:
             process = self._processes.get(node)
             if process is None:
                 return True
+            self._ask(node)
             processes.signal_process(process, signal.SIGTERM)
             processes.signal_process(process, signal.SIGCONT)  # a paused one must hear it
             by_itself = kernel.wait_until(lambda: not self.is_running(node), timeout_s)
             self._end(node)
+            if by_itself and self._was_killed(node):
+                self._deaths.append((node, self._exit_codes[node]))
             return by_itself
 
     def terminate(self, node: int) -> None:
@@ -85,6 +92,7 @@ class LinuxNodes:
         with self._mutex(node):
             process = self._processes.get(node)
             if process is not None:
+                self._ask(node)
                 processes.signal_process(process, signal.SIGTERM)
 
     def kill(self, node: int) -> None:
@@ -130,7 +138,29 @@ class LinuxNodes:
             self._end(node)
             return self._exit_codes.get(node)
 
+    def take_deaths(self) -> Sequence[tuple[int, int | None]]:
+        """See `harness.targets.base.Target`."""
+        for node, mutex in list(self._mutexes.items()):
+            # Somebody starts or stops it just now, and sees what has become of it.
+            if mutex.acquire(blocking=False):
+                try:
+                    if not self.is_running(node):
+                        self._end(node)
+                finally:
+                    mutex.release()
+        return [self._deaths.popleft() for _ in range(len(self._deaths))]
+
     # -- inside
+
+    def _ask(self, node: int) -> None:
+        """Note that its process is told to end, if it does not do so by itself before."""
+        if self.is_running(node):
+            self._asked.add(node)
+
+    def _was_killed(self, node: int) -> bool:
+        """Whether a signal of somebody else ended a process that was told to end in order."""
+        code = self._exit_codes.get(node)
+        return code is not None and code < 0 and code != -signal.SIGTERM
 
     def _namespace(self, machine: int) -> Path:
         """The network namespace of a machine. Raises UnknownNode."""
@@ -173,6 +203,7 @@ class LinuxNodes:
         process = self._processes.get(node)
         if process is None:
             return
+        died = node not in self._asked and not self.is_running(node)
         processes.signal_process(process, signal.SIGKILL)
         with self.disks.let_go(node):
             group = process.pid
@@ -180,3 +211,6 @@ class LinuxNodes:
             kernel.wait_until(lambda: processes.is_gone(group), processes.END_TIMEOUT_S)
         own_clocks.forget(process.pid)
         del self._processes[node]
+        self._asked.discard(node)
+        if died:
+            self._deaths.append((node, self._exit_codes[node]))

@@ -238,6 +238,16 @@ class SshTarget:
         """See the protocol."""
         return self._agent(node).call(Machine.exit_code, node)
 
+    def take_deaths(self) -> Sequence[tuple[int, int | None]]:
+        """See the protocol. What the agents tell; a machine without one tells nothing."""
+        machines = [self.machine(node) for node in self.node_ids()]
+        return [
+            death
+            for machine in machines
+            if machine.has_agent
+            for death in machine.agent.call(Machine.take_deaths)
+        ]
+
     def state(self, node: int) -> str:
         """See the protocol."""
         return self._agent(node).call(Machine.state, node)

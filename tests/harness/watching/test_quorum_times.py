@@ -1,6 +1,9 @@
 """When records came into the metadata log, whatever their writers' clocks said."""
 
 import random
+from collections.abc import Mapping
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -111,3 +114,56 @@ def test_an_append_that_no_majority_has_keeps_it_from_being_current() -> None:
     """And a moment before `since_ns` is not given, though all was committed then."""
     assert watched((10, 10, 1.0), (12, 10, 3.0)).current_since(2 * S) is None
     assert watched((10, 10, 1.0), (10, 10, 3.0)).current_since(2 * S) == 2 * S
+
+
+def answer(
+    ends: dict[int, int],
+    *,
+    hw: int,
+    epoch: int = 1,
+    leader: int = 1,
+    observers: Mapping[int, int] = MappingProxyType({}),
+) -> Any:
+    """A partition of a DescribeQuorum answer: node -> its log's end, as the leader knows it."""
+
+    def replicas(of: Mapping[int, int]) -> list[Any]:
+        return [SimpleNamespace(replica_id=node, log_end_offset=end) for node, end in of.items()]
+
+    return SimpleNamespace(
+        leader_epoch=epoch,
+        leader_id=leader,
+        high_watermark=hw,
+        current_voters=replicas(ends),
+        observers=replicas(observers),
+    )
+
+
+def heard(*answers: Any) -> QuorumTimes:
+    """What was learnt of those."""
+    times = QuorumTimes()
+    for at_s, each in enumerate(answers):
+        times.heard(each, asked_ns=at_s * S, told_ns=at_s * S)
+    return times
+
+
+def test_a_node_has_what_its_own_fetches_proved() -> None:
+    """Not what the others committed since it died; nor more than is committed; observers too."""
+    first = answer({1: 12, 2: 10, 3: 9}, hw=10, observers={4: 8})
+    then = answer({1: 40, 2: 40, 3: 9}, hw=40, observers={4: 40})
+    assert heard(first).kept == {1: 10, 2: 10, 3: 9, 4: 8}
+    assert heard(first, then).kept == {1: 40, 2: 40, 3: 9, 4: 40}
+
+
+def test_a_leader_that_does_not_know_says_nothing() -> None:
+    """A new leader has heard of nobody, a deposed one is out of date."""
+    first = answer({1: 10, 2: 10, 3: 9}, hw=10)
+    then = answer({2: 20, 1: -1, 3: -1}, hw=20, epoch=2, leader=2)
+    assert heard(first, then).kept == {1: 10, 2: 20, 3: 9}
+    assert heard(first, then, answer({1: 30, 2: 30, 3: 30}, hw=30)).kept == {1: 10, 2: 20, 3: 9}
+
+
+def test_a_node_on_a_new_disk_has_only_what_it_fetched_anew() -> None:
+    """Its old self may still be listed as a voter, and what it had is gone."""
+    first = answer({1: 10, 2: 10, 3: 10}, hw=10)
+    then = answer({1: 12, 2: 12, 3: 10}, hw=12, observers={3: 4})
+    assert heard(first, then).kept == {1: 12, 2: 12, 3: 4}

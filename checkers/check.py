@@ -21,6 +21,7 @@ from checkers.engine import DuckDbEngine, Engine, Frame
 from checkers.frames import EVIDENCE, Frames, left_join
 from checkers.history import RunSources, load_plan, load_run
 from checkers.invariants import broken_invariants
+from checkers.rules import ACKNOWLEDGED
 from checkers.settings import FOREVER_NS, Settings
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
@@ -207,7 +208,7 @@ def _anomaly(
     kind, topic, partition = group["kind"], group["topic"], group["partition"]
     cause_id = group["cause_id"]
     cause = text = None
-    unread = _unread(frames, kind, topic, partition, cause_id)
+    unread = _unread(frames, kind, group["aspect"], (topic, partition), cause_id)
     if cause_id is not None and kind == "duplicate":
         text = frames.bumps[cause_id].text
     elif cause_id is not None:
@@ -259,6 +260,7 @@ def _settings(
 
 
 _EXPLAINED_BY_OFFSET = ("lost-write", "inconsistent-offset", "truncated-read")
+_OF_ACKNOWLEDGED_ORDER = ("reordered-send", ACKNOWLEDGED)
 _EXPLAINED_BY_TIME = ("watermark-regression", "uncommitted-read", "refused-head")
 """The kinds for which the contract asks for a cause."""
 _OF_PRODUCERS = ("refused-head", "duplicate")
@@ -266,18 +268,22 @@ _OF_PRODUCERS = ("refused-head", "duplicate")
 
 
 def _unread(
-    frames: Frames, kind: str, topic: str | None, partition: int | None, cause_id: int | None
+    frames: Frames,
+    kind: str,
+    aspect: str | None,
+    place: tuple[str | None, int | None],
+    cause_id: int | None,
 ) -> str:
     """Why the record could not have shown a cause; empty when it could, or there never is one."""
     # Asking for the causes computes them; most anomalies do not need any.
-    if kind in _EXPLAINED_BY_OFFSET:
-        if (topic, partition) in frames.causes.recorded:
+    if kind in _EXPLAINED_BY_OFFSET or (kind, aspect) == _OF_ACKNOWLEDGED_ORDER:
+        if place in frames.causes.recorded:
             return ""
-        why = frames.sources.run_file.why_epochs_unread(f"{topic}-{partition}")
+        why = frames.sources.run_file.why_epochs_unread(f"{place[0]}-{place[1]}")
         return f"the leaders' epochs at the end were not read: {why}"
     concerned: list[tuple[str | None, int | None]] = []
     if kind in _EXPLAINED_BY_TIME:
-        concerned = [(topic, partition)]
+        concerned = [place]
     elif kind == "duplicate" and cause_id is not None:
         concerned = [*frames.bumps[cause_id].unexcused]
     if kind in _OF_PRODUCERS:

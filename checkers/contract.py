@@ -10,10 +10,21 @@ KIP-207 (end offsets after an election), KIP-320 (consumers and truncation), KIP
 leader replicas); Adya's and Elle's names for reads that must not be.
 """
 
+from dataclasses import replace
+
 from checkers import permissions
 from checkers.cluster_rules import CLUSTER_RULES
 from checkers.producer_epochs import IN_FLIGHT
-from checkers.rules import Context, Judgement, Rule, in_doubt, in_force, open_rules, rule
+from checkers.rules import (
+    ACKNOWLEDGED,
+    Context,
+    Judgement,
+    Rule,
+    in_doubt,
+    in_force,
+    open_rules,
+    rule,
+)
 from checkers.state_loss import Toll
 
 __all__ = ["CONTRACT", "Context", "Judgement", "Rule", "in_force", "judge"]
@@ -154,6 +165,23 @@ _LOST = (
     ),
 )  # fmt: skip
 
+
+def _by_acknowledgement(row: Rule) -> Rule:
+    """What a row says of an offset that was acknowledged and then used again, said of two offsets
+    that were acknowledged in the wrong order: one of the two may be gone."""
+    return replace(
+        row,
+        configuration=f"known by acknowledgements alone; {row.configuration}",
+        anomaly="reordered-send",
+        reason=(
+            "what was acknowledged is gone, and its offset is used again"
+            if row.judgement is PERMITTED
+            else row.reason
+        ),
+        applies=lambda c: c.aspect == ACKNOWLEDGED and row.applies(c),
+    )
+
+
 _ORDER = (
     rule(
         "idempotence, and the client began a new producer epoch with the write in flight, because "
@@ -209,7 +237,7 @@ _OFFSETS = (
         "the acknowledged copy was cut off with the deposed leader's tail; another copy (a retry "
         "without idempotence, or a resend) lies elsewhere",
         "KIP-101",
-        lambda c: c.aspect == "acknowledged" and c.acks == 1 and c.deposed,
+        lambda c: c.aspect == ACKNOWLEDGED and c.acks == 1 and c.deposed,
         permissions.ACKS_1,
     ),
     rule(
@@ -231,7 +259,7 @@ _OFFSETS = (
         "acks=1, acknowledged by a leader that lost its disk", "inconsistent-offset", PERMITTED,
         "the acknowledged copy is gone; another copy lies elsewhere",
         "Kafka: acks",
-        lambda c: c.aspect == "acknowledged" and c.acks == 1 and c.leader_lost_disk,
+        lambda c: c.aspect == ACKNOWLEDGED and c.acks == 1 and c.leader_lost_disk,
         permissions.ACKS_1,
     ),
     rule(
@@ -239,7 +267,7 @@ _OFFSETS = (
         PERMITTED,
         "the acknowledged copy is gone; another copy lies elsewhere",
         "Kafka: acks, flush.messages",
-        lambda c: c.aspect == "acknowledged" and c.acks == 1 and c.leader_lost_state,
+        lambda c: c.aspect == ACKNOWLEDGED and c.acks == 1 and c.leader_lost_state,
         permissions.ACKS_1_UNFLUSHED,
     ),
     *_state_loss_rules("inconsistent-offset", "the offset is used again"),
@@ -247,7 +275,7 @@ _OFFSETS = (
         "acks=1, leader epochs not recorded", "inconsistent-offset", UNKNOWN,
         "whether leadership changed is not in the record",
         "-",
-        lambda c: c.aspect == "acknowledged" and c.acks == 1 and not c.cause_recorded,
+        lambda c: c.aspect == ACKNOWLEDGED and c.acks == 1 and not c.cause_recorded,
     ),
     *open_rules("inconsistent-offset"),
     rule(
@@ -402,7 +430,15 @@ _REPLICAS = (
     ),
 )  # fmt: skip
 
-CONTRACT: tuple[Rule, ...] = (*_LOST, *_ORDER, *_OFFSETS, *_READING, *_REPLICAS, *CLUSTER_RULES)
+_UNDONE = tuple(
+    _by_acknowledgement(row)
+    for row in _OFFSETS
+    if row.anomaly == "inconsistent-offset" and row.judgement is not FORBIDDEN
+)
+
+CONTRACT: tuple[Rule, ...] = (
+    *_LOST, *_UNDONE, *_ORDER, *_OFFSETS, *_READING, *_REPLICAS, *CLUSTER_RULES
+)  # fmt: skip
 
 
 SENT_TWICE = "sent twice"

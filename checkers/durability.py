@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from checkers.engine import Column, Frame
 from checkers.fates import SEND
 from checkers.frames import TP, Frames, evidence, left_join
+from checkers.transactions import next_places
 
 SEQUENCE_BITS = 32  # value = client << 32 | sequence
 FLUSH_SLACK_MS = 5_000
@@ -22,11 +23,17 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     aspect: where the acknowledged offset lies against the final log: tail (beyond its last
     record), prefix (before its first), middle; null when no offset was acknowledged (acks=0).
     other_value: what the final log holds at that offset. Beyond where the final read of the
-    partition came to, nothing is known: kind unseen.
+    partition came to, nothing is known: kind unseen. A transaction is written whole or not at all:
+    where one of its writes was read, all are held against the log, whatever the client was told.
     """
     F = frames.engine.functions
-    acked = frames.fates.where(F.col("type") == F.lit("ok"))
-    missing = frames.suspects(acked.where(F.col("final_offset").isNull()).select(*SEND))
+    acked = frames.fates.where(F.col("type") == F.lit("ok")).select(*SEND, "final_offset")
+    owed = acked.withColumn("detail", F.lit(None).cast("string"))
+    if frames.proved is not None:
+        torn = F.lit("another write of its transaction was read")
+        proved = frames.proved.select(*SEND, "final_offset").withColumn("detail", torn)
+        owed = owed.unionByName(proved)
+    missing = frames.suspects(owed.where(F.col("final_offset").isNull()).drop("final_offset"))
     if missing is None:
         return
     bounds = frames.final.groupBy(*TP).agg(
@@ -43,14 +50,30 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     found = left_join(frames.engine.keep(frames.explained(missing)), ends, on=TP)
     found = left_join(found, frames.engine.keep(bounds), on=TP)
     found = left_join(found, frames.engine.keep(in_place), on=["op", *TP])
-    passed = (F.col("whole") == F.lit(1)) | (F.col("offset") < F.col("reached"))
+    found = _with_bound(frames, found)
+    passed = (F.col("whole") == F.lit(1)) | (F.col("bound") < F.col("reached"))
+    taken = F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value"))
     yield evidence(
         frames.engine,
         found,
         kind=F.when(passed, F.lit("lost-write")).otherwise(F.lit("unseen")),
         aspect=F.when(passed & F.col("offset").isNotNull(), _part_of_log(frames)),
-        detail=F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value")),
+        detail=F.coalesce(taken, F.col("detail")),
     )
+
+
+def _with_bound(frames: Frames, missing: Frame) -> Frame:
+    """`missing`, and bound: its place in the log was there or before it. That is its own offset,
+    or that of the next write of its transaction whose place is known: a producer writes to a
+    partition in order."""
+    F = frames.engine.functions
+    sends = frames.in_transactions
+    if sends is None:
+        return missing.withColumn("bound", F.col("offset"))
+    vague = missing.where(F.col("offset").isNull()).select("op", *TP)
+    least = next_places(frames.engine, sends, vague)
+    found = left_join(frames.engine.keep(missing), least, on=["op", *TP])
+    return found.withColumn("bound", F.coalesce("offset", "next_place"))
 
 
 def _part_of_log(frames: Frames) -> Column:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from checkers import tallies, transactions
 from checkers.causes import SLACK_NS, Causes, learn_causes
 from checkers.engine import Column, Engine, Frame, as_frame
 from checkers.explaining import first_cause, first_change
@@ -139,6 +140,31 @@ class Frames:
         return self.sends.where(F.col("type") == F.lit("ok"))
 
     @cached_property
+    def unpassed(self) -> Frame | None:
+        """The sends, with their fates, that were acknowledged beyond where the final read of their
+        partition came to; None without any."""
+        F = self.engine.functions
+        acked = self.fates.where((F.col("type") == F.lit("ok")) & F.col("offset").isNotNull())
+        open_ = acked.join(self.complete.select(*TP), on=TP, how="left_anti")
+        ends = left_join(open_, self.read_ends.select(*TP, "reached"), on=TP)
+        beyond = F.col("reached").isNull() | (F.col("offset") >= F.col("reached"))
+        return self.suspects(ends.where(beyond).drop("reached"))
+
+    @cached_property
+    def in_transactions(self) -> Frame | None:
+        """The sends in transactions: see `transactions.placed`; None without any."""
+        return transactions.placed(self.engine, self.history, self.fates)
+
+    @cached_property
+    def proved(self) -> Frame | None:
+        """The sends of unknown outcome, with their fates, whose transaction took place, since one
+        of its writes was read; None without any."""
+        if self.in_transactions is None:
+            return None
+        proved = transactions.proved(self.engine, self.in_transactions)
+        return self.suspects(self.fates.join(proved, on="op", how="left_semi"))
+
+    @cached_property
     def sent_twice(self) -> Frame | None:
         """The values that were sent more than once; None without any."""
         F = self.engine.functions
@@ -192,11 +218,13 @@ class Frames:
 
     @cached_property
     def reads(self) -> Frame:
-        """One row per record that a consumer or a final read returned."""
+        """One row per record that a consumer or a final read returned. What a poll returned was in
+        the log, whatever became of the transaction that polled."""
         F = self.engine.functions
         columns = ["op", "client", "f", "invoke_ns", "complete_ns", *TP, "value", "offset", "error"]
-        wanted = F.col("f").isin("poll", "final-read") & (F.col("type") == F.lit("ok"))
-        rows = self.history.where(wanted & F.col("offset").isNotNull())
+        polled = F.col("f") == F.lit("poll")
+        read = (F.col("f") == F.lit("final-read")) & (F.col("type") == F.lit("ok"))
+        rows = self.history.where((polled | read) & F.col("offset").isNotNull())
         return rows.select(*columns)
 
     @cached_property
@@ -288,38 +316,13 @@ class Frames:
 
     @cached_property
     def tallies(self) -> Frame:
-        """client, f, type, rows; first_ns, latest_ns: when the first and the latest of them began;
-        last_ns: the last time of any; backwards: how many end before they, or the run, began."""
-        F = self.engine.functions
-        impossible = (F.col("complete_ns") < F.col("invoke_ns")) | (F.col("invoke_ns") < F.lit(0))
-        return self.engine.keep(
-            self.history.groupBy("client", "f", "type").agg(
-                F.count(F.lit(1)).alias("rows"),
-                F.min("invoke_ns").alias("first_ns"),
-                F.max("invoke_ns").alias("latest_ns"),
-                F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns"))).alias("last_ns"),
-                F.count(F.when(impossible, F.lit(1))).alias("backwards"),
-            )
-        )
+        """How much each client recorded: see `tallies.tallies`."""
+        return tallies.tallies(self.engine, self.history)
 
     @cached_property
     def clients(self) -> Frame:
-        """client, ended (1: it has an end row), last_ns: the last time it recorded; astray (1: it
-        sent or polled at a time before its start row's, or after its end row's)."""
-        F = self.engine.functions
-        ended = F.max(F.when(F.col("f") == F.lit("end"), F.lit(1)).otherwise(F.lit(0)))
-        works = F.col("f").isin("send", "poll")
-        start = F.min(F.when(F.col("f") == F.lit("start"), F.col("first_ns")))
-        end = F.max(F.when(F.col("f") == F.lit("end"), F.col("latest_ns")))
-        early = F.min(F.when(works, F.col("first_ns"))) < start
-        late = F.max(F.when(works, F.col("latest_ns"))) > end
-        return self.engine.keep(
-            self.tallies.groupBy("client").agg(
-                ended.alias("ended"),
-                F.max("last_ns").alias("last_ns"),
-                F.when(early | late, F.lit(1)).otherwise(F.lit(0)).alias("astray"),
-            )
-        )
+        """When each client recorded: see `tallies.clients`."""
+        return tallies.clients(self.engine, self.tallies)
 
     @cached_property
     def final(self) -> Frame:

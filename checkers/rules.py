@@ -11,6 +11,9 @@ from checkers.recorded_faults import Taken
 from checkers.settings import Settings
 from checkers.state_loss import Toll
 
+ACKNOWLEDGED = "acknowledged"
+"""The aspect of what an acknowledgement says against another, or against the log."""
+
 
 class Judgement(StrEnum):
     """What the contract says of an anomaly."""

@@ -30,7 +30,8 @@ def find(history: list[Row], cluster: Iterable[Row] = ()) -> Counts:
             ),
             default=0,
         )
-        for kind, aspect in _of_partition(rows, excused, log_end):
+        proved = [r for r in _proved(history) if (r["topic"], r["partition"]) == (topic, partition)]
+        for kind, aspect in _of_partition(rows, excused, log_end, proved):
             found[kind, aspect, topic, partition] += 1
     for topic, partition in _refused(history):
         found["refused-head", None, topic, partition] += 1
@@ -70,7 +71,7 @@ def _excused(send: Row, history: list[Row]) -> bool:
 
 
 def _of_partition(
-    rows: list[Row], excused: set[int], log_end: int
+    rows: list[Row], excused: set[int], log_end: int, proved: list[Row]
 ) -> Iterable[tuple[str, str | None]]:
     sends = [r for r in rows if r["f"] == "send"]
     acked = [r for r in sends if r["type"] == "ok"]
@@ -80,8 +81,11 @@ def _of_partition(
     ends = [r for r in rows if r["f"] == "final-read-end" and r.get("error") is None]
     reached = max((r["offset"] for r in ends if r["offset"] is not None), default=0)
     complete = complete and log_end <= reached
-    yield from _lost(acked, final, complete, reached)
-    yield from _order(acked, final, polls, excused, complete)
+    yield from _lost(acked + proved, final, complete, reached, _bounds(sends, final + polls))
+    known = [r for r in acked if r["offset"] is not None and not complete]
+    beyond = [r for r in known if r["offset"] >= reached]
+    yield from _claims(beyond, final, polls)
+    yield from _order(acked, final, polls, excused, complete, beyond)
     found = {r["offset"] for r in final}
     passed = [r for r in acked if complete or r["offset"] in found or (r["offset"] or 0) < reached]
     yield from _offsets(passed, final, polls)
@@ -95,15 +99,56 @@ def _of_partition(
         yield from _watermarks([r for r in rows if r["client"] == client and r["f"] == "watermark"])
 
 
+def _proved(history: list[Row]) -> list[Row]:
+    """The sends of unknown outcome of whose transaction something was read."""
+    read = {r["value"] for r in history if r["f"] in ("poll", "final-read")}
+    unknown = [r for r in history if (r["f"], r["type"]) == ("send", "info") and r.get("txn")]
+    written = {r["txn"] for r in unknown if r["value"] in read}
+    return [r for r in unknown if r["txn"] in written]
+
+
+def _bounds(sends: list[Row], reads: list[Row]) -> dict[int, int]:
+    """By operation, where a send lies at most."""
+    found: dict[int, int] = {}
+    for send in sends:
+        later = [
+            place
+            for other in sends
+            if send.get("txn") and other.get("txn") == send["txn"] and other["op"] > send["op"]
+            for place in [*(r["offset"] for r in reads if r["value"] == other["value"]),
+                          other["offset"]][:1]
+            if place is not None
+        ]  # fmt: skip
+        if send["offset"] is not None or later:
+            found[send["op"]] = min(later) if send["offset"] is None else send["offset"]
+    return found
+
+
+def _claims(
+    beyond: list[Row], final: list[Row], polls: list[Row]
+) -> Iterable[tuple[str, str | None]]:
+    """Offsets of which acknowledgements say more than one value, or another than was read."""
+    log = {(r["offset"], r["value"]) for r in final}
+    there = {value for _, value in log}
+    for offset in {r["offset"] for r in beyond}:
+        here = [r for r in beyond if r["offset"] == offset]
+        told = {r["value"] for r in here}
+        read = {r["value"] for r in final + polls if r["offset"] == offset} - {None}
+        # Told of already: the final read found it elsewhere, and another here.
+        moved = any(r["value"] in there and (offset, r["value"]) not in log for r in here)
+        if len(told | read) > 1 and not (moved and any(r["offset"] == offset for r in final)):
+            yield "inconsistent-offset", "acknowledged"
+
+
 def _lost(
-    acked: list[Row], final: list[Row], complete: bool, reached: int
+    acked: list[Row], final: list[Row], complete: bool, reached: int, bounds: dict[int, int]
 ) -> Iterable[tuple[str, str | None]]:
     there = {r["value"] for r in final}
     offsets = [r["offset"] for r in final]
     for send in acked:
         if send["value"] in there:
             continue
-        if not complete and (send["offset"] is None or send["offset"] >= reached):
+        if not complete and bounds.get(send["op"], reached) >= reached:
             yield "unseen", None
         elif send["offset"] is None:
             yield "lost-write", None
@@ -116,7 +161,12 @@ def _lost(
 
 
 def _order(
-    acked: list[Row], final: list[Row], polls: list[Row], excused: set[int], complete: bool
+    acked: list[Row],
+    final: list[Row],
+    polls: list[Row],
+    excused: set[int],
+    complete: bool,
+    beyond: list[Row],
 ) -> Iterable[tuple[str, str | None]]:
     in_the_end, anywhere = defaultdict(set), defaultdict(set)
     read_ns: dict[int, int] = {}
@@ -131,13 +181,17 @@ def _order(
             yield "duplicate", "client-epoch" if value in excused else None
     for client in {r["client"] for r in acked}:
         mine = sorted((r for r in acked if r["client"] == client), key=lambda r: r["op"])
+        unread = {r["op"] for r in beyond if r["value"] not in anywhere}
         places = [
-            (min(found), read_ns[r["value"]])
+            (min(found), read_ns[r["value"]]) if found else (r["offset"], None)
             for r in mine
             if (found := in_the_end[r["value"]] or (not complete and anywhere[r["value"]]))
+            or r["op"] in unread
         ]
         for (before, before_ns), (after, after_ns) in itertools.pairwise(places):
-            if after < before and (complete or after_ns <= before_ns):
+            if after < before and None in (after_ns, before_ns):
+                yield "reordered-send", "acknowledged"
+            elif after < before and (complete or after_ns <= before_ns):
                 yield "reordered-send", None
 
 

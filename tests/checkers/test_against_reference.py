@@ -28,7 +28,8 @@ OFFSETS = st.integers(min_value=0, max_value=23)
 def bends(draw: st.DrawFn) -> list[tuple[str, str, int, int]]:
     """A few changes to the healthy run: (what, topic, sequence, offset)."""
     kinds = ("drop", "drop-final", "send", "fail", "read", "corrupt", "poll", "assign", "mark",
-             "move", "swap", "cut-read", "again")  # fmt: skip
+             "move", "swap", "cut-read", "end-early", "again", "transaction",
+             "failed-poll")  # fmt: skip
     change = st.tuples(st.sampled_from(kinds), st.sampled_from(TOPICS), SEQUENCES, OFFSETS)
     return draw(st.lists(change, max_size=8))
 
@@ -73,6 +74,17 @@ def bent(changes: list[tuple[str, str, int, int]]) -> Story:
                 lacked = v(topic, sequence + (-1, 1)[offset % 2])
                 more = {"topic": topic, "partition": offset % 3, "value": lacked}
                 story.new_epoch(PRODUCER[topic], at_s, at_s + 2, own, **more)
+            case "transaction":
+                pair = {v(topic, sequence), v(topic, sequence + 1)}
+                for row in story.rows("send", topic):
+                    if row["value"] in pair:
+                        row.update(type="info", txn=v(topic, sequence))
+                        row["offset"] = row["offset"] if offset % 2 else None
+            case "failed-poll":
+                story.poll(topic, at_s, {offset: v(topic, sequence)}, type="fail")
+            case "end-early":
+                for row in story.rows("final-read-end", topic):
+                    row.update(type="info", offset=offset)
             case "cut-read":
                 for row in story.rows("final-read-end", topic):
                     row.update(type="info", error="timeout")

@@ -87,8 +87,9 @@ def _moved(row: Row, number: int, nodes: int) -> Row:
         moved["topic"] = prefix(number) + moved["topic"]
     if "client" in moved:
         moved["client"] += number * CLIENTS_EACH
-    if "op" in moved:
-        moved["op"] += number * OPS_EACH
+    for name in ("op", "txn"):
+        if name in moved:
+            moved[name] += number * OPS_EACH
     if moved.get("value") is not None:
         moved["value"] += number * CLIENTS_EACH << 32
     return moved

@@ -14,6 +14,7 @@ from tests.histories.golden import (  # noqa: F401 - they register what they hav
     real_time,
     replicas,
     state_losses,
+    transactions,
     unread,
 )
 from tests.histories.golden.base import ALL_GOLDEN, Golden

@@ -149,3 +149,75 @@ def lost_send_had_a_higher_offset(s: Story) -> None:
     s.send(ONE, 98, 24, 14.5)
     s.send(ONE, 99, 20, 20.0)
     s.read_in_the_end(ONE, 20, v(ONE, 99))
+
+
+def _nobody_reads_on(s: Story, topic: str) -> None:
+    """The final read ended at offset 20, and the log goes on."""
+    s.rows("final-read-end", topic)[0].update(type="info")
+
+
+CLAIMED = ("inconsistent-offset", "acknowledged")
+BACK = ("reordered-send", "acknowledged")
+
+
+@golden("INVALID", {CLAIMED: (F, 1), ("unseen", None): (U, 2)})
+def offset_is_acknowledged_twice(s: Story) -> None:
+    """Two clients were told of one offset, and nobody read that far."""
+    s.row("start", 99, 0)
+    s.send(ALL, 97, 24, 20)
+    s.send(ALL, 98, 24, 21, client=99, value=value(99, 1))
+    s.row("end", 99, 61)
+    _nobody_reads_on(s, ALL)
+
+
+@golden("INVALID", {CLAIMED: (F, 1), ("unseen", None): (U, 1)})
+def acknowledged_offset_was_polled_with_another_value(s: Story) -> None:
+    """A consumer found another record there, and the final read did not get that far."""
+    s.send(ALL, 97, 20, 20)
+    s.send(ALL, 98, None, 20.1, type="info")
+    s.poll(ALL, 21, {20: v(ALL, 98)})
+    _nobody_reads_on(s, ALL)
+
+
+@golden("UNKNOWN", {("unseen", None): (U, 2)})
+def two_clients_are_told_of_two_offsets(s: Story) -> None:
+    """Near miss: of two clients, and the later one's is the lower."""
+    s.row("start", 99, 0)
+    s.send(ALL, 97, 25, 20)
+    s.send(ALL, 98, 24, 21, client=99, value=value(99, 1))
+    s.row("end", 99, 61)
+    _nobody_reads_on(s, ALL)
+
+
+@golden("UNKNOWN", {CLAIMED: (P, 1), BACK: (P, 1), ("unseen", None): (U, 3)})
+def offset_of_a_deposed_leader_is_acknowledged_again(s: Story) -> None:
+    """acks=1: the first two went with the deposed leader's tail."""
+    s.send(ONE, 96, 20, 9.3)
+    s.send(ONE, 97, 21, 9.4)
+    s.send(ONE, 98, 20, 20.0)
+    _nobody_reads_on(s, ONE)
+
+
+@golden("INVALID", {BACK: (F, 1), ("unseen", None): (U, 2)})
+def acknowledged_offsets_go_back(s: Story) -> None:
+    """One client's later send has the lower offset, and nobody read that far."""
+    s.send(ALL, 97, 25, 20)
+    s.send(ALL, 98, 24, 21)
+    _nobody_reads_on(s, ALL)
+
+
+@golden("INVALID", {BACK: (F, 1), ("unseen", None): (U, 1)})
+def acknowledged_offset_goes_back_below_what_was_read(s: Story) -> None:
+    """The later send was read at the end of all that was, the earlier lies beyond."""
+    s.send(ALL, 97, 25, 20)
+    s.send(ALL, 98, 20, 21)
+    s.read_in_the_end(ALL, 20, v(ALL, 98))
+    s.rows("final-read-end", ALL)[0].update(type="info", offset=21)
+
+
+@golden("UNKNOWN", {("unseen", None): (U, 2)})
+def acknowledged_offsets_go_on(s: Story) -> None:
+    """Near miss: in the order of sending, whichever was answered first."""
+    s.send(ALL, 97, 24, 20, complete_ns=30 * S)
+    s.send(ALL, 98, 25, 21)
+    _nobody_reads_on(s, ALL)

@@ -12,6 +12,9 @@ from tests.histories.story import ALL, PRODUCER, S, Story, v
 UNREAD = "the leaders' epochs at the end were not read: nobody recorded them"
 UNLED = "who led is not in the record: nobody recorded it"
 MOVED = ("inconsistent-offset", "acknowledged")
+BACK = ("reordered-send", "acknowledged")
+AGAIN = {MOVED: (U, 1), BACK: (U, 1)}
+"""The offset of the lost record was acknowledged for another one: it may have been lost rightly."""
 UNCOMMITTED = ("uncommitted-read", None)
 RECEDED = ("watermark-regression", None)
 OTHER = 99
@@ -81,34 +84,36 @@ def _began_again(s: Story) -> None:
     leaderless(s)
 
 
-@golden("UNKNOWN", {("unseen", None): (U, 1), ("duplicate", "client-epoch"): (P, 1)},
+@golden("UNKNOWN", AGAIN | {("unseen", None): (U, 1), ("duplicate", "client-epoch"): (P, 1)},
         cause="where records had been lost that might be")  # fmt: skip
 def client_began_again_and_epochs_were_not_read(s: Story) -> None:
     """Who had it together lost it, whichever the offset from which it was gone."""
     _began_again(s)
 
 
-@golden("UNKNOWN", {("unseen", None): (U, 1), ("duplicate", None): (U, 1)}, because=UNLED)
+@golden("UNKNOWN", AGAIN | {("unseen", None): (U, 1), ("duplicate", None): (U, 1)},
+        because=UNLED)  # fmt: skip
 def client_began_again_and_nobody_was_seen_to_lead(s: Story) -> None:
     """Whether the partition that did not know the producer had lost records cannot be told."""
     _began_again(s)
     never_led(s)
 
 
-@golden("UNKNOWN", {("unseen", None): (U, 1), ("refused-head", "bereft"): (P, 1)})
+@golden("UNKNOWN", AGAIN | {("unseen", None): (U, 1), ("refused-head", "bereft"): (P, 1)})
 def broker_refuses_after_its_records_went_and_nobody_leads_in_the_end(s: Story) -> None:
     """Seed 30064: no epoch could be read, and that its records went is in the record all the
     same."""
     _refused(s, 1, 2)
 
 
-@golden("INVALID", {("unseen", None): (U, 1), ("refused-head", None): (F, 1)})
+@golden("INVALID", AGAIN | {("unseen", None): (U, 1), ("refused-head", None): (F, 1)})
 def broker_refuses_though_one_kept_its_records_and_nobody_leads_in_the_end(s: Story) -> None:
     """Near miss: of the two in sync one kept its power, and led."""
     _refused(s, 1)
 
 
-@golden("UNKNOWN", {("unseen", None): (U, 1), ("refused-head", None): (U, 1)}, because=UNLED)
+@golden("UNKNOWN", AGAIN | {("unseen", None): (U, 1), ("refused-head", None): (U, 1)},
+        because=UNLED)  # fmt: skip
 def broker_refuses_and_nobody_was_seen_to_lead(s: Story) -> None:
     """The only in-sync replica may have been lost."""
     s.set_topic(ALL, min_insync_replicas=1)
@@ -116,7 +121,8 @@ def broker_refuses_and_nobody_was_seen_to_lead(s: Story) -> None:
     never_led(s)
 
 
-@golden("INVALID", {("unseen", None): (U, 1), ("refused-head", None): (F, 1)})
+@golden("INVALID", {("unseen", None): (U, 1), ("refused-head", None): (F, 1),
+                    MOVED: (F, 1), BACK: (F, 1)})  # fmt: skip
 def broker_refuses_whoever_led(s: Story) -> None:
     """Near miss: with two in-sync replicas, clean elections and no state lost, none excuses it."""
     s.plan["name"] = "one of which nothing tells on whose disks it was"
@@ -124,7 +130,7 @@ def broker_refuses_whoever_led(s: Story) -> None:
     never_led(s)
 
 
-@golden("UNKNOWN", {("unseen", None): (U, 1), ("refused-head", None): (U, 1)},
+@golden("UNKNOWN", AGAIN | {("unseen", None): (U, 1), ("refused-head", None): (U, 1)},
         because="what it took is not in the record")  # fmt: skip
 def broker_refuses_and_the_harness_died_while_power_was_lost(s: Story) -> None:
     """The journal has the beginning of the fault, and no proof."""
@@ -142,7 +148,8 @@ def _refused(s: Story, *without_power: int) -> None:
     leaderless(s)
 
 
-@golden("UNKNOWN", {UNCOMMITTED: (INFO, 1), RECEDED: (P, 1), ("unseen", None): (U, 1)})
+@golden("UNKNOWN",
+        AGAIN | {UNCOMMITTED: (INFO, 1), RECEDED: (P, 1), ("unseen", None): (U, 1)})  # fmt: skip
 def end_goes_back_where_records_went_and_nobody_leads_in_the_end(s: Story) -> None:
     """Seed 30064: two of two in sync lost their power, and the end is told right after."""
     wiped(s)

@@ -1,0 +1,38 @@
+"""How much of what each client recorded, and when: one pass over a history."""
+
+from checkers.engine import Engine, Frame
+
+
+def tallies(engine: Engine, history: Frame) -> Frame:
+    """client, f, type, rows; first_ns, latest_ns: when the first and the latest of them began;
+    last_ns: the last time of any; backwards: how many end before they, or the run, began."""
+    F = engine.functions
+    impossible = (F.col("complete_ns") < F.col("invoke_ns")) | (F.col("invoke_ns") < F.lit(0))
+    return engine.keep(
+        history.groupBy("client", "f", "type").agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.min("invoke_ns").alias("first_ns"),
+            F.max("invoke_ns").alias("latest_ns"),
+            F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns"))).alias("last_ns"),
+            F.count(F.when(impossible, F.lit(1))).alias("backwards"),
+        )
+    )
+
+
+def clients(engine: Engine, tallies: Frame) -> Frame:
+    """client, ended (1: it has an end row), last_ns: the last time it recorded; astray (1: it
+    sent or polled at a time before its start row's, or after its end row's)."""
+    F = engine.functions
+    ended = F.max(F.when(F.col("f") == F.lit("end"), F.lit(1)).otherwise(F.lit(0)))
+    works = F.col("f").isin("send", "poll")
+    start = F.min(F.when(F.col("f") == F.lit("start"), F.col("first_ns")))
+    end = F.max(F.when(F.col("f") == F.lit("end"), F.col("latest_ns")))
+    early = F.min(F.when(works, F.col("first_ns"))) < start
+    late = F.max(F.when(works, F.col("latest_ns"))) > end
+    return engine.keep(
+        tallies.groupBy("client").agg(
+            ended.alias("ended"),
+            F.max("last_ns").alias("last_ns"),
+            F.when(early | late, F.lit(1)).otherwise(F.lit(0)).alias("astray"),
+        )
+    )

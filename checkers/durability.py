@@ -27,13 +27,7 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     where one of its writes was read, all are held against the log, whatever the client was told.
     """
     F = frames.engine.functions
-    acked = frames.fates.where(F.col("type") == F.lit("ok")).select(*SEND, "final_offset")
-    owed = acked.withColumn("detail", F.lit(None).cast("string"))
-    if frames.proved is not None:
-        torn = F.lit("another write of its transaction was read")
-        proved = frames.proved.select(*SEND, "final_offset").withColumn("detail", torn)
-        owed = owed.unionByName(proved)
-    missing = frames.suspects(owed.where(F.col("final_offset").isNull()).drop("final_offset"))
+    missing = frames.suspects(frames.owed.where(F.col("final_offset").isNull()).select(*SEND))
     if missing is None:
         return
     bounds = frames.final.groupBy(*TP).agg(
@@ -53,12 +47,13 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     found = _with_bound(frames, found)
     passed = (F.col("whole") == F.lit(1)) | (F.col("bound") < F.col("reached"))
     taken = F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value"))
+    torn = F.when(F.col("type") != F.lit("ok"), F.lit("another write of its transaction was read"))
     yield evidence(
         frames.engine,
         found,
         kind=F.when(passed, F.lit("lost-write")).otherwise(F.lit("unseen")),
         aspect=F.when(passed & F.col("offset").isNotNull(), _part_of_log(frames)),
-        detail=F.coalesce(taken, F.col("detail")),
+        detail=F.coalesce(taken, torn),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from checkers import tallies, transactions
+from checkers import polling, tallies, transactions
 from checkers.causes import SLACK_NS, Causes, learn_causes
 from checkers.engine import Column, Engine, Frame, as_frame
 from checkers.explaining import first_cause, first_change
@@ -141,10 +141,10 @@ class Frames:
 
     @cached_property
     def unpassed(self) -> Frame | None:
-        """The sends, with their fates, that were acknowledged beyond where the final read of their
-        partition came to; None without any."""
+        """Those of `owed` that were acknowledged beyond where the final read of their partition
+        came to; None without any."""
         F = self.engine.functions
-        acked = self.fates.where((F.col("type") == F.lit("ok")) & F.col("offset").isNotNull())
+        acked = self.owed.where(F.col("offset").isNotNull())
         open_ = acked.join(self.complete.select(*TP), on=TP, how="left_anti")
         ends = left_join(open_, self.read_ends.select(*TP, "reached"), on=TP)
         beyond = F.col("reached").isNull() | (F.col("offset") >= F.col("reached"))
@@ -156,13 +156,16 @@ class Frames:
         return transactions.placed(self.engine, self.history, self.fates)
 
     @cached_property
-    def proved(self) -> Frame | None:
-        """The sends of unknown outcome, with their fates, whose transaction took place, since one
-        of its writes was read; None without any."""
+    def owed(self) -> Frame:
+        """The sends, with their fates, that must be in the log: those that were acknowledged, and
+        those of unknown outcome whose transaction took place, since one of its writes was read."""
+        acked = self.fates.where(
+            self.engine.functions.col("type") == self.engine.functions.lit("ok")
+        )
         if self.in_transactions is None:
-            return None
+            return acked
         proved = transactions.proved(self.engine, self.in_transactions)
-        return self.suspects(self.fates.join(proved, on="op", how="left_semi"))
+        return acked.unionByName(self.fates.join(proved, on="op", how="left_semi"))
 
     @cached_property
     def sent_twice(self) -> Frame | None:
@@ -211,10 +214,11 @@ class Frames:
 
     @cached_property
     def _located(self) -> Frame:
-        """The sends that were acknowledged with an offset and that are in the final log."""
+        """The sends that were acknowledged with an offset, whatever became of their transaction,
+        and that are in the final log."""
         F = self.engine.functions
         known = F.col("offset").isNotNull() & F.col("final_offset").isNotNull()
-        return self.fates.where((F.col("type") == F.lit("ok")) & known)
+        return self.fates.where((F.col("type") != F.lit("fail")) & known)
 
     @cached_property
     def reads(self) -> Frame:
@@ -229,35 +233,13 @@ class Frames:
 
     @cached_property
     def polls(self) -> Frame:
-        """One row per poll and partition: op, client, topic, partition, records, first_offset,
-        last_offset, invoke_ns, complete_ns."""
-        F = self.engine.functions
-        rows = self.reads.where(F.col("f") == F.lit("poll")).groupBy("op", "client", *TP)
-        return self.engine.keep(
-            rows.agg(
-                F.count(F.lit(1)).alias("records"),
-                F.min("offset").alias("first_offset"),
-                F.max("offset").alias("last_offset"),
-                F.min("invoke_ns").alias("invoke_ns"),
-                F.max("complete_ns").alias("complete_ns"),
-            )
-        )
+        """One row per poll and partition: see `polling.polls`."""
+        return polling.polls(self.engine, self.reads)
 
     @cached_property
     def behind(self) -> Frame:
-        """op, client, topic, partition, value, offset, acked_ns, polled_ns of the first record that
-        each poll ended short of although acks=all had acknowledged it before the poll began."""
-        F = self.engine.functions
-        ends = self.polls.select(
-            "op", "client", *TP, (F.col("last_offset") + F.lit(1)).alias("offset"),
-            F.col("invoke_ns").alias("polled_ns"),
-        )  # fmt: skip
-        committed = self.acked.where((F.col("acks") == F.lit(-1)) & F.col("offset").isNotNull())
-        committed = committed.select(*TP, "offset", "value", F.col("complete_ns").alias("acked_ns"))
-        late = ends.join(committed, on=[*TP, "offset"], how="inner").where(
-            F.col("acked_ns") < F.col("polled_ns")
-        )
-        return self.engine.keep(late)
+        """The polls that ended short of what had been committed: see `polling.behind`."""
+        return polling.behind(self.engine, self.polls, self.acked)
 
     @cached_property
     def stray(self) -> Frame | None:

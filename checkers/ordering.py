@@ -181,7 +181,9 @@ def _placed(frames: Frames) -> Frame:
         *columns, place.alias("offset"), F.lit(1).alias("read")
     )
     if frames.unpassed is not None:
-        unread = frames.unpassed.where(F.col("first_offset").isNull())
+        unread = frames.unpassed.where(
+            (F.col("type") == F.lit("ok")) & F.col("first_offset").isNull()
+        )
         never = F.lit(None).cast("int").alias("read")
         placed = placed.unionByName(unread.select(*columns, "offset", never))
     return placed.where(F.col("offset").isNotNull())
@@ -195,7 +197,7 @@ def _explained(frames: Frames, steps: Frame) -> Frame:
     for prefix in ("", "other_"):
         key = [F.col(f"{prefix}{name}").alias(name) for name in ("op", "value")]
         sends = steps.select(*key, *TP).join(
-            frames.acked.select("op", "value", *TP, *named), on=["op", "value", *TP], how="inner"
+            frames.sends.select("op", "value", *TP, *named), on=["op", "value", *TP], how="inner"
         )
         causes = frames.explained(frames.engine.keep(sends))
         explained.append(

@@ -21,7 +21,7 @@ from checkers.history import HistoryError
 from checkers.interchange import edn
 from checkers.interchange.as_read import Partition
 from checkers.interchange.imported import BEGINNING, SUBSCRIBED, VALUE_BITS, Row
-from checkers.interchange.jepsen_import import REBALANCED, UNSURE
+from checkers.interchange.jepsen_import import REBALANCED, UNSAID
 from checkers.interchange.jepsen_ops import Key, Op, Poll, Record, Send, Step
 
 _SENDS, _POLLS, _ASSIGNS = ("send",), ("poll", "final-read"), ("assign",)
@@ -93,7 +93,7 @@ def to_ops(rows: Iterable[Row], plan: Mapping[str, Any]) -> Exported:
 def _wanted(row: Row, *, imported: bool) -> bool:
     if imported and row["f"] == "final-read":
         return False
-    return row["f"] in (*_SENDS, *_POLLS, *_ASSIGNS) and row["error"] != UNSURE
+    return row["f"] in (*_SENDS, *_POLLS, *_ASSIGNS) and row["error"] not in UNSAID
 
 
 def _without_value(row: Row) -> bool:

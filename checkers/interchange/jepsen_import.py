@@ -13,6 +13,8 @@
   what its rebalance log names (the workload's checker allows the same).
 - A transaction that failed, or may have: its polls are kept as what they are, and consumers go on
   from where they were before. What they returned was in the log all the same.
+- A transaction of unknown outcome took place where one of its writes was read: its other writes
+  are held against the log as acknowledged ones are.
 
 Raises InterchangeError where invocations and completions do not pair.
 """
@@ -46,8 +48,12 @@ from checkers.interchange.jepsen_ops import (
 )
 
 REBALANCED, UNSURE = "rebalanced", "a group may move it"
-"""The `error` of an assignment that stands for what a group did, or may have done, unseen: as a
-rebalance log says, and as it must be feared between any two polls."""
+WENT_BACK = "went back with its transaction"
+"""The `error` of an assignment that stands for what was done unseen: by a group, as a rebalance log
+says, and as it must be feared between any two transactions; and by a transaction that failed."""
+
+UNSAID = (UNSURE, WENT_BACK)
+"""Those of them that the operations themselves do not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +93,7 @@ def to_history(
         topic, keys, promises.acks, packed=_shared_values(paired), sent_ns=_last_sent_ns(paired)
     )
     rows = [row for pair in paired for row in writer.rows(pair)]
-    log = _log(writer, rows, paired)
+    log = _log(writer, rows)
     written = [edn.write(key) for key in keys]
     origin = Origin(
         tool="jepsen",
@@ -237,13 +243,24 @@ class _Writer:
     def _transaction(self, pair: Pair, reader: _Reader) -> Iterator[Row]:
         op = pair.last
         steps = op.steps or pair.invoked.steps
-        rows = [row for step in steps for row in self._step(pair, step, reader)]
+        known: set[Key] = set()
+        rows = [row for step in steps for row in self._step(pair, step, reader, known)]
         if len({row["op"] for row in rows}) > 1 or op.f == "txn":
             for row in rows:
                 row["txn"] = rows[0]["op"]
         yield from rows
+        if pair.type != "ok" and known:
+            self._op += 1
+            for key in sorted(known, key=self._partitions.__getitem__):
+                yield self._moved(pair, key, WENT_BACK, reader.positions.get(key))
 
-    def _step(self, pair: Pair, step: Step, reader: _Reader) -> Iterator[Row]:
+    def _moved(self, pair: Pair, key: Key, why: str, position: int | None = None) -> Row:
+        """A consumer is at another place, whatever became of its operation."""
+        offset = SOMEWHERE if position is None else position
+        columns = {"type": "ok", "offset": offset, "error": why}
+        return self._row(pair, "assign", **self._place(key), **columns)
+
+    def _step(self, pair: Pair, step: Step, reader: _Reader, known: set[Key]) -> Iterator[Row]:
         self._op += 1
         match step:
             case Send():
@@ -258,12 +275,13 @@ class _Writer:
             case Poll(records=()):
                 yield self._row(pair, "poll")
             case Poll():
-                yield from self._polled(pair, step, reader)
+                yield from self._polled(pair, step, reader, known)
 
-    def _polled(self, pair: Pair, poll: Poll, reader: _Reader) -> Iterator[Row]:
+    def _polled(self, pair: Pair, poll: Poll, reader: _Reader, known: set[Key]) -> Iterator[Row]:
+        """known: the keys that its transaction polled before; no group moves them inside it but
+        where it says so."""
         moved = set(pair.last.rebalanced)
         last: dict[Key, int] = {}
-        known: set[Key] = set()
         for record in poll.records:
             key, offset = record.key, record.offset
             if offset <= last.get(key, -1):
@@ -271,7 +289,7 @@ class _Writer:
             if key in moved or (reader.subscribed and key not in known):
                 why = REBALANCED if key in moved else UNSURE
                 self._op += 1
-                yield self._row(pair, "assign", **self._place(key), offset=SOMEWHERE, error=why)
+                yield self._moved(pair, key, why)
                 self._op += 1
             known.add(key)
             last[key] = offset
@@ -284,17 +302,27 @@ class _Writer:
             yield self._row(pair, "poll", **place, value=value, offset=offset)
 
 
-def _log(writer: _Writer, rows: Iterable[Row], paired: Iterable[Pair]) -> LogAsRead:
+def _log(writer: _Writer, rows: Sequence[Row]) -> LogAsRead:
     log = LogAsRead(writer.all_partitions)
     _forget_all_but_last_ways(writer, rows)
+    sends = [row for row in rows if row["f"] == "send"]
+    places: dict[int, int] = {}
     for row in rows:
-        if row.get("value") is None:
-            continue
-        partition = row["topic"], row["partition"]
-        if row["f"] == "poll":
+        if row["f"] == "poll" and row.get("value") is not None:
+            partition = row["topic"], row["partition"]
+            places.setdefault(row["value"], row["offset"])
             log.read(partition, row["offset"], row["value"], finally_=row["op"] in writer.finally_)
-        elif row["f"] == "send" and row["type"] == "ok":
-            log.acknowledged(partition, row["value"], row["offset"])
+    written = {row.get("txn") for row in sends if row["value"] in places}
+    next_places: dict[tuple[object, Partition], int] = {}
+    for row in reversed(sends):
+        partition, txn = (row["topic"], row["partition"]), row.get("txn")
+        place = places.get(row["value"], row["offset"])
+        if row["type"] == "ok" or (row["type"] == "info" and txn is not None and txn in written):
+            # A producer writes in order: without a place of its own, a write lies before the next.
+            bound = next_places.get((txn, partition)) if row["offset"] is None else row["offset"]
+            log.acknowledged(partition, row["value"], bound)
+        if place is not None and txn is not None:
+            next_places[txn, partition] = place
     return log
 
 

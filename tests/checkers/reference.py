@@ -82,16 +82,17 @@ def _of_partition(
     reached = max((r["offset"] for r in ends if r["offset"] is not None), default=0)
     complete = complete and log_end <= reached
     yield from _lost(acked + proved, final, complete, reached, _bounds(sends, final + polls))
-    known = [r for r in acked if r["offset"] is not None and not complete]
+    known = [r for r in acked + proved if r["offset"] is not None and not complete]
     beyond = [r for r in known if r["offset"] >= reached]
     yield from _claims(beyond, final, polls)
     yield from _order(acked, final, polls, excused, complete, beyond)
     found = {r["offset"] for r in final}
-    passed = [r for r in acked if complete or r["offset"] in found or (r["offset"] or 0) < reached]
+    told = [r for r in sends if r["type"] != "fail" and r["offset"] is not None]
+    passed = [r for r in told if complete or r["offset"] in found or r["offset"] < reached]
     yield from _offsets(passed, final, polls)
     yield from _reads(sends, final, polls, complete)
     asks = [r for r in rows if r["f"] == "watermark"]
-    yield from _real_time(acked, final, _lasting(polls, final, complete), polls, asks)
+    yield from _real_time(acked, told, final, _lasting(polls, final, complete), polls, asks)
     for client in {r["client"] for r in rows}:
         yield from _jumps(
             [r for r in rows if r["client"] == client], {r["offset"] for r in final + polls}
@@ -268,10 +269,15 @@ def _lasting(polls: list[Row], final: list[Row], complete: bool) -> list[Row]:
 
 
 def _real_time(
-    acked: list[Row], final: list[Row], lasting: list[Row], polls: list[Row], asks: list[Row]
+    acked: list[Row],
+    told: list[Row],
+    final: list[Row],
+    lasting: list[Row],
+    polls: list[Row],
+    asks: list[Row],
 ) -> Iterable[tuple[str, str | None]]:
     log = {(r["offset"], r["value"]) for r in final}
-    kept = [r for r in acked if (r["offset"], r["value"]) in log]
+    kept = [r for r in told if (r["offset"], r["value"]) in log]
     for send in kept:
         if any(r["offset"] > send["offset"] for r in kept if r["complete_ns"] < send["invoke_ns"]):
             yield "reordered-ack", None

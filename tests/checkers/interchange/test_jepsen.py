@@ -98,6 +98,49 @@ def gone_in_the_end() -> Told:
     return told.poll(3, "{1 [[0 1] [2 3]]}")
 
 
+def torn() -> Told:
+    """Nobody knows what became of a transaction; its second record is read, the first passed."""
+    told = Told().txn(0, "[[:send 1 1] [:send 1 2]]", "[[:send 1 [0 1]] [:send 1 [1 2]]]", "info")
+    return told.poll(2, "{1 [[1 2]]}")
+
+
+def torn_without_offsets() -> Told:
+    """Nor their offsets, but a producer writes in order."""
+    told = Told().txn(0, "[[:send 1 1] [:send 1 2]]", "[[:send 1 1] [:send 1 2]]", "info")
+    return told.poll(2, "{1 [[1 2]]}")
+
+
+def skipped_inside_a_transaction() -> Told:
+    """A group moves no partition between two polls of one transaction without saying so."""
+    told = Told().assign(2, "[1]", "subscribe").send(0, 1, 1, 0).send(0, 1, 2, 1).send(0, 1, 3, 2)
+    told.txn(2, "[[:poll] [:poll]]", "[[:poll {1 [[0 1]]}] [:poll {1 [[2 3]]}]]")
+    return told.poll(3, "{1 [[0 1] [1 2] [2 3]]}")
+
+
+def rewound_inside_a_transaction() -> Told:
+    """The same, backwards, and the transaction failed."""
+    told = Told().assign(2, "[1]", "subscribe").send(0, 1, 1, 0).send(0, 1, 2, 1)
+    return told.txn(
+        2, "[[:poll] [:poll]]", "[[:poll {1 [[0 1] [1 2]]}] [:poll {1 [[1 2]]}]]", "fail"
+    )
+
+
+def failed_poll_skipped() -> Told:
+    """A failed poll goes on where the last one that did not fail ended; this one does not."""
+    told = Told().send(0, 1, 1, 0).send(0, 1, 2, 1).send(0, 1, 3, 2)
+    return told.poll(2, "{1 [[0 1]]}").poll(3, "{1 [[1 2]]}").poll(2, "{1 [[2 3]]}", "fail")
+
+
+def acknowledged_twice() -> Told:
+    """Two processes were told of one offset, and nobody read as far."""
+    return Told().send(0, 1, 1, 0).poll(2, "{1 [[0 1]]}").send(0, 1, 2, 5).send(1, 1, 3, 5)
+
+
+def acknowledged_backwards() -> Told:
+    """One process was told of offsets that go back, and nobody read as far."""
+    return Told().send(0, 1, 1, 0).poll(2, "{1 [[0 1]]}").send(0, 1, 2, 6).send(0, 1, 3, 5)
+
+
 F, P, U = "forbidden", "permitted", "unknown"
 
 
@@ -112,8 +155,17 @@ JUDGED_ALIKE: list[tuple[Callable[[], Told], Found]] = [
     (skipped, {("poll-skip", None): (F, 1)}),
     (aborted, {("aborted-read", None): (F, 1)}),
     (reordered, {("reordered-send", None): (F, 1), ("reordered-ack", None): (F, 1)}),
-    (aborted_poll_duplicates, {("duplicate", None): (F, 1)}),
+    (aborted_poll_duplicates, {("duplicate", None): (F, 1), ("poll-skip", None): (F, 1)}),
     (unseen, {("unseen", None): (U, 1)}),
+    (torn, {("lost-write", "prefix"): (F, 1)}),
+    (torn_without_offsets, {("lost-write", None): (F, 1)}),
+    (skipped_inside_a_transaction, {("poll-skip", None): (F, 1)}),
+    (rewound_inside_a_transaction, {("nonmonotonic-poll", None): (F, 1)}),
+    (failed_poll_skipped, {("poll-skip", None): (F, 1)}),
+    (acknowledged_twice, {("inconsistent-offset", "acknowledged"): (F, 1),
+                          ("unseen", None): (U, 2)}),
+    (acknowledged_backwards, {("reordered-send", "acknowledged"): (F, 1),
+                              ("unseen", None): (U, 2)}),
     (gone_in_the_end, {("lost-write", "middle"): (F, 1),
                                   ("truncated-read", None): (F, 1),
                                   ("poll-skip", None): (F, 1)}),

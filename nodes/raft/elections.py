@@ -6,6 +6,8 @@ Guarantees, as long as Persist is carried out before the actions and the answer 
 - Votes go only to logs at least as up to date.
 - A voter that was cut off disturbs nobody when it returns: pre-votes leave epochs alone, and are
   refused by those who hear a live leader.
+- No request ends elections for good: of its epoch so much is believed as `epochs` says, and a node
+  that is no voter here is not listened to while a leader is heard. No request halts a member.
 """
 
 import random
@@ -16,8 +18,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from nodes.ids import Epoch, NodeId, Offset
+from nodes.ids import NO_EPOCH, Epoch, NodeId, Offset
 from nodes.raft.election_state import ElectionState
+from nodes.raft.epochs import MAX_LEAP, highest_epoch
 from nodes.raft.errors import InvariantBroken, TwoLeaders
 from nodes.raft.leadership import Leadership
 from nodes.raft.messages import (
@@ -60,6 +63,7 @@ class Elections:
         self.high_watermark = Offset(0) if log.snapshot is None else log.snapshot.offset
         self.leadership: Leadership | None = None
         self._state = state
+        self._confirmed_epoch = state.epoch
         self._log = log
         self._timing = timing
         self._rng = rng
@@ -140,7 +144,9 @@ class Elections:
     def on_vote(self, now_ms: float, request: VoteRequest) -> tuple[VoteAnswer, list[Action]]:
         """Answer a vote or a pre-vote."""
         granted = False
-        error = self._check_voters(request.candidate_id, request.voter_directory_id)
+        error = self._check_log_end(request)
+        if error is ErrorCode.none:
+            error = self._check_voters(now_ms, request.candidate_id, request.voter_directory_id)
         if error is ErrorCode.none:
             error = self._check_epoch(now_ms, request.epoch, None)
         if error is ErrorCode.none:
@@ -157,7 +163,7 @@ class Elections:
         self, now_ms: float, sender: NodeId, request: VoteRequest, answer: VoteAnswer
     ) -> list[Action]:
         """Count an answer, if it belongs to the round that runs."""
-        self._observe(now_ms, answer.epoch, answer.leader_id)
+        self._learn(now_ms, answer)
         asking = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
         running = self.role is asking and request.epoch == self.epoch
         if running and answer.error is ErrorCode.none and self._voters.get(sender) is not None:
@@ -171,7 +177,7 @@ class Elections:
         self, now_ms: float, request: BeginEpochRequest
     ) -> tuple[Answer, list[Action]]:
         """A leader announces itself: follow it."""
-        error = self._check_voters(request.leader_id, request.voter_directory_id)
+        error = self._check_voters(now_ms, request.leader_id, request.voter_directory_id)
         if error is ErrorCode.none:
             error = self._check_epoch(now_ms, request.epoch, request.leader_id)
         if error is ErrorCode.none and self.leader_id == request.leader_id:
@@ -180,7 +186,7 @@ class Elections:
 
     def on_end_epoch(self, now_ms: float, request: EndEpochRequest) -> tuple[Answer, list[Action]]:
         """The leader resigned: stand for election, the first of its list at once."""
-        error = self._check_voters(request.leader_id, None)
+        error = self._check_voters(now_ms, request.leader_id, None)
         if error is ErrorCode.none:
             error = self._check_epoch(now_ms, request.epoch, request.leader_id)
         if error is ErrorCode.none and self.role is Role.FOLLOWER:
@@ -192,7 +198,7 @@ class Elections:
 
     def on_answer(self, now_ms: float, answer: Answer) -> list[Action]:
         """The answer to an announcement."""
-        self._observe(now_ms, answer.epoch, answer.leader_id)
+        self._learn(now_ms, answer)
         return self._drain()
 
     # -- inside, epochs and roles
@@ -243,23 +249,52 @@ class Elections:
             elif self._state.leader_id != leader_id:
                 raise TwoLeaders(f"{self._state.leader_id} and {leader_id} both lead epoch {epoch}")
 
-    def _check_voters(self, sender: NodeId, addressed: UUID | None) -> ErrorCode:
+    def _learn(self, now_ms: float, answer: Answer) -> None:
+        """Whom this node asked may tell of any epoch that it can enter."""
+        if answer.epoch <= highest_epoch(self._log.last_epoch):
+            self._confirmed_epoch = max(self._confirmed_epoch, answer.epoch)
+            self._observe(now_ms, answer.epoch, answer.leader_id)
+
+    @staticmethod
+    def _check_log_end(request: VoteRequest) -> ErrorCode:
+        """Whether there can be a log that ends so, in a candidate of this epoch."""
+        last_possible = request.epoch if request.pre_vote else request.epoch - 1
+        possible = NO_EPOCH <= request.last_epoch <= last_possible and request.end_offset >= 0
+        return ErrorCode.none if possible else ErrorCode.invalid_request
+
+    def _check_voters(self, now_ms: float, sender: NodeId, addressed: UUID | None) -> ErrorCode:
         """Whether a voters' request may come from `sender`, and is meant for this directory.
 
-        Where the log records the voters, the sender may be one that this log does not know yet.
+        Where the log records the voters, the sender may be one that this log does not know yet; but
+        then the others have elected it, or are about to, and no leader is heard here any more.
         """
+        if sender < 0:
+            return ErrorCode.invalid_request
         if addressed is not None and addressed != self.me.directory_id:
             return ErrorCode.invalid_voter_key
-        recorded = not self._voters.is_static
-        known = recorded or (self.is_voter and sender in self._voters.ids)
-        known = known and sender != self.node_id
-        return ErrorCode.none if known else ErrorCode.inconsistent_voter_set
+        if sender in self._voters.ids:
+            may_ask = self.is_voter or not self._voters.is_static
+        else:
+            may_ask = not self._voters.is_static and not self._has_leader(now_ms)
+        may_ask = may_ask and sender != self.node_id
+        return ErrorCode.none if may_ask else ErrorCode.inconsistent_voter_set
 
     def _check_epoch(self, now_ms: float, epoch: Epoch, leader_id: NodeId | None) -> ErrorCode:
         if epoch < self.epoch:
             return ErrorCode.fenced_leader_epoch
+        if epoch > self.epoch and epoch > self._furthest_epoch:
+            return ErrorCode.invalid_request
+        known = self._state.leader_id
+        if epoch == self.epoch and None not in (leader_id, known) and leader_id != known:
+            return ErrorCode.invalid_request
         self._observe(now_ms, epoch, leader_id)
         return ErrorCode.none
+
+    @property
+    def _furthest_epoch(self) -> int:
+        """The highest epoch that a request is believed."""
+        last = self._log.last_epoch
+        return min(highest_epoch(last), max(self._confirmed_epoch, last) + MAX_LEAP)
 
     def _answer(self, error: ErrorCode) -> Answer:
         return Answer(error=error, epoch=self.epoch, leader_id=self.leader_id)
@@ -278,12 +313,15 @@ class Elections:
     def _hears_leader(self, now_ms: float) -> bool:
         return now_ms - self._leader_heard_ms < self._timing.fetch_timeout_ms
 
+    def _has_leader(self, now_ms: float) -> bool:
+        """Whether this node leads, or hears a leader that it follows."""
+        return self.role is Role.LEADER or (
+            self.role in (Role.FOLLOWER, Role.OBSERVER) and self._hears_leader(now_ms)
+        )
+
     def _grants(self, now_ms: float, request: VoteRequest) -> bool:
         if request.pre_vote:
-            has_leader = self.role is Role.LEADER or (
-                self.role in (Role.FOLLOWER, Role.OBSERVER) and self._hears_leader(now_ms)
-            )
-            return not has_leader and self._log_is_up_to_date(request)
+            return not self._has_leader(now_ms) and self._log_is_up_to_date(request)
         if self._state.leader_id is not None:
             return False
         if self._state.voted_for is not None:
@@ -299,6 +337,10 @@ class Elections:
 
     def _stand(self, now_ms: float) -> None:
         epoch = Epoch(self.epoch + 1)
+        if epoch > highest_epoch(self._log.last_epoch):
+            self._lose_round(now_ms)  # nobody can be elected any more: wait for who leads
+            return
+        self._confirmed_epoch = epoch
         node, directory = self.me
         self._persist(ElectionState(epoch=epoch, voted_for=node, voted_directory_id=directory))
         self.transition(Role.CANDIDATE)

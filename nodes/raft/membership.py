@@ -15,6 +15,10 @@ from nodes.raft.voters import ReplicaKey, Voter, VoterSet
 CAUGHT_UP_WITHIN_MS = 3_600_000.0
 """A replica that was at the log's end within an hour may become a voter, as in Kafka."""
 
+MAX_ENDPOINTS = 16
+MAX_NAME_LENGTH = 255
+"""Of a host in DNS; a listener needs no longer one."""
+
 
 class Refused(Exception):
     """The change may not be made (now); `code` says why to the client, the text to a person."""
@@ -45,8 +49,7 @@ def with_voter(voters: VoterSet, voter: Voter, leadership: Leadership, now_ms: f
     """The set with a new voter. Raises Refused."""
     if voters.get(voter.node_id) is not None:
         raise Refused(ErrorCode.duplicate_voter, f"{voter.node_id} is a voter already")
-    if voter.directory_id is None or not voter.endpoints:
-        raise Refused(ErrorCode.invalid_request, "a voter needs a directory id and an endpoint")
+    _check_form(voter)
     progress = leadership.observers.get(voter.key)
     caught_up_ms = None if progress is None else progress.caught_up_ms
     if caught_up_ms is None or now_ms - caught_up_ms > CAUGHT_UP_WITHIN_MS:
@@ -72,9 +75,23 @@ def with_update(voters: VoterSet, voter: Voter) -> VoterSet:
     """The set with one voter's new endpoints. Raises Refused."""
     if voter.directory_id is None or not voters.has(voter.key):
         raise Refused(ErrorCode.voter_not_found, f"{voter.node_id} is no voter on that directory")
-    if not voter.endpoints:
-        raise Refused(ErrorCode.invalid_request, "a voter needs an endpoint")
+    _check_form(voter)
     return voters.with_voter(voter)
+
+
+def _check_form(voter: Voter) -> None:
+    """Refuse what cannot be a voter, or what would be more than a record of voters can hold."""
+    if voter.node_id < 0 or voter.directory_id is None or not voter.endpoints:
+        raise Refused(
+            ErrorCode.invalid_request, "a voter needs an id, a directory id and an endpoint"
+        )
+    texts = [text for endpoint in voter.endpoints for text in (endpoint.listener, endpoint.host)]
+    if len(voter.endpoints) > MAX_ENDPOINTS or max(map(len, texts)) > MAX_NAME_LENGTH:
+        raise Refused(
+            ErrorCode.invalid_request,
+            f"a voter has at most {MAX_ENDPOINTS} endpoints, whose names and hosts have at most "
+            f"{MAX_NAME_LENGTH} characters",
+        )
 
 
 def first_recorded(voters: VoterSet, leadership: Leadership) -> VoterSet | None:

@@ -144,7 +144,7 @@ class Quorum(Elections):
 
     def _hear_answer(self, now_ms: float, sender: NodeId, epoch: Epoch, answer: Answer) -> bool:
         """Whether it is from the leader that is followed, in its epoch, and no refusal."""
-        self._observe(now_ms, answer.epoch, answer.leader_id)
+        self._learn(now_ms, answer)
         current = epoch == answer.epoch == self.epoch and sender == self._state.leader_id
         if not current or self.role not in (Role.FOLLOWER, Role.PROSPECTIVE, Role.OBSERVER):
             return False

@@ -25,6 +25,9 @@ MAX_WAIT_MS: Final = 1000.0
 MAX_PART_BYTES: Final = 1 << 20
 """The most of a snapshot in one answer, whatever is asked for."""
 
+MAX_RECORD_BYTES: Final = 8 << 20
+"""The most of the log in one answer; a single larger batch comes all the same."""
+
 MAX_REPLICAS: Final = 1000
 """So many replicas' last answers are remembered; one more, and all are forgotten."""
 
@@ -94,14 +97,15 @@ class RaftHandlers:
             )
         except raft_wire.BadRequest as error:
             return respond(request, error_code=error.code)
-        self._learn(message.leader_id, request)
-        return self._decide(
-            request, message.leader_id, lambda now: node.quorum.on_begin_epoch(now, message)
-        )
 
-    def _learn(self, leader: NodeId, request: Any) -> None:
-        for endpoint in request.leader_endpoints[:1]:
-            self.node.peers.learn(leader, (endpoint.host, endpoint.port))
+        def decide(now_ms: float) -> tuple[Answer, list[Action]]:
+            answer, actions = node.quorum.on_begin_epoch(now_ms, message)
+            if answer.error is ErrorCode.none:  # where a node is, only its own word tells
+                for endpoint in request.leader_endpoints[:1]:
+                    node.peers.learn(message.leader_id, (endpoint.host, endpoint.port))
+            return answer, actions
+
+        return self._decide(request, message.leader_id, decide)
 
     def end_quorum_epoch(self, request: Any, context: RequestContext) -> Any:
         """EndQuorumEpoch."""
@@ -156,7 +160,8 @@ class RaftHandlers:
         node = self.node
         records = b""
         if answer.plain:
-            records = node.log.read(message.offset, max_bytes, node.log.end_offset)
+            length = max(1, min(max_bytes, MAX_RECORD_BYTES))
+            records = node.log.read(message.offset, length, node.log.end_offset)
             if len(self._sent_hw) >= MAX_REPLICAS:
                 self._sent_hw.clear()
             self._sent_hw[message.replica_id] = answer.high_watermark

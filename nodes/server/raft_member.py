@@ -36,6 +36,7 @@ from nodes.raft.control_records import (
     voters_record,
 )
 from nodes.raft.election_state import FILE_NAME, ElectionState, decode, encode
+from nodes.raft.epochs import credible_state
 from nodes.raft.errors import ControlRecordError, NotLeader, RaftError
 from nodes.raft.messages import (
     Action,
@@ -190,7 +191,10 @@ class RaftMember:
             # The file was lost, the log was not: never be candidate of an epoch that has records.
             log.warning("quorum-state is older than the log: epoch %d", self.log.last_epoch)
             state = ElectionState(epoch=self.log.last_epoch)
-        return state
+        credible = credible_state(state, self.log.last_epoch)
+        if credible != state:
+            log.warning("quorum-state holds an impossible epoch: %s, not %s", credible, state)
+        return credible
 
     async def stop(self) -> bool:
         """Resign if leader, tell the others, and close the log; false if the member halted before.

@@ -225,14 +225,18 @@ class Channel:
 
     async def _open(self, limit: float) -> _Connection:
         loop = asyncio.get_running_loop()
-        connection = self._new()
+        try:
+            connection = self._new()
+        except ValueError as error:  # a host that no certificate can be of
+            raise ConnectFailed(f"cannot connect to {self.peer}: {error}") from error
         try:
             async with asyncio.timeout(limit):
                 await loop.create_connection(lambda: connection, self.host, self.port)
                 if self._security.credentials is not None:
                     await self._log_in(connection, self._security.credentials, limit)
-        except (OSError, TimeoutError, WireError) as error:
-            # Whatever became of the log-in: nothing was asked yet.
+        except (OSError, ValueError, TimeoutError, WireError) as error:
+            # Whatever became of the log-in: nothing was asked yet. ValueError: where a peer is may
+            # be any text that somebody sent, and not every text can be a host's name.
             why = str(error) or f"no answer within {limit:g} s"
             failure = ConnectFailed(f"cannot connect to {self.peer}: {why}")
             connection.fail(failure)

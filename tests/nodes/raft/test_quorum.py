@@ -11,6 +11,7 @@ from nodes.raft.election_state import ElectionState
 from nodes.raft.errors import CommittedTruncation, InvariantBroken, TwoLeaders
 from nodes.raft.messages import (
     Action,
+    Answer,
     AppendLeaderChange,
     BecameLeader,
     BeginEpochRequest,
@@ -254,8 +255,9 @@ def test_two_leaders_of_an_epoch_are_not_tolerated() -> None:
     """It cannot happen; when it does, it is said."""
     quorum = member()
     quorum.on_begin_epoch(0, begin(1, B))
+    claim = Answer(error=ErrorCode.none, epoch=Epoch(1), leader_id=C)
     with pytest.raises(TwoLeaders):
-        quorum.on_begin_epoch(0, begin(1, C))
+        quorum.on_answer(0, claim)
 
 
 def test_nothing_is_committed_before_a_record_of_the_own_epoch() -> None:

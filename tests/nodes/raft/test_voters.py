@@ -182,7 +182,7 @@ def test_a_vote_is_for_the_replica_that_was_asked() -> None:
         candidate_id=NodeId(2),
         candidate_directory_id=UUID(int=2),
         voter_directory_id=UUID(int=99),
-        last_epoch=Epoch(9),
+        last_epoch=Epoch(4),
         end_offset=Offset(99),
         pre_vote=False,
     )

@@ -51,24 +51,24 @@ def free_ports(count: int) -> list[int]:
 class Cluster:
     """`count` combined nodes; `nodes[id]` is None while a node is down."""
 
-    def __init__(self, count: int, **properties: str) -> None:
+    def __init__(self, count: int, *, first_id: int = 1, **properties: str) -> None:
         self._extra = {name.replace("_", "."): value for name, value in properties.items()}
         ports = free_ports(2 * count)
-        self.ids = list(range(1, count + 1))
+        self.ids = list(range(first_id, first_id + count))
         self.ports = dict(zip(self.ids, ports[:count], strict=True))
-        self._controller_ports = dict(zip(self.ids, ports[count:], strict=True))
+        self.controller_ports = dict(zip(self.ids, ports[count:], strict=True))
         self.disks = {node: MemoryDisk() for node in self.ids}
         self.nodes: dict[int, Node | None] = dict.fromkeys(self.ids)
         self._channels: dict[int, Channel] = {}
         self._starts = 0
 
     def _properties(self, node: int) -> dict[str, str]:
-        voters = ",".join(f"{n}@127.0.0.1:{p}" for n, p in self._controller_ports.items())
+        voters = ",".join(f"{n}@127.0.0.1:{p}" for n, p in self.controller_ports.items())
         return {
             "node.id": str(node),
             "process.roles": "broker,controller",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[node]},"
-            f"CONTROLLER://127.0.0.1:{self._controller_ports[node]}",
+            f"CONTROLLER://127.0.0.1:{self.controller_ports[node]}",
             "controller.quorum.voters": voters,
             "log.dirs": "/memory",
             **FAST,
@@ -183,9 +183,9 @@ async def eventually(condition: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(count: int, **properties: str) -> AsyncIterator[Cluster]:
+async def running(count: int, *, first_id: int = 1, **properties: str) -> AsyncIterator[Cluster]:
     """A cluster of `count` nodes in service; properties are named with _ for the dots."""
-    cluster = Cluster(count, **properties)
+    cluster = Cluster(count, first_id=first_id, **properties)
     try:
         for node in cluster.ids:
             await cluster.start(node)

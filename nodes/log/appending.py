@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nodes.ids import Epoch, Offset
-from nodes.log.batch import BatchHeader, check_crc, iter_batches, read_header
+from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, iter_batches, read_header
 from nodes.log.config import LogConfig
 from nodes.log.errors import EpochRegression, InvalidBatch, MessageTooLarge, OffsetGap
+from nodes.log.records import check_records
 from nodes.log.retention import rolls_by_age
 from nodes.log.segment import MAX_RELATIVE_OFFSET
 
@@ -36,6 +37,9 @@ def judge_produced(batches: bytes, max_message_bytes: int) -> BatchHeader:
         raise InvalidBatch(
             f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
         )
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidBatch(f"sequence {header.base_sequence} of producer {header.producer_id}")
+    check_records(batches, HEADER_BYTES, size, header.compression, header.record_count)
     return header
 
 

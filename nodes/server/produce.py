@@ -37,7 +37,7 @@ TOPIC_IDS_SINCE = 13
 
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
 _CODEC_MASK, _ZSTD = 0x07, 4
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
 
 _ACK_ERRORS = {
     Ack.DONE: ErrorCode.none,
@@ -242,6 +242,10 @@ def _unfit(records: bytes, version: int) -> tuple[ErrorCode, str] | None:
         return ErrorCode.invalid_record, "clients may not write control records"
     if attributes & _TRANSACTIONAL:
         return ErrorCode.invalid_txn_state, "transactions are not served"
+    if attributes & _APPEND_TIME:
+        return ErrorCode.invalid_timestamp, "LogAppendTime is the broker's to set"
+    if attributes & _CODEC_MASK > _ZSTD:
+        return ErrorCode.unsupported_compression_type, f"codec {attributes & _CODEC_MASK}"
     if attributes & _CODEC_MASK == _ZSTD and version < ZSTD_SINCE:
         return ErrorCode.unsupported_compression_type, f"zstd needs Produce v{ZSTD_SINCE}"
     return None

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import TopicPartition
 from nodes.wire.errors import ChannelError
+from tests.nodes.log.test_records import rewritten
 from tests.nodes.server.cluster import Cluster, eventually, running
 from tests.nodes.server.test_broker import batch, produce
 
@@ -97,6 +98,11 @@ def flagged(attributes: int) -> bytes:
         (flagged(0x10), 12, ErrorCode.invalid_txn_state),
         (flagged(0x04), 6, ErrorCode.unsupported_compression_type),
         (flagged(0x04), 7, ErrorCode.corrupt_message),
+        (flagged(0x05), 12, ErrorCode.unsupported_compression_type),
+        (flagged(0x07), 12, ErrorCode.unsupported_compression_type),
+        (flagged(0x08), 12, ErrorCode.invalid_timestamp),
+        (rewritten(batch(b"1"), body=b"garbage"), 12, ErrorCode.invalid_record),
+        (rewritten(batch(b"1"), attributes=1, body=b"no gzip"), 12, ErrorCode.invalid_record),
         (batch(b"1") + batch(b"2"), 12, ErrorCode.invalid_record),
         (batch(b"1")[:-1] + b"x", 12, ErrorCode.corrupt_message),
     ],

@@ -18,6 +18,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.require import summary, wanting
+
 hypothesis.settings.register_profile("highwater", deadline=None)
 hypothesis.settings.load_profile("highwater")
 
@@ -92,3 +94,30 @@ def _open_descriptors() -> Counter[str]:
             continue
         found[target if target.startswith("/") else target.split(":")[0]] += 1
     return found
+
+
+SKIPPED = "highwater/skipped"
+"""Where the cache keeps what the last session skipped."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test` has two sessions and one table."""
+    parser.addoption(
+        "--and-before", action="store_true", help="count what the last session skipped, too"
+    )
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """What was skipped for want of what, and what installs it."""
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    wanted = wanting(reasons)
+    if config.cache is not None:
+        if config.getoption("--and-before"):
+            wanted.update(Counter(config.cache.get(SKIPPED, {})))
+        config.cache.set(SKIPPED, dict(wanted))
+    if lines := summary(wanted):
+        terminalreporter.section("skipped, since this machine lacks something")
+        for line in lines:
+            terminalreporter.line(line)

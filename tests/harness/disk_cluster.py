@@ -152,8 +152,7 @@ class Nobody:
 @contextmanager
 def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[DiskCluster]:
     """The cluster, up, with its topic."""
-    for capability in ("root", "netns", "loop"):
-        require(capability)
+    require("root", "netns", "loop")
     run = store.create(place / "store", "disks", versions={}, commit=None)
     with local_target(place, nodes=len(NODES), volume=volume) as target:
         system = NodesSystem(PLAN, target, run)

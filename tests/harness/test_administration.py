@@ -34,8 +34,7 @@ def refused(*arguments: str | Path) -> str:
 @pytest.mark.slow
 def test_a_cluster_is_administered(tmp_path: Path) -> None:
     """Topics, configuration, brokers that come and go, reassignments, and every refusal."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     up = highwater(
         *("cluster", "up", "--controllers", "1", "--brokers", "3", "--racks", "x,y,z"),
         *("--detach", "--store", tmp_path / "store"),

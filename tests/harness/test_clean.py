@@ -87,9 +87,7 @@ def outcomes(cleaned: Sequence[Cleaned]) -> list[Outcome]:
 
 def test_a_killed_harness_leaves_nothing_after_clean(run_dir: Path, registry: Path) -> None:
     """Frozen disks, paused nodes, clients, mounts, uplink: all gone; what was stored stays."""
-    require("root")
-    require("netns")
-    require("loop")
+    require("root", "netns", "loop")
     run_id = new_run_id()
     with living_harness(run_dir, registry, run_id) as harness:
         assert outcomes(clean(registry=registry)) == [Outcome.ALIVE]
@@ -153,9 +151,7 @@ def test_a_crash_at_any_record_can_be_undone(
     run_dir: Path, registry: Path, at: int, torn_bytes: int | None
 ) -> None:
     """Whatever was half made when the journal ended, and however its last line looks."""
-    require("root")
-    require("netns")
-    require("loop")
+    require("root", "netns", "loop")
     run_id = new_run_id()
     journal = CrashingJournal.create(run_dir / "journal.jsonl", run_id=run_id, registry=registry)
     assert isinstance(journal, CrashingJournal)
@@ -176,9 +172,7 @@ def test_a_crash_before_or_after_any_mount_can_be_undone(
     run_dir: Path, registry: Path, monkeypatch: pytest.MonkeyPatch, at: int, done: bool
 ) -> None:
     """A loop device without its mount, a namespace's file without its namespace."""
-    require("root")
-    require("netns")
-    require("loop")
+    require("root", "netns", "loop")
     really, calls = kernel.mount, []
 
     def mount(source: str, mountpoint: Path, fs_type: str | None, flags: int) -> None:
@@ -204,8 +198,7 @@ def test_a_process_that_was_not_journalled_in_time_ends_with_its_namespace(
     tmp_path: Path,
 ) -> None:
     """Between a process's start and its record the harness may die; the namespace knows it."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path) as target:
         client = processes.spawn(
             ["sleep", "1000"], target.network.namespace(1), env=None, log_path=None
@@ -230,8 +223,7 @@ def test_a_stranger_with_a_journalled_pid_is_left_alone(run_dir: Path, registry:
 
 def test_a_detached_cluster_lives_until_it_is_taken_down(run_dir: Path, registry: Path) -> None:
     """It outlives the command that started it; `everything`, or naming it, ends it."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     path, run_id = run_dir / "journal.jsonl", new_run_id()
     with Journal.create(path, run_id=run_id, detached=True, registry=registry) as journal:
         target = LocalTarget(run_id, run_dir, [1], journal, volume=Volume.DIRECTORY)
@@ -252,8 +244,7 @@ def test_a_detached_cluster_whose_nodes_are_dead_is_a_leftover(
     run_dir: Path, registry: Path
 ) -> None:
     """Nobody lives there any more: its namespaces go with the next clean."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     path, run_id = run_dir / "journal.jsonl", new_run_id()
     with Journal.create(path, run_id=run_id, detached=True, registry=registry) as journal:
         LocalTarget(run_id, run_dir, [1], journal, volume=Volume.DIRECTORY).up()
@@ -312,8 +303,7 @@ def test_a_journal_that_was_deleted_is_reported_once(run_dir: Path, registry: Pa
 @pytest.mark.slow
 def test_twenty_runs_leave_the_machine_and_the_process_as_they_were() -> None:
     """No descriptor, thread, process, mount, loop device, control group or memory piles up."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     argv = [sys.executable, "-m", "tests.harness.cycles", "--cycles", "20"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["nothing is left"]), done

@@ -64,8 +64,7 @@ def limits() -> list[str]:
 @pytest.mark.parametrize("volume", ["image-ext4", "image-xfs"])
 def test_a_harness_killed_with_every_disk_broken_is_undone(tmp_path: Path, volume: str) -> None:
     """Frozen, slow, full, read-only, failing, without power, empty, damaged: one node each."""
-    for capability in ("root", "netns", "loop"):
-        require(capability)
+    require("root", "netns", "loop")
     registry, run_dir, run_id = tmp_path / "registry", tmp_path / "run", new_run_id()
     registry.mkdir()
     run_dir.mkdir()

@@ -119,8 +119,7 @@ class Cluster(NamedTuple):
 @contextmanager
 def running(place: Path, module: str = "nodes") -> Iterator[Cluster]:
     """A cluster in which nothing has happened yet."""
-    for capability in ("root", "netns", "faketime"):
-        require(capability)
+    require("root", "netns", "faketime")
     run = store.create(place / "store", "clocks", versions={}, commit=None)
     plan = PLAN.model_copy(update={"broker_module": module})
     with local_target(place, nodes=len(NODES), clocks=True) as target:
@@ -257,8 +256,7 @@ duration_ms = 6000
 @pytest.mark.slow
 def test_a_run_times_its_causes_by_its_own_clock(tmp_path: Path) -> None:
     """With all controllers an hour ahead a leader is cut off: when it was deposed is told right."""
-    for capability in ("root", "netns", "faketime"):
-        require(capability)
+    require("root", "netns", "faketime")
     (tmp_path / "run.toml").write_text(RUN)
     argv = [sys.executable, "-m", "harness.cli", "run", str(tmp_path / "run.toml")]
     done = subprocess.run(

@@ -108,8 +108,7 @@ def test_up_on_a_terminal_until_ctrl_c(tmp_path: Path) -> None:
 
     On the way: `down` does not touch it, and a node that ends by itself is told of.
     """
-    require("root")
-    require("netns")
+    require("root", "netns")
     with terminal("cluster", "up", "--store", tmp_path / "store") as up:
         up.read_until(r"^run +/.+$\n")
         said = facts("\n".join(line for line in up.output.splitlines() if "starting" not in line))
@@ -139,8 +138,7 @@ def test_up_on_a_terminal_until_ctrl_c(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
     """Nothing is said of a cluster that nobody wants any more, and nothing is left."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with terminal("cluster", "up", "--nodes", "1", "--store", tmp_path / "store") as up:
         up.read_until("starting 1 nodes")
         up.type(CTRL_C)
@@ -152,8 +150,7 @@ def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_detached_clusters_at_once(tmp_path: Path) -> None:
     """Each has addresses of its own and outlives its command; `down` ends the one it is told."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     runs: list[Path] = []
     try:
         bootstraps = []

@@ -40,8 +40,7 @@ def test_brokers_come_and_go_under_load(tmp_path: Path) -> None:
     """Nothing acknowledged is lost, no partition has fewer replicas, all brokers end with equally
     many within one, and hardly more is copied than has to be.
     """
-    require("root")
-    require("netns")
+    require("root", "netns")
     said: list[str] = []
     outcome, result = run(
         tmp_path / "store",

@@ -49,22 +49,16 @@ def named(client: Client) -> str:
 
 
 def who_offers(feature: Feature) -> list[Any]:
-    """All clients, those without the feature skipped with the reason."""
+    """The clients with the feature; `Client.cannot` says why the others lack it."""
     return [
-        pytest.param(
-            client,
-            id=client.name,
-            marks=[pytest.mark.skip(client.cannot[feature])] if feature in client.cannot else [],
-        )
-        for client in CLIENTS
+        pytest.param(client, id=client.name) for client in CLIENTS if feature not in client.cannot
     ]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """One cluster of three nodes for all tests."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with cluster_up(tmp_path_factory.mktemp("cluster") / "store") as up:
         yield up
 

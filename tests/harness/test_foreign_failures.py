@@ -53,8 +53,7 @@ class Running:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Three nodes that this machine's clients reach directly."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     place = tmp_path_factory.mktemp("failures")
     run = store.create(place / "store", "failures", versions={}, commit=None)
     with local_target(place, nodes=len(NODES), uplink=True) as target:

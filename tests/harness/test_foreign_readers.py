@@ -51,9 +51,7 @@ def copied(image: Path, place: Path) -> Path:
 @pytest.mark.slow
 def test_a_log_directory_is_read_by_others(tmp_path: Path) -> None:
     """Every replica, every codec, over several segments: the records that the clients sent."""
-    require("root")
-    require("netns")
-    require("loop")
+    require("root", "netns", "loop")
     sent: list[Message] = []
     segments = ("--config", "log.segment.bytes=20000")
     with cluster_up(tmp_path / "store", *segments) as up:

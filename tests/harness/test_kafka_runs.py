@@ -55,8 +55,7 @@ def test_a_machine_without_java_cannot_run_it(tmp_path: Path) -> None:
 def test_kafka_is_run_broken_and_judged(tmp_path: Path) -> None:
     """A deposed leader loses what it acknowledged alone, for a cause that Kafka's own metadata log
     tells; replicas are compared by their files; nothing stays behind."""
-    require("kafka")
-    require("netns")
+    require("kafka", "netns")
     done = highwater(
         "run", "acks-1-leader-cut-off", "--system", "kafka", "--store", str(tmp_path), "--no-report"
     )

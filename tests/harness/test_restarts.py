@@ -46,8 +46,7 @@ def under_load(
     place: Path, outage: Callable[[LocalTarget, NodesSystem, Sender], None]
 ) -> tuple[Sender, dict[int, bytes]]:
     """Send all the while that `outage` lasts, and read everything afterwards."""
-    for capability in ("root", "netns"):
-        require(capability)
+    require("root", "netns")
     with cluster(place) as (target, system):
         with sending(target, system, RATE_PER_S) as sender:
             time.sleep(SETTLE_S)

@@ -87,8 +87,7 @@ def run(name: str, store: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *REGRESSIONS], ids=lambda scenario: scenario.name)
 def test_scenario(scenario: Scenario, tmp_path: Path) -> None:
     """What is lost is permitted and its cause is named; or nothing is, by the same schedule."""
-    for capability in ("root", "netns", *(["loop"] if "power-loss" in scenario.faults else [])):
-        require(capability)
+    require("root", "netns", *(["loop"] if "power-loss" in scenario.faults else []))
     verdict = run(scenario.name, tmp_path)
     assert verdict["verdict"] == "VALID", verdict["reasons"]
     faults = pq.read_table(Path(verdict["run"]) / "faults.parquet").to_pylist()

@@ -66,8 +66,7 @@ def highwater(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def run(scenario: str, broker_module: str, store: Path) -> Ended:
     """Run a scenario on a broker."""
-    for capability in ("root", "netns"):
-        require(capability)
+    require("root", "netns")
     more = ("--broker-module", broker_module, "--store", str(store), "--json")
     done = highwater("run", str(path_of(scenario)), *more)
     assert done.stdout, done.stderr
@@ -166,8 +165,7 @@ def test_truncation_to_the_high_watermark_is_caught(
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A running harness; undone at the end whatever the test did."""
-    for capability in ("root", "netns"):
-        require(capability)
+    require("root", "netns")
     arguments = ["run", str(path_of("three-faults")), "--store", str(tmp_path)]
     with (tmp_path / "output").open("wb") as output:
         process = subprocess.Popen(

@@ -9,6 +9,7 @@ import pytest
 
 from harness.targets.base import PrivilegeMissing, Unsupported
 from harness.targets.docker import daemon
+from tests.require import require
 
 
 def test_a_daemon_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,8 +36,7 @@ def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_without_a_daemon_fails_with_one_sentence(tmp_path: Path) -> None:
     """It names the socket and the remedy, and has made nothing."""
-    if os.geteuid() != 0:
-        pytest.skip("who is not root hears something else")
+    require("root")
     done = subprocess.run(
         [sys.executable, "-m", "harness.cli", "run", "quick", "--target", "docker"],
         cwd=tmp_path,

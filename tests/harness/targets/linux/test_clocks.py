@@ -43,9 +43,7 @@ while True:
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[LocalTarget]:
     """Two nodes with clocks of their own, which say what they show."""
-    require("root")
-    require("netns")
-    require("faketime")
+    require("root", "netns", "faketime")
     with local_target(tmp_path, 2, clocks=True) as made:
         run_nodes(made)
         yield made
@@ -254,8 +252,7 @@ def test_nothing_is_left_of_asking_in_vain(
 
 def test_without_clocks_of_their_own_nodes_have_nothing_of_it(tmp_path: Path) -> None:
     """No library in their processes, and a refusal instead of a fault that does nothing."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, 1) as target:
         run_nodes(target)
         said(target, 1)
@@ -288,9 +285,7 @@ with Journal.create(place / "journal.jsonl", run_id=sys.argv[2], registry=place 
 
 def test_clean_sets_the_clocks_of_a_dead_harness_right(tmp_path: Path) -> None:
     """Once; a second time there is nothing to do."""
-    require("root")
-    require("netns")
-    require("faketime")
+    require("root", "netns", "faketime")
     (tmp_path / "registry").mkdir()
     argv = [sys.executable, "-c", HARNESS, str(tmp_path), new_run_id(), os.environ["PATH"]]
     harness = subprocess.Popen(argv, stdout=subprocess.PIPE)

@@ -24,6 +24,7 @@ from nemesis.hosts import Hosts
 from tests.harness.targets.linux.test_volumes import IMAGES, skip_without
 from tests.harness.targets.machine import local_target
 from tests.nemesis.fakes import FakeAdministration, FakeView
+from tests.require import require
 
 PATIENCE_S = 20.0
 WRITER = """
@@ -143,9 +144,8 @@ def test_a_stall_holds_a_write_up_until_the_heal(tmp_path: Path, volume: Volume)
 @pytest.mark.parametrize("volume", IMAGES)
 def test_a_slow_disk_takes_its_time(tmp_path: Path, volume: Volume) -> None:
     """So many bytes take so long at least; afterwards the kernel has no limit."""
+    require("disk-limits")
     with nodes_on(volume, tmp_path, 2) as (target, hosts):
-        if "disk-speed" not in target.abilities:
-            pytest.skip("no control group of ours may limit disks")
         fault = find("disk.slow")
         aimed = strike(fault, 1, bytes_per_s="400000")
         fault.inject(hosts, aimed)
@@ -165,9 +165,8 @@ def test_a_slow_disk_takes_its_time(tmp_path: Path, volume: Volume) -> None:
 
 def test_few_operations_a_second(tmp_path: Path) -> None:
     """A limit of operations holds an fsync up as well."""
-    with nodes_on(Volume.IMAGE_EXT4, tmp_path) as (target, hosts):
-        if "disk-speed" not in target.abilities:
-            pytest.skip("no control group of ours may limit disks")
+    require("disk-limits")
+    with nodes_on(Volume.IMAGE_EXT4, tmp_path) as (_, hosts):
         fault = find("disk.slow")
         aimed = strike(fault, 1, bytes_per_s="0", operations_per_s="5")
         fault.inject(hosts, aimed)
@@ -180,9 +179,8 @@ def test_a_node_with_a_slow_disk_can_be_killed_and_its_disk_stays_slow(tmp_path:
     """Who waits for a slow disk would take minutes to die."""
     script = "import os, sys\nf = open(sys.argv[1] + '/f', 'wb')\n"
     script += "for _ in range(64): f.write(bytes(1 << 20))\nf.flush(); os.fsync(f.fileno())"
+    require("disk-limits")
     with nodes_on(Volume.IMAGE_EXT4, tmp_path, 1, script) as (target, hosts):
-        if "disk-speed" not in target.abilities:
-            pytest.skip("no control group of ours may limit disks")
         target.kill(1)
         hosts.disks.limit(1, bytes_per_s=100_000, operations_per_s=0)
         target.start(1)

@@ -32,8 +32,7 @@ def send(target: LocalTarget, sender: socket.socket, dst: int, text: bytes) -> N
 @pytest.mark.parametrize("dst", [2, CLIENTS])
 def test_a_block_drops_one_direction_and_counts_what_it_drops(tmp_path: Path, dst: int) -> None:
     """What 1 sends to `dst` is dropped, what `dst` sends to 1 arrives; healing ends it."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with (
         local_target(tmp_path, nodes=2) as target,
         udp(target, 1) as one,
@@ -57,8 +56,7 @@ def test_a_block_drops_one_direction_and_counts_what_it_drops(tmp_path: Path, ds
 
 def test_blocking_and_healing_twice_is_blocking_and_healing_once(tmp_path: Path) -> None:
     """A second block is the first one, a second heal is none; others' blocks stay."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with (
         local_target(tmp_path, nodes=3) as target,
         udp(target, 1) as one,
@@ -79,7 +77,6 @@ def test_blocking_and_healing_twice_is_blocking_and_healing_once(tmp_path: Path)
 
 def test_a_machine_that_is_not_there_cannot_be_blocked(tmp_path: Path) -> None:
     """A wrong number is an error of its own, not a packet rule that never matches."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path) as target, pytest.raises(UnknownNode):
         target.links.block(Cut(7, 1))

@@ -66,8 +66,7 @@ def test_what_the_kernel_lacks_is_no_ability(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every part is tried: one that is refused is not promised, the others are."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path) as target:
         everything = {"packet-drops", "link-quality", "connection-resets"}
         assert target.links.abilities == everything
@@ -82,8 +81,7 @@ def test_what_the_kernel_lacks_is_no_ability(
 
 def test_a_machine_that_is_not_there_cannot_be_made_worse(tmp_path: Path) -> None:
     """Doing something to it is an error, undoing is not: it may have been removed."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path) as target:
         links = target.links
         for do in (
@@ -101,8 +99,7 @@ def test_a_machine_that_is_not_there_cannot_be_made_worse(tmp_path: Path) -> Non
 
 def test_spared_ports_stay_in_reach(tmp_path: Path) -> None:
     """A machine is told by them to heal: no cut and no reset touches them."""
-    require("netns")
-    require("root")
+    require("netns", "root")
     control = 2222
     with local_target(tmp_path, nodes=2) as target:
         network = target.network
@@ -122,8 +119,7 @@ def test_spared_ports_stay_in_reach(tmp_path: Path) -> None:
 
 def test_only_machines_in_reach_are_worked_on(tmp_path: Path) -> None:
     """The others have agents of their own, which are told the same."""
-    require("netns")
-    require("root")
+    require("netns", "root")
     with local_target(tmp_path, nodes=3) as target:
         links = LinuxLinks(lambda: target.network, FakeJournal(Trace()), reach=(2,))
         links.block(Cut(1, 2), Cut(1, 3))
@@ -137,8 +133,7 @@ def test_only_machines_in_reach_are_worked_on(tmp_path: Path) -> None:
 
 def test_a_node_is_removed_and_comes_back_while_its_links_are_bad(tmp_path: Path) -> None:
     """Healing goes on for the others; the new machine has nothing of the old one's troubles."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, nodes=2) as target:
         both = [(1, 2), (2, 1)]
         target.links.degrade(both, Quality(delay_ms=60_000), "slow")
@@ -158,8 +153,7 @@ def test_whoever_is_to_hold_packets_is_there_before_the_link_is_slow(tmp_path: P
     """One for each machine where packets arrive, none for what rules alone can do; all of them
     serve again, one after the other, until the end.
     """
-    require("root")
-    require("netns")
+    require("root", "netns")
     both, slow = [(1, 2), (2, 1)], Quality(delay_ms=60_000)
     with local_target(tmp_path, nodes=2) as target:
         target.links.prepare(both, Quality(lost=0.5, duplicated=0.5))
@@ -178,8 +172,7 @@ def test_whoever_is_to_hold_packets_is_there_before_the_link_is_slow(tmp_path: P
 
 def test_packets_pass_when_their_holder_dies(tmp_path: Path) -> None:
     """Only what it held is lost; undoing finds nothing wrong, and the link can be slow again."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, nodes=2) as target:
         target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
         assert blocked(target, 1, 2)
@@ -194,8 +187,7 @@ def test_packets_pass_when_their_holder_dies(tmp_path: Path) -> None:
 
 def test_what_is_held_goes_on_when_the_link_is_healed(tmp_path: Path) -> None:
     """In its order, at once, and before anything that comes later; other sources stay slow."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, nodes=2) as target, Numbered(target, 1, 2) as datagrams:
         target.links.degrade([(1, 2), (CLIENTS, 2)], Quality(delay_ms=600_000), "slow")
         sent = datagrams.send(100)
@@ -208,8 +200,7 @@ def test_what_is_held_goes_on_when_the_link_is_healed(tmp_path: Path) -> None:
 
 def test_the_end_of_a_run_ends_the_holders_of_links_that_nobody_healed(tmp_path: Path) -> None:
     """No process is left, not even a dead one."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, nodes=2) as target:
         target.links.degrade([(1, 2), (2, 1)], Quality(delay_ms=600_000), "slow")
         pids = [each.pid for each in holders(target, tmp_path / "run")]
@@ -219,8 +210,7 @@ def test_the_end_of_a_run_ends_the_holders_of_links_that_nobody_healed(tmp_path:
 
 def test_a_second_source_becomes_slow_while_packets_of_the_first_are_held(tmp_path: Path) -> None:
     """Nothing of the first is forgotten over it."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, nodes=3) as target, Numbered(target, 1, 2) as datagrams:
         target.links.degrade([(1, 2)], Quality(delay_ms=30), "slow")
         sent = datagrams.send(50)
@@ -233,8 +223,7 @@ def test_a_second_source_becomes_slow_while_packets_of_the_first_are_held(tmp_pa
 
 def test_a_killed_harness_leaves_nothing_of_its_links(tmp_path: Path) -> None:
     """The holders end with it, packets pass, and `clean` takes the rest away."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     run_id, registry, run_dir = new_run_id(), tmp_path / "registry", tmp_path / "run"
     registry.mkdir()
     run_dir.mkdir()
@@ -257,8 +246,7 @@ def test_a_killed_harness_leaves_nothing_of_its_links(tmp_path: Path) -> None:
 
 def test_what_is_too_much_to_hold_is_lost_and_counted(tmp_path: Path) -> None:
     """A queue has a bound, and what is dropped at it is in the evidence."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, nodes=2) as target, Numbered(target, 1, 2) as datagrams:
         target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
         datagrams.send(MAX_HELD + 100)

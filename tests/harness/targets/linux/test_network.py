@@ -52,8 +52,7 @@ def test_node_numbers_that_have_no_address_are_refused(nodes: list[int]) -> None
 
 def test_every_machine_reaches_every_other(tmp_path: Path) -> None:
     """Nodes and clients are on one network."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, nodes=3) as target:
         machines = (*target.node_ids(), CLIENTS)
         for src in machines:
@@ -63,8 +62,7 @@ def test_every_machine_reaches_every_other(tmp_path: Path) -> None:
 
 def test_two_runs_with_one_subnet_do_not_meet(tmp_path: Path) -> None:
     """A run's network is closed: the same address in another run is another machine."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
@@ -82,8 +80,7 @@ def test_two_runs_with_one_subnet_do_not_meet(tmp_path: Path) -> None:
 
 def test_an_uplink_lets_programs_on_the_host_reach_the_nodes(tmp_path: Path) -> None:
     """With an uplink any process of this machine is on the run's network; without, none is."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, uplink=True) as target:
         with namespaces.entered(target.network.namespace(1)):
             server = socket.create_server((target.address(1), 9092))
@@ -98,8 +95,7 @@ def test_an_uplink_lets_programs_on_the_host_reach_the_nodes(tmp_path: Path) -> 
 
 def test_an_uplink_takes_a_subnet_that_the_host_does_not_use(tmp_path: Path) -> None:
     """Two clusters with uplinks, asked to start from the same subnet, do not share it."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, uplink=True) as target:
         number = next(
             str(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.abilities import NEEDS
 from harness.systems.nodes import BROKER_PORT, CONTROLLER_PORT
 from harness.targets.base import CLIENTS
 from harness.targets.linux import kernel
@@ -27,8 +28,7 @@ from tests.require import require
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[LocalTarget]:
     """Three machines and the clients'."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, nodes=3) as made:
         yield made
 
@@ -74,8 +74,7 @@ class InForce:
 def inject(target: LocalTarget, name: str, *targets: int, **params: str) -> InForce:
     """Inject a fault by its name."""
     fault = find(name)
-    if missing := fault.needs - target.abilities:
-        pytest.skip(f"this machine has no {', '.join(sorted(missing))}")
+    require(*(name for ability in sorted(fault.needs) for name in NEEDS[ability]))
     hosts = replace(FakeMachines(Trace()).hosts(), links=target.links)
     given = Params.of(fault.options, params)
     strike = fault.aim(targets, target.node_ids(), random.Random(str(params)), given)

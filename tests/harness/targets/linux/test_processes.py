@@ -24,8 +24,7 @@ DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[LocalTarget]:
     """A target with one node."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path) as made:
         yield made
 
@@ -143,8 +142,7 @@ def test_a_client_runs_on_the_clients_network(target: LocalTarget, tmp_path: Pat
 
 def test_down_ends_clients_that_nobody_waited_for(tmp_path: Path) -> None:
     """A client left running is killed and reaped with its target."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path) as target:
         client = target.spawn_client(["sleep", "1000"])
     assert client.returncode == -9

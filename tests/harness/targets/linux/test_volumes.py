@@ -20,10 +20,7 @@ IMAGES = [Volume.IMAGE_EXT4, Volume.IMAGE_XFS]
 
 def skip_without(volume: Volume) -> None:
     """Skip where the machine cannot make such a volume."""
-    require("root")
-    require("loop")
-    if volume is Volume.IMAGE_XFS and "\txfs\n" not in Path("/proc/filesystems").read_text():
-        pytest.skip("this kernel has no XFS")
+    require("loop", *(["xfs"] if volume is Volume.IMAGE_XFS else []))
 
 
 def sync_in_thread(path: Path) -> threading.Thread:
@@ -98,8 +95,7 @@ def test_the_kernel_hurries_only_while_a_disk_is_being_frozen(
 
 def test_a_disk_is_flushed_unless_it_is_stalled(tmp_path: Path) -> None:
     """What waits is on the disk then, and survives what loses all else; nobody hangs."""
-    require("root")
-    require("loop")
+    require("root", "loop")
     with local_target(tmp_path, nodes=2, volume=Volume.IMAGE_EXT4) as target:
         for node in (1, 2):
             (target.data_dir(node) / "file").write_bytes(b"waits")
@@ -114,8 +110,7 @@ def test_a_disk_is_flushed_unless_it_is_stalled(tmp_path: Path) -> None:
 
 def test_a_node_that_waits_for_a_frozen_disk_can_be_killed(tmp_path: Path) -> None:
     """The kernel ends nobody in the middle of a write, so a kill thaws the disk."""
-    require("root")
-    require("loop")
+    require("root", "loop")
     with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
         script = 'cd "$0"; echo up > up; while [ -e up ]; do echo x >> file; done'
         command = ["sh", "-c", script, str(target.data_dir(1))]
@@ -131,8 +126,7 @@ def test_a_node_that_waits_for_a_frozen_disk_can_be_killed(tmp_path: Path) -> No
 
 def test_a_plain_directory_cannot_stall_and_says_so(tmp_path: Path) -> None:
     """The fault is refused, and the abilities tell so beforehand."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, volume=Volume.DIRECTORY) as target:
         assert "disk-stalls" not in target.abilities
         with pytest.raises(Unsupported, match="plain directory"):
@@ -142,8 +136,7 @@ def test_a_plain_directory_cannot_stall_and_says_so(tmp_path: Path) -> None:
 
 def test_an_image_is_kept_only_when_asked_for(tmp_path: Path) -> None:
     """A run's disks take gigabytes: they go with the run unless somebody wants to look."""
-    require("root")
-    require("loop")
+    require("root", "loop")
     image = tmp_path / "run/nodes/1/data.img"
     with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
         (target.data_dir(1) / "file").write_text("here")
@@ -154,8 +147,7 @@ def test_an_image_is_kept_only_when_asked_for(tmp_path: Path) -> None:
 
 def test_a_copy_of_the_mount_elsewhere_does_not_keep_the_disk(tmp_path: Path) -> None:
     """Containers and sandboxes copy every mount there is: the device must go all the same."""
-    require("root")
-    require("loop")
+    require("root", "loop")
     with local_target(tmp_path, volume=Volume.IMAGE_EXT4) as target:
         copy = ["unshare", "--mount", "--propagation", "private"]
         with subprocess.Popen(

@@ -24,8 +24,7 @@ ENV = {"PATH": os.environ["PATH"]}
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[LocalTarget]:
     """A target with two nodes."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path, 2) as made:
         yield made
 
@@ -77,9 +76,7 @@ def test_a_number_is_given_once(target: LocalTarget) -> None:
 
 def test_a_node_with_a_disk_of_its_own(tmp_path: Path) -> None:
     """Its image is mounted for it and gone with it, or kept when that is asked for."""
-    require("root")
-    require("netns")
-    require("loop")
+    require("root", "netns", "loop")
     with local_target(tmp_path, 1, Volume.IMAGE_EXT4) as target:
         for kept in (True, False):
             node = 2 + kept
@@ -93,8 +90,7 @@ def test_a_node_with_a_disk_of_its_own(tmp_path: Path) -> None:
 
 def test_another_process_takes_over(tmp_path: Path) -> None:
     """What a journal tells is enough to go on: nodes, those that came and went since, processes."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     registry, run_dir, run_id = tmp_path / "registry", tmp_path / "run", new_run_id()
     registry.mkdir()
     run_dir.mkdir()

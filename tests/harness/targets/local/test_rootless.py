@@ -185,8 +185,7 @@ def test_where_nothing_is_allowed_the_user_is_told_what_to_do(
 
 def test_who_may_make_namespaces_is_left_as_he_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Root, or whoever is inside already, goes on in the same process."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("nothing had to be replaced"))
     rootless.ensure_privileges()
     assert rootless.enter_hint() is None

@@ -40,8 +40,7 @@ def test_a_torn_buffer_ends_the_attributes() -> None:
 
 def test_a_transaction_is_made_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     """One refused rule, and none of the others is there."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     good = firewall.count("good", ADDRESS)
     bad = Rule(chain="no such chain", name="bad", expressions=good.expressions)
     with local_target(tmp_path) as target:
@@ -56,8 +55,7 @@ def test_a_transaction_is_made_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_what_comes_by_itself_is_kept_while_an_answer_is_awaited(tmp_path: Path) -> None:
     """A dump that nobody read yet is not lost over a request."""
-    require("root")
-    require("netns")
+    require("root", "netns")
     with local_target(tmp_path) as target, namespaces.entered(target.network.namespace(1)):
         with Netlink(NETFILTER) as netlink:
             get_tables = Message(10 << 8 | 1, 0x300, nfgen(2))

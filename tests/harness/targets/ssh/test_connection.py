@@ -18,8 +18,7 @@ from tests.require import require
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Three hosts."""
-    for capability in ("root", "netns", "sshd"):
-        require(capability)
+    require("root", "netns", "sshd")
     with hosts(tmp_path_factory.mktemp("h")) as made:
         yield made
 

@@ -28,8 +28,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Three hosts."""
-    for capability in ("root", "netns", "loop", "faketime", "sshd"):
-        require(capability)
+    require("root", "netns", "loop", "faketime", "sshd")
     with hosts(tmp_path_factory.mktemp("h")) as made:
         yield made
 

@@ -61,8 +61,7 @@ class FalsePlug:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Three hosts."""
-    for capability in ("root", "netns", "loop", "sshd"):
-        require(capability)
+    require("root", "netns", "loop", "sshd")
     with hosts(tmp_path_factory.mktemp("h")) as made:
         yield made
 

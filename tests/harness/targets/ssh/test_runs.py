@@ -41,8 +41,7 @@ events = [
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Three hosts."""
-    for capability in ("root", "netns", "loop", "faketime", "sshd"):
-        require(capability)
+    require("root", "netns", "loop", "faketime", "sshd")
     with hosts(tmp_path_factory.mktemp("h")) as made:
         yield made
 
@@ -83,8 +82,7 @@ def test_a_broken_broker_is_not(lab: Hosts) -> None:
 
 def test_apache_kafka_runs_there(lab: Hosts) -> None:
     """Its jars are brought, the machines' own Java runs them; a partition, a kill, a pause."""
-    for capability in ("java", "kafka"):
-        require(capability)
+    require("java", "kafka")
     plan = ("--system", "kafka", "--schedule", str(lab.place / "kafka.toml"), "--duration", "20")
     (lab.place / "kafka.toml").write_text(KAFKA)
     code, verdict = run(lab, *plan)

@@ -1,0 +1,55 @@
+"""What a session says of tests that a machine could not run."""
+
+import pytest
+
+from tests import require as required
+from tests.require import CAPABILITIES, lacking, summary, wanting
+
+
+@pytest.fixture
+def lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without XFS tools and Java; promises are the test's own."""
+    monkeypatch.setattr(required, "has", lambda name: name not in ("xfs", "java", "kafka"))
+    monkeypatch.setenv("HIGHWATER_REQUIRE", "kcat")
+
+
+@pytest.mark.usefixtures("lacks")
+def test_a_skip_names_the_package() -> None:
+    """And what is lacked first, where one thing needs another."""
+    with pytest.raises(pytest.skip.Exception, match="no xfs: apt-get install xfsprogs"):
+        required.require("root", "xfs")
+    assert lacking(["kafka"]) == ["java"]
+    required.require("root", "loop")
+
+
+@pytest.mark.usefixtures("lacks")
+def test_what_was_promised_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, or with all."""
+    for promised in ("root,xfs", "all"):
+        monkeypatch.setenv("HIGHWATER_REQUIRE", promised)
+        with pytest.raises(pytest.fail.Exception, match="promises xfs"):
+            required.require("xfs")
+
+
+def test_the_table_counts_and_installs_everything_at_once() -> None:
+    """Skips for other reasons are none of its business."""
+    reasons = [
+        "this machine has no xfs: apt-get install xfsprogs",
+        "this machine has no xfs: apt-get install xfsprogs; this machine has no root: run it",
+        "not today",
+    ]
+    wanted = wanting(reasons)
+    assert wanted == {"xfs": 2, "root": 1}
+    assert summary(wanted) == [
+        "root      1 skipped   run the tests as root",
+        "xfs       2 skipped   apt-get install xfsprogs",
+        "to run them: apt-get install xfsprogs",
+    ]
+    assert summary({}) == []
+
+
+@pytest.mark.parametrize("name", CAPABILITIES)
+def test_every_capability_can_be_had(name: str) -> None:
+    """There is a sentence for each, and what it needs is in the table."""
+    assert CAPABILITIES[name].how_to_get
+    assert all(needed in CAPABILITIES for needed in CAPABILITIES[name].needs)

@@ -125,7 +125,7 @@ def test_the_page_tells_how_far_polls_were_behind(tmp_path: Path) -> None:
     verdict = judging.check(run_dir)
     verdict["topics"][0] |= {"stale_polls": 7, "stale_p50_ms": 1.0, "stale_max_ms": 30.0}
     (run_dir / "verdict.json").write_text(json.dumps(verdict))
-    assert "7 polls ended short of" in judging.write_report(run_dir).read_text()
+    assert "7 stale polls" in judging.write_report(run_dir).read_text()
 
 
 _WITHOUT_PANDAS = """

@@ -69,8 +69,9 @@ class Kafka:
     def of(cls, plan: Plan, *, lasting: bool = False) -> Self:
         """The plan's. Raises PlanError for a home without Kafka, DeployError without Java."""
         check_overrides(plan.broker, f"plan {plan.name}")
+        home = homes.find(plan.kafka_home)
         java = JAVA_THERE if plan.target in OTHER_MACHINES else homes.java()
-        return cls(home=homes.find(plan.kafka_home), java=java, lasting=lasting)
+        return cls(home=home, java=java, lasting=lasting)
 
     def versions(self) -> Mapping[str, str]:
         """Kafka's."""

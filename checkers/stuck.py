@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from checkers.engine import Frame, as_frame
 from checkers.frames import TP, Frames, evidence, left_join
+from checkers.plan_file import IMPORTED
 
 PATIENCE_NS = 10_000_000_000
 """Whoever needs longer than this has not merely been slow."""
@@ -61,12 +62,15 @@ def stuck(frames: Frames) -> Iterator[Frame]:
 
 
 def _healed_ns(frames: Frames) -> int | None:
-    """When the last fault was healed, 0 without any; None while one is in force.
+    """When the last fault was healed, 0 without any; None while one is in force, and of an import:
+    nobody recorded its faults, and who sent once to a partition and is gone need not go on.
 
     What was healed before it was seen to take effect counts too: it may have stopped somebody all
     the same, as a node does that is killed while nobody looks.
     """
     rows = frames.fault_rows
+    if frames.plan.get("system") == IMPORTED:
+        return None
     if any(row["took_effect"] and row["healed_ns"] is None for row in rows):
         return None
     return max((row["healed_ns"] for row in rows if row["healed_ns"] is not None), default=0)

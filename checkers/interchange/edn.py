@@ -1,14 +1,17 @@
 """EDN, the notation of Clojure's data, as far as histories need it (github.com/edn-format/edn).
 
-Reads everything of the specification, strictly: what is cut short or malformed raises EdnError with
-its line and column. Writes what it reads, but for comments, tags and the kind of brackets.
+Reads everything of the specification, and what Clojure prints beyond it (ratios, numbers in other
+bases, patterns, vars), strictly: what is cut short or malformed raises EdnError with its line and
+column. Writes what it reads, but for comments, tags and the kind of brackets.
 
     nil, true, false          None, True, False
-    12, 12N, 1.5, 1.5M        int, int, float, float
-    "text", \\c                str
-    :keyword, symbol          Keyword, Symbol (both str)
+    12, 12N, 0x1f, 017, 2r11  int
+    1.5, 1.5M, 1/2            float, float, Fraction
+    "text", \\c, #"pattern"    str
+    :keyword, symbol, #'var   Keyword, Symbol (both str)
     [..], (..), #{..}         tuple; a set in the order it is written in
-    {..}                      dict
+    {..}                      dict; a key that Python cannot tell from another, or not hash, is the
+                              Symbol of its text
     #tag value                the value: `#jepsen.history.Op{..}` is the map itself
 
 A reader of our own: the library there is takes six times as long, does not say where a text is
@@ -17,8 +20,9 @@ tokens, and a stack of open brackets, not the interpreter's, holds the nesting.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Final, TypeAlias
 
 from checkers.interchange.errors import EdnError
@@ -42,23 +46,31 @@ class Symbol(str):
     __slots__ = ()
 
 
-Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | Mapping["Value", "Value"] | None
+Value: TypeAlias = (
+    bool | int | float | Fraction | str | tuple["Value", ...] | Mapping["Value", "Value"] | None
+)
 """What EDN can say; tuples and mappings hold further values."""
 
+_END: Final = r"""(?=[\s,;"\[\](){}]|$)"""
+"""What may follow a number or a character."""
+
 _TOKEN: Final = re.compile(
-    r"""
+    rf"""
       (?P<blank>(?:[\s,]+|;[^\n]*)+)
-    | (?P<open>\#\{|[\[({])
-    | (?P<close>[\])}])
+    | (?P<open>\#\{{|[\[({{])
+    | (?P<close>[\])}}])
     | (?P<discard>\#_)
     | (?P<string>"(?:[^"\\]|\\.)*")
-    | (?P<char>\\(?:newline|return|space|tab|formfeed|backspace|u[0-9A-Fa-f]{4}|\S))
-      (?=[\s,;"\[\](){}]|$)
-    | (?P<int>[+-]?[0-9]+)N?(?=[\s,;"\[\](){}]|$)
-    | (?P<float>[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)M?(?=[\s,;"\[\](){}]|$)
-    | (?P<keyword>:[^\s,;"\[\](){}\\:^@`~][^\s,;"\[\](){}\\^@`~]*)
-    | (?P<tag>\#[A-Za-z][^\s,;"\[\](){}\\]*)
-    | (?P<symbol>[^\s,;"\[\](){}\\:\#0-9^@`~][^\s,;"\[\](){}\\^@`~]*)
+    | (?P<pattern>\#"(?:[^"\\]|\\.)*")
+    | (?P<char>\\(?:newline|return|space|tab|formfeed|backspace
+                  |u[0-9A-Fa-f]{{4}}|o[0-3]?[0-7]{{1,2}}|\S)){_END}
+    | (?P<int>[+-]?(?:0|[1-9][0-9]*))N?{_END}
+    | (?P<based>[+-]?0[xX][0-9A-Fa-f]+|[+-]?0[0-7]+|[+-]?[1-9][0-9]?[rR][0-9A-Za-z]+)N?{_END}
+    | (?P<ratio>[+-]?[0-9]+/[0-9]+){_END}
+    | (?P<float>[+-]?[0-9]+(?:\.[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+|(?=M)))M?{_END}
+    | (?P<keyword>::?[^\s,;"\[\](){{}}\\:^@`~][^\s,;"\[\](){{}}\\^@`~]*)
+    | (?P<tag>\#[A-Za-z:][^\s,;"\[\](){{}}\\]*)
+    | (?P<symbol>(?:\#')?[^\s,;"\[\](){{}}\\:\#0-9^@`~][^\s,;"\[\](){{}}\\^@`~]*)
     | (?P<special>\#\#(?:Inf|-Inf|NaN))
     """,
     re.VERBOSE | re.DOTALL,
@@ -75,7 +87,10 @@ _CHARS: Final = {
     "backspace": "\b",
 }
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\"}
-_ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|[0-3]?[0-7]{1,2}|.)", re.DOTALL)
+
+MOST_DIGITS: Final = 4000
+"""Of a number; Python converts no more in one go, and no history has such."""
 
 
 @dataclass(slots=True)
@@ -147,22 +162,37 @@ def _closed(text: str, frame: _Frame) -> Value:
         return tuple(frame.items)
     if len(frame.items) % 2:
         raise EdnError(f"{_place(text, frame.at)}: this map has a key without a value")
-    keys = frame.items[::2]
+    keys, values = frame.items[::2], frame.items[1::2]
     try:
-        made = dict(zip(keys, frame.items[1::2], strict=True))
+        made = dict(zip(keys, values, strict=True))
     except TypeError:
-        raise EdnError(f"{_place(text, frame.at)}: a map cannot be the key of a map here") from None
-    if len(made) != len(keys):
+        made = {}  # a key is a map
+    return made if len(made) == len(keys) else _by_text(text, frame, keys, values)
+
+
+def _by_text(
+    text: str, frame: _Frame, keys: Sequence[Value], values: Sequence[Value]
+) -> Mapping[Value, Value]:
+    """A map with keys that Python cannot hash, or not tell apart (1, 1.0 and true; :a and "a")."""
+    if len(set(map(write, keys))) != len(keys):
         raise EdnError(f"{_place(text, frame.at)}: this map has a key twice")
+    made: dict[Value, Value] = {}
+    for key, value in zip(keys, values, strict=True):
+        known = not isinstance(key, Mapping | tuple) and key not in made
+        made[key if known else Symbol(write(key))] = value
     return made
 
 
 def _atom(text: str, at: int, kind: str, token: str) -> Value:
     match kind:
         case "int":
-            return int(token)
+            return int(token) if len(token) <= MOST_DIGITS else Symbol(token)
+        case "based" | "ratio":
+            return _number(text, at, kind, token)
         case "float":
             return float(token)
+        case "pattern":
+            return token[2:-1]
         case "keyword":
             return Keyword(token[1:])
         case "symbol":
@@ -171,11 +201,28 @@ def _atom(text: str, at: int, kind: str, token: str) -> Value:
             return _SPECIAL[token]
         case "char":
             name = token[1:]
-            if len(name) == 5 and name[0] == "u":
-                return chr(int(name[1:], 16))
+            if len(name) > 1 and name not in _CHARS:
+                return chr(int(name[1:], 16 if name[0] == "u" else 8))
             return _CHARS.get(name, name)
         case _:
             return _unescaped(text, at, token)
+
+
+def _number(text: str, at: int, kind: str, token: str) -> Value:
+    """A ratio, or a whole number in another base than ten."""
+    if len(token) > MOST_DIGITS:
+        return Symbol(token)
+    try:
+        if kind == "ratio":
+            ratio = Fraction(token)
+            return ratio.numerator if ratio.denominator == 1 else ratio
+        sign, digits = (-1 if token[0] == "-" else 1), token.lstrip("+-").lower()
+        if "r" in digits:
+            base, _, digits = digits.partition("r")
+            return sign * int(digits, int(base))
+        return sign * int(digits, 16 if digits.startswith("0x") else 8)
+    except (ValueError, ZeroDivisionError) as error:
+        raise EdnError(f"{_place(text, at)}: {token!r} is no number: {error}") from None
 
 
 def _unescaped(text: str, at: int, token: str) -> str:
@@ -183,6 +230,8 @@ def _unescaped(text: str, at: int, token: str) -> str:
         name = match.group(1)
         if len(name) == 5:
             return chr(int(name[1:], 16))
+        if name[0] in "01234567":
+            return chr(int(name, 8))
         if name not in _ESCAPES:
             raise EdnError(f"{_place(text, at)}: this string has an unknown escape \\{name}")
         return _ESCAPES[name]
@@ -218,6 +267,8 @@ def write(value: Value) -> str:
             return '"' + "".join(_WRITTEN.get(c, c) for c in value) + '"'
         case int():
             return str(value)
+        case Fraction():
+            return f"{value.numerator}/{value.denominator}"
         case float():
             return next((s for s, f in _SPECIAL.items() if repr(f) == repr(value)), repr(value))
         case tuple():

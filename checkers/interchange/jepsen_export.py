@@ -2,9 +2,14 @@
 
 - A partition is a key: the one that it was imported from, else its number among all partitions.
 - A Jepsen process does one thing at a time. What a client did at once, as producers do, and what it
-  did after something that never ended, is spread over further processes.
-- A final read becomes what Jepsen's final polls are: an assignment from the beginning and polls.
-  That of an import is not written; it only repeats what its polls say.
+  did after something that never ended, is spread over further processes, and says whose it is.
+- An operation that never completed completes as `:info` at the end: Jepsen asks for one.
+- In Jepsen an assignment names all that is assigned, and what was assigned before is read on from
+  where it was. So a jump becomes two: an assignment without the keys that jumped, then one with
+  them, which says in a field of ours where they are.
+- A final read becomes what Jepsen's final polls are, an assignment from the beginning and polls,
+  and says in a field of ours where it ended. That of an import that had none is not written; it
+  only repeats what its polls say.
 - Records without a value of the run, corrupt or foreign, have no place in such a history.
 
 What comes back from an import says the same, though not always in the same words: a `:txn` of sends
@@ -22,9 +27,9 @@ from checkers.interchange import edn
 from checkers.interchange.as_read import Partition
 from checkers.interchange.imported import BEGINNING, SUBSCRIBED, VALUE_BITS, Row
 from checkers.interchange.jepsen_import import REBALANCED, UNSAID
-from checkers.interchange.jepsen_ops import Key, Op, Poll, Record, Send, Step
+from checkers.interchange.jepsen_ops import End, Key, Op, Poll, Record, Send, Step
 
-_SENDS, _POLLS, _ASSIGNS = ("send",), ("poll", "final-read"), ("assign",)
+_SENDS, _ASSIGNS, _FINAL = ("send",), ("assign",), ("final-read", "final-read-end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,27 +82,29 @@ def to_ops(rows: Iterable[Row], plan: Mapping[str, Any]) -> Exported:
     its import wrongly.
     """
     origin: Mapping[str, Any] = plan.get("imported") or {}
-    wanted = [row for row in rows if _wanted(row, imported=bool(origin))]
+    wanted = [row for row in rows if _wanted(row, origin)]
     known = [row for row in wanted if not _without_value(row)]
     keys = _keys(known, origin)
-    packed = bool(origin.get("packed"))
+    bits = origin.get("value_bits", VALUE_BITS) if origin.get("packed") else 0
+    writer = _Writer(keys, value_bits=int(bits), jepsens=origin.get("tool") == "jepsen")
     known.sort(key=lambda row: (_unit(row), row["op"]))
-    acts = [
-        act
-        for _, unit in groupby(known, key=_unit)
-        for act in _acts(list(unit), keys, packed=packed)
-    ]
+    final = [row for row in known if row["f"] in _FINAL]
+    rest = (row for row in known if row["f"] not in _FINAL)
+    acts = [act for _, unit in groupby(rest, key=_unit) for act in writer.acts(list(unit))]
+    final.sort(key=lambda row: row["client"])
+    for _, mine in groupby(final, key=lambda row: row["client"]):
+        acts += writer.final_read(list(mine))
     return Exported(ops=tuple(_in_time(acts)), keys=keys, left_out=len(wanted) - len(known))
 
 
-def _wanted(row: Row, *, imported: bool) -> bool:
-    if imported and row["f"] == "final-read":
-        return False
-    return row["f"] in (*_SENDS, *_POLLS, *_ASSIGNS) and row["error"] not in UNSAID
+def _wanted(row: Row, origin: Mapping[str, Any]) -> bool:
+    if row["f"] in _FINAL:
+        return not origin or bool(origin.get("final_reads"))
+    return row["f"] in (*_SENDS, "poll", *_ASSIGNS) and row["error"] not in UNSAID
 
 
 def _without_value(row: Row) -> bool:
-    return row["f"] in _POLLS and row["offset"] is not None and row["value"] is None
+    return row["f"] in ("poll", "final-read") and row["offset"] is not None and row["value"] is None
 
 
 def _unit(row: Row) -> int:
@@ -122,89 +129,160 @@ def _name(name: edn.Value) -> Key:
     raise TypeError(f"{name!r} is no key")
 
 
-def _acts(unit: Sequence[Row], keys: Mapping[Partition, Key], *, packed: bool) -> Iterator[_Act]:
-    """The operation that the rows of one unit are; a final read is two."""
-    first = next((row for row in unit if row["f"] not in _ASSIGNS), unit[0])
-    ends = [row["complete_ns"] for row in unit]
-    begun_ns = min(row["invoke_ns"] for row in unit)
-    ended_ns = None if None in ends else max(ends)
-    common = {"number": 0, "process": 0, "type": first["type"], "error": first["error"]}
-    if all(row["f"] in _ASSIGNS for row in unit):
-        assigned = _assignment(unit, keys)
-        op = replace(assigned, **common, time_ns=begun_ns)
-        yield _Act(first["client"], begun_ns, ended_ns, op)
-        return
-    if first["f"] == "final-read":
-        held = {(row["topic"], row["partition"]): None for row in unit}
-        op = Op(
-            **common, f="assign", time_ns=begun_ns, from_beginning=True,
-            keys=tuple(keys[each] for each in held),
+class _Writer:
+    """Turns rows into operations, and follows what every client is assigned, and where it is."""
+
+    def __init__(self, keys: Mapping[Partition, Key], *, value_bits: int, jepsens: bool) -> None:
+        self._keys = keys
+        self._mask = (1 << value_bits) - 1 if value_bits else -1
+        self._jepsens = jepsens
+        self._held: dict[int, dict[Key, int | None]] = {}
+
+    def acts(self, unit: Sequence[Row]) -> Iterator[_Act]:
+        """The operations that the rows of one unit are; of a jump two."""
+        if all(row["f"] in _ASSIGNS for row in unit):
+            yield from self._assigned(unit)
+            return
+        first = next(row for row in unit if row["f"] not in _ASSIGNS)
+        steps = tuple(self._steps(unit))
+        kinds = {type(step) for step in steps}
+        f = "txn" if len(kinds) > 1 else "send" if Send in kinds else "poll"
+        moved = [row for row in unit if row["f"] in _ASSIGNS and row["error"] == REBALANCED]
+        rebalanced = dict.fromkeys(self._key(row) for row in moved)
+        yield _act(unit, first, f=f, steps=steps, rebalanced=tuple(rebalanced))
+        held = self._held.setdefault(first["client"], {})
+        if first["type"] == "ok":
+            polled = (step for step in steps if isinstance(step, Poll))
+            held |= {each.key: each.offset + 1 for step in polled for each in step.records}
+
+    def _assigned(self, unit: Sequence[Row]) -> Iterator[_Act]:
+        """Jepsen's own assignments name all that is assigned, others what jumped."""
+        first = unit[0]
+        before = self._held.get(first["client"], {})
+        subscribed = self._jepsens and first["group"] == SUBSCRIBED
+        offsets = {self._key(row): row["offset"] for row in unit}
+        to = {key: offset if offset >= 0 else None for key, offset in offsets.items()}
+        after = to if self._jepsens else before | to
+        beginning = self._jepsens and set(offsets.values()) == {BEGINNING}
+        # What a group moves, and a seek to the beginning, Jepsen understands by itself.
+        plain = subscribed or beginning
+        jumped = {
+            key
+            for key, offset in to.items()
+            if key in before and (before[key] is not None) and before[key] != offset and not plain
+        }
+        if jumped:
+            stay = tuple(key for key in after if key not in jumped)
+            yield _act(unit, first, f="assign", keys=stay)
+        if first["type"] == "ok":
+            self._held[first["client"]] = dict(after)
+        new = {
+            key: offset
+            for key, offset in to.items()
+            if offset is not None and (key in jumped or before.get(key) != offset)
+        }
+        yield _act(
+            unit, first, f="subscribe" if subscribed else "assign", keys=tuple(after),
+            from_beginning=beginning, positions=tuple(new.items()),
         )  # fmt: skip
-        yield _Act(first["client"], begun_ns, begun_ns, op)
-    steps = tuple(_steps(unit, keys, packed=packed))
-    kinds = {type(step) for step in steps}
-    f = "txn" if len(kinds) > 1 else "send" if Send in kinds else "poll"
-    moved = [row for row in unit if row["f"] in _ASSIGNS and row["error"] == REBALANCED]
-    rebalanced = dict.fromkeys(keys[row["topic"], row["partition"]] for row in moved)
-    op = Op(**common, f=f, time_ns=begun_ns, steps=steps, rebalanced=tuple(rebalanced))
-    yield _Act(first["client"], begun_ns, ended_ns, op)
+
+    def final_read(self, rows: Sequence[Row]) -> Iterator[_Act]:
+        """One client's: an assignment from the beginning, a poll, and where it ended. Its rows are
+        in no order but that of offsets."""
+        held = dict.fromkeys(self._key(row) for row in rows)
+        ok = {"type": "ok", "error": None}
+        begin = min(rows, key=lambda row: int(row["invoke_ns"]))
+        begin = {**begin, "complete_ns": begin["invoke_ns"], **ok}
+        yield _act([begin], begin, f="assign", keys=tuple(held), from_beginning=True)
+        read = [row for row in rows if row["f"] == "final-read"]
+        if read:
+            records = tuple(sorted(map(self._record, read), key=lambda each: each.offset))
+            yield _act(read, read[0], f="poll", steps=(Poll(records=records),))
+        ended = [row for row in rows if row["f"] == "final-read-end"]
+        if ended:
+            last = {**max(ended, key=lambda row: int(row["complete_ns"])), **ok}
+            ends = tuple(self._end(row) for row in ended)
+            yield _act([last], last, f="poll", steps=(Poll(),), ends=ends)
+
+    def _end(self, row: Row) -> End:
+        offset = row["offset"] if row["error"] is None else None
+        return End(key=self._key(row), offset=offset, whole=row["type"] == "ok")
+
+    def _key(self, row: Row) -> Key:
+        return self._keys[row["topic"], row["partition"]]
+
+    def _record(self, row: Row) -> Record:
+        value = row["value"] & self._mask
+        return Record(key=self._key(row), value=value, offset=row["offset"])
+
+    def _steps(self, unit: Sequence[Row]) -> Iterator[Step]:
+        sent_or_read = (row for row in unit if row["f"] not in _ASSIGNS)
+        for _, step in groupby(sent_or_read, key=lambda row: row["op"]):
+            records = []
+            for row in step:
+                if row["f"] not in _SENDS and row["offset"] is None:
+                    continue
+                if row["f"] in _SENDS:
+                    value = row["value"] & self._mask
+                    yield Send(key=self._key(row), value=value, offset=row["offset"])
+                    break
+                records.append(self._record(row))
+            else:
+                records.sort(key=lambda record: record.offset)
+                yield Poll(records=tuple(records))
 
 
-def _assignment(unit: Sequence[Row], keys: Mapping[Partition, Key]) -> Op:
-    offsets = [row["offset"] for row in unit]
-    return Op(
-        number=0,
-        process=0,
-        type="ok",
-        f="subscribe" if unit[0]["group"] == SUBSCRIBED else "assign",
-        time_ns=0,
-        keys=tuple(keys[row["topic"], row["partition"]] for row in unit),
-        # In our own histories the beginning is offset 0, as long as nothing was deleted.
-        from_beginning=all(offset in (0, BEGINNING) for offset in offsets),
+def _act(unit: Sequence[Row], first: Row, **fields: Any) -> _Act:
+    """An operation as long as its rows; `first` says whose it is and how it ended. Jepsen knows no
+    time before a test, and none that ends before it begins."""
+    ends = [row["complete_ns"] for row in unit]
+    begun_ns = max(0, min(row["invoke_ns"] for row in unit))
+    op = Op(
+        number=0, process=0, type=first["type"], error=first["error"], time_ns=begun_ns, **fields
     )
-
-
-def _steps(unit: Sequence[Row], keys: Mapping[Partition, Key], *, packed: bool) -> Iterator[Step]:
-    low = (1 << VALUE_BITS) - 1
-    sent_or_read = (row for row in unit if row["f"] not in _ASSIGNS)
-    for _, step in groupby(sent_or_read, key=lambda row: row["op"]):
-        records = []
-        for row in step:
-            if row["f"] in _POLLS and row["offset"] is None:
-                continue
-            key = keys[row["topic"], row["partition"]]
-            value = row["value"] & low if packed else row["value"]
-            if row["f"] in _SENDS:
-                yield Send(key=key, value=value, offset=row["offset"])
-                break
-            records.append(Record(key=key, value=value, offset=row["offset"]))
-        else:
-            records.sort(key=lambda record: record.offset)
-            yield Poll(records=tuple(records))
+    return _Act(first["client"], begun_ns, None if None in ends else max(*ends, begun_ns), op)
 
 
 def _in_time(acts: list[_Act]) -> Iterator[Op]:
     """Invocations and completions in the order of time, each with a process of its own time."""
+    _let_readers_wait(acts)
     acts.sort(key=lambda act: act.invoke_ns)
+    last_ns = max((act.complete_ns or act.invoke_ns for act in acts), default=0)
     processes = _Processes(next_new=max((act.client for act in acts), default=0) + 1)
     events: list[tuple[int, int, int, int, Op]] = []
     for number, act in enumerate(acts):
         goes_on = act.op.type != "info"
         until_ns = act.complete_ns if goes_on else None
         process = processes.take(act.client, act.invoke_ns, until_ns)
+        whose = None if process == act.client else act.client
         bare = replace(
-            act.op, process=process, type="invoke", error=None, rebalanced=(),
-            steps=tuple(_as_invoked(step) for step in act.op.steps),
+            act.op, process=process, client=whose, type="invoke", error=None, rebalanced=(),
+            steps=tuple(_as_invoked(step) for step in act.op.steps), ends=(),
         )  # fmt: skip
+        bare = replace(bare, time_ns=act.invoke_ns)
         events.append((act.invoke_ns, 1, number, 0, bare))
-        if act.complete_ns is not None:
-            # Of what is at one moment, what began earlier ends before anything new begins.
-            late = act.complete_ns == act.invoke_ns
-            op = replace(act.op, process=process, time_ns=act.complete_ns)
-            events.append((act.complete_ns, int(late), number, 1, op))
+        if act.complete_ns is None:
+            op = replace(act.op, process=process, client=whose, time_ns=last_ns, type="info")
+            events.append((last_ns, 2, number, 1, op))
+            continue
+        # Of what is at one moment, what began earlier ends before anything new begins.
+        late = act.complete_ns == act.invoke_ns
+        op = replace(act.op, process=process, client=whose, time_ns=act.complete_ns)
+        events.append((act.complete_ns, int(late), number, 1, op))
     events.sort(key=lambda event: event[:4])
     for place, (*_, op) in enumerate(events, 1):
         yield replace(op, number=place)
+
+
+def _let_readers_wait(acts: Iterable[_Act]) -> None:
+    """A consumer does one thing after the other: what overlaps begins when the other has ended."""
+    free_ns: dict[int, int] = {}
+    for act in acts:
+        if act.op.f == "send" or act.complete_ns is None:
+            continue
+        act.invoke_ns = max(act.invoke_ns, free_ns.get(act.client, 0))
+        act.complete_ns = max(act.complete_ns, act.invoke_ns)
+        free_ns[act.client] = act.complete_ns
 
 
 def _as_invoked(step: Step) -> Step:

@@ -1,12 +1,15 @@
 """Jepsen's operations as the rows of a history.
 
 - A key is a partition of one topic, numbered in the order of the keys; the plan remembers which is
-  which. A process is a client.
+  which.
 - A value is unique for its key only; where two keys share one, all values become
-  `partition << 32 | value`, which the way back undoes.
+  `partition << value_bits | value`, which the way back undoes.
 - A micro-operation is an operation of the history: a send, or a poll and its records. Those of a
   transaction share a `txn`. Rows of one poll are in the order of their offsets by definition, so a
   poll that goes back by itself is written as several.
+- A process is a client, unless the operation names its client (an export of ours does).
+- A final read that says where it ended is one; else the log in the end is what `as_read` makes of
+  the polls.
 - Assignments: a key that a process keeps stays where it was read to, a new one is somewhere, and
   with `seek-to-beginning?` all are at the beginning. What a group assigns (`:subscribe`) it may
   move at any time, so between polls of a subscriber nothing is expected, and inside one nothing of
@@ -39,6 +42,7 @@ from checkers.interchange.imported import (
 from checkers.interchange.jepsen_ops import (
     ASSIGNMENTS,
     TRANSACTIONS,
+    End,
     Key,
     Op,
     Poll,
@@ -69,6 +73,11 @@ class Pair:
         return "info" if self.completed is None else self.completed.type
 
     @property
+    def client(self) -> int:
+        """Who did it."""
+        return self.invoked.process if self.invoked.client is None else self.invoked.client
+
+    @property
     def last(self) -> Op:
         """What says most of the operation."""
         return self.completed or self.invoked
@@ -90,17 +99,21 @@ def to_history(
     paired = list(pairs(ops))
     keys = _keys(paired)
     writer = _Writer(
-        topic, keys, promises.acks, packed=_shared_values(paired), sent_ns=_last_sent_ns(paired)
-    )
+        topic, keys, promises.acks, value_bits=_value_bits(paired, len(keys)),
+        sent_ns=_last_sent_ns(paired),
+        final={pair.client: pair.last.ends for pair in paired if pair.last.ends},
+    )  # fmt: skip
     rows = [row for pair in paired for row in writer.rows(pair)]
     log = _log(writer, rows)
     written = [edn.write(key) for key in keys]
-    origin = Origin(
-        tool="jepsen",
-        files=tuple(files),
-        further={"keys": written, "packed": writer.packed},
-    )
-    clients = sorted({pair.invoked.process for pair in paired})
+    further = {
+        "keys": written,
+        "packed": writer.value_bits > 0,
+        "value_bits": writer.value_bits,
+        "final_reads": bool(writer.final),
+    }
+    origin = Origin(tool="jepsen", files=tuple(files), further=further)
+    clients = sorted({pair.client for pair in paired})
     return assemble(rows, log, {topic: len(keys)}, promises, origin, ended=clients)
 
 
@@ -135,7 +148,7 @@ def _keys(paired: Iterable[Pair]) -> list[Key]:
     found: dict[Key, None] = {}
     for pair in paired:
         for op in (pair.invoked, pair.last):
-            found.update(dict.fromkeys(op.keys))
+            found.update(dict.fromkeys((*op.keys, *(end.key for end in op.ends))))
             found.update(dict.fromkeys(each.key for each in _records(op)))
     return sorted(found, key=lambda key: (isinstance(key, str), key))
 
@@ -150,21 +163,24 @@ def _records(op: Op) -> Iterator[Send | Record]:
                 yield from step.records
 
 
-def _shared_values(paired: Iterable[Pair]) -> bool:
-    """Whether two keys have one value. Raises InterchangeError where they could not be told
-    apart."""
+def _value_bits(paired: Iterable[Pair], keys: int) -> int:
+    """How many bits values have below their partition's number, where two keys have one value; 0
+    where none do. Raises InterchangeError where they could not be told apart."""
     home: dict[int, Key] = {}
     shared, greatest = False, 0
     for pair in paired:
         for each in _records(pair.last):
             shared |= home.setdefault(each.value, each.key) != each.key
             greatest = max(greatest, each.value)
-    if shared and greatest >= 1 << VALUE_BITS:
+    if not shared:
+        return 0
+    most = 63 - (keys - 1).bit_length()
+    if greatest >= 1 << most:
         raise InterchangeError(
             f"two keys share a value, and there is the value {greatest}; values must be below "
-            "2^32, or each be sent to one key only"
+            f"2^{most}, or each be sent to one key only"
         )
-    return shared
+    return VALUE_BITS if greatest < 1 << VALUE_BITS else most
 
 
 def _last_sent_ns(paired: Iterable[Pair]) -> int:
@@ -177,13 +193,22 @@ class _Writer:
     """Turns operations into rows, and follows where every process is. One import's state."""
 
     def __init__(
-        self, topic: str, keys: Sequence[Key], acks: int, *, packed: bool, sent_ns: int
+        self,
+        topic: str,
+        keys: Sequence[Key],
+        acks: int,
+        *,
+        value_bits: int,
+        sent_ns: int,
+        final: Mapping[int, Sequence[End]],
     ) -> None:
         self._topic = topic
         self._partitions: Mapping[Key, int] = {key: n for n, key in enumerate(keys)}
         self._acks = acks
         self._sent_ns = sent_ns
-        self.packed = packed
+        self.value_bits = value_bits
+        self.final = final
+        """The clients whose polls are final reads that say where they ended, and where."""
         self._readers: dict[int, _Reader] = {}
         self._op = 0
         self.finally_: set[int] = set()
@@ -194,24 +219,40 @@ class _Writer:
         return self._topic, self._partitions[key]
 
     @property
-    def all_partitions(self) -> tuple[Partition, ...]:
-        """Every partition, in order."""
-        return tuple((self._topic, number) for number in self._partitions.values())
+    def unread(self) -> tuple[Partition, ...]:
+        """Every partition, in order, of which no final read says where it ended."""
+        read = {end.key for ends in self.final.values() for end in ends}
+        return tuple(self.partition(key) for key in self._partitions if key not in read)
 
     def rows(self, pair: Pair) -> Iterator[Row]:
         """The rows of one operation."""
-        reader = self._readers.setdefault(pair.invoked.process, _Reader())
-        if pair.invoked.f in ASSIGNMENTS:
+        reader = self._readers.setdefault(pair.client, _Reader())
+        if pair.client in self.final:
+            yield from self._finally_read(pair)
+        elif pair.invoked.f in ASSIGNMENTS:
             yield from self._assigned(pair, reader)
         else:
             assert pair.invoked.f in TRANSACTIONS
             yield from self._transaction(pair, reader)
 
+    def _finally_read(self, pair: Pair) -> Iterator[Row]:
+        self._op += 1
+        for record in _records(pair.last):
+            value = self._value(record.key, record.value)
+            place = self._place(record.key)
+            yield self._row(pair, "final-read", **place, offset=record.offset, value=value)
+        for end in pair.last.ends:
+            error = None if end.offset is not None else "not read to its end"
+            kind, place = "ok" if end.whole else "info", self._place(end.key)
+            yield self._row(
+                pair, "final-read-end", **place, type=kind, offset=end.offset, error=error
+            )
+
     def _row(self, pair: Pair, f: str, **columns: object) -> Row:
         completed = pair.completed
         return {
             "op": self._op,
-            "client": pair.invoked.process,
+            "client": pair.client,
             "f": f,
             "type": pair.type,
             "invoke_ns": pair.invoked.time_ns,
@@ -224,16 +265,18 @@ class _Writer:
         return {"topic": topic, "partition": partition}
 
     def _value(self, key: Key, value: int) -> int:
-        return self._partitions[key] << VALUE_BITS | value if self.packed else value
+        return self._partitions[key] << self.value_bits | value if self.value_bits else value
 
     def _assigned(self, pair: Pair, reader: _Reader) -> Iterator[Row]:
         op = pair.last
         self._op += 1
         group = SUBSCRIBED if op.f == "subscribe" else None
         kept = {} if group or op.from_beginning else reader.positions
+        kept = kept | dict(op.positions)
+        nowhere = BEGINNING if op.from_beginning else SOMEWHERE
         for key in op.keys:
-            offset = BEGINNING if op.from_beginning else kept.get(key)
-            offset = SOMEWHERE if offset is None else offset
+            position = kept.get(key)
+            offset = nowhere if position is None else position
             yield self._row(pair, "assign", **self._place(key), offset=offset, group=group)
         if pair.type == "ok":
             reader.positions = {key: kept.get(key) for key in op.keys}
@@ -303,7 +346,7 @@ class _Writer:
 
 
 def _log(writer: _Writer, rows: Sequence[Row]) -> LogAsRead:
-    log = LogAsRead(writer.all_partitions)
+    log = LogAsRead(writer.unread)
     _forget_all_but_last_ways(writer, rows)
     sends = [row for row in rows if row["f"] == "send"]
     places: dict[int, int] = {}

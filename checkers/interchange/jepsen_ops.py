@@ -10,6 +10,11 @@ and completes as `[:send key [offset value]]`, the offset nil where it is unknow
 as `[:poll]` and completes with pairs of offset and value by key. `:assign` and `:subscribe` have
 keys. A key stands for a partition.
 
+Three fields are ours, and Jepsen passes them over. `:positions {1 30}` of an assignment: it reads
+on there, and not where it was. `:client 7`: whose operation it is, where one client did several
+things at once, which stand under processes of their own. `:final-read {1 [20 true]}`: where the
+final read of a partition ended, and whether that was the log's end.
+
 As EDN the maps stand one after the other or in one vector, plain or tagged. As JSON (what
 elle-cli and other tools exchange) they are an array, or a line each, keywords are strings, and so
 are the keys of a poll; a key that is a whole number is read as that.
@@ -73,6 +78,15 @@ class Poll:
     records: tuple[Record, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Where the final read of a partition came to (None: not known), and whether that is all."""
+
+    key: Key
+    offset: int | None
+    whole: bool
+
+
 Step: TypeAlias = Send | Poll
 """A micro-operation."""
 
@@ -82,8 +96,9 @@ class Op:
     """An operation's invocation or completion.
 
     number: its place in the file, from 1. steps: of a transaction. keys: of an assignment;
-    from_beginning: it went to the beginning of each. rebalanced: keys that a consumer group moved
-    while the operation went on.
+    from_beginning: it went to the beginning of each. positions: where else it went to, by key.
+    rebalanced: keys that a consumer group moved while the operation went on. client: who did it, if
+    that is not the process. ends: of a final read.
     """
 
     number: int
@@ -96,6 +111,9 @@ class Op:
     from_beginning: bool = False
     rebalanced: tuple[Key, ...] = ()
     error: str | None = None
+    positions: tuple[tuple[Key, int], ...] = ()
+    client: int | None = None
+    ends: tuple[End, ...] = ()
 
 
 def read(text: str, notation: Notation) -> list[Op]:
@@ -150,7 +168,7 @@ def _parsed(number: int, raw: Any) -> Op | None:
     else:
         known = ", ".join((*TRANSACTIONS, *ASSIGNMENTS, *_WITHOUT_EFFECT))
         raise InterchangeError(f"its :f is {f!r}; Jepsen's Kafka workload knows {known}")
-    error = raw.get("error")
+    error, client = raw.get("error"), raw.get("client")
     return Op(
         number=number,
         process=_natural(process, "its :process", MAX_PROCESS),
@@ -162,6 +180,9 @@ def _parsed(number: int, raw: Any) -> Op | None:
         from_beginning=raw.get("seek-to-beginning?") is True,
         rebalanced=tuple(_rebalanced(raw.get("rebalance-log"))),
         error=None if error is None else str(error)[:200],
+        positions=tuple(_positions(raw.get("positions"))),
+        client=None if client is None else _natural(client, "its :client", MAX_PROCESS),
+        ends=tuple(_ends(raw.get("final-read"))),
     )
 
 
@@ -203,6 +224,23 @@ def _rebalanced(log: Any) -> Iterator[Key]:
     for event in _items(log or (), "its :rebalance-log"):
         if isinstance(event, Mapping):
             yield from map(_key, _items(event.get("keys") or (), "a rebalance's :keys"))
+
+
+def _positions(by_key: Any) -> Iterator[tuple[Key, int]]:
+    if isinstance(by_key, Mapping):
+        for key, offset in by_key.items():
+            yield _key(key), _natural(offset, "a position")
+
+
+def _ends(by_key: Any) -> Iterator[End]:
+    if isinstance(by_key, Mapping):
+        for key, end in by_key.items():
+            match list(_items(end, "a :final-read")):
+                case [offset, bool() as whole]:
+                    known = None if offset is None else _natural(offset, "a :final-read's offset")
+                    yield End(key=_key(key), offset=known, whole=whole)
+                case _:
+                    raise InterchangeError(f"a :final-read is {end!r}; expected [offset whole?]")
 
 
 def _items(value: Any, what: str) -> Sequence[Any]:
@@ -260,6 +298,9 @@ def _raw(op: Op, word: type[str]) -> dict[Any, Any]:
         "seek-to-beginning?": op.from_beginning or None,
         "rebalance-log": ({word("keys"): op.rebalanced},) if op.rebalanced else None,
         "error": op.error,
+        "positions": dict(op.positions) or None,
+        "client": op.client,
+        "final-read": {end.key: (end.offset, end.whole) for end in op.ends} or None,
     }
     made |= {name: each for name, each in optional.items() if each is not None}
     return {word(name): each for name, each in made.items()}

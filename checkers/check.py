@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from checkers import expectations
 from checkers.assumptions import Census, examine, planned_partitions, take_census
 from checkers.causes import Cause
 from checkers.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
@@ -70,7 +71,11 @@ def check(
         own.close()
 
 
-def unreadable(reason: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Verdict:
+def unreadable(
+    reason: str,
+    plan: Mapping[str, Any],
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Verdict:
     """The verdict on a run whose files do not fit: UNKNOWN, for this reason."""
     return Verdict(
         assumptions=(),
@@ -80,6 +85,7 @@ def unreadable(reason: str, now: Callable[[], datetime] = lambda: datetime.now(U
         engine="",
         checked_at=now().isoformat(timespec="milliseconds"),
         extra_reasons=(f"the recorded tables cannot be read: {reason}",),
+        expect=expectations.of_plan(plan),
     )
 
 
@@ -123,6 +129,7 @@ def judge_frames(
         engine=frames.engine.name,
         checked_at=now().isoformat(timespec="milliseconds"),
         extra_reasons=tuple(troubles),
+        expect=expectations.of_plan(frames.plan),
     )
 
 
@@ -226,7 +233,6 @@ def _anomaly(
         state_in_doubt=frames.state_in_doubt(topic, partition),
         quorum_lost=frames.quorum_lost,
         settled=settled,
-        exceeds_bound=_exceeds_bound(frames.plan, kind, examples),
     )
     rule = judge(kind, context)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
@@ -300,20 +306,6 @@ def _excusable(frames: Frames, at: tuple[str | None, int | None]) -> bool:
     settings = in_force(frames.settings(at[0]))
     context = replace(settings, state_taken=frames.state_taken(*at))
     return at in planned_partitions(frames.plan) and context.excusable
-
-
-_BOUNDS = {"unavailable": "unavailable_ms", "stuck": "unavailable_ms", "stale-read": "stale_ms"}
-"""The plan's bound on how long an anomaly of a kind may last."""
-
-
-def _exceeds_bound(
-    plan: Mapping[str, Any], kind: str, examples: Sequence[Mapping[str, Any]]
-) -> bool | None:
-    bound_ms = (plan.get("bounds") or {}).get(_BOUNDS.get(kind))
-    if bound_ms is None:
-        return None
-    longest_ns = max((row["complete_ns"] - row["invoke_ns"] for row in examples), default=0)
-    return bool(longest_ns > bound_ms * 1_000_000)
 
 
 def _brief(error: Exception) -> str:

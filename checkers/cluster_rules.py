@@ -41,12 +41,6 @@ REAL_TIME: tuple[Rule, ...] = (
         "the original replication design; KIP-207",
     ),
     rule(
-        "a bound in the plan", "stale-read", _FORBIDDEN,
-        "a poll ended short of what had been committed for longer than the plan allows",
-        "the plan: bounds.stale_ms",
-        lambda c: c.exceeds_bound is True,
-    ),
-    rule(
         "any", "stale-read", _INFORMATIONAL,
         "how long a committed record had lain behind the end of a poll when that began",
         "-",
@@ -108,15 +102,10 @@ PROGRESS: tuple[Rule, ...] = (
         lambda c: c.aspect == "reassignment",
     ),
     rule(
-        "a bound in the plan", "stuck", _FORBIDDEN,
-        "everything was healed, and there was no success for longer than the plan allows",
-        "the plan: bounds.unavailable_ms",
-        lambda c: c.exceeds_bound is True,
-    ),
-    rule(
         "any", "stuck", _UNKNOWN,
-        "everything was healed, and there was no success; how long that may take is not said",
-        "the plan: bounds.unavailable_ms",
+        "everything was healed, and there was no success; how long that may take is a matter of "
+        "the user's expectation (unavailable_ms)",
+        "-",
     ),
     rule(
         "the partition had permittedly lost records", "refused-head", _PERMITTED,

@@ -412,13 +412,6 @@ _REPLICAS = (
         "-",
     ),
     rule(
-        "a bound in the plan", "unavailable", FORBIDDEN,
-        "no write was acknowledged for longer than the plan allows, though half of the in-sync "
-        "replicas could be reached",
-        "the plan: bounds.unavailable_ms",
-        lambda c: c.exceeds_bound is True and c.aspect != "out-of-reach",
-    ),
-    rule(
         "any", "unavailable", INFORMATIONAL,
         "the longest time without an acknowledged write",
         "-",

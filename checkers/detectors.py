@@ -77,14 +77,6 @@ def _never(_: Mapping[str, Any]) -> bool:
     return False
 
 
-def _bounded(plan: Mapping[str, Any]) -> bool:
-    return (plan.get("bounds") or {}).get("unavailable_ms") is not None
-
-
-def _stale_bounded(plan: Mapping[str, Any]) -> bool:
-    return (plan.get("bounds") or {}).get("stale_ms") is not None
-
-
 def _with_consumers(plan: Mapping[str, Any]) -> bool:
     return bool((plan.get("workload") or {}).get("consumers"))
 
@@ -114,11 +106,11 @@ DETECTORS: tuple[Detector, ...] = (
         lacking=_replicas,
         decisive=_own_broker,
     ),
-    Detector(name="unavailable", find=unavailability, lacking=_acks, decisive=_bounded),
-    Detector(name="stuck", find=stuck, lacking=_acks, decisive=_bounded),
+    Detector(name="unavailable", find=unavailability, lacking=_acks, decisive=_never),
+    Detector(name="stuck", find=stuck, lacking=_acks, decisive=_never),
     Detector(name="reordered-ack", find=reordered_acks, lacking=_timed_acks),
     Detector(name="uncommitted-read", find=uncommitted_reads, lacking=_ends, decisive=_never),
-    Detector(name="stale-read", find=stale_reads, lacking=_timed_polls, decisive=_stale_bounded),
+    Detector(name="stale-read", find=stale_reads, lacking=_timed_polls, decisive=_never),
     Detector(name="two-leaders", find=two_leaders, lacking=_cluster, decisive=_never),
     Detector(name="isr-broken", find=broken_isrs, lacking=_cluster, decisive=_never),
     Detector(name="metadata-rollback", find=forgotten_metadata, lacking=_cluster, decisive=_never),

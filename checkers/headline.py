@@ -1,9 +1,11 @@
-"""What stands above everything else of a verdict: was the contract kept, and was anything lost?
+"""What stands above all else of a verdict: was the contract kept, was anything lost, as expected?
 
 The two are not the same. A configuration may permit that acknowledged writes are lost: then the
 contract is kept, and the writes are gone all the same. The headline tells them apart, in words that
 the terminal, the page, lists, nights and verdict.json share. It is a pure function of what is in
 verdict.json, and reads it leniently: a verdict that was stored by an earlier version lacks parts.
+
+What the user expects beside the contract is a third thing, and stands behind the two.
 
 An acks=0 write was never acknowledged; its loss is counted apart. Duplicates and reorderings that
 are permitted are counted too, and change no colour: nothing is gone.
@@ -87,6 +89,10 @@ class Headline:
     unacknowledged: int = 0
     also: str = ""
     """Duplicates and reorderings of acknowledged writes that nothing forbids; empty without."""
+    unmet: tuple[str, ...] = ()
+    """Expectations of the user's that failed, with what was measured."""
+    undecided: tuple[str, ...] = ()
+    """Those of which nobody can say, and why."""
 
     @property
     def standing(self) -> Standing:
@@ -94,6 +100,10 @@ class Headline:
         match self.verdict:
             case "INVALID":
                 return Standing.BROKEN
+            case _ if self.unmet:
+                return Standing.UNMET
+            case _ if self.undecided:
+                return Standing.UNDECIDED
             case "VALID":
                 return Standing.LOSSES if self.losses else Standing.CLEAN
             case _:
@@ -114,7 +124,14 @@ class Headline:
     @property
     def parts(self) -> tuple[str, ...]:
         """The title, in lower case."""
-        return tuple(filter(None, (self.contract, self.lost)))
+        return tuple(filter(None, (self.contract, self.lost, self.expected)))
+
+    @property
+    def expected(self) -> str:
+        """Whether an expectation failed or was not decided; empty where none was."""
+        found = self.unmet or self.undecided
+        what = "expectation" if len(found) == 1 else f"{len(found)} expectations"
+        return f"{what} {'failed' if self.unmet else 'not decided'}" if found else ""
 
     @property
     def lost_text(self) -> str:
@@ -141,8 +158,10 @@ class Headline:
     @property
     def line(self) -> str:
         """All of it in one line."""
-        lost = f": {self.lost_text}" if self.losses else ""
-        return f"{'; '.join(self.parts).upper()}{lost}"
+        told = {self.lost: self.lost_text, self.expected: "; ".join(self.unmet or self.undecided)}
+        return "; ".join(
+            part.upper() + (f": {told[part]}" if told.get(part) else "") for part in self.parts
+        )
 
     def as_json(self) -> dict[str, Any]:
         """As verdict.json has it."""
@@ -153,6 +172,8 @@ class Headline:
             "losses": [loss.as_json() for loss in self.losses],
             "unacknowledged": self.unacknowledged,
             "also": self.also,
+            "unmet": list(self.unmet),
+            "undecided": list(self.undecided),
         }
 
 
@@ -160,11 +181,16 @@ def of(verdict: Mapping[str, Any]) -> Headline:
     """The headline of a verdict.json."""
     anomalies = [row for row in _rows(verdict.get("anomalies")) if _count(row)]
     lost = [row for row in anomalies if row.get("kind") == "lost-write"]
+    expected = _rows(verdict.get("expectations"))
     return Headline(
         verdict=str(verdict.get("verdict")),
         losses=tuple(_losses([row for row in lost if row.get("acks") != 0])),
         unacknowledged=sum(_count(row) for row in lost if row.get("acks") == 0),
         also=", ".join(_also(anomalies)),
+        unmet=tuple(str(row.get("said")) for row in expected if row.get("outcome") == "failed"),
+        undecided=tuple(
+            str(row.get("said")) for row in expected if row.get("outcome") == "unknown"
+        ),
     )
 
 

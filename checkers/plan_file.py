@@ -6,6 +6,8 @@ Plans are validated by whoever makes them; a run directory may come from elsewhe
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from checkers.expectations import BadExpectation, of_plan
+
 IMPORTED = "imported"
 """The `system` of the plan of an import: another tool ran it, and it cannot be run again."""
 
@@ -33,6 +35,10 @@ def _wrongs(plan: Mapping[str, Any]) -> Iterator[str]:
             yield f"{section}: expected an object"
         elif found is not None:
             yield from _no_numbers(found, _NUMBERS.get(section, ()), f"{section}.")
+    try:
+        of_plan(plan)
+    except BadExpectation as error:
+        yield f"expect: {error}"
     topics = plan.get("topics")
     if topics is None:
         return

@@ -34,8 +34,7 @@ class Context(Settings):
     read. state_taken: some fault of the run took something from
     a node for good; state_in_doubt: one began to, and how far it came is not in the record.
     quorum_lost: a majority of the voters lost their disks together, at some time of the run.
-    settled: all replicas were in sync again. exceeds_bound: an unavailability longer than the
-    plan's bound; None without a bound.
+    settled: all replicas were in sync again.
     """
 
     aspect: str | None = None
@@ -45,7 +44,6 @@ class Context(Settings):
     state_in_doubt: bool = False
     quorum_lost: bool = False
     settled: bool = True
-    exceeds_bound: bool | None = None
 
     @property
     def excusable(self) -> bool:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from checkers import headline
+from checkers import expectations, headline
 from checkers.contract import Judgement
+from checkers.expectations import Evaluated, Expectation
 from checkers.headline import Headline
 from checkers.permissions import Permission
 
@@ -142,6 +143,8 @@ class Verdict:
     engine: str
     checked_at: str
     extra_reasons: tuple[str, ...] = field(default=())
+    expect: tuple[Expectation, ...] = ()
+    """What the user expects beside the contract; it does not change the outcome."""
 
     @property
     def anomalies(self) -> tuple[Anomaly, ...]:
@@ -172,9 +175,13 @@ class Verdict:
 
     @property
     def headline(self) -> Headline:
-        """Whether the contract was kept, and what was lost."""
-        anomalies = [anomaly.as_json() for anomaly in self.anomalies]
-        return headline.of({"verdict": self.outcome.value, "anomalies": anomalies})
+        """Whether the contract was kept, what was lost, and which expectations failed."""
+        return headline.of(self._judged())
+
+    @property
+    def evaluated(self) -> tuple[Evaluated, ...]:
+        """What became of each expectation."""
+        return expectations.evaluate(self.expect, self._judged(expected=False))
 
     def _findings(self) -> list[tuple[Outcome, str]]:
         found: list[tuple[Outcome, str]] = []
@@ -199,9 +206,13 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """The content of verdict.json."""
-        return {
+        made = self._judged()
+        first = {"verdict": made.pop("verdict"), "headline": self.headline.as_json()}
+        return {**first, **made}
+
+    def _judged(self, *, expected: bool = True) -> dict[str, Any]:
+        made = {
             "verdict": self.outcome.value,
-            "headline": self.headline.as_json(),
             "reasons": list(self.reasons),
             "assumptions": [assumption.as_json() for assumption in self.assumptions],
             "topics": [dict(topic) for topic in self.topics],
@@ -211,6 +222,9 @@ class Verdict:
             "engine": self.engine,
             "checked_at": self.checked_at,
         }
+        if expected:
+            made["expectations"] = [each.as_json() for each in self.evaluated]
+        return made
 
 
 def _reason(anomaly: Anomaly) -> tuple[str, str]:

@@ -1,8 +1,9 @@
 """The command line: arguments in, one clear message or result out, and the exit code.
 
-    0    VALID                          254  bad arguments, plan or run directory
-    1    INVALID: a forbidden anomaly   255  the harness itself failed
-    2    UNKNOWN
+    0    VALID, and every expectation met     254  bad arguments, plan or run directory
+    1    INVALID: a forbidden anomaly,        255  the harness itself failed
+         or an expectation surely failed
+    2    UNKNOWN, or an expectation that could not be decided
 
 No logic lives here. Everything that can be wrong with what was asked for is found before anything
 is started. A failure is a sentence that says what happened, to what, and what to do; `--debug`
@@ -30,6 +31,7 @@ from harness.commands.base import (
     Debug,
     EngineName,
     Exit,
+    Expect,
     KafkaHome,
     Store,
     SystemName,
@@ -142,6 +144,7 @@ def run(
     kafka_home: KafkaHome = None,
     bootstrap_servers: Servers = None,
     broker_module: BrokerModule = None,
+    expect: Expect = None,
     store: Store = Path("store"),
     replay: Replayed = None,
     resolved: Resolved = False,
@@ -179,6 +182,7 @@ def run(
         "bootstrap_servers": bootstrap_servers,
         "kafka_home": None if kafka_home is None else str(kafka_home),
         "broker_module": broker_module,
+        "expect": expect,
     }
     ending = Ending.asked(teardown=teardown, heal=heal)
     prepared = _prepared(plan, flags, replay, resolved=resolved, refuse=not dry_run)
@@ -193,6 +197,7 @@ def check(
     engine: Annotated[
         EngineName, typer.Option(help="Where the history is judged.")
     ] = EngineName.DUCKDB,
+    expect: Expect = None,
     report: Annotated[bool, typer.Option(help="Write report.html again.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     debug: Debug = False,
@@ -200,13 +205,13 @@ def check(
     """Judge a stored run again."""
     from harness import judging, summary
 
-    verdict = judging.check(run_dir, engine.value)
+    verdict = judging.check(run_dir, engine.value, expect or ())
     path = judging.write_report(run_dir) if report else None
     if as_json:
         print(json.dumps(verdict))
     else:
         summary.print_verdict(Console(), verdict, run_dir.resolve(), path)
-    raise Exit(judging.EXIT_CODES[verdict["verdict"]])
+    raise Exit(judging.exit_code(verdict))
 
 
 @app.command()
@@ -355,7 +360,7 @@ def _run(
         print("\n".join(outcome.left), file=sys.stderr)
     code = HARNESS_FAILED
     if outcome.verdict is not None:
-        code = judging.EXIT_CODES[outcome.verdict["verdict"]]
+        code = judging.exit_code(outcome.verdict)
     raise Exit(code)
 
 
@@ -365,11 +370,12 @@ def _said(error: BaseException | None) -> str:
 
 def _exit_code_of(error: BaseException) -> int:
     """254 when what was asked for is at fault, 255 when we are."""
+    from checkers.expectations import BadExpectation
     from harness.admin.errors import BadRequest
     from harness.planning.plan import PlanError
     from harness.record.store import StoreError
 
-    ours = isinstance(error, PlanError | StoreError | BadRequest)
+    ours = isinstance(error, PlanError | StoreError | BadRequest | BadExpectation)
     return BAD_ARGUMENTS if ours else HARNESS_FAILED
 
 

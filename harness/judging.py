@@ -6,7 +6,7 @@ hands it to them; the verdict comes back and is stored beside the history. Judgi
 checkers' business.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, assert_never
 
 import checkers.check
 from checkers.engine import DuckDbEngine, Engine, SparkEngine
+from checkers.expectations import of_plan, read
 from checkers.history import (
     FAULTS,
     HistoryError,
@@ -36,23 +37,33 @@ EngineName = Literal["duckdb", "spark"]
 EXIT_CODES: Final[Mapping[str, int]] = {"VALID": 0, "INVALID": 1, "UNKNOWN": 2}
 
 
-def check(run_dir: Path, engine: EngineName = "duckdb") -> dict[str, Any]:
+def check(
+    run_dir: Path, engine: EngineName = "duckdb", expect: Sequence[str] = ()
+) -> dict[str, Any]:
     """Judge a run and store the verdict; returns the content of verdict.json.
 
-    A run whose tables are damaged is UNKNOWN. Raises StoreError when the directory is no run, has
-    no plan to judge by, or its run still goes on, and EngineError when the engine cannot start
-    here.
+    expect: what is expected of it beside the plan's own expectations.
+
+    A run whose tables are damaged is UNKNOWN. Raises BadExpectation, StoreError when the directory
+    is no run, has no plan to judge by, or its run still goes on, and EngineError when the engine
+    cannot start here.
     """
+    asked = read(expect)
     run = prepare(run_dir)
     try:
         plan = load_plan(run.path)
     except HistoryError as error:
         raise StoreError(str(error)) from error
+    plan = {
+        **plan,
+        "bounds": None,
+        "expect": [each.text for each in (*of_plan(plan), *asked)],
+    }
     try:
         with engine_named(engine, run.path) as made:
             verdict = checkers.check.check(run.path, plan, made).as_json()
     except HistoryError as error:
-        verdict = checkers.check.unreadable(str(error)).as_json()
+        verdict = checkers.check.unreadable(str(error), plan).as_json()
     run.write_json("verdict.json", verdict)
     return verdict
 
@@ -65,6 +76,15 @@ def prepare(run_dir: Path) -> Run:
     store.seal(run.path)
     _complete_faults(run.path)
     return run
+
+
+def exit_code(verdict: Mapping[str, Any]) -> int:
+    """Of a verdict.json: 1 where the contract is broken or an expectation surely failed, 2 where
+    one of them was not decided."""
+    outcomes = {row["outcome"] for row in verdict.get("expectations") or ()}
+    if verdict["verdict"] == "INVALID" or "failed" in outcomes:
+        return EXIT_CODES["INVALID"]
+    return EXIT_CODES["UNKNOWN" if "unknown" in outcomes else verdict["verdict"]]
 
 
 def forbidden_of(verdict: Mapping[str, Any]) -> dict[str, int]:

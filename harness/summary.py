@@ -54,6 +54,9 @@ def print_verdict(
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if len(reasons) > MAX_REASONS:
         console.print(f"  and {len(reasons) - MAX_REASONS} more reasons in verdict.json")
+    for each in verdict.get("expectations") or ():
+        if each["outcome"] == "passed":
+            console.print(Text(f"  as expected: {each['said']}"), soft_wrap=True)
     console.print(topics_table(verdict["topics"]))
     for topic in verdict["topics"]:
         causes = topic.get("loss_causes") or ()
@@ -88,6 +91,12 @@ def _print_headline(console: Console, found: Headline) -> None:
         console.print(Text(f"  {found.unacknowledged_text}"), soft_wrap=True)
     if found.also:
         console.print(Text(f"  also permitted: {found.also}"), soft_wrap=True)
+    for standing, what, several in (
+        (Standing.UNMET, "EXPECTATION FAILED", found.unmet),
+        (Standing.UNDECIDED, "EXPECTATION NOT DECIDED", found.undecided),
+    ):
+        for each in several:
+            console.print(Text(f"  {what}: {each}", style=LOOKS[standing][1]), soft_wrap=True)
 
 
 def _client(run_dir: Path) -> str | None:

@@ -56,7 +56,8 @@ def analyze(
     analyzed = _analyze(runs, out, report, spark, master, remote)
     answer = analysis.combined(analyzed)
     print(json.dumps(answer) if as_json else text(answer))
-    raise Exit(judging.EXIT_CODES[answer["verdict"]])
+    codes = {judging.exit_code(each.verdict.as_json()) for each in analyzed}
+    raise Exit(next((code for code in (1, 2) if code in codes), 0))
 
 
 def _follow(runs: "Sequence[str]", out: str | None, webhook: str | None, as_json: bool) -> None:

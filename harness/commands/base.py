@@ -29,6 +29,12 @@ HARNESS_FAILED: Final = 255
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 Store = Annotated[Path, typer.Option(help="Where run directories are kept.")]
+Expect = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect", help="What you expect: `lost.acks-all = 0`, `publish_p99_ms <= 50`; repeatable."
+    ),
+]
 BrokerModule = Annotated[
     str | None, typer.Option(help="The module that `python -m` starts on each node.")
 ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from harness.commands.base import BrokerModule, Debug, Exit, Store, on_signals, warn
+from harness.commands.base import BrokerModule, Debug, Exit, Expect, Store, on_signals, warn
 
 if TYPE_CHECKING:
     from harness.simulation.campaign import Result, Task
@@ -59,6 +59,7 @@ def simulate(
         str | None, typer.Option(help="A random mix of these, with commas, instead of the plan's.")
     ] = None,
     broker_module: BrokerModule = None,
+    expect: Expect = None,
     invariants: Annotated[
         bool, typer.Option(help="Look at the nodes' own state after every event.")
     ] = True,
@@ -74,6 +75,7 @@ def simulate(
         "rate_per_s": rate,
         "faults": None if faults is None else [f.strip() for f in faults.split(",") if f.strip()],
         "broker_module": broker_module,
+        "expect": expect,
     }
     from harness.simulation import telling
 
@@ -176,7 +178,8 @@ def _run(
                 display.say(telling.failure(result, _command(result.seed)))
             elif task.keep:
                 display.say(f"seed {result.seed} VALID, digest {result.digest}, run {result.run}")
-            if result.outcome in (campaign.INVALID, campaign.FAILED) and not keep_going:
+            bad = (campaign.INVALID, campaign.UNMET, campaign.FAILED)
+            if result.outcome in bad and not keep_going:
                 running.stop()
     return total
 

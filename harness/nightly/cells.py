@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.nightly.suite import Canary, One, Suite, SuiteError, What
+from harness.nightly.suite import Canary, One, Single, Suite, SuiteError, What
 from harness.planning import plan as plans
 from harness.planning import preparing
 from harness.planning.plan import Plan
@@ -45,6 +45,9 @@ class Cell:
     seeds: int
     canary: bool = False
     expect: str | None = None
+    """Of a canary: the anomaly that must be found."""
+    expectations: tuple[str, ...] = ()
+    """Beside those of the plan."""
     target: str = "local"
     acks: str = ""
     """Of the plan's topics, as people write them."""
@@ -70,6 +73,8 @@ class Cell:
                 words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
         for each in (self.what.acks or "").split(","):
             words += ["--acks", each.strip()] if each.strip() else []
+        for each in self.expectations:
+            words += ["--expect", each]
         return words
 
     def typed(self, seed: int) -> str:
@@ -112,13 +117,15 @@ def _cell(what: What, suite: Suite, beside: Path) -> Cell:
         found["schedule"] = str(beside / what.schedule)
     plain = What.model_validate({each: getattr(what, each) for each in What.model_fields} | found)
     seeds = (one.seeds if one else None) or suite.seeds
-    plan = _plan(name, plain)
+    asked = () if canary else (*suite.expect, *(one.expect if isinstance(one, Single) else ()))
+    plan = _plan(name, plain, asked)
     return Cell(
         name=name,
         what=plain,
         seeds=seeds,
         canary=canary is not None,
         expect=canary.expect if canary else None,
+        expectations=asked,
         target=plan.target,
         acks=",".join(dict.fromkeys(plans.acks_name(topic.acks) for topic in plan.topics)),
         faults=",".join(preparing.faults_of(plan)),
@@ -141,9 +148,10 @@ def _found(plan: str, beside: Path) -> str:
     return plan if plan in plans.packaged() else str(beside / plan)
 
 
-def _plan(name: str, what: What) -> Plan:
+def _plan(name: str, what: What, expect: Sequence[str]) -> Plan:
     """The cell's plan. Raises SuiteError for what a run would refuse, as far as a plan tells."""
     flags = {name: getattr(what, name) for name in What.model_fields if name != "plan"}
+    flags["expect"] = expect
     flags["acks"] = None if what.acks is None else [a.strip() for a in what.acks.split(",")]
     flags["faults"] = None if what.faults is None else [f.strip() for f in what.faults.split(",")]
     flags["schedule"] = None if what.schedule is None else Path(what.schedule)

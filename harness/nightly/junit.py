@@ -5,19 +5,22 @@ and told apart by their type. Known violations and what was left out are skipped
 A run that passed although it lost acknowledged writes, as its contract permits, says so in its
 properties and in what it printed.
 
-There properties belong to suites and not to cases, so every trial is a suite of one case.
+There properties belong to suites and not to cases, so every trial is a suite: a case for the
+contract, and one for each expectation of the user's, which fails by itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from xml.etree import ElementTree as Xml
 
 from harness.nightly.cells import Cell
+from harness.nightly.markdown import EXPECTED
 from harness.nightly.night import Night
 from harness.nightly.results import Outcome, Result, Trial
 
 _FAILURES = {Outcome.VIOLATION: "failure", Outcome.ERROR: "error", Outcome.UNKNOWN: "error"}
 _SKIPPED = (Outcome.KNOWN, Outcome.LEFT_OUT)
+_EXPECTED = {"failed": "failure", "unknown": "error"}
 
 
 def junit(night: Night, cells: Sequence[Cell], results: Sequence[Result]) -> str:
@@ -32,10 +35,23 @@ def junit(night: Night, cells: Sequence[Cell], results: Sequence[Result]) -> str
 
 
 def _count(element: Xml.Element, results: Sequence[Result]) -> None:
-    element.set("tests", str(len(results)))
-    element.set("failures", str(sum(_FAILURES.get(r.outcome) == "failure" for r in results)))
-    element.set("errors", str(sum(_FAILURES.get(r.outcome) == "error" for r in results)))
+    kinds = [kind for result in results for kind in _kinds(result)]
+    element.set("tests", str(len(kinds)))
+    element.set("failures", str(kinds.count("failure")))
+    element.set("errors", str(kinds.count("error")))
     element.set("time", f"{sum(r.seconds for r in results):.1f}")
+
+
+def _kinds(result: Result) -> list[str | None]:
+    """How each case of a trial failed; None of those that did not: first the contract's."""
+    return [_contract(result), *(_EXPECTED.get(row["outcome"]) for row in result.expectations)]
+
+
+def _contract(result: Result) -> str | None:
+    """How the trial failed, whatever its user expects beside the contract."""
+    if result.verdict == "VALID" and result.outcome in (Outcome.UNMET, Outcome.UNKNOWN):
+        return None
+    return "error" if result.outcome is Outcome.UNMET else _FAILURES.get(result.outcome)
 
 
 def _suite(night: Night, cell: Cell | None, result: Result) -> Xml.Element:
@@ -48,6 +64,7 @@ def _suite(night: Night, cell: Cell | None, result: Result) -> Xml.Element:
     for name, value in _properties(night, cell, result).items():
         Xml.SubElement(properties, "property", name=name, value=_clean(value))
     suite.append(_case(night, result))
+    suite.extend(_expected(night, result))
     return suite
 
 
@@ -76,9 +93,10 @@ def _case(night: Night, result: Result) -> Xml.Element:
     case = Xml.Element("testcase", classname=f"{night.suite.name}.{result.cell}")
     case.set("name", Trial(cell=result.cell, seed=result.seed).name)
     case.set("time", f"{result.seconds:.1f}")
-    kind = _FAILURES.get(result.outcome)
+    kind = _contract(result)
     if kind is not None:
-        found = Xml.SubElement(case, kind, message=_clean(result.said), type=result.outcome.value)
+        kept = Outcome.UNKNOWN if result.outcome is Outcome.UNMET else result.outcome
+        found = Xml.SubElement(case, kind, message=_clean(result.said), type=kept.value)
         anomalies = "".join(f"{n} {kind}\n" for kind, n in result.anomalies.items())
         found.text = _clean(f"{result.said}\n{anomalies}{result.replay or ''}")
     elif result.outcome in _SKIPPED:
@@ -87,6 +105,20 @@ def _case(night: Night, result: Result) -> Xml.Element:
     if result.headline:
         Xml.SubElement(case, "system-out").text = _clean(result.headline)
     return case
+
+
+def _expected(night: Night, result: Result) -> Iterator[Xml.Element]:
+    """A case for each expectation."""
+    for row in result.expectations:
+        case = Xml.Element("testcase", classname=f"{night.suite.name}.{result.cell}")
+        trial = Trial(cell=result.cell, seed=result.seed).name
+        case.set("name", _clean(f"{trial}: {row['expectation']}"))
+        case.set("time", "0")
+        if kind := _EXPECTED.get(row["outcome"]):
+            said = _clean(f"{EXPECTED[row['outcome']]}: {row['said']}")
+            found = Xml.SubElement(case, kind, message=said, type=Outcome.UNMET.value)
+            found.text = _clean(f"{said}\n{result.replay or ''}")
+        yield case
 
 
 def _clean(text: str) -> str:

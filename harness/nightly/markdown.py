@@ -12,12 +12,19 @@ ROWS: Final = 2_000
 
 MARKS: Final[Mapping[Outcome, str]] = {
     Outcome.VIOLATION: "❌ violation",
+    Outcome.UNMET: "❌ expectation failed",
     Outcome.ERROR: "⚠️ harness error",
     Outcome.UNKNOWN: "❓ unknown",
     Outcome.KNOWN: "🔖 known",
     Outcome.LOSSES: "🟠 passed; acknowledged writes lost, as permitted",
     Outcome.PASSED: "✅ passed",
     Outcome.LEFT_OUT: "· no time",
+}
+
+EXPECTED: Final[Mapping[str, str]] = {
+    "failed": "EXPECTATION FAILED",
+    "unknown": "EXPECTATION NOT DECIDED",
+    "passed": "as expected",
 }
 
 
@@ -90,6 +97,9 @@ def _details(results: Sequence[Result]) -> list[str]:
         if result.headline and result.headline not in result.said:
             lines += ["", _cell(result.headline)]
         lines += [f"- {count} {kind}" for kind, count in result.anomalies.items()]
+        lines += [
+            f"- {EXPECTED[row['outcome']]}: {_cell(row['said'])}" for row in result.expectations
+        ]
         lines += [f"- known: {_cell(reason)}" for reason in result.known]
         if result.replay:
             lines += ["", f"```\n{result.replay}\n```"]

@@ -22,7 +22,11 @@ def metrics(night: Night, results: Sequence[Result]) -> str:
         for outcome in Outcome
     ]
     gauge("runs", "Runs of the last night, by outcome.", counts)
-    gauge("exit_code", "0 valid, 1 violation, 2 unknown, 255 error.", [("", exit_code(results))])
+    gauge(
+        "exit_code",
+        "0 valid, 1 violation or failed expectation, 2 unknown, 255 error.",
+        [("", exit_code(results))],
+    )
     gauge("began_seconds", "When the last night began, since 1970.", [("", night.began_s)])
     if night.ended_s is not None:
         gauge("ended_seconds", "When the last night ended, since 1970.", [("", night.ended_s)])
@@ -32,6 +36,13 @@ def metrics(night: Night, results: Sequence[Result]) -> str:
         for cell, found in cells.items()
     ]
     gauge("cell", "What each cell came to.", states)
+    unmet = [
+        (f',cell="{_label(cell)}",outcome="{outcome}"', float(count))
+        for cell, found in cells.items()
+        for outcome in ("passed", "failed", "unknown")
+        if (count := sum(e["outcome"] == outcome for r in found for e in r.expectations))
+    ]
+    gauge("expectations", "The users' expectations, by what became of them.", unmet)
     losses = [
         (f',cell="{_label(cell)}",acks="{acks}"', float(sum(r.lost.get(acks, 0) for r in found)))
         for cell, found in cells.items()

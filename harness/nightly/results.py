@@ -4,6 +4,7 @@
     losses     VALID, and acknowledged writes were lost, as the contract permits
     known      INVALID, and every forbidden anomaly is one that the suite knows of
     violation  INVALID otherwise; a canary that was not found: then the suite is blind
+    expectation failed   no violation, and something that the user expects surely did not come out
     unknown    UNKNOWN: nobody can say
     error      the harness failed, or was given something that it refuses
     left out   there was no time for it
@@ -19,7 +20,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
 from checkers import headline
-from checkers.headline import Standing
+from checkers.headline import Headline, Standing
 from harness.judging import forbidden_of
 from harness.nightly.cells import Cell
 from harness.nightly.suite import Known
@@ -32,6 +33,7 @@ class Outcome(enum.StrEnum):
     """See the module; in the order of their gravity."""
 
     VIOLATION = "violation"
+    UNMET = "expectation failed"
     ERROR = "error"
     UNKNOWN = "unknown"
     KNOWN = "known"
@@ -42,6 +44,7 @@ class Outcome(enum.StrEnum):
 
 EXIT_CODES: Final[Mapping[Outcome, int]] = {
     Outcome.VIOLATION: 1,
+    Outcome.UNMET: 1,
     Outcome.ERROR: 255,
     Outcome.UNKNOWN: 2,
     Outcome.KNOWN: 0,
@@ -85,6 +88,8 @@ class Result:
     """Reasons, with links."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """Acknowledged writes that were lost, permitted or not, by acks mode as people write it."""
+    expectations: tuple[Mapping[str, Any], ...] = ()
+    """As verdict.json has them."""
     acked: int = 0
     p99_ms: float | None = None
     unavailable_ms: float | None = None
@@ -101,8 +106,8 @@ class Result:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """What `to_json` made."""
-        known = tuple(raw["known"])
-        return cls(**{**raw, "outcome": Outcome(raw["outcome"]), "known": known})
+        lists = {name: tuple(raw.get(name) or ()) for name in ("known", "expectations")}
+        return cls(**{**raw, "outcome": Outcome(raw["outcome"]), **lists})
 
 
 def judged(
@@ -128,16 +133,21 @@ def judged(
     forbidden, found = forbidden_of(verdict), headline.of(verdict)
     outcome, said = _outcome(cell, verdict, forbidden)
     reasons = _known(cell, forbidden, known) if outcome is Outcome.VIOLATION else None
+    if reasons:
+        outcome = Outcome.KNOWN
+    if found.unmet and not cell.canary and outcome is not Outcome.VIOLATION:
+        outcome, said = Outcome.UNMET, f"EXPECTATION FAILED: {'; '.join(found.unmet)}"
     return Result(
         **{
             **{name: getattr(base, name) for name in ("cell", "seed", "canary", "exit_code")},
-            "outcome": Outcome.KNOWN if reasons else outcome,
+            "outcome": outcome,
             "said": said,
             "headline": found.line,
             "lost": found.lost_by_acks,
             "verdict": str(verdict["verdict"]),
             "anomalies": forbidden,
             "known": reasons or (),
+            "expectations": () if cell.canary else tuple(verdict.get("expectations") or ()),
             "acked": sum(topic.get("acked") or 0 for topic in verdict["topics"]),
             "p99_ms": _most(topic.get("p99_ms") for topic in verdict["topics"]),
             "unavailable_ms": _unavailable_ms(verdict),
@@ -159,13 +169,21 @@ def _outcome(
         return Outcome.PASSED, f"found, as it must be: {first}"
     match answer:
         case "VALID":
-            found = headline.of(verdict)
-            kept = found.standing is not Standing.LOSSES
-            return (Outcome.PASSED, first) if kept else (Outcome.LOSSES, found.line)
+            return _of_valid(headline.of(verdict), first)
         case "INVALID":
             return Outcome.VIOLATION, first
         case _:
             return Outcome.UNKNOWN, first
+
+
+def _of_valid(found: Headline, first: str) -> tuple[Outcome, str]:
+    match found.standing:
+        case Standing.LOSSES:
+            return Outcome.LOSSES, found.line
+        case Standing.UNDECIDED:
+            return Outcome.UNKNOWN, f"EXPECTATION NOT DECIDED: {'; '.join(found.undecided)}"
+        case _:
+            return Outcome.PASSED, first
 
 
 def _known(
@@ -232,7 +250,7 @@ class Change(enum.StrEnum):
     SAME = ""
 
 
-FAILED: Final = frozenset({Outcome.VIOLATION, Outcome.ERROR, Outcome.UNKNOWN})
+FAILED: Final = frozenset({Outcome.VIOLATION, Outcome.UNMET, Outcome.ERROR, Outcome.UNKNOWN})
 
 
 def changes(now: Iterable[Result], before: Iterable[Result]) -> dict[str, Change]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from harness.judging import EXIT_CODES
+from harness import judging
 from harness.nightly import said
 from harness.nightly.cells import Cell
 from harness.nightly.night import Night
@@ -165,7 +165,7 @@ class Shift:
                 verdict = found if found is not None and found["verdict"] == INVALID else None
             if verdict is None:
                 return None
-            code = EXIT_CODES[verdict["verdict"]]
+            code = judging.exit_code(verdict)
         else:
             code = each.process.returncode
         result = judged(

@@ -15,6 +15,8 @@ from harness.judging import EXIT_CODES
 from harness.planning import replaying
 
 LAST_WORDS: Final = 600
+UNMET: Final = "UNMET"
+"""What a simulated run calls that an expectation failed."""
 AGAIN_S: Final = 300.0
 """How long one more command over a run that is over may take."""
 
@@ -27,7 +29,7 @@ def verdict(directory: Path) -> Verdict | None:
     if said is None or "verdict" in said:
         return said
     run = run_of(directory)
-    if said.get("outcome") not in EXIT_CODES or run is None:
+    if said.get("outcome") not in (*EXIT_CODES, UNMET) or run is None:
         return None
     return _object(_text(run / "verdict.json"))
 

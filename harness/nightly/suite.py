@@ -10,8 +10,13 @@
     faults = ["kill,pause", "partition.*"]
     duration_s = 30            # one value is the same for all
 
+    [expect]                   # of every cell, beside the contract; plans may have their own
+    lost.acks-all = 0
+    unavailable_ms = "<= 5000"
+
     [[cell]]                   # one more cell, by itself
     plan = "plans/rolling.toml"
+    expect = ["publish_p99_ms <= 50"]
 
     [[canary]]                 # a broken broker, which must be found every night
     plan = "acks-all-leader-cut-off"
@@ -27,13 +32,22 @@
 Everything wrong is a SuiteError of one sentence, found before anything is started.
 """
 
+import difflib
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from harness.planning.plan import PlanError, explained
+from checkers.contract import CONTRACT, Judgement
+from harness.planning.plan import Expect, PlanError, explained
+from harness.targets.sim.invariants.names import INVARIANTS
+
+FINDABLE: Final = (
+    *dict.fromkeys(row.anomaly for row in CONTRACT if row.judgement is Judgement.FORBIDDEN),
+    *INVARIANTS,
+)
+"""What can be among the forbidden anomalies of a run, invariants of simulated worlds included."""
 
 
 class SuiteError(PlanError):
@@ -87,17 +101,35 @@ class Matrix(_Frozen):
 
 
 class One(What):
-    """A cell by itself."""
+    """What is run by itself."""
 
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$")
     seeds: int | None = Field(default=None, ge=1, le=10_000)
     """Per night, in place of the suite's."""
 
 
+class Single(One):
+    """A cell by itself."""
+
+    expect: Expect = ()
+    """Beside the suite's expectations and the plan's."""
+
+
+def _findable(value: object) -> object:
+    if isinstance(value, str) and value not in FINDABLE:
+        near = difflib.get_close_matches(value, FINDABLE, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(
+            f"no check can forbid {value!r}{hint}, so that the canary would never be found; there "
+            f"are {', '.join(FINDABLE)}"
+        )
+    return value
+
+
 class Canary(One):
     """A run that must be INVALID: a broken broker that the suite has to find."""
 
-    expect: str | None = None
+    expect: Annotated[str | None, BeforeValidator(_findable)] = None
     """The anomaly that has to be among the forbidden ones; any will do without."""
 
 
@@ -132,8 +164,10 @@ class Suite(_Frozen):
     """How long one trial may take before it is ended, which is a failure of the harness."""
     keep: Keep = Keep()
     webhook: str | None = Field(default=None, pattern=r"^https?://")
+    expect: Expect = ()
+    """Of every cell, but of no canary, whose broker is broken on purpose."""
     matrix: Matrix = Matrix()
-    cell: tuple[One, ...] = ()
+    cell: tuple[Single, ...] = ()
     canary: tuple[Canary, ...] = ()
     known: tuple[Known, ...] = ()
 

@@ -23,6 +23,7 @@ FLAKY_NIGHTS: Final = 7
 
 LETTERS: Final[Mapping[Outcome, str]] = {
     Outcome.VIOLATION: "V",
+    Outcome.UNMET: "X",
     Outcome.ERROR: "E",
     Outcome.UNKNOWN: "?",
     Outcome.KNOWN: "k",
@@ -90,7 +91,7 @@ def write(path: Path, nights: Sequence[Night]) -> None:
     write_atomic(path, page)
 
 
-_TROUBLE: Final = (Outcome.ERROR, Outcome.UNKNOWN, Outcome.KNOWN)
+_TROUBLE: Final = (Outcome.UNMET, Outcome.ERROR, Outcome.UNKNOWN, Outcome.KNOWN)
 
 
 def rows(nights: Sequence[Night], results: Sequence[Sequence[Result]]) -> list[Row]:

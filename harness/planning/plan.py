@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -27,6 +27,8 @@ from pydantic import (
     model_validator,
 )
 
+from checkers import expectations
+from checkers.expectations import BadExpectation
 from harness.planning import properties
 from harness.planning.errors import PlanError as PlanError
 from harness.planning.properties import Value
@@ -145,13 +147,12 @@ class Nemesis(_Frozen):
     """What becomes of faults that the target cannot inject: refused, or left out and noted."""
 
 
-class Bounds(_Frozen):
-    """Promises about time; none is judged unless it is given."""
+def _expected(value: object) -> object:
+    return tuple(each.text for each in expectations.read(value))
 
-    unavailable_ms: int | None = Field(default=None, ge=1)
-    """The longest time without an acknowledged send in a partition whose ISR is reachable."""
-    stale_ms: int | None = Field(default=None, ge=1)
-    """How long a committed record may have lain behind the end of a poll when that began."""
+
+Expect = Annotated[tuple[str, ...], BeforeValidator(_expected)]
+"""What the user expects beside the contract, as `checkers.expectations` writes it."""
 
 
 Span = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
@@ -239,7 +240,8 @@ class Plan(_Frozen):
     topics: tuple[Topic, ...] = Field(default=_TOPICS, min_length=1)
     workload: Workload = Workload()
     nemesis: Nemesis = Nemesis()
-    bounds: Bounds = Bounds()
+    expect: Expect = ()
+    """A table (`lost.acks-all = 0`) or a list of texts; it does not change what the run does."""
     simulated: Simulated = Simulated()
     """Of target sim."""
 
@@ -256,6 +258,15 @@ class Plan(_Frozen):
     def resolved_broker(self) -> dict[str, Value]:
         """The broker properties with what the environment holds. Raises PlanError."""
         return properties.resolved(self.broker, "broker")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bounds_are_expectations(cls, raw: object) -> object:
+        """As plans wrote them before there were expectations."""
+        if not isinstance(raw, dict) or "bounds" not in raw:
+            return raw
+        rest = {name: value for name, value in raw.items() if name != "bounds"}
+        return {**rest, "expect": [each.text for each in expectations.of_plan(raw)]}
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON-able data, which `from_json` reads back, less the secrets in it."""
@@ -346,8 +357,8 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
     Flags: seed, duration_s, rotate_s, nodes, acks (only the topics of these modes), client,
     bootstrap_servers (of an external cluster), rate_per_s, faults (a random mix of these in place
     of whatever was planned), schedule (a file of events, likewise), nemesis (the mode), target,
-    inventory, system, kafka_home, broker_module, name; those that are None say nothing. A plan
-    without a seed gets a random one.
+    inventory, system, kafka_home, broker_module, name, expect (beside what the plan expects); those
+    that are None say nothing. A plan without a seed gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}
@@ -375,8 +386,24 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
         if not kept:
             has = ", ".join(acks_name(topic.acks) for topic in plan.topics)
             raise PlanError(f"{where}: no topic has the acks asked for; its topics have {has}")
-        plan = plan.model_copy(update={"topics": tuple(kept)})
-    return plan
+        plan = narrowed(plan, kept)
+    return expecting(plan, given.get("expect", ()))
+
+
+def narrowed(plan: Plan, topics: Sequence[Topic]) -> Plan:
+    """The plan with these topics, and without what it expects of acks modes that they lack."""
+    modes = {None, *(topic.acks for topic in topics)}
+    about = tuple(each for each in plan.expect if expectations.parse(each).acks in modes)
+    return plan.model_copy(update={"topics": tuple(topics), "expect": about})
+
+
+def expecting(plan: Plan, more: Sequence[str]) -> Plan:
+    """The plan with more expectations. Raises PlanError."""
+    try:
+        added = [each.text for each in expectations.read(list(more))]
+    except BadExpectation as error:
+        raise PlanError(f"--expect {error}") from error
+    return plan.model_copy(update={"expect": tuple(dict.fromkeys((*plan.expect, *added)))})
 
 
 def _without_faults(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from checkers import expectations
 from harness.planning.plan import Mixed, Nemesis, Plan, PlanError, acks_name
 from nemesis import conditions, targets
 from nemesis.base import BadSchedule, NemesisError
@@ -65,6 +66,7 @@ def prepare(
     plan.resolved_broker()
     _check_system(plan, where)
     _check_topics(plan, where)
+    _check_expectations(plan, where)
     wanted = faults_of(plan) if schedule is None else [event.fault for event in schedule.events]
     try:
         missing = {name: why for name in wanted if (why := _missing(name, plan, lacks or {}))}
@@ -194,6 +196,18 @@ def _check_topics(plan: Plan, where: str) -> None:
             raise PlanError(
                 f'{here}: idempotence needs acks = "all", not {acks_name(topic.acks)}; '
                 "switch one of them"
+            )
+
+
+def _check_expectations(plan: Plan, where: str) -> None:
+    modes = {topic.acks for topic in plan.topics}
+    for text in plan.expect:
+        acks = expectations.parse(text).acks
+        if acks is not None and acks not in modes:
+            has = ", ".join(f"acks={acks_name(each)}" for each in sorted(modes))
+            raise PlanError(
+                f"{where}: expect {text}: no topic of the plan has acks={acks_name(acks)}, only "
+                f"{has}; take it out, or add such a topic"
             )
 
 

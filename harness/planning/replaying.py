@@ -12,13 +12,13 @@ from typing import Any
 
 from checkers import plan_file
 from checkers.history import FAULTS, HistoryError, load_table, read_sources
-from harness.planning.plan import Plan, PlanError
+from harness.planning.plan import Plan, PlanError, expecting
 from harness.record import store
 from nemesis.base import NemesisError
 from nemesis.schedule import Schedule, from_json
 
-KEPT = ("broker_module",)
-"""Flags that change neither plan nor schedule: the same test of another broker."""
+KEPT = ("broker_module", "expect")
+"""Flags that change neither workload nor schedule: the same test of another broker, or for more."""
 
 
 def command(run_dir: Path) -> str:
@@ -58,8 +58,10 @@ def load(
         schedule = from_json((run.path / "schedule.json").read_bytes())
     except (OSError, ValueError, NemesisError) as error:
         raise PlanError(f"{run_dir}: its plan and schedule cannot be read: {error}") from error
-    changed = {name: flags[name] for name in KEPT if flags.get(name) is not None}
+    module = flags.get("broker_module")
+    changed = {} if module is None else {"broker_module": module}
     made = Plan.from_json({**raw, **changed}, f"{run_dir}/plan.json")
+    made = expecting(made, flags.get("expect") or ())
     return made, _resolved(run.path, schedule) if resolved else schedule
 
 

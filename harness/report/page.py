@@ -89,6 +89,10 @@ def _context(stored: Stored, facts: Facts) -> dict[str, Any]:
         "headline": headline.of(verdict),
         "why": words.why(verdict),
         "judged": bool(verdict),
+        "expectations": [
+            dict.fromkeys(("expectation", "outcome", "said"), "") | row
+            for row in _rows(verdict.get("expectations"))
+        ],
         "reasons": _texts(verdict.get("reasons")),
         "missing": stored.missing,
         "notes": stored.notes,

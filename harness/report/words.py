@@ -136,11 +136,17 @@ def why(verdict: Mapping[str, Any]) -> str:
     """One sentence: why the verdict is what it is."""
     if not verdict:
         return "This run has not been judged, so it is not known what became of its writes."
+    found = headline.of(verdict)
+    expected = "".join(f" Expectation failed: {each}." for each in found.unmet)
+    expected += "".join(f" Expectation not decided: {each}." for each in found.undecided)
+    return _why(verdict, found) + expected
+
+
+def _why(verdict: Mapping[str, Any], found: headline.Headline) -> str:
     match outcome(verdict):
         case "INVALID":
             return _why_invalid(verdict)
         case "VALID":
-            found = headline.of(verdict)
             said = _why_valid(verdict.get("topics") or (), found)
             return said + _sent_again(verdict.get("anomalies") or ())
         case _:

@@ -20,6 +20,7 @@ from harness.serve.vault import ENTRIES, Entry, Place
 
 MARKS: Final[Mapping[State, str]] = {
     State.INVALID: "✕",
+    State.UNMET: "≠",
     State.FAILED: "!",
     State.UNKNOWN: "?",
     State.CUT: "/",

@@ -28,6 +28,7 @@ class State(enum.StrEnum):
     """What is known of a run; the gravest first."""
 
     INVALID = "INVALID"
+    UNMET = "expectation failed"
     FAILED = "failed"
     UNKNOWN = "UNKNOWN"
     CUT = "cut"
@@ -39,6 +40,7 @@ class State(enum.StrEnum):
 
 MEANINGS: Final[Mapping[State, str]] = {
     State.INVALID: "something forbidden was found",
+    State.UNMET: "the contract is not broken, and what the user expected did not come out",
     State.FAILED: "the harness could not do its work",
     State.UNKNOWN: "nobody can say",
     State.CUT: "its harness was killed; highwater check judges what there is",
@@ -46,6 +48,15 @@ MEANINGS: Final[Mapping[State, str]] = {
     State.RUNNING: "it goes on",
     State.LOSSES: "the contract is kept, and it permitted that acknowledged writes were lost",
     State.VALID: "the contract is kept, and no acknowledged write was lost",
+}
+
+
+_STATES: Final[Mapping[Standing, State]] = {
+    Standing.BROKEN: State.INVALID,
+    Standing.UNMET: State.UNMET,
+    Standing.UNDECIDED: State.UNKNOWN,
+    Standing.LOSSES: State.LOSSES,
+    Standing.CLEAN: State.VALID,
 }
 
 
@@ -184,8 +195,7 @@ def _state(files: Files, *, alive: bool) -> State:
     if alive:
         return State.RUNNING
     if files.verdict:
-        lost = headline.of(files.verdict).standing is Standing.LOSSES
-        return State.LOSSES if lost else State(words.outcome(files.verdict))
+        return _STATES[headline.of(files.verdict).standing]
     if files.run.get("failed_phase"):
         broken = _text(files.run.get("error")).startswith(BROKEN)
         return State.INVALID if broken else State.FAILED

@@ -10,14 +10,15 @@ import shutil
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from checkers import headline
 from harness import judging
 from harness.importing import imported
 from harness.planning import preparing
@@ -37,6 +38,8 @@ DOUBLE_CHECK: Final = 25
 """Of so many clean seeds one is judged by the checkers all the same: they must agree."""
 
 VALID, INVALID, UNKNOWN, FAILED = "VALID", "INVALID", "UNKNOWN", "FAILED"
+UNMET: Final = "UNMET"
+"""The contract is not broken, and an expectation of the user's surely failed."""
 IDLE: Final = "IDLE"
 """A swarm's seed that drew no fault that did anything, and shows nothing wrong without."""
 
@@ -137,8 +140,9 @@ def _judged(task: Task, recording: Recording) -> _Judged:
         phase = recording.facts["failed_phase"]
         return _Judged(FAILED, (f"in phase {phase!r}: {failure}",), (), run.path)
     verdict = judging.check(run.path)
-    outcome = str(verdict["verdict"])
-    reasons = (*verdict["reasons"], *recording.troubles)
+    found = headline.of(verdict)
+    outcome = _outcome(verdict)
+    reasons = (*_expected(found), *verdict["reasons"], *recording.troubles)
     if outcome == UNKNOWN and task.seeds_are_swarms and len(reasons) == 1 and _idle(recording):
         outcome = IDLE
     if outcome in (VALID, IDLE) and not task.keep:
@@ -146,6 +150,22 @@ def _judged(task: Task, recording: Recording) -> _Judged:
         return _Judged(outcome, reasons)
     judging.write_report(run.path)
     return _Judged(outcome, reasons, tuple(judging.forbidden_of(verdict)), run.path)
+
+
+def _outcome(verdict: Mapping[str, Any]) -> str:
+    """The verdict, unless an expectation says otherwise."""
+    answer = str(verdict["verdict"])
+    if answer == INVALID:
+        return INVALID
+    return {1: UNMET, 2: UNKNOWN}.get(judging.exit_code(verdict), answer)
+
+
+def _expected(found: headline.Headline) -> tuple[str, ...]:
+    """What failed or could not be decided of what the user expects."""
+    return (
+        *(f"EXPECTATION FAILED: {each}" for each in found.unmet),
+        *(f"EXPECTATION NOT DECIDED: {each}" for each in found.undecided),
+    )
 
 
 def _idle(recording: Recording) -> bool:

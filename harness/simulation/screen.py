@@ -85,8 +85,8 @@ def _cut_short(recording: Recording) -> Iterator[str]:
         yield "the run has no end to be held against"
     if facts.get("epoch_problems"):
         yield "the leaders' epochs are not known"
-    if recording.prepared.plan.bounds.unavailable_ms is not None:
-        yield "the plan has bounds"
+    if recording.prepared.plan.expect:
+        yield "the plan has expectations"
 
 
 def _faults(recording: Recording) -> Iterator[str]:

@@ -14,11 +14,11 @@ from rich.live import Live
 from rich.text import Text
 
 from harness.planning.plan import PlanError
-from harness.simulation.campaign import FAILED, IDLE, INVALID, UNKNOWN, VALID, Result
+from harness.simulation.campaign import FAILED, IDLE, INVALID, UNKNOWN, UNMET, VALID, Result
 
 LINE_INTERVAL_S: Final = 5.0
 ENDLESS: Final = 1 << 31
-EXIT_CODES: Final = {INVALID: 1, FAILED: 255, UNKNOWN: 2, VALID: 0, IDLE: 2}
+EXIT_CODES: Final = {INVALID: 1, UNMET: 1, FAILED: 255, UNKNOWN: 2, VALID: 0, IDLE: 2}
 """The gravest outcome decides, in this order; seeds that are idle only where all are."""
 
 

@@ -116,8 +116,6 @@ NOT_RECORDED = {"cause_recorded": False}
         ("metadata-rollback", Context(acks=None, quorum_lost=True), "permitted"),
         ("unequal-ends", Context(acks=0), "informational"),
         ("unavailable", Context(acks=1), "informational"),
-        ("unavailable", Context(acks=1, exceeds_bound=False), "informational"),
-        ("unavailable", Context(acks=1, exceeds_bound=True), "forbidden"),
         ("recovery", Context(acks=1), "informational"),
     ],
 )

@@ -52,6 +52,7 @@ def assert_as_written(golden: Golden, verdict: Verdict) -> None:
     assert summary(verdict.anomalies) == golden.expect
     assert verdict.outcome.value == golden.outcome, verdict.reasons
     assert golden.because in "; ".join(verdict.reasons)
+    assert "".join(each.outcome.value for each in verdict.evaluated) == golden.expectation
     assert golden.cause in "; ".join(a.cause or "" for a in verdict.anomalies)
 
 

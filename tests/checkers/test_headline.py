@@ -62,6 +62,34 @@ def test_contract_and_losses_are_two_things(
     assert found.line == line
 
 
+def test_expectations_stand_behind_contract_and_losses() -> None:
+    """A failed one outweighs whatever was not decided, and a broken contract outweighs it."""
+    rows = [
+        {"outcome": "failed", "said": "a <= 1, measured 2"},
+        {"outcome": "unknown", "said": "b = 0, not measured"},
+        {"outcome": "passed", "said": "c = 0, measured 0"},
+    ]
+    found = {
+        (answer, count): headline.of({"verdict": answer, "expectations": rows[-count:]})
+        for answer in ("VALID", "UNKNOWN", "INVALID")
+        for count in (1, 2, 3)
+    }
+    assert {key: each.standing for key, each in found.items()} == {
+        ("VALID", 1): Standing.CLEAN,
+        ("VALID", 2): Standing.UNDECIDED,
+        ("VALID", 3): Standing.UNMET,
+        ("UNKNOWN", 1): Standing.UNDECIDED,
+        ("UNKNOWN", 2): Standing.UNDECIDED,
+        ("UNKNOWN", 3): Standing.UNMET,
+        ("INVALID", 1): Standing.BROKEN,
+        ("INVALID", 2): Standing.BROKEN,
+        ("INVALID", 3): Standing.BROKEN,
+    }
+    assert found["VALID", 3].line == (
+        "CONTRACT KEPT; NO ACKNOWLEDGED WRITE LOST; EXPECTATION FAILED: a <= 1, measured 2"
+    )
+
+
 def test_what_nobody_acknowledged_is_counted_apart() -> None:
     """acks=0 asks for no acknowledgement."""
     found = of("VALID", lost(2_022, 0), lost(1, 0, partition=1))

@@ -101,6 +101,7 @@ def test_json_has_the_agreed_fields() -> None:
         "detectors",
         "engine",
         "checked_at",
+        "expectations",
     ]
     (found,) = made["anomalies"]
     assert found["part_of_log"] == "tail"

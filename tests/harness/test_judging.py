@@ -24,6 +24,40 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
+@pytest.mark.parametrize(
+    ("answer", "outcomes", "code"),
+    [
+        ("VALID", [], 0),
+        ("VALID", ["passed"], 0),
+        ("VALID", ["passed", "unknown"], 2),
+        ("VALID", ["unknown", "failed"], 1),
+        ("UNKNOWN", ["passed"], 2),
+        ("UNKNOWN", ["failed"], 1),
+        ("INVALID", ["passed"], 1),
+    ],
+)
+def test_exit_codes(answer: str, outcomes: list[str], code: int) -> None:
+    """1 as soon as anything surely failed, 0 only where everything is decided."""
+    expected = [{"outcome": outcome} for outcome in outcomes]
+    assert judging.exit_code({"verdict": answer, "expectations": expected}) == code
+
+
+def test_a_stored_run_is_held_against_more_than_its_plan_expects(tmp_path: Path) -> None:
+    """Its own expectations stay, and its plan too."""
+    story = healthy()
+    story.plan["expect"] = ["lost.acks-all = 0"]
+    run_dir = Path(stored(tmp_path, story))
+    verdict = judging.check(run_dir, expect=["publish_p99_ms <= 0"])
+    assert [(row["expectation"], row["outcome"]) for row in verdict["expectations"]] == [
+        ("lost.acks-all = 0", "passed"),
+        ("publish_p99_ms <= 0", "failed"),
+    ]
+    assert json.loads((run_dir / "plan.json").read_text())["expect"] == ["lost.acks-all = 0"]
+    page = judging.write_report(run_dir).read_text()
+    assert "expectation failed" in page
+    assert '<section class="verdict unmet"' in page
+
+
 def journal_of(run: Run, registry: Path) -> Journal:
     """The run's journal, known to nobody but the test."""
     registry.mkdir()

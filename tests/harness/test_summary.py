@@ -75,6 +75,20 @@ def test_each_loss_has_what_permits_and_what_prevents_it() -> None:
     assert "    prevented by unclean.leader.election.enable=false\n" in text
 
 
+def test_expectations_are_named_apart_from_the_contract() -> None:
+    """What failed, what stayed open, what came out."""
+    rows = [
+        {"outcome": "failed", "said": "publish_p99_ms <= 50, measured 83"},
+        {"outcome": "unknown", "said": "stale_ms <= 5, not measured: no poll"},
+        {"outcome": "passed", "said": "lost = 0, measured 0"},
+    ]
+    text = shown({"verdict": "VALID", "reasons": [], "topics": [], "expectations": rows})
+    assert "✕ VALID: CONTRACT KEPT; NO ACKNOWLEDGED WRITE LOST; EXPECTATION FAILED\n" in text
+    assert "  EXPECTATION FAILED: publish_p99_ms <= 50, measured 83\n" in text
+    assert "  EXPECTATION NOT DECIDED: stale_ms <= 5, not measured: no poll\n" in text
+    assert "  as expected: lost = 0, measured 0\n" in text
+
+
 def test_signs_are_left_out_where_the_terminal_cannot_show_them() -> None:
     """Of a terminal that knows ASCII alone."""
     screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")

@@ -198,7 +198,7 @@ PLAN: dict[str, Any] = {
     ],
     "workload": {"producers": 1, "consumers": 1, "max_in_flight": 5, "message_timeout_ms": 5000},
     "nemesis": {"faults": ["kill"]},
-    "bounds": {"unavailable_ms": None},
+    "expect": [],
 }
 
 

@@ -7,7 +7,8 @@
 The file of the environment variable STUB_ANSWERS says what each cell comes to: a verdict, or `slow`
 and a verdict, which takes a moment; `broken`, an invariant of a simulated world; `hangs`; `cut` and
 a verdict, a run that hangs, and of whose record `check` says this; `lossy`, a VALID run whose
-contract permits that acknowledged writes were lost; anything else is a failure.
+contract permits that acknowledged writes were lost; `unmet`, a VALID run of whose expectations the
+first failed and the second was met; anything else is a failure.
 """
 
 import json
@@ -17,9 +18,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-KINDS = {"VALID": 0, "lossy": 0, "INVALID": 1, "UNKNOWN": 2}
+KINDS = {"VALID": 0, "lossy": 0, "unmet": 1, "INVALID": 1, "UNKNOWN": 2}
 SENTENCE = "one-leader: t-0 has two leaders"
 SLOW_S = 2.0
+EXPECTED = [
+    {"expectation": "lost <= 5", "outcome": "failed", "said": "lost <= 5, measured 83"},
+    {"expectation": "acked > 1", "outcome": "passed", "said": "acked > 1, measured 9"},
+]
 
 
 def main() -> int:
@@ -83,7 +88,8 @@ def verdict_of(answer: str) -> dict[str, Any]:
     permitted |= {"permitted_by": "unclean.leader.election.enable=true", "examples": []}
     more = {"INVALID": [anomaly], "lossy": [permitted]}.get(answer, [])
     return {
-        "verdict": "VALID" if answer == "lossy" else answer,
+        "verdict": "VALID" if answer in ("lossy", "unmet") else answer,
+        "expectations": EXPECTED if answer == "unmet" else [],
         "reasons": [f"it is {answer}: a | b"],
         "anomalies": [gap, *more],
         "topics": [{"acked": 1000, "p99_ms": 12.5}, {"acked": 500, "p99_ms": None}],

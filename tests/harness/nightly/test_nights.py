@@ -142,6 +142,33 @@ def test_a_run_that_lost_acknowledged_writes_passes_and_says_so_everywhere(world
     assert line in page
 
 
+def test_an_expectation_that_failed_is_a_failure_of_its_own(world: World) -> None:
+    """Named apart from the contract, which was kept."""
+    code, results = world.night(world.suite(), {"good": "unmet", "lost": "VALID"})
+    assert code == 1
+    (unmet,) = [result for result in results if result.cell == "good"]
+    assert unmet.outcome is Outcome.UNMET
+    assert unmet.said == "EXPECTATION FAILED: lost <= 5, measured 83"
+    path = world.last().path
+    root = ElementTree.parse(path / "junit.xml").getroot()
+    (suite,) = [each for each in root if each.get("name") == "s.good"]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
+    contract, failed, met = suite.iter("testcase")
+    assert contract.find("failure") is None
+    assert met.find("failure") is None
+    assert (failed.get("name") or "").endswith(": lost <= 5")
+    failure = failed.find("failure")
+    assert failure is not None
+    assert failure.get("type") == "expectation failed"
+    assert failure.get("message") == "EXPECTATION FAILED: lost <= 5, measured 83"
+    text = (path / "summary.md").read_text()
+    assert "### ❌ expectation failed: good" in text
+    assert "- EXPECTATION FAILED: lost <= 5, measured 83" in text
+    metrics = (path / "metrics.prom").read_text()
+    assert 'expectations{suite="s",cell="good",outcome="failed"} 1' in metrics
+    assert 'class="mark unmet"' in (world.store / "nightly/s/trend.html").read_text()
+
+
 CHILDREN = {
     "testsuites": {"testsuite"},
     "testsuite": {"testsuite", "properties", "testcase", "system-out", "system-err"},

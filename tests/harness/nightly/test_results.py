@@ -1,5 +1,7 @@
 """What a trial, a cell and a night come to."""
 
+import json
+
 import pytest
 
 from harness.nightly.cells import Cell
@@ -74,6 +76,34 @@ def test_outcomes_and_exit_codes(result: Result, outcome: Outcome, code: int) ->
     assert result.outcome is outcome
     assert exit_code([result]) == code
     assert Result.from_json(result.to_json()) == result
+
+
+def expected(answer: str, outcome: str, *, code: int, canary: bool = False) -> Result:
+    rows = [{"expectation": "lost = 0", "outcome": outcome, "said": "lost = 0, measured 1"}]
+    kinds = ("duplicate",) if answer == "INVALID" else ()
+    said = verdict(answer, *kinds) | {"expectations": rows}
+    cell = Cell(name="c", what=What(), seeds=1, canary=canary)
+    return judged(cell, TRIAL, exit_code=code, verdict=said, complaint="", known=(KNOWN,))
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        (expected("VALID", "passed", code=0), Outcome.PASSED),
+        (expected("VALID", "failed", code=1), Outcome.UNMET),
+        (expected("VALID", "unknown", code=2), Outcome.UNKNOWN),
+        (expected("UNKNOWN", "failed", code=1), Outcome.UNMET),
+        (expected("UNKNOWN", "passed", code=2), Outcome.UNKNOWN),
+        (expected("INVALID", "failed", code=1), Outcome.UNMET),
+        (expected("INVALID", "failed", code=1, canary=True), Outcome.PASSED),
+    ],
+)
+def test_a_failed_expectation_is_not_hidden_by_what_is_known(
+    result: Result, outcome: Outcome
+) -> None:
+    """Of a canary nothing is expected but that it is found."""
+    assert result.outcome is outcome
+    assert Result.from_json(json.loads(json.dumps(result.to_json()))).outcome is outcome
 
 
 def test_a_night_is_as_bad_as_its_worst_run() -> None:

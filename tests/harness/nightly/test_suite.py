@@ -55,6 +55,10 @@ def test_cells_and_canaries_stand_beside_the_matrix() -> None:
         ({"cell": [{"plan": "quick"}, {"plan": "quick"}]}, "two cells are called quick"),
         ({"cell": [{"plan": "no-such.toml"}]}, "give a TOML file or a packaged plan"),
         ({"cell": [{"plan": "quick", "nodes": 99}]}, "nodes"),
+        (
+            {"cell": [{"plan": "quick", "acks": "1", "expect": ["lost.acks-all = 0"]}]},
+            "no topic of the plan has acks=all, only acks=1",
+        ),
         ({"cell": [{"plan": "quick", "acks": "2"}]}, "no topic has the acks asked for"),
         (
             {"cell": [{"plan": "quick", "duration_s": 8}]},
@@ -68,6 +72,43 @@ def test_what_cannot_be_run_is_said_before_anything_starts(
     """With what to do."""
     with pytest.raises(SuiteError) as caught:
         cells_of(suite(**raw), BESIDE)
+    assert said in str(caught.value)
+
+
+def test_cells_have_the_expectations_of_the_suite_and_their_own() -> None:
+    """A canary has none: its broker is broken."""
+    found = cells_of(
+        suite(
+            expect={"lost": {"acks-all": 0}},
+            matrix={"plan": "random"},
+            cell=[{"plan": "quick", "expect": {"publish_p99_ms": "<= 50"}}],
+            canary=[{"plan": "quick", "name": "bird", "expect": "one-leader"}],
+        ),
+        BESIDE,
+    )
+    assert [cell.expectations for cell in found] == [
+        ("lost.acks-all = 0",),
+        ("lost.acks-all = 0", "publish_p99_ms <= 50"),
+        (),
+    ]
+    assert found[1].argv(7)[-4:] == [
+        "--expect", "lost.acks-all = 0", "--expect", "publish_p99_ms <= 50",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({"canary": [{"expect": "lost-writes"}]}, "did you mean lost-write?"),
+        ({"canary": [{"expect": "unequal-ends"}]}, "no check can forbid 'unequal-ends'"),
+        ({"cell": [{"expect": ["lots = 0"]}]}, "did you mean lost?"),
+        ({"expect": "lost = 0"}, "expected a table of quantities or a list"),
+    ],
+)
+def test_what_can_never_be_found_or_measured_is_refused(raw: dict[str, object], said: str) -> None:
+    """Else a canary fails every night, or an expectation is never looked at."""
+    with pytest.raises(SuiteError) as caught:
+        suite(**raw)
     assert said in str(caught.value)
 
 

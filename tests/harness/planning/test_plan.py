@@ -312,3 +312,42 @@ def test_a_replayed_schedule_is_the_stored_one(seed: int, faults: set[str]) -> N
 def test_acks_have_names() -> None:
     """-1 is what the protocol says; people say all."""
     assert [plans.acks_name(acks) for acks in (0, 1, -1)] == ["0", "1", "all"]
+
+
+def test_expectations_are_part_of_the_plan() -> None:
+    """Validated, stored in one form; the bounds of earlier plans are among them."""
+    raw = {"seed": 1, "expect": {"lost": {"acks-all": 0}, "stale_ms": "<= 9"}}
+    made = build(raw, where="p", flags={"expect": ["lost.acks-1<=10"]})
+    assert made.expect == ("lost.acks-all = 0", "stale_ms <= 9", "lost.acks-1 <= 10")
+    assert Plan.from_json(made.to_json(), "p") == made
+    once = {"seed": 1, "bounds": {"unavailable_ms": 900, "stale_ms": None}}
+    assert build(once, where="p").expect == ("unavailable_ms <= 900",)
+
+
+def test_topics_that_are_left_out_take_their_expectations_with_them() -> None:
+    """What was asked for by a flag stays, and is refused where no topic has it."""
+    raw = {"seed": 1, "expect": ["lost.acks-all = 0", "lost.acks-1 <= 5", "failed = 0"]}
+    made = build(raw, where="p", flags={"acks": ["1"]})
+    assert made.expect == ("lost.acks-1 <= 5", "failed = 0")
+    asked = build(raw, where="p", flags={"acks": ["1"], "expect": ["lost.acks-0 = 0"]})
+    with pytest.raises(PlanError, match=r"expect lost.acks-0 = 0: no topic .* only acks=1"):
+        prepare(asked)
+
+
+@pytest.mark.parametrize(
+    ("raw", "flags", "said"),
+    [
+        ({"expect": ["lots = 0"]}, {}, "p: expect: 'lots = 0': there is no quantity 'lots'"),
+        ({"expect": 3}, {}, "p: expect: expected a table of quantities or a list"),
+        ({"bounds": {"unavailable_ms": "long"}}, {}, "is no number from 0 on"),
+        ({"bounds": 3}, {}, "p: "),
+        ({}, {"expect": ["lost"]}, "--expect 'lost' is no expectation"),
+    ],
+)
+def test_bad_expectations_are_refused_with_the_quantities(
+    raw: dict[str, Any], flags: dict[str, Any], said: str
+) -> None:
+    """Before anything starts."""
+    with pytest.raises(PlanError) as caught:
+        build({"seed": 1, **raw}, where="p", flags=flags)
+    assert said in str(caught.value)

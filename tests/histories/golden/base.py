@@ -28,6 +28,8 @@ class Golden:
     expect: Found = field(default_factory=dict)
     because: str = ""
     cause: str = ""
+    expectation: str = ""
+    """What becomes of the expectation in the plan; empty without one."""
 
     def story(self) -> Story:
         """The run."""
@@ -45,6 +47,7 @@ def golden(
     *,
     because: str = "",
     cause: str = "",
+    expectation: str = "",
 ) -> Callable[[Callable[[Story], None]], Callable[[Story], None]]:
     """Register a function that bends the healthy run as a golden history."""
 
@@ -58,6 +61,7 @@ def golden(
             expect=expect or {},
             because=because,
             cause=cause,
+            expectation=expectation,
         )
         return bend
 

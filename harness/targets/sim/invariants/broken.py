@@ -1,5 +1,6 @@
 """What is raised when an invariant does not hold."""
 
+from harness.targets.sim.invariants.names import INVARIANTS
 from harness.targets.sim.world import SimulationError
 
 
@@ -7,6 +8,7 @@ class InvariantBroken(SimulationError):
     """An invariant does not hold: `name` says which, `sentence` where, between whom, and how."""
 
     def __init__(self, name: str, sentence: str) -> None:
+        assert name in INVARIANTS, f"{name} is not among the names of invariants"
         super().__init__(f"{name}: {sentence}")
         self.name = name
         self.sentence = sentence

@@ -1,0 +1,26 @@
+"""The names of all invariants: what a broken one is called in verdicts, canaries and zoos."""
+
+from typing import Final
+
+INVARIANTS: Final = (
+    "a-restart-loses-nothing",
+    "committed-stays",
+    "commits-its-own-epoch",
+    "commits-with-enough",
+    "dense-offsets",
+    "epochs-rise",
+    "equal-images",
+    "flushed-is-on-disk",
+    "follower-high-watermark",
+    "high-watermark-in-log",
+    "high-watermark-rises",
+    "isr-has-all-committed",
+    "leader-has-all-committed",
+    "log-matching",
+    "majority-has-committed",
+    "no-fenced-member",
+    "one-leader",
+    "sequences",
+    "votes-are-on-disk",
+    "votes-stay",
+)

@@ -10,8 +10,10 @@ from checkers.settings import FOREVER_NS
 
 _OTHER_BYTES = ("disk.bit-flip", "disk.misdirected")
 """Faults that leave bytes which nobody wrote there."""
-_POWER_LOSSES = ("power-loss", "machine-power-loss")
-_DISK_FAULTS = (*_OTHER_BYTES, "disk.lost", "disk.cut-tail", "disk.stale-copy")
+POWER_LOSSES = ("power-loss", "machine-power-loss")
+DISK_FAULTS = (*_OTHER_BYTES, "disk.lost", "disk.cut-tail", "disk.stale-copy")
+WHOLE_DISKS = ("disk.lost",)
+"""Faults that take all that is on a disk, the metadata log included."""
 NOT_INJECTED = "not injected"
 """How the error of a fault begins that did nothing."""
 _CLOCKS = "clock."
@@ -81,19 +83,19 @@ def read_fault(row: Mapping[str, Any]) -> Fault | None:
         healed_ns=FOREVER_NS if healed_ns is None else healed_ns,
         effective_ns=row["started_ns"] if effective_ns is None else effective_ns,
         takes=_taken(row["fault"], targets),
-        whole_disk=row["fault"] == "disk.lost",
+        whole_disk=row["fault"] in WHOLE_DISKS,
     )
 
 
 def _taken(fault: str, targets: Any) -> Taken | None:
-    if fault in _POWER_LOSSES:
+    if fault in POWER_LOSSES:
         return Taken.UNFLUSHED
-    return Taken.DISK if fault in _DISK_FAULTS and _file(targets) == _LOGS else None
+    return Taken.DISK if fault in DISK_FAULTS and _file(targets) == _LOGS else None
 
 
 def may_take(row: Mapping[str, Any]) -> bool:
     """Whether a fault of this kind takes something for good, if it takes effect."""
-    return row["fault"] in _DISK_FAULTS or row["fault"] in _POWER_LOSSES
+    return row["fault"] in DISK_FAULTS or row["fault"] in POWER_LOSSES
 
 
 def taken_in_doubt(row: Mapping[str, Any]) -> bool:

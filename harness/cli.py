@@ -337,6 +337,8 @@ def _run(
     ending.check_privileges()
     choosing.reach(prepared.plan)
     clean_up_after_the_dead()
+    for risk in prepared.risks:
+        warn(f"warning: {risk.text}")
     for note in prepared.notes:
         warn(note)
     with progress.for_terminal(prepared.plan) as shown:

@@ -17,6 +17,7 @@ def text(prepared: Prepared) -> str:
         f"{_seconds(schedule.end_ms)}",
         *_aligned([_HEADS, *(_row(event, prepared) for event in schedule.events)]),
     ]
+    lines += [f"warning: {risk.text}" for risk in prepared.risks]
     lines += prepared.notes
     if prepared.refusal is not None:
         missing = prepared.missing.items()
@@ -58,6 +59,7 @@ def as_json(prepared: Prepared) -> dict[str, Any]:
         "plan": prepared.plan.to_json(),
         "schedule": prepared.schedule.model_dump(exclude_none=True),
         "missing": dict(prepared.missing),
+        "risks": [risk.as_json() for risk in prepared.risks],
         "notes": list(prepared.notes),
         "refusal": prepared.refusal,
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkers import expectations
+from checkers.risks import Risk, risks
 from harness.planning.plan import Mixed, Nemesis, Plan, PlanError, acks_name
 from nemesis import conditions, targets
 from nemesis.base import BadSchedule, NemesisError
@@ -38,6 +39,15 @@ class Prepared:
     """Why it must not be run, where that was not to be raised."""
     lacks: Mapping[Ability, str] | None = None
     """What the target cannot do, and why; None: nobody asked."""
+
+    @property
+    def risks(self) -> tuple[Risk, ...]:
+        """What the plan's settings permit these faults to do to acknowledged writes."""
+        events = self.schedule.events
+        return risks(
+            self.plan.to_json(),
+            [(e.fault, Params.of(find(e.fault).options, e.params).values) for e in events],
+        )
 
 
 def faults_of(plan: Plan) -> list[str]:

@@ -79,3 +79,22 @@ def test_programs_get_the_same() -> None:
     assert told["missing"] == {"clock.jump": f"it lacks clocks ({LACKS[Ability.CLOCKS]})"}
     assert told["refusal"] == strict.refusal
     assert as_json(prepared("auto"))["refusal"] is None
+
+
+def test_what_settings_permit_these_faults_to_do_is_a_warning() -> None:
+    """Before anything is started, as text and as JSON."""
+    raw = {
+        "name": "mine",
+        "seed": 4,
+        "topics": [{"name": "t", "acks": "all", "min_insync_replicas": 1}],
+        "nemesis": {"events": [{"at_ms": 1_000, "fault": "kill", "duration_ms": 500}]},
+    }
+    made = prepare(build(raw, where="mine"))
+    assert text(made).splitlines()[-1] == (
+        "warning: min.insync.replicas=1: these faults can lose acknowledged writes of t, by the "
+        "loss of the only in-sync replica; prevented by min.insync.replicas=2 (and replication "
+        "factor 3)"
+    )
+    (risk,) = as_json(made)["risks"]
+    assert risk["permitted_by"] == "min.insync.replicas=1"
+    assert json.dumps(risk)

@@ -44,6 +44,11 @@ _PRODUCING: Final = ("producer_send_success", "producer_send_error")
 _CONSUMING: Final = ("record_data", "records_consumed", "partitions_assigned")
 CLIENT_BITS: Final = 40
 NS_PER_MS: Final = 1_000_000
+MAX_TIME_MS: Final = 1 << 43
+"""Beyond the year 2200, nanoseconds since 1970 do not fit."""
+MAX_OFFSET: Final = (1 << 63) - 2
+MAX_PARTITION: Final = 99_999
+"""No topic has more partitions; all up to the greatest that is named are the plan's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +72,28 @@ class Event:
     def at_ns(self) -> int:
         """When it was printed, since 1970; 0 for early versions, which do not say."""
         at_ms = self.said.get("timestamp")
-        return at_ms * NS_PER_MS if isinstance(at_ms, int) else 0
+        if isinstance(at_ms, int) and 0 <= at_ms <= MAX_TIME_MS:
+            return at_ms * NS_PER_MS
+        return 0
+
+    def number(self, field_: str, least: int, most: int) -> int:
+        """A field that has to be a number of this range. Raises InterchangeError."""
+        value = int(self.take(field_, int))
+        if least <= value <= most:
+            return value
+        raise InterchangeError(
+            f"{self.where}: {self.name} has {value} as {field_!r}; expected {least} to {most}"
+        )
 
     @property
     def partition(self) -> Partition:
         """Topic and partition."""
-        return self.take("topic", str), self.take("partition", int)
+        return self.take("topic", str), self.number("partition", 0, MAX_PARTITION)
+
+    @property
+    def offset(self) -> int:
+        """Negative where a producer was not told."""
+        return self.number("offset", -1, MAX_OFFSET)
 
 
 _WORDS: Final[Mapping[type, str]] = {int: "a whole number", str: "a text", list: "a list"}
@@ -212,7 +233,7 @@ def _sent(
         ok = event.name == "producer_send_success"
         home = event.partition if ok else homes.get(value, elsewhere)
         topic, partition = home or (event.take("topic", str), 0)
-        offset = event.take("offset", int) if ok else None
+        offset = event.offset if ok else None
         yield _row(
             process, event, value % (1 << VALUE_BITS), "send",
             type="ok" if ok else "info", topic=topic, partition=partition, value=value, acks=acks,
@@ -229,7 +250,7 @@ def _consumed(process: _Process, values: _Values) -> Iterator[Row]:
             topic, partition = event.partition
             yield _row(
                 process, event, op, "poll", topic=topic, partition=partition,
-                value=values.of(event), offset=event.take("offset", int),
+                value=values.of(event), offset=event.number("offset", 0, MAX_OFFSET),
             )  # fmt: skip
         elif event.name == "records_consumed":
             op += 1

@@ -1,12 +1,11 @@
 """What jepsen.tests.kafka finds in operations, in the plainest Python: its rules, retold.
 
 Takes operations and answers with the names of Jepsen's errors. What its checker permits by itself
-(cycles of writes, skips between sends) is left out. One rule is ours: a record was read whoever was
-given it, where Jepsen asks for a poll that completed ok.
+(cycles of writes, skips between sends) is left out.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from checkers.interchange.jepsen_ops import Key, Op, Poll, Record, Send
@@ -14,10 +13,10 @@ from checkers.interchange.jepsen_ops import Key, Op, Poll, Record, Send
 Log = dict[Key, dict[int, set[int]]]
 
 
-def errors(ops: Sequence[Op]) -> set[str]:
-    """The names of all that is wrong."""
+def errors(ops: Sequence[Op], *, read_by: Collection[str] = ("ok",)) -> set[str]:
+    """The names of all that is wrong. read_by: how polls ended whose records count as read."""
     done = [op for op in ops if op.type != "invoke"]
-    read = {(r.key, r.value) for op in done for r in reads(op)}
+    read = {(r.key, r.value) for op in done if op.type in read_by for r in reads(op)}
     log = _log(done, read)
     index = {key: _index(offsets) for key, offsets in log.items()}
     return {

@@ -133,6 +133,15 @@ def test_orders_sends_by_their_values() -> None:
         ({"p": LOGGED}, "p: has no line of a verifiable producer or consumer"),
         ({"p": told(sent("0", 0)) + '{"timestamp":17'}, "p, line 5: is no JSON, or cut short"),
         ({"p": '{"a": 1}'}, "p, line 1: has no 'name'"),
+        (
+            {"p": told(sent("0", 0, 99_999_999_999))},
+            "p, line 3: producer_send_success has 99999999999",
+        ),
+        (
+            {"p": told(sent("0", 1 << 63))},
+            "p, line 3: producer_send_success has 9223372036854775808",
+        ),
+        ({"p": told(sent("0", 0)), "c": told(polled((-1, "0")))}, "c, line 3: record_data has -1"),
         ({"p": told(sent("x", 0))}, "p, line 3: the value 'x' is no verifiable producer's"),
         ({"p": told(line("producer_send_success", value="0"))}, "has None as 'topic'"),
         ({"p": told(sent("0", 0), polled((0, "0")))}, "is of a producer and a consumer"),

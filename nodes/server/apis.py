@@ -8,6 +8,7 @@ answers it from this table).
 from dataclasses import dataclass
 
 from nodes.server.cluster_queries import ClusterQueries
+from nodes.server.coordinators import Coordinators
 from nodes.server.describe_configs import DescribeConfigs
 from nodes.server.fetch import FetchHandler
 from nodes.server.forwarding import Forwarding
@@ -22,7 +23,10 @@ PRODUCE = 0
 FETCH = 1
 LIST_OFFSETS = 2
 METADATA = 3
+OFFSET_COMMIT = 8
+OFFSET_FETCH = 9
 FIND_COORDINATOR = 10
+JOIN_GROUP = 11
 CREATE_TOPICS = 19
 DELETE_TOPICS = 20
 DELETE_RECORDS = 21
@@ -32,6 +36,7 @@ DESCRIBE_CONFIGS = 32
 ALTER_CONFIGS = 33
 DESCRIBE_LOG_DIRS = 35
 CREATE_PARTITIONS = 37
+DELETE_GROUPS = 42
 ELECT_LEADERS = 43
 INCREMENTAL_ALTER_CONFIGS = 44
 ALTER_PARTITION_REASSIGNMENTS = 45
@@ -40,6 +45,7 @@ DESCRIBE_QUORUM = 55
 DESCRIBE_CLUSTER = 60
 DESCRIBE_PRODUCERS = 61
 UNREGISTER_BROKER = 64
+CONSUMER_GROUP_HEARTBEAT = 68
 DESCRIBE_TOPIC_PARTITIONS = 75
 ADD_RAFT_VOTER = 80
 REMOVE_RAFT_VOTER = 81
@@ -53,6 +59,7 @@ class Parts:
     fetch: FetchHandler
     queries: Queries
     cluster: ClusterQueries
+    coordinators: Coordinators
     configs: DescribeConfigs
     forwarding: Forwarding
     log_admin: LogAdmin
@@ -62,12 +69,16 @@ class Parts:
 def broker_apis(parts: Parts) -> dict[int, Api]:
     """The requests served to clients and other brokers, by api key."""
     queries, cluster, forwarding = parts.queries, parts.cluster, parts.forwarding
+    coordinators = parts.coordinators
     return {
         PRODUCE: Api(3, 13, parts.produce.handle),
         FETCH: Api(4, 17, parts.fetch.handle),
         LIST_OFFSETS: Api(1, 10, queries.list_offsets),
         METADATA: Api(0, 13, cluster.metadata),
-        FIND_COORDINATOR: Api(0, 6, cluster.find_coordinator),
+        OFFSET_COMMIT: Api(2, 9, coordinators.offset_commit),
+        OFFSET_FETCH: Api(1, 9, coordinators.offset_fetch),
+        FIND_COORDINATOR: Api(0, 0, coordinators.find_coordinator),
+        JOIN_GROUP: Api(0, 9, coordinators.join),
         CREATE_TOPICS: Api(2, 7, forwarding.forward),
         DELETE_TOPICS: Api(1, 6, forwarding.forward),
         DELETE_RECORDS: Api(0, 2, parts.log_admin.delete_records),
@@ -77,6 +88,7 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
         ALTER_CONFIGS: Api(0, 2, forwarding.forward),
         DESCRIBE_LOG_DIRS: Api(1, 4, parts.log_admin.describe_log_dirs),
         CREATE_PARTITIONS: Api(0, 3, forwarding.forward),
+        DELETE_GROUPS: Api(0, 2, coordinators.delete_groups),
         ELECT_LEADERS: Api(0, 2, forwarding.forward),
         INCREMENTAL_ALTER_CONFIGS: Api(0, 1, forwarding.forward),
         ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, forwarding.forward),
@@ -85,6 +97,7 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
         DESCRIBE_CLUSTER: Api(0, 2, cluster.describe_cluster),
         DESCRIBE_PRODUCERS: Api(0, 0, parts.log_admin.describe_producers),
         UNREGISTER_BROKER: Api(0, 0, forwarding.forward),
+        CONSUMER_GROUP_HEARTBEAT: Api(0, 1, coordinators.join),
         DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, cluster.describe_topic_partitions),
         ADD_RAFT_VOTER: Api(0, 1, forwarding.forward),
         REMOVE_RAFT_VOTER: Api(0, 0, forwarding.forward),

@@ -15,6 +15,7 @@ from nodes.server.apis import Parts, broker_apis
 from nodes.server.auto_topics import AutoTopics
 from nodes.server.cluster_queries import ClusterQueries
 from nodes.server.controller_link import ControllerLink
+from nodes.server.coordinators import Coordinators
 from nodes.server.describe_configs import DescribeConfigs
 from nodes.server.fetch import FetchHandler
 from nodes.server.fetch_read import PartReader
@@ -80,6 +81,7 @@ class Broker:
             cluster=ClusterQueries(
                 config, self.replicas, lambda: raft.leader_id, self._auto_topics
             ),
+            coordinators=Coordinators(config, self.replicas),
             configs=DescribeConfigs(config, self.replicas),
             forwarding=Forwarding(config.node_id, self._controller, self.lifecycle),
             log_admin=LogAdmin(config, self.replicas),

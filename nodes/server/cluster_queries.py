@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 class ClusterQueries:
-    """Serves Metadata, DescribeCluster, DescribeTopicPartitions, FindCoordinator."""
+    """Serves Metadata, DescribeCluster, DescribeTopicPartitions."""
 
     def __init__(
         self,
@@ -202,19 +202,6 @@ class ClusterQueries:
             for number in page
         ]
         return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
-
-    # -- coordinators --------------------------------------------------------------------------
-
-    def find_coordinator(self, request: Any, context: RequestContext) -> Any:
-        """No group or transaction coordinator exists yet: not available, which clients retry."""
-        error = ErrorCode.coordinator_not_available
-        message = "this cluster has no group or transaction coordinator"
-        nobody = {"node_id": NO_NODE, "host": "", "port": -1}
-        keys = getattr(request, "coordinator_keys", None)
-        if keys is None:
-            return respond(request, error_code=error, error_message=message, **nobody)
-        rows = [{"key": key, "error_code": error, "error_message": message} for key in keys]
-        return respond(request, coordinators=[{**row, **nobody} for row in rows])
 
 
 def _cursor(topic: str, partition: int) -> Row:

@@ -42,7 +42,8 @@ class Forwarding:
     async def init_producer_id(self, request: Any, context: RequestContext) -> Any:
         """A producer id that no other producer was given, epoch 0. Transactions are not served."""
         if request.transactional_id is not None:
-            return respond(request, error_code=ErrorCode.coordinator_not_available)
+            # Clients get here past FindCoordinator alone, which has told them.
+            return respond(request, error_code=ErrorCode.unsupported_version)
         producer_id = await self._next_id()
         if producer_id is None:
             return respond(request, error_code=ErrorCode.coordinator_not_available)

@@ -30,6 +30,7 @@ class Cannot:
 Cell = Shown | Cannot
 
 NO_KCAT_ADMIN: Final = Cannot("kcat has no administrative commands")
+NO_KCAT_ASSIGN: Final = Cannot("kcat names a group only to join it")
 NOT_IN_LIBRDKAFKA: Final = Cannot("librdkafka has no such request")
 NOT_IN_AIOKAFKA: Final = Cannot("aiokafka's administrative client has no such request")
 
@@ -57,6 +58,24 @@ TABLE: Final[Mapping[str, Mapping[str, Cell]]] = {
         "clients", "test_what_one_client_wrote_all_read"
     ),
     "offsets: earliest, latest, by time": _everyone("clients", "test_listing_offsets"),
+    "names a group, is assigned partitions, has no position: reads": _cells(
+        Shown("groups", "test_librdkafka_reads_what_it_was_assigned"),
+        Shown("groups", "test_kafka_python_reads_what_it_was_assigned"),
+        Shown("groups", "test_aiokafka_reads_what_it_was_assigned"),
+        NO_KCAT_ASSIGN,
+    ),
+    "subscribes as a group: a clear error at once": _cells(
+        Shown("groups", "test_librdkafka_may_not_subscribe"),
+        Shown("groups", "test_kafka_python_may_not_subscribe"),
+        Shown("groups", "test_aiokafka_may_not_subscribe"),
+        Shown("groups", "test_kcat_has_neither"),
+    ),
+    "transactions: a clear error at once": _cells(
+        Shown("groups", "test_librdkafka_has_no_transactions"),
+        Shown("groups", "test_kafka_python_has_no_transactions"),
+        Shown("groups", "test_aiokafka_has_no_transactions"),
+        Shown("groups", "test_kcat_has_neither"),
+    ),
     "create topics": _cells(_RD_TOPICS, _PY_ALL, _AIO_ALL, NO_KCAT_ADMIN),
     "describe topics and brokers": _cells(_RD_TOPICS, _PY_ALL, _AIO_ALL, _DYING),
     "alter and describe configurations": _cells(_RD_CONFIGS, _PY_ALL, _AIO_ALL, NO_KCAT_ADMIN),

@@ -15,9 +15,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
     import kafka.admin
-    from kafka import TopicPartition
+    from kafka import OffsetAndMetadata, TopicPartition
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
-    from kafka.errors import KafkaError, TopicAlreadyExistsError
+    from kafka.errors import KafkaError, TopicAlreadyExistsError, UnsupportedVersionError
     from kafka.net.inet import KafkaNetSocket
     from kafka.record.memory_records import MemoryRecords
 
@@ -32,8 +32,10 @@ __all__ = [
     "MemoryRecords",
     "NewPartitions",
     "NewTopic",
+    "OffsetAndMetadata",
     "TopicAlreadyExistsError",
     "TopicPartition",
+    "UnsupportedVersionError",
 ]
 
 CLOSING: Final[Mapping[str, Any]] = {"proxy_url": "closing:"}

@@ -14,7 +14,7 @@ from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError
 from tests.nodes.server.cluster import Cluster, eventually, running
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID = 0, 1, 2, 3, 10, 22
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, INIT_PRODUCER_ID = 0, 1, 2, 3, 22
 
 
 def batch(*values: bytes, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> bytes:
@@ -231,13 +231,11 @@ def test_a_waiting_consumer_is_woken_by_the_commit() -> None:
 
 
 def test_unknown_things_are_named_as_such() -> None:
-    """Unknown topics, coordinators that do not exist, positions that are not there."""
+    """Unknown topics, positions that are not there."""
 
     async def test(cluster: Cluster) -> None:
         unknown = (await cluster.metadata(1, "nowhere")).topics[0]
         assert unknown.error_code is ErrorCode.unknown_topic_or_partition
-        found = await cluster.ask(1, FIND_COORDINATOR, 3, key="g", key_type=0)
-        assert found.error_code is ErrorCode.coordinator_not_available
         beyond = await consume(cluster, await cluster.leader("t"), offset=99)
         assert beyond.error_code is ErrorCode.offset_out_of_range
 

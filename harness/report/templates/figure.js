@@ -88,7 +88,7 @@ const barShape = ({ fault, x, width, y, text, place, at }) =>
       drawn("rect", { x: px(x), y: px(y), width: px(width), height: BAR, rx: 2 }),
       drawn("text", { class: place, x: px(at), y: px(y + 11.5) }, text)), faultText(fault)));
 
-// One mark per pixel cell, judgement and kind of shape: forbidden crosses, doubts, permitted exclamation marks.
+// One mark per pixel cell, judgement and kind of shape: forbidden crosses, doubts, permitted triangles.
 const anomalyMarks = (list, scale, top) => {
   const cells = new Map(), rows = ["forbidden", "unknown", "permitted"].filter((j) => list.some((each) => each.judgement === j));
   const y = (judgement) => top + rows.indexOf(judgement) * MARK_ROW;
@@ -100,7 +100,7 @@ const anomalyMarks = (list, scale, top) => {
     if (!cells.has(key)) cells.set(key, { first: each, x: scale.x(at), many: 0 });
     cells.get(key).many += 1;
   }
-  const shapes = { forbidden: "M-4-4l8 8m0-8l-8 8", unknown: "M0-5l5 5l-5 5l-5-5z", permitted: "M0-5v6m0 3.500v.5" };
+  const shapes = { forbidden: "M-4-4l8 8m0-8l-8 8", unknown: "M0-5l5 5l-5 5l-5-5z", permitted: "M0-5l5 9h-10z" };
   const marks = [...cells.values()].map(({ first, x, many }) =>
     drawn("a", { href: address({ anomaly: first.place + 1, op: "" }), class: `finding ${first.judgement}`, transform: `translate(${px(x)} ${px(y(first.judgement))})` },
       titled(drawn("g", {}, drawn("rect", { x: -5, y: -8, width: 10, height: 16 }), drawn("path", { d: shapes[first.judgement] ?? "M0-4v8" })),
@@ -254,7 +254,7 @@ const faultSection = (sheet, { overview }) => {
 const anomalySection = (sheet, { anomalies }) => {
   const { marks, bottom } = anomalyMarks(anomalies.list.filter(anomalies.passes), sheet.scale, sheet.y + SECTION + MARK_ROW / 2);
   if (!marks.length) return;
-  begin(sheet, "Anomalies", "✕ forbidden  ◇ cannot be told  ! permitted; by the time of the send");
+  begin(sheet, "Anomalies", "✕ forbidden  ◇ cannot be told  △ permitted; by the time of the send");
   sheet.front.push(...marks);
   sheet.y = bottom;
 };

@@ -25,12 +25,12 @@ MAX_CAUSES = 3
 """Per topic, the gravest first."""
 LOOKS: Final[Mapping[Standing, tuple[str, str]]] = {
     Standing.CLEAN: ("✓", "bold green"),
-    Standing.LOSSES: ("!", "bold dark_orange"),
-    Standing.UNDECIDED: ("?", "bold yellow"),
+    Standing.LOSSES: ("!", "bold yellow"),
+    Standing.UNDECIDED: ("?", "bold magenta"),
     Standing.UNMET: ("✕", "bold red"),
     Standing.BROKEN: ("✕", "bold red"),
 }
-"""Sign and colour; without colours, sign and words remain."""
+"""Sign and colour, of the eight that every terminal has; without them, sign and words remain."""
 _COUNTS = {
     "sent": "sent",
     "acked": "acked",

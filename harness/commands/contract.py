@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.commands.base import Debug
 
-_STYLES = {"forbidden": "red", "permitted": "dark_orange", "unknown": "yellow"}
+_STYLES = {"forbidden": "red", "permitted": "yellow", "unknown": "magenta"}
 
 
 def contract(

@@ -47,9 +47,9 @@ LOST = {
     ("answer", "anomalies", "first", "colour"),
     [
         ("VALID", [], "✓ VALID: CONTRACT KEPT; NO ACKNOWLEDGED WRITE LOST", "32"),
-        ("VALID", [LOST], "! VALID: CONTRACT KEPT; ACKNOWLEDGED WRITES LOST", "38;5;208"),
+        ("VALID", [LOST], "! VALID: CONTRACT KEPT; ACKNOWLEDGED WRITES LOST", "33"),
         ("INVALID", [LOST], "✕ INVALID: CONTRACT BROKEN; ACKNOWLEDGED WRITES LOST", "31"),
-        ("UNKNOWN", [], "? UNKNOWN: CONTRACT NOT DECIDED", "33"),
+        ("UNKNOWN", [], "? UNKNOWN: CONTRACT NOT DECIDED", "35"),
     ],
 )
 def test_success_losses_violations_and_doubts_have_a_sign_and_a_colour_each(

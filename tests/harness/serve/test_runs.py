@@ -119,6 +119,21 @@ def test_a_run_that_lost_acknowledged_writes_is_no_success_like_another(
     assert 'class="state valid-losses"><i aria-hidden="true">!</i>VALID, losses' in page
 
 
+def test_a_failed_expectation_is_a_state_of_its_own(store: Path, vault: Vault) -> None:
+    """The contract was kept; what could not be decided is UNKNOWN."""
+    run = add_run(store)
+    rows = [{"expectation": "lost = 0", "outcome": "failed", "said": "lost = 0, measured 3"}]
+    run.write_json("verdict.json", verdict_of("VALID", expectations=rows))
+    found = Catalogue(vault).run(place_of(store, run))
+    assert found.state is State.UNMET
+    assert found.said.endswith("Expectation failed: lost = 0, measured 3.")
+    assert 'class="state expectation-failed"' in pages.run(found, "again", [], "")
+    run.write_json(
+        "verdict.json", verdict_of("VALID", expectations=[rows[0] | {"outcome": "unknown"}])
+    )
+    assert Catalogue(vault).run(place_of(store, run)).state is State.UNKNOWN
+
+
 def test_runs_below_nights_are_found_and_named(store: Path, vault: Vault) -> None:
     """At their depth; what is no run is none."""
     run = add_run(store / "nightly/mine/20260101T000000.000Z/runs/cell-7")

@@ -19,7 +19,6 @@ from harness.nightly.night import Night
 from harness.nightly.results import Outcome, Result, Trial
 
 _FAILURES = {Outcome.VIOLATION: "failure", Outcome.ERROR: "error", Outcome.UNKNOWN: "error"}
-_SKIPPED = (Outcome.KNOWN, Outcome.LEFT_OUT)
 _EXPECTED = {"failed": "failure", "unknown": "error"}
 
 
@@ -49,15 +48,21 @@ def _kinds(result: Result) -> list[str | None]:
 
 def _contract(result: Result) -> str | None:
     """How the trial failed, whatever its user expects beside the contract."""
-    if result.verdict == "VALID" and result.outcome in (Outcome.UNMET, Outcome.UNKNOWN):
-        return None
-    return "error" if result.outcome is Outcome.UNMET else _FAILURES.get(result.outcome)
+    if result.outcome is Outcome.UNMET:
+        return "error" if result.verdict == "UNKNOWN" else None
+    if result.outcome is Outcome.UNKNOWN and result.verdict == "VALID":
+        return None  # an expectation was not decided, and has a case of its own
+    return _FAILURES.get(result.outcome)
+
+
+def _skipped(result: Result) -> bool:
+    return bool(result.known) or result.outcome is Outcome.LEFT_OUT
 
 
 def _suite(night: Night, cell: Cell | None, result: Result) -> Xml.Element:
     suite = Xml.Element("testsuite", name=f"{night.suite.name}.{result.cell}")
     _count(suite, [result])
-    suite.set("skipped", str(int(result.outcome in _SKIPPED)))
+    suite.set("skipped", str(int(_skipped(result))))
     suite.set("timestamp", f"{datetime.fromtimestamp(night.began_s, tz=UTC):%Y-%m-%dT%H:%M:%S}")
     suite.set("hostname", night.machine.partition(",")[0])
     properties = Xml.SubElement(suite, "properties")
@@ -99,9 +104,13 @@ def _case(night: Night, result: Result) -> Xml.Element:
         found = Xml.SubElement(case, kind, message=_clean(result.said), type=kept.value)
         anomalies = "".join(f"{n} {kind}\n" for kind, n in result.anomalies.items())
         found.text = _clean(f"{result.said}\n{anomalies}{result.replay or ''}")
-    elif result.outcome in _SKIPPED:
+    elif _skipped(result):
         why = "; ".join(result.known) or result.said
-        Xml.SubElement(case, "skipped", message=_clean(f"{result.outcome}: {why}"))
+        Xml.SubElement(
+            case,
+            "skipped",
+            message=_clean(f"{Outcome.KNOWN if result.known else result.outcome}: {why}"),
+        )
     if result.headline:
         Xml.SubElement(case, "system-out").text = _clean(result.headline)
     return case

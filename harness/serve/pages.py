@@ -26,7 +26,7 @@ MARKS: Final[Mapping[State, str]] = {
     State.CUT: "/",
     State.UNJUDGED: "·",
     State.RUNNING: "▸",
-    State.LOSSES: "!",
+    State.LOSSES: "△",
     State.VALID: "✓",
 }
 """A shape for each, so that nothing depends on colour."""

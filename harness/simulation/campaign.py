@@ -142,8 +142,9 @@ def _judged(task: Task, recording: Recording) -> _Judged:
     verdict = judging.check(run.path)
     found = headline.of(verdict)
     outcome = _outcome(verdict)
-    reasons = (*_expected(found), *verdict["reasons"], *recording.troubles)
-    if outcome == UNKNOWN and task.seeds_are_swarms and len(reasons) == 1 and _idle(recording):
+    why = (*verdict["reasons"], *recording.troubles)
+    reasons = (*_expected(found), *why)
+    if outcome == UNKNOWN and task.seeds_are_swarms and len(why) == 1 and _idle(recording):
         outcome = IDLE
     if outcome in (VALID, IDLE) and not task.keep:
         shutil.rmtree(run.path)

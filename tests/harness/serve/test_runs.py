@@ -116,7 +116,7 @@ def test_a_run_that_lost_acknowledged_writes_is_no_success_like_another(
     assert found.state is State.LOSSES
     assert found.said.startswith("Lost although acknowledged: 12 acks=all, permitted by")
     page = pages.run(found, "again", [], "")
-    assert 'class="state valid-losses"><i aria-hidden="true">!</i>VALID, losses' in page
+    assert 'class="state valid-losses"><i aria-hidden="true">△</i>VALID, losses' in page
 
 
 def test_a_failed_expectation_is_a_state_of_its_own(store: Path, vault: Vault) -> None:

@@ -47,6 +47,20 @@ def test_what_is_kept_is_judged_and_stays(tmp_path: Path) -> None:
     assert (result.run / "verdict.json").is_file()
 
 
+def test_a_failed_expectation_is_no_violation_and_no_success(tmp_path: Path) -> None:
+    """The checkers judge such a seed, since the screen measures nothing."""
+    expect = ["lost.acks-all = 0", "publish_p99_ms <= 0"]
+    result = run_seed(Task(plan=small(expect=expect), root=tmp_path), 3)
+    assert (result.outcome, result.screened) == ("UNMET", False)
+    assert result.reasons[0].startswith("EXPECTATION FAILED: publish_p99_ms <= 0, measured")
+    assert result.run is not None
+    total = telling.Sum()
+    total.add(result)
+    assert total.exit_code == 1
+    met = small(expect=expect[:1])
+    assert run_seed(Task(plan=met, root=tmp_path), 3).outcome == "VALID"
+
+
 def test_a_broken_broker_is_invalid(tmp_path: Path) -> None:
     """By what clients saw; the unmodified one is not."""
     workload = {"client": "own", "rate_per_s": 20}

@@ -72,7 +72,7 @@ def test_what_settings_and_faults_permit_together(
 
 
 def test_without_eligible_leader_replicas_the_last_one_standing_may_lose_it() -> None:
-    """KIP-966 is off, as it is in Apache Kafka unless somebody says otherwise."""
+    """KIP-966 is off."""
     off = plan({}, broker={"eligible.leader.replicas.version": 0})
     assert permitted(off, POWER)[0].startswith("eligible.leader.replicas.version=0 with no flush")
 

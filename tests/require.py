@@ -111,6 +111,12 @@ CAPABILITIES: Final[Mapping[str, Capability]] = {
         there=lambda: any(KAFKA_JARS.glob("kafka-server-4*.jar")),
         needs=("java",),
     ),
+    "kafka-tools": Capability(
+        remedy="make kafka (needs Maven: apt-get install maven)",
+        there=lambda: any(KAFKA_JARS.glob("kafka-tools-4*.jar")),
+        needs=("kafka",),
+    ),
+    "javac": Capability(programs=("javac",), package="openjdk-17-jdk-headless", needs=("java",)),
     "kcat": Capability(programs=("kcat",), package="kcat"),
     "faketime": Capability(package="libfaketime", there=lambda: clocks.library() is not None),
     "sshd": Capability(programs=("sshd",), package="openssh-server", needs=("root",)),

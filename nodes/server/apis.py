@@ -72,8 +72,8 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
     coordinators = parts.coordinators
     return {
         PRODUCE: Api(3, 13, parts.produce.handle),
-        FETCH: Api(4, 17, parts.fetch.handle),
-        LIST_OFFSETS: Api(1, 10, queries.list_offsets),
+        FETCH: Api(4, 18, parts.fetch.handle),
+        LIST_OFFSETS: Api(1, 11, queries.list_offsets),
         METADATA: Api(0, 13, cluster.metadata),
         OFFSET_COMMIT: Api(2, 9, coordinators.offset_commit),
         OFFSET_FETCH: Api(1, 9, coordinators.offset_fetch),

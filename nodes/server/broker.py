@@ -82,9 +82,9 @@ class Broker:
                 config, self.replicas, lambda: raft.leader_id, self._auto_topics
             ),
             coordinators=Coordinators(config, self.replicas),
-            configs=DescribeConfigs(config, self.replicas),
+            configs=DescribeConfigs(config, lambda: self.replicas.image),
             forwarding=Forwarding(config.node_id, self._controller, self.lifecycle),
-            log_admin=LogAdmin(config, self.replicas),
+            log_admin=LogAdmin(config, disk, self.replicas),
             log_info=ReplicaLogInfo(self.replicas, self.lifecycle),
         )
 

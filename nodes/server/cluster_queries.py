@@ -15,7 +15,15 @@ from nodes.server.replicas import ReplicaManager
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
-BROKER_ENDPOINTS = 1
+BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
+_ENDPOINTS = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER"}
+
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+"""Bits of what may be done to a topic and to the cluster (KIP-430), by the codes of Kafka's
+AclOperation: everything, since whoever is connected may do everything here. Where nobody asks, a
+field's default stands, which says so.
+"""
 BY_ID_SINCE = 12
 
 Row = dict[str, Any]
@@ -48,17 +56,14 @@ class ClusterQueries:
             cluster_id=self._config.cluster_id,
             controller_id=self._controller(context.listener),
             topics=self._topics(request, self._reachable(context.listener)),
+            **authorized_operations(request),
         )
 
     def describe_cluster(self, request: Any, context: RequestContext) -> Any:
         """The cluster's id, controller and brokers; the fenced ones too when asked for."""
-        if getattr(request, "endpoint_type", BROKER_ENDPOINTS) != BROKER_ENDPOINTS:
-            return respond(
-                request,
-                error_code=ErrorCode.unsupported_endpoint_type,
-                error_message="The given endpoint type is not supported by this listener.",
-                cluster_id="",
-            )
+        refusal = refuse_endpoints(request, BROKER_ENDPOINTS)
+        if refusal is not None:
+            return refusal
         fenced = getattr(request, "include_fenced_brokers", False)
         return respond(
             request,
@@ -68,6 +73,7 @@ class ClusterQueries:
                 {**row, "broker_id": row["node_id"]}
                 for row in self._brokers(context.listener, fenced=fenced)
             ],
+            **authorized_operations(request),
         )
 
     def _controller(self, listener: str) -> NodeId:
@@ -102,9 +108,12 @@ class ClusterQueries:
 
     def _topics(self, request: Any, reachable: frozenset[NodeId]) -> list[Row]:
         wanted = request.topics
+        told = _operations(
+            request, "include_topic_authorized_operations", "topic", TOPIC_OPERATIONS
+        )
         asks_for_all = wanted is None or (request.__version__ == 0 and not wanted)
         if asks_for_all:
-            return [self._topic(topic, reachable) for topic in self._image.topics.values()]
+            return [self._topic(topic, reachable, told) for topic in self._image.topics.values()]
         may_create = getattr(request, "allow_auto_topic_creation", True)
         rows = []
         for item in wanted:
@@ -119,7 +128,7 @@ class ClusterQueries:
                 else self._image.topic(item.name)
             )
             if topic is not None:
-                rows.append(self._topic(topic, reachable))
+                rows.append(self._topic(topic, reachable, told))
             elif topic_id is not None:
                 rows.append({"error_code": ErrorCode.unknown_topic_id, "topic_id": topic_id})
             else:
@@ -127,8 +136,9 @@ class ClusterQueries:
                 rows.append({"error_code": error, "name": item.name})
         return rows
 
-    def _topic(self, topic: TopicImage, reachable: frozenset[NodeId]) -> Row:
+    def _topic(self, topic: TopicImage, reachable: frozenset[NodeId], told: Row) -> Row:
         return {
+            **told,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "partitions": [
@@ -201,7 +211,42 @@ class ClusterQueries:
             }
             for number in page
         ]
-        return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
+        return {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": partitions,
+            "topic_authorized_operations": TOPIC_OPERATIONS,
+        }
+
+
+def refuse_endpoints(request: Any, served: int) -> Any | None:
+    """The refusal of a DescribeCluster that wants others than are `served` here; None if not so."""
+    wanted = getattr(request, "endpoint_type", BROKER_ENDPOINTS)
+    if wanted == served:
+        return None
+    if wanted in _ENDPOINTS:
+        error = ErrorCode.mismatched_endpoint_type
+        message = (
+            f"The request was sent to an endpoint of type {_ENDPOINTS[served]}, but we wanted an "
+            f"endpoint of type {_ENDPOINTS[wanted]}"
+        )
+    else:
+        error = ErrorCode.unsupported_endpoint_type
+        message = f"Unsupported endpoint type {wanted}"
+    if request.__version__ == 0:
+        error = ErrorCode.invalid_request  # it has no types, and asks for brokers
+    return respond(request, error_code=error, error_message=message, cluster_id="")
+
+
+def authorized_operations(request: Any) -> Row:
+    """The field that tells what may be done to the cluster, if `request` asks for it."""
+    return _operations(
+        request, "include_cluster_authorized_operations", "cluster", CLUSTER_OPERATIONS
+    )
+
+
+def _operations(request: Any, asked: str, whose: str, operations: int) -> Row:
+    return {f"{whose}_authorized_operations": operations} if getattr(request, asked, False) else {}
 
 
 def _cursor(topic: str, partition: int) -> Row:

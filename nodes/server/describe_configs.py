@@ -1,10 +1,10 @@
-"""DescribeConfigs: every configuration of topics and of this broker, its value, and where from.
+"""DescribeConfigs: every configuration of topics and of this node, its value, and where from.
 
-Answered from the metadata image and this broker's own file. Another broker's configuration is that
+Answered from the metadata image and this node's own file. Another broker's configuration is that
 broker's to tell, as in Kafka.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -16,7 +16,6 @@ from nodes.control.image import ClusterImage, ConfigResource
 from nodes.control.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from nodes.control.topic_configs import TOPIC_CONFIGS, ConfigType, Source, Sourced, sources
 from nodes.control.topics import check_name
-from nodes.server.replicas import ReplicaManager
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -28,13 +27,13 @@ _SECRETS = ("password", "jaas", "secret")
 class DescribeConfigs:
     """Serves DescribeConfigs."""
 
-    def __init__(self, config: NodeConfig, replicas: ReplicaManager) -> None:
+    def __init__(self, config: NodeConfig, image: Callable[[], ClusterImage]) -> None:
         self._config = config
-        self._replicas = replicas
+        self._newest = image
 
     @property
     def _image(self) -> ClusterImage:
-        return self._replicas.image
+        return self._newest()
 
     def handle(self, request: Any, context: RequestContext) -> Any:
         """Each resource for itself."""

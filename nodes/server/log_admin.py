@@ -16,6 +16,7 @@ from nodes.log.errors import LogError, OffsetOutOfRange
 from nodes.replication.partition import Role
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
+from nodes.storage.disk import Disk
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -23,23 +24,21 @@ log = logging.getLogger("nodes.log_admin")
 
 HIGH_WATERMARK = -1
 POLL_S = 0.02
-UNKNOWN_BYTES = -1
 
 
 class LogAdmin:
     """Serves them."""
 
-    def __init__(self, config: NodeConfig, replicas: ReplicaManager) -> None:
+    def __init__(self, config: NodeConfig, disk: Disk, replicas: ReplicaManager) -> None:
         self._config = config
+        self._disk = disk
         self._replicas = replicas
 
     # -- DescribeLogDirs -----------------------------------------------------------------------
 
     def describe_log_dirs(self, request: Any, context: RequestContext) -> Any:
-        """The one log directory, with the size and lag of the replicas asked for (null: of all).
-
-        How large the disk is and what is left of it is not known here.
-        """
+        """The one log directory, with the size and lag of the replicas asked for (null: of all),
+        and the room that its file system has."""
         wanted = request.topics
         chosen = (
             self._replicas.all()
@@ -61,12 +60,17 @@ class LogAdmin:
                     "is_future_key": False,
                 }
             )
+        row = {"log_dir": self._config.log_dir}
+        try:
+            space = self._disk.space()
+        except OSError as error:
+            log.error("cannot tell the room in %s: %s", self._config.log_dir, error)
+            return respond(request, results=[{**row, "error_code": ErrorCode.kafka_storage_error}])
         directory = {
-            "error_code": ErrorCode.none,
-            "log_dir": self._config.log_dir,
+            **row,
             "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
-            "total_bytes": UNKNOWN_BYTES,
-            "usable_bytes": UNKNOWN_BYTES,
+            "total_bytes": space.total,
+            "usable_bytes": space.usable,
         }
         return respond(request, results=[directory])
 

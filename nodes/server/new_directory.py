@@ -8,7 +8,7 @@ the topic's id too, before what is appended. A crash before loses an empty log, 
 next start makes. Everything else goes straight to the real disk.
 """
 
-from nodes.storage.disk import Disk, File
+from nodes.storage.disk import Disk, File, Space
 
 
 class NewDirectory:
@@ -99,6 +99,9 @@ class NewDirectory:
 
     async def sync(self, target: File | str) -> None:
         await self.make().sync(target.real() if isinstance(target, _NewFile) else target)
+
+    def space(self) -> Space:
+        return self._disk.space()
 
     def oldest_sync_age_ms(self, now_ms: float) -> float:
         return self._disk.oldest_sync_age_ms(now_ms)

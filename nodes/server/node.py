@@ -21,9 +21,12 @@ from nodes.control.settings import ControlSettings
 from nodes.ids import BrokerEpoch
 from nodes.log.checkpoints import CleanShutdown, MetaProperties
 from nodes.raft.election_state import directory_of, directory_text
+from nodes.server import features
 from nodes.server.broker import Broker
 from nodes.server.controller_apis import controller_apis
 from nodes.server.controller_io import ControllerShell
+from nodes.server.controller_queries import ControllerQueries
+from nodes.server.describe_configs import DescribeConfigs
 from nodes.server.metadata_publisher import MetadataPublisher
 from nodes.server.raft_io import RaftNode
 from nodes.server.raft_start import open_quorum
@@ -66,6 +69,7 @@ class Node:
         self._security = NodeSecurity(config)
         self._tasks: list[asyncio.Task[None]] = []
         self._failed_job = ""
+        self._publisher = MetadataPublisher()
         self.raft: RaftNode | None = None
         self.controller: ControllerShell | None = None
         self._recovery: Recovery | None = None
@@ -78,12 +82,11 @@ class Node:
         """
         directory_id = _claim_directory(self._disk, self.config, self._rng)
         marked = CleanShutdown(self._disk).take()
-        publisher = MetadataPublisher()
         connect_broker = partial(self._connect, listener=self.config.inter_broker_listener)
         self.raft = raft = open_quorum(
             self.config,
             self._disk,
-            publisher,
+            self._publisher,
             directory_id=directory_id,
             clean=marked is not None,
             rng=self._rng,
@@ -91,7 +94,7 @@ class Node:
             connect=self._connect,
         )
         if self.config.is_controller:
-            self.controller = self._make_controller(raft, publisher)
+            self.controller = self._make_controller(raft)
             self._recovery = Recovery(
                 self.controller, connect_broker, self.config.inter_broker_listener
             )
@@ -107,7 +110,7 @@ class Node:
                 connect_broker=connect_broker,
                 previous_epoch=None if marked is None else BrokerEpoch(marked),
             )
-            publisher.subscribe(self._follow)
+            self._publisher.subscribe(self._follow)
         for endpoint in self.config.listeners:
             await self._listen(endpoint)
         await raft.start()
@@ -137,7 +140,7 @@ class Node:
         assert self.broker is not None
         self.broker.follow(image, delta)
 
-    def _make_controller(self, raft: RaftNode, publisher: MetadataPublisher) -> ControllerShell:
+    def _make_controller(self, raft: RaftNode) -> ControllerShell:
         administration = self.config.administration
         settings = ControlSettings(
             session_timeout_ms=self.config.broker_session_timeout_ms,
@@ -153,7 +156,7 @@ class Node:
             static=self.config.static,
         )
         controller = Controller(cluster_id=self.config.cluster_id, settings=settings, rng=self._rng)
-        shell = ControllerShell(controller, raft, publisher)
+        shell = ControllerShell(controller, raft, self._publisher)
         raft.listeners.append(shell)
         return shell
 
@@ -171,7 +174,7 @@ class Node:
         name = endpoint.listener
         listener = Listener(
             name=name,
-            dispatcher=Dispatcher(self._apis(endpoint)),
+            dispatcher=Dispatcher(self._apis(endpoint), self._features),
             connections=self._connections,
             max_frame_bytes=self.config.max_request_bytes,
             security=self._security.server(name),
@@ -202,7 +205,14 @@ class Node:
         apis = self.raft.apis()
         if self.controller is None or self._recovery is None:
             return apis
-        return {**apis, **controller_apis(self.controller, self._recovery)}
+        configs = DescribeConfigs(self.config, lambda: self._publisher.image)
+        queries = ControllerQueries(self.raft, configs).apis()
+        return {**apis, **queries, **controller_apis(self.controller, self._recovery)}
+
+    def _features(self, version: int) -> dict[str, Any]:
+        assert self.raft is not None
+        kraft_version = 0 if self.raft.log.voters.is_static else 1
+        return features.described(version, self._publisher.image, kraft_version)
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(job)

@@ -23,7 +23,15 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
-_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+EARLIEST_PENDING_UPLOAD = -6
+_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 """The version of ListOffsets from which each time that is none may be asked for."""
 
 OFFSET_NOT_AVAILABLE_SINCE = 5
@@ -93,7 +101,7 @@ class Queries:
         log, state = replica.log, replica.state
         if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):  # no part of a log is stored elsewhere
             return _at(log, log.start_offset)
-        if timestamp_ms == LATEST_TIERED:
+        if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # nor will be
             return Position(ErrorCode.none)
         to_client = request.replica_id == CONSUMER
         upper = state.high_watermark if to_client else log.end_offset

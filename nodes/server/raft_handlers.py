@@ -258,7 +258,7 @@ class RaftHandlers:
                 "replica_id": node.config.node_id,
                 "replica_directory_id": node.config.directory_id,
                 "log_end_offset": node.log.end_offset,
-                "last_fetch_timestamp": -1,
+                "last_fetch_timestamp": node.wall_clock(),
                 "last_caught_up_timestamp": node.wall_clock(),
             }
         return [voters[voter] for voter in sorted(voters)]

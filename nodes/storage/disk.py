@@ -13,7 +13,15 @@ parts; "" is the root itself.
 Left to others: what a file means, and in which order things become durable.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Space(NamedTuple):
+    """The room of the file system that a disk's root is on, in bytes."""
+
+    total: int
+    usable: int
+    """What is left for this process."""
 
 
 class File(Protocol):
@@ -89,6 +97,9 @@ class Disk(Protocol):
 
     async def sync(self, target: File | str) -> None:
         """Sync a file, or the directory of that path, without stopping the event loop."""
+
+    def space(self) -> Space:
+        """How large the file system is, and what is left of it."""
 
     def oldest_sync_age_ms(self, now_ms: float) -> float:
         """How long the oldest sync in flight has been running; 0 when none is.

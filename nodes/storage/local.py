@@ -15,7 +15,7 @@ import errno
 import os
 from pathlib import Path
 
-from nodes.storage.disk import File, replace_file
+from nodes.storage.disk import File, Space, replace_file
 
 _MODE = 0o644
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
@@ -227,6 +227,10 @@ class LocalDisk:
                 await target.sync_in_executor(loop)
         finally:
             del self._syncs[number]
+
+    def space(self) -> Space:
+        found = os.statvfs(self.root)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def oldest_sync_age_ms(self, now_ms: float) -> float:
         return max(0.0, now_ms - next(iter(self._syncs.values()))) if self._syncs else 0.0

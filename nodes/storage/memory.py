@@ -14,9 +14,12 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from nodes.storage.disk import File, parent, replace_file
+from nodes.storage.disk import File, Space, parent, replace_file
 
 PAGE_BYTES = 4096
+
+CAPACITY_BYTES = 1 << 30
+"""Of a whole disk. Only who asks for the room is told; what enforces it is the simulator's."""
 
 
 class _Inode:
@@ -267,6 +270,10 @@ class MemoryDisk:
             self.sync_dir(target)
         else:
             target.sync()
+
+    def space(self) -> Space:
+        held = sum(size for _, size in self.files())
+        return Space(CAPACITY_BYTES, max(0, CAPACITY_BYTES - held))
 
     def oldest_sync_age_ms(self, now_ms: float) -> float:
         return 0.0

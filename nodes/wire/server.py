@@ -63,6 +63,9 @@ class RequestContext:
     principal: str = ANONYMOUS
 
 
+Features = Callable[[int], Mapping[str, Any]]
+"""Makes of a version of ApiVersions the fields of its response that tell of features."""
+
 Handler = Callable[[Any, RequestContext], "Awaitable[Any] | Any"]
 """Takes a request entity; returns the response (or an awaitable of it), None for no answer. Raises
 Unanswerable to have the connection closed; anything else it raises is a bug of ours. An awaitable
@@ -80,7 +83,8 @@ class Api(NamedTuple):
 class Dispatcher:
     """The table of served apis of one listener; ApiVersions is answered from it."""
 
-    def __init__(self, apis: Mapping[int, Api]) -> None:
+    def __init__(self, apis: Mapping[int, Api], features: Features = lambda version: {}) -> None:
+        self._features = features
         self._apis = {
             **apis,
             API_VERSIONS: Api(0, 4, self._api_versions),
@@ -108,7 +112,7 @@ class Dispatcher:
             }
             for key, api in sorted(self._apis.items())
         ]
-        values = {"error_code": error, "api_keys": keys}
+        values = {"error_code": error, "api_keys": keys, **self._features(version)}
         return Draft(response_class(API_VERSIONS, version), values)
 
 

@@ -18,10 +18,9 @@ from typing import Final
 
 from harness.targets.sim.loop import HostLoop
 from harness.targets.sim.world import MS, NS, Call, World
-from nodes.storage.disk import File, replace_file
-from nodes.storage.memory import MemoryDisk, MemoryFile
+from nodes.storage.disk import File, Space, replace_file
+from nodes.storage.memory import CAPACITY_BYTES, MemoryDisk, MemoryFile
 
-CAPACITY_BYTES: Final = 1 << 30
 FROZEN: Final = "the disk is frozen"
 
 
@@ -147,9 +146,7 @@ class SimDisk:
 
     def free_bytes(self) -> int:
         """What may still be written."""
-        if self._full:
-            return 0
-        return max(0, CAPACITY_BYTES - sum(size for _, size in self.content.files()))
+        return 0 if self._full else self.content.space().usable
 
     def set_read_only(self) -> None:
         """Bring everything to the disk, and refuse writes from now on (EROFS)."""
@@ -401,6 +398,10 @@ class Mount:
         else:
             assert isinstance(target, SimFile), "a file of another disk"
             await self._disk.sync_later(self.loop, target.file)
+
+    def space(self) -> Space:
+        self.reading()
+        return Space(CAPACITY_BYTES, self._disk.free_bytes())
 
     def oldest_sync_age_ms(self, now_ms: float) -> float:
         return self._disk.oldest_sync_age_ms(self.loop, now_ms)

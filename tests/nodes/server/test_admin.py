@@ -176,7 +176,7 @@ def test_pages_of_topics_and_fenced_brokers() -> None:
                 assert len(answer.brokers) == count
                 assert [b.broker_id for b in answer.brokers if b.is_fenced] == [3] * fenced
             wrong = await cluster.ask(1, 60, 2, endpoint_type=2)
-            assert wrong.error_code is ErrorCode.unsupported_endpoint_type
+            assert wrong.error_code is ErrorCode.mismatched_endpoint_type
 
     asyncio.run(main())
 

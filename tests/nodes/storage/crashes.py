@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from nodes.storage.disk import Disk, File, replace_file
+from nodes.storage.disk import Disk, File, Space, replace_file
 from nodes.storage.local import LocalDisk
 from nodes.storage.memory import MemoryDisk
 
@@ -138,6 +138,9 @@ class CrashingDisk:
             assert isinstance(target, str)
             self.step(f"sync_dir {target!r}")
             await self.inner.sync(target)
+
+    def space(self) -> Space:
+        return self.inner.space()
 
     def oldest_sync_age_ms(self, now_ms: float) -> float:
         return self.inner.oldest_sync_age_ms(now_ms)

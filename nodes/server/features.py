@@ -26,7 +26,8 @@ LEVEL_0_SINCE: Final = 4
 
 def described(version: int, image: ClusterImage, kraft_version: int) -> dict[str, Any]:
     """The fields of an ApiVersions response of this version. `kraft_version` is the quorum's level;
-    like Kafka's, a feature at level 0 is not among the finalized.
+    like Kafka's, a feature at level 0 is not among the finalized. Nor is one that this node knows
+    nothing of, which a directory of Kafka's may have brought: it is not in force here.
     """
     supported = [
         {"name": name, "min_version": oldest, "max_version": newest}
@@ -37,7 +38,7 @@ def described(version: int, image: ClusterImage, kraft_version: int) -> dict[str
     finalized = [
         {"name": name, "min_version_level": level, "max_version_level": level}
         for name, level in sorted(levels.items())
-        if level > 0
+        if level > 0 and name in SUPPORTED
     ]
     return {
         "supported_features": supported,

@@ -36,13 +36,18 @@ async def ask_controller(cluster: Cluster, node: int, key: int, version: int, **
 
 
 def test_features_by_version_of_the_question() -> None:
-    """Old clients cannot read ranges that begin at 0; level 0 is not finalized."""
-    image = ClusterImage(offset=Offset(7), features={METADATA_VERSION_FEATURE: 23, "unused": 0})
+    """Old clients cannot read ranges from 0 on; level 0 and what is unknown is not finalized."""
+    levels = {
+        METADATA_VERSION_FEATURE: 23,
+        "eligible.leader.replicas.version": 0,
+        "group.version": 1,
+    }
+    image = ClusterImage(offset=Offset(7), features=levels)
     for version, supported in ((3, 1), (4, 3)):
         found = features.described(version, image, kraft_version=1)
         assert len(found["supported_features"]) == supported
-        levels = {row["name"]: row["max_version_level"] for row in found["finalized_features"]}
-        assert levels == {METADATA_VERSION_FEATURE: 23, KRAFT_VERSION_FEATURE: 1}
+        finalized = {row["name"]: row["max_version_level"] for row in found["finalized_features"]}
+        assert finalized == {METADATA_VERSION_FEATURE: 23, KRAFT_VERSION_FEATURE: 1}
         assert found["finalized_features_epoch"] == 7
     static = features.described(4, image, kraft_version=0)
     assert [row["name"] for row in static["finalized_features"]] == [METADATA_VERSION_FEATURE]

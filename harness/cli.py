@@ -14,15 +14,16 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 
 import nodes.kio_alone  # noqa: F401 - before any command imports kio
+from harness import terminal
 from harness.commands.analyze import analyze
 from harness.commands.base import (
     BAD_ARGUMENTS,
@@ -206,11 +207,11 @@ def check(
     from harness import judging, summary
 
     verdict = judging.check(run_dir, engine.value, expect or ())
-    path = judging.write_report(run_dir) if report else None
+    path = judging.report_beside(run_dir, warn) if report else None
     if as_json:
         print(json.dumps(verdict))
     else:
-        summary.print_verdict(Console(), verdict, run_dir.resolve(), path)
+        summary.print_verdict(terminal.console(), verdict, run_dir.resolve(), path)
     raise Exit(judging.exit_code(verdict))
 
 
@@ -253,7 +254,7 @@ def doctor(
         faults = abilities.as_json(offers)
         print(json.dumps({"capabilities": capabilities, "faults": faults}, indent=2))
     else:
-        Console().print(this_machine.table(found))
+        terminal.console().print(this_machine.table(found))
         print(abilities.text(offers))
 
 
@@ -357,7 +358,7 @@ def _run(
     elif as_json:
         print(json.dumps({"run": str(run_dir), **outcome.verdict}))
     else:
-        summary.print_verdict(Console(), outcome.verdict, run_dir, outcome.report)
+        summary.print_verdict(terminal.console(), outcome.verdict, run_dir, outcome.report)
     if outcome.left:
         print("\n".join(outcome.left), file=sys.stderr)
     code = HARNESS_FAILED
@@ -384,6 +385,15 @@ def _exit_code_of(error: BaseException) -> int:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point: run the command line and exit with its code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # The help is drawn with colours, and has no text of a run.
+    with nullcontext() if "--help" in arguments or not arguments else terminal.guarded():
+        code = _code_of(arguments)
+        sys.stdout.flush()
+    sys.exit(code)
+
+
+def _code_of(arguments: list[str]) -> int:
+    """Do what is asked for; how to exit."""
     # Typer's own error type of a bad command line; which package defines it depends on its version.
     usage_error: Any = typer.BadParameter.__base__
     try:
@@ -401,8 +411,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             traceback.print_exception(error)
         warn(_said(error) if _is_ours(error) else f"{type(error).__name__}: {_said(error)}")
         code = _exit_code_of(error)
-    sys.stdout.flush()
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _is_ours(error: Exception) -> bool:

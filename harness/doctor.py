@@ -23,6 +23,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.nftables.main import NFTables
 from rich.table import Table
+from rich.text import Text
 
 from harness.record.journal import Journal
 from harness.targets.linux import clocks, holders, kernel, throttles, volumes
@@ -118,7 +119,7 @@ def table(found: Iterable[Capability]) -> Table:
     """The capabilities as a table for the terminal."""
     result = Table("", "capability", "what was found", "how to get it", title="this machine")
     for capability in found:
-        mark = "[green]yes[/]" if capability.available else "[red]no[/]"
+        mark = Text("yes", style="green") if capability.available else Text("no", style="red")
         hint = "" if capability.available else capability.how_to_get
         result.add_row(mark, capability.name, capability.detail, hint)
     return result

@@ -6,7 +6,7 @@ hands it to them; the verdict comes back and is stored beside the history. Judgi
 checkers' business.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +122,16 @@ def write_report(run_dir: Path) -> Path:
     if not (run.path / "verdict.json").is_file():
         raise StoreError(f"{run_dir}: is not judged yet; run `highwater check {run_dir}` first")
     return report.write_report(run.path)
+
+
+def report_beside(run_dir: Path, say: Callable[[str], None]) -> Path | None:
+    """The report of a run that was just judged; None where it cannot be written, and `say` why:
+    the verdict stands without it, and must not be hidden by it."""
+    try:
+        return write_report(run_dir)
+    except Exception as error:
+        say(f"the report of {run_dir} could not be written ({type(error).__name__}: {error})")
+        return None
 
 
 def _end_leftovers(run_dir: Path) -> None:

@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from harness import terminal
 from harness.planning.plan import Plan, acks_name
 from harness.watching.cluster_view import PartitionView
 from nodes.ids import TopicPartition
@@ -251,5 +252,5 @@ def _to_stderr(line: str) -> None:
 
 def for_terminal(plan: Plan) -> LiveProgress | LineProgress:
     """What fits stderr: a live display on a terminal, lines elsewhere. A context manager."""
-    console = Console(stderr=True)
+    console = terminal.console(stderr=True)
     return LiveProgress(plan, console) if console.is_terminal else LineProgress(plan)

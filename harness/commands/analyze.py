@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.admin.errors import BadRequest
-from harness.commands.base import Debug, EngineName, Exit
+from harness.commands.base import Debug, EngineName, Exit, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,7 +107,7 @@ def _analyze(
         if each.run in local:
             local[each.run].write_json("verdict.json", each.verdict.as_json())
             if report:
-                judging.write_report(local[each.run].path)
+                judging.report_beside(local[each.run].path, warn)
     return analyzed
 
 

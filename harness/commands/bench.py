@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
 
+from harness import terminal
 from harness.commands.base import (
     BrokerModule,
     Debug,
@@ -177,7 +177,7 @@ def _measure(
         results.save(result, path)
     for path in (run.path / "bench.html", *([html_file] if html_file else ())):
         page.save(result, path, command=command, baseline=baseline)
-    console = Console()
+    console = terminal.console()
     if not console.is_terminal:
         console.width = FILE_WIDTH
     table.print_result(console, result, baseline)

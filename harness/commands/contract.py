@@ -5,10 +5,10 @@ from itertools import groupby
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness import terminal
 from harness.commands.base import Debug
 
 _STYLES = {"forbidden": "red", "permitted": "yellow", "unknown": "magenta"}
@@ -32,7 +32,7 @@ def contract(
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    console = Console()
+    console = terminal.console()
     for kind, several in groupby(rows, key=lambda row: row["anomaly"]):
         table = Table(title=kind, title_justify="left", title_style="bold", expand=True)
         table.add_column("configuration", ratio=2)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from harness import terminal
 from harness.commands.base import Debug, Exit, Store, on_signals, warn
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _summary(telling: "Telling") -> None:
     from harness.nightly.results import changes
 
     made, results = telling.night, telling.night.results()
-    console = Console()
+    console = terminal.console()
     console.print()
     console.print(Text(headline(results)), soft_wrap=True)
     for cell, change in changes(results, telling.before()).items():

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from harness import terminal
 from harness.commands.base import (
     Debug,
     Exit,
@@ -86,7 +86,7 @@ def zoo(
     if as_json:
         print(json.dumps([line.as_json() for line in lines], indent=2))
     else:
-        console = Console(width=max(Console().width, TABLE_WIDTH))
+        console = terminal.console(width=max(terminal.console().width, TABLE_WIDTH))
         console.print(record.table(lines))
         console.print(record.summary(lines))
     raise Exit(0 if all(line.holds for line in lines) else 1)

@@ -13,7 +13,7 @@ from harness.report.loading import Stored
 from harness.report.operations import Operations, pack_operations
 from harness.report.packing import pack
 from harness.report.progress import Progress, read_progress
-from harness.report.tables import connect
+from harness.report.tables import beyond, connect
 from harness.report.timeline import FaultSpan, LeaderLane, Timeline, read_timeline
 from harness.report.wall_clocks import WallClocks, read_wall_clocks
 
@@ -44,12 +44,15 @@ class Facts:
     operations: Operations
     anomalies: Anomalies
     blocks: Mapping[str, str]
+    beyond: int
+    """Rows with a number that cannot be drawn where it is."""
 
 
 def gather(stored: Stored) -> Facts:
     """Read a run's tables. An empty run has a span of 0 s and empty blocks."""
     anomalies = list_anomalies(stored.verdict)
     with connect(stored) as db:
+        beyond_drawing = beyond(db)
         span_s = _span_s(db)
         timeline = read_timeline(db, span_s)
         progress = read_progress(db, span_s)
@@ -71,6 +74,7 @@ def gather(stored: Stored) -> Facts:
         operations=operations,
         anomalies=anomalies,
         blocks=blocks,
+        beyond=beyond_drawing,
     )
 
 

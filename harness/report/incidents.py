@@ -19,6 +19,7 @@ from harness.report.loading import Stored
 from harness.report.node_logs import read_node_logs
 from harness.report.packing import pack
 from harness.report.redaction import redacted
+from harness.report.tables import FARTHEST
 from harness.report.telling import telling
 from harness.report.words import gravity, weight
 
@@ -218,7 +219,7 @@ def _want(db: Any, instances: Sequence[Mapping[str, Any]]) -> None:
         topic, partition = each.get("topic"), each.get("partition")
         if isinstance(topic, str) and isinstance(partition, int):
             for offset in _whole_ones(each, "offset", "other_offset"):
-                places[topic, partition, offset] = None
+                places[topic, partition, max(-FARTHEST, min(offset, FARTHEST))] = None
     wanted: Mapping[str, Iterator[Mapping[str, Any]]] = {
         "value": ({"value": value} for value in values),
         "op": ({"op": op} for op in ops),

@@ -34,9 +34,10 @@ class Column:
 
 
 def pack(head: Mapping[str, Any], columns: Mapping[str, Column] | None = None) -> str:
-    """A block as base64 text; `head` is JSON that the reader gets besides the columns.
+    """A block as base64 text; `head` is JSON that the reader gets besides the columns, numbers that
+    JavaScript does not hold exactly as text.
 
-    Raises ValueError for a number that JavaScript does not hold exactly.
+    Raises ValueError for such a number in a column.
     """
     described = []
     planes = []
@@ -48,10 +49,20 @@ def pack(head: Mapping[str, Any], columns: Mapping[str, Column] | None = None) -
         )  # fmt: skip
         planes.append(stored)
     text = json.dumps(
-        {"head": dict(head), "columns": described}, separators=(",", ":"), ensure_ascii=False
+        {"head": _exact(head), "columns": described}, separators=(",", ":"), ensure_ascii=False
     ).encode()
     whole = len(text).to_bytes(4, "little") + text + b"".join(planes)
     return base64.b64encode(gzip.compress(whole, LEVEL, mtime=0)).decode("ascii")
+
+
+def _exact(found: Any) -> Any:
+    if isinstance(found, int):
+        return found if abs(found) <= GREATEST else str(found)
+    if isinstance(found, Mapping):
+        return {key: _exact(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [_exact(each) for each in found]
+    return found
 
 
 def _planes(column: Column) -> tuple[int, int, bytes]:

@@ -7,6 +7,7 @@ is said. It judges nothing: the verdict is read, not made.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -33,6 +34,10 @@ SCRIPTS = (
     "main.js",
 )  # fmt: skip
 """In this order one script, whose parts see each other."""
+BEYOND = (
+    "{rows} rows of the record have numbers too great to be drawn; they are drawn at 2**53. The "
+    "tables, verdict.json and the reasons have them as they are."
+)
 _CONTRACT_ROW = (
     "configuration", "anomaly", "judgement", "reason", "source", "permitted_by", "prevented_by",
 )  # fmt: skip
@@ -56,9 +61,12 @@ def render(run_dir: Path) -> str:
     stored = load(run_dir)
     try:
         facts = gather(stored)
-    except duckdb.Error as error:
+    except (duckdb.Error, ArithmeticError, ValueError) as error:
+        # Whatever is wrong with them, the verdict is shown.
         stored = stored.without_tables(str(error))
         facts = gather(stored)
+    if facts.beyond:
+        stored = replace(stored, missing=(*stored.missing, BEYOND.format(rows=facts.beyond)))
     return _environment().get_template("report.html.j2").render(_context(stored, facts))
 
 

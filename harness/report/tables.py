@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -10,6 +10,13 @@ import pyarrow as pa
 from checkers.arrow import no_rows, take_over
 from checkers.history import SCHEMAS, Source
 from harness.report.loading import Stored
+
+FARTHEST: Final = (1 << 53) - 1024
+"""JavaScript holds whole numbers up to 2**53; evidence is looked for a few numbers further."""
+FARTHEST_NS: Final = 1 << 61
+"""Of times, which are drawn in µs, and whose differences must be numbers, too."""
+NAMES: Final = frozenset({"op", "value", "txn", "crc"})
+"""Numbers that are names: they are drawn in parts or not at all."""
 
 
 @contextmanager
@@ -30,5 +37,32 @@ def connect(stored: Stored) -> Iterator[Any]:
             # So that the view has every column also when nothing was stored.
             take_over(db, f"{name}_empty", no_rows(SCHEMAS[name]))
             parts.append(f"SELECT * FROM {name}_empty")
-            db.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(parts)}")
+            recorded = " UNION ALL BY NAME ".join(parts)
+            bounds = ", ".join(
+                f'greatest(least("{column}", {bound}), -{bound}) AS "{column}"'
+                for column, bound in _bounds(name).items()
+            )
+            db.execute(f"CREATE VIEW {name}_recorded AS {recorded}")
+            db.execute(f"CREATE VIEW {name} AS SELECT * REPLACE ({bounds}) FROM {name}_recorded")
         yield db
+
+
+def _bounds(name: str) -> dict[str, int]:
+    """Up to which number each column of a table is drawn."""
+    numbers = [field.name for field in SCHEMAS[name] if field.type == pa.int64()]
+    times = {each: FARTHEST_NS for each in numbers if each.endswith("_ns")}
+    return {each: FARTHEST for each in numbers if each not in NAMES} | times
+
+
+def beyond(db: Any) -> int:
+    """How many rows have a number that no page can draw, and that is drawn at the bound."""
+    return sum(
+        db.execute(
+            f"SELECT count(*) FROM {name}_recorded WHERE "
+            + " OR ".join(
+                f'"{column}" NOT BETWEEN -{bound} AND {bound}'
+                for column, bound in _bounds(name).items()
+            )
+        ).fetchone()[0]
+        for name in SCHEMAS
+    )

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from harness import terminal
 from harness.planning.plan import PlanError
 from harness.simulation.campaign import FAILED, IDLE, INVALID, UNKNOWN, UNMET, VALID, Result
 
@@ -101,7 +102,7 @@ def coverage(met: Counter[str]) -> str:
 @contextmanager
 def shown(total: Sum) -> Iterator["Display"]:
     """Show the sum on stderr while it grows."""
-    console = Console(stderr=True)
+    console = terminal.console(stderr=True)
     if not console.is_terminal:
         yield Display(total)
         return

@@ -41,26 +41,12 @@ TELLING: Final[tuple[type[MetadataRecord], ...]] = (
 _TELLING_TYPES: Final = frozenset(int(each.__api_key__) for each in TELLING)
 """Each is one byte as a varint, the second of a record's frame."""
 
-_TAGS_ALONE: Final = {
-    int(each.__api_key__): int(each.__version__)
-    for each in (PartitionChangeRecord, BrokerRegistrationChangeRecord)
-}
-"""Newest versions of what has only gained tagged fields. Kafka's controller fences and unfences by
-records of version 0, whatever the metadata version."""
-
 Records = tuple[MetadataRecord, ...]
 
 
 def decoded(values: Iterable[bytes | None]) -> Records:
     """The records that tell of brokers, partitions or transactions. Raises MetadataError."""
-    return tuple(decode(_newest(each)) for each in values if each and each[1] in _TELLING_TYPES)
-
-
-def _newest(value: bytes) -> bytes:
-    """The record as one of the version that is read, if that has only more tagged fields: the
-    absence of those is the same in both."""
-    newest = _TAGS_ALONE.get(value[1], 0)
-    return value[:2] + bytes([newest]) + value[3:] if value[2] < newest else value
+    return tuple(decode(each) for each in values if each and each[1] in _TELLING_TYPES)
 
 
 def counting(batches: Iterable[Records]) -> Iterator[Records]:

@@ -36,6 +36,7 @@ from nodes.control.records import (
     IN_CONTROLLED_SHUTDOWN,
     METADATA_VERSION_FEATURE,
     UNFENCE,
+    AbortTransactionRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -282,13 +283,22 @@ class Controller:
         if stalled_ms > self._settings.stall_ms:
             self._sessions.forgive(stalled_ms, now_ms)
         records = (
-            self._bootstrap()
+            self.unended()
+            or self._bootstrap()
             or self._fence(self._sessions.expired(now_ms))
             or self._elect(now_ms)
             or self._rebalance(now_ms)
             or self._idle(now_ms)
         )
         return ControllerResult(records=records, response=None, atomic=False)
+
+    def unended(self) -> list[MetadataRecord]:
+        """What ends a transaction that a controller of Kafka's did not live to end. Goes before all
+        else: what is appended within one would go with it.
+        """
+        if self._image.transaction is None:
+            return []
+        return [AbortTransactionRecord(reason="its controller did not end it")]
 
     def _bootstrap(self) -> list[MetadataRecord]:
         """The feature levels of a new log. With eligible leader replicas the controller and every

@@ -128,7 +128,7 @@ class PartitionImage:
             leader_recovery_state=record.leader_recovery_state,
             adding_replicas=record.adding_replicas,
             removing_replicas=record.removing_replicas,
-            directories=record.directories,
+            directories=record.directories or (None,) * len(record.replicas),
             elr=record.eligible_leader_replicas or (),
             last_known_elr=record.last_known_elr or (),
         )
@@ -202,6 +202,9 @@ class ClusterImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+    transaction: tuple[MetadataRecord, ...] | None = None
+    """Records that count with the end of their transaction (KIP-868); None outside of one. Kafka's
+    controllers write transactions, ours do not."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of this name."""
@@ -246,7 +249,7 @@ class ClusterImage:
         """
         draft = _Draft(self)
         for record in records:
-            draft.replay(record)
+            draft.take(record)
         return draft.finish(offset, epoch)
 
 
@@ -261,13 +264,33 @@ class _Draft:
         self._configs = base.configs
         self._features = base.features
         self._next_producer_id = base.next_producer_id
+        self._transaction = None if base.transaction is None else list(base.transaction)
         self._open_topics: dict[UUID, dict[int, PartitionImage]] = {}
         self._changed_brokers: dict[NodeId, None] = {}
         self._changed_topics: dict[UUID, None] = {}
         self._changed_partitions: dict[PartitionKey, None] = {}
         self._changed_configs: dict[ConfigResource, None] = {}
 
-    def replay(self, record: MetadataRecord) -> None:
+    def take(self, record: MetadataRecord) -> None:
+        """The next record of the log: apply it, or keep it until its transaction ends."""
+        held = self._transaction
+        match record:
+            case BeginTransactionRecord() if held is None:
+                self._transaction = []
+            case BeginTransactionRecord():
+                raise MetadataError("a transaction within another")
+            case EndTransactionRecord() if held is not None:
+                self._transaction = None
+                for each in held:
+                    self._replay(each)
+            case AbortTransactionRecord() if held is not None:
+                self._transaction = None
+            case _ if held is not None:
+                held.append(record)
+            case _:
+                self._replay(record)
+
+    def _replay(self, record: MetadataRecord) -> None:
         match record:
             case PartitionChangeRecord():
                 self._change_partition(record)
@@ -296,11 +319,8 @@ class _Draft:
                 self._put_broker(replace(broker, fenced=isinstance(record, FenceBrokerRecord)))
             case NoOpRecord() | RegisterControllerRecord():
                 pass
-            case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
-                raise MetadataError(
-                    f"{type(record).__name__}: this version writes no metadata transactions and "
-                    "would show the parts of another's too early"
-                )
+            case EndTransactionRecord() | AbortTransactionRecord() | BeginTransactionRecord():
+                raise MetadataError(f"{type(record).__name__} that no transaction is open for")
             case _:
                 assert_never(record)
 
@@ -321,6 +341,7 @@ class _Draft:
             configs=self._configs,
             features=self._features,
             next_producer_id=self._next_producer_id,
+            transaction=None if self._transaction is None else tuple(self._transaction),
         )
         delta = Delta(
             brokers={

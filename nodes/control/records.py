@@ -3,7 +3,8 @@
 kio has every message of the protocol but not these, so they are declared here in kio's form (frozen
 dataclasses whose fields name their wire type) and go through kio's own readers and writers. Field
 names, order, versions and tags are those of Kafka's schema of the metadata log; each type is
-written and read in the one version given by its class.
+written in the version given by its class, and read in that and all before it: Kafka writes older
+ones where they say all that is to be said, or where its metadata.version is old.
 
 A record's frame: unsigned varints of the frame version (1), the type and the version, then the
 body in flexible encoding. Everything that is not exactly that is a MetadataError.
@@ -12,7 +13,7 @@ body in flexible encoding. Everything that is not exactly that is a MetadataErro
 import io
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from typing import Any, ClassVar, Final, cast, get_args
 from uuid import UUID
 
@@ -43,8 +44,11 @@ METADATA_VERSION_FEATURE: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS_FEATURE: Final = "eligible.leader.replicas.version"
 
 
-def _wire(kafka_type: str, *, tag: int | None = None) -> dict[str, object]:
-    return {"kafka_type": kafka_type} if tag is None else {"kafka_type": kafka_type, "tag": tag}
+def _wire(kafka_type: str, *, tag: int | None = None, since: int = 0) -> dict[str, object]:
+    """`since` is the first version with the field, where an older one would be read differently:
+    a tagged field that is not there has its default."""
+    known: dict[str, object] = {"kafka_type": kafka_type, "since": since}
+    return known if tag is None else {**known, "tag": tag}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +85,14 @@ class RegisterBrokerRecord:
     __version__: ClassVar[i16] = i16(3)
     __flexible__: ClassVar[bool] = True
     broker_id: NodeId = field(metadata=_wire("int32"))
-    is_migrating_zk_broker: bool = field(metadata=_wire("bool"), default=False)
+    is_migrating_zk_broker: bool = field(metadata=_wire("bool", since=2), default=False)
     incarnation_id: UUID | None = field(metadata=_wire("uuid"))
     broker_epoch: BrokerEpoch = field(metadata=_wire("int64"))
     end_points: tuple[BrokerEndpoint, ...]
     features: tuple[BrokerFeature, ...] = ()
     rack: str | None = field(metadata=_wire("string"), default=None)
     fenced: bool = field(metadata=_wire("bool"), default=True)
-    in_controlled_shutdown: bool = field(metadata=_wire("bool"), default=False)
+    in_controlled_shutdown: bool = field(metadata=_wire("bool", since=1), default=False)
     log_dirs: tuple[UUID | None, ...] = field(metadata=_wire("uuid", tag=0), default=())
 
 
@@ -134,7 +138,7 @@ class PartitionRecord:
     leader_recovery_state: int = field(metadata=_wire("int8", tag=0), default=RECOVERED)
     leader_epoch: Epoch = field(metadata=_wire("int32"), default=NO_EPOCH)
     partition_epoch: int = field(metadata=_wire("int32"), default=-1)
-    directories: tuple[UUID | None, ...] = field(metadata=_wire("uuid"), default=())
+    directories: tuple[UUID | None, ...] = field(metadata=_wire("uuid", since=1), default=())
     """Per replica the log directory that holds it; null (the zero id) while unassigned."""
     eligible_leader_replicas: tuple[NodeId, ...] | None = field(
         metadata=_wire("int32", tag=1), default=None
@@ -362,7 +366,44 @@ _Reader = Callable[[bytes, int], tuple[MetadataRecord, int]]
 _BY_API_KEY: Final = {int(cls.__api_key__): cls for cls in RECORD_TYPES}
 _FRAMES: Final = {cls: _frame_of(cls) for cls in RECORD_TYPES}
 _WRITERS: Final = {cls: cast(_Writer, entity_writer(cls)) for cls in RECORD_TYPES}
-_READERS: Final = {cls: cast(_Reader, entity_reader(cls)) for cls in RECORD_TYPES}
+
+
+def _reader(cls: type[MetadataRecord], version: int) -> _Reader:
+    """Reads a body of that version as a record of the newest."""
+    newer = [each.name for each in fields(cls) if each.metadata.get("since", 0) > version]
+    if not newer:
+        return cast(_Reader, entity_reader(cls))
+    older = make_dataclass(
+        f"{cls.__name__}V{version}",
+        [
+            (each.name, each.type, field(default=each.default, metadata=each.metadata))
+            for each in fields(cls)
+            if each.name not in newer
+        ],
+        namespace={
+            "__type__": cls.__type__,
+            "__version__": i16(version),
+            "__flexible__": cls.__flexible__,
+            "__api_key__": cls.__api_key__,
+        },
+        frozen=True,
+        slots=True,
+        kw_only=True,
+    )
+    read_older = entity_reader(cast(Any, older))
+
+    def read(value: bytes, position: int) -> tuple[MetadataRecord, int]:
+        found, size = read_older(value, position)
+        return cls(**{each.name: getattr(found, each.name) for each in fields(older)}), size
+
+    return read
+
+
+_READERS: Final = {
+    (cls, version): _reader(cls, version)
+    for cls in RECORD_TYPES
+    for version in range(cls.__version__ + 1)
+}
 
 
 def encode(record: MetadataRecord) -> bytes:
@@ -443,12 +484,12 @@ def decode(value: bytes) -> MetadataRecord:
     cls = _BY_API_KEY.get(api_key)
     if cls is None:
         raise MetadataError(f"metadata record of unknown type {api_key}")
-    if version != cls.__version__:
+    if version > cls.__version__:
         raise MetadataError(
-            f"{cls.__name__} of version {version}; this build reads version {cls.__version__} only"
+            f"{cls.__name__} of version {version}; this build reads up to {cls.__version__}"
         )
     try:
-        record, size = _READERS[cls](value, position)
+        record, size = _READERS[cls, version](value, position)
     except Exception as error:
         # kio's readers raise a family of unrelated types (its own, ValueError, KeyError for a tag
         # that the schema lacks).

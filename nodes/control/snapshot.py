@@ -18,6 +18,7 @@ from nodes.control.image import (
     TopicImage,
 )
 from nodes.control.records import (
+    BeginTransactionRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -59,6 +60,9 @@ def to_records(image: ClusterImage) -> Iterator[MetadataRecord]:
             broker_epoch=NO_BROKER_EPOCH,
             next_producer_id=image.next_producer_id,
         )
+    if image.transaction is not None:
+        yield BeginTransactionRecord()
+        yield from image.transaction
 
 
 def _registration(broker: BrokerImage) -> RegisterBrokerRecord:

@@ -190,6 +190,7 @@ class ControllerShell:
         refusal: ControlError | None = None
         result: ControllerResult[R] | None = None
         try:
+            self._append(ControllerResult(records=self.controller.unended(), response=None))
             try:
                 result = operation()
             except ControlError as error:

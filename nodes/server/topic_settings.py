@@ -12,6 +12,8 @@ from nodes.control.topic_configs import effective
 from nodes.ids import NodeId
 from nodes.log.config import LogConfig
 
+UNBOUNDED = -1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
@@ -36,14 +38,17 @@ def topic_settings(
     def number(name: str) -> int:
         return int(value(name))
 
+    # This broker compacts nothing, and lets no topic ask for it. One that Kafka left in the
+    # directory is kept whole: the latest record of a key counts, however old.
+    deletes = "delete" in value("cleanup.policy").split(",")
     return TopicSettings(
         log=LogConfig(
             segment_bytes=number("segment.bytes"),
             segment_ms=number("segment.ms"),
             index_interval_bytes=number("index.interval.bytes"),
             max_message_bytes=number("max.message.bytes"),
-            retention_ms=number("retention.ms"),
-            retention_bytes=number("retention.bytes"),
+            retention_ms=number("retention.ms") if deletes else UNBOUNDED,
+            retention_bytes=number("retention.bytes") if deletes else UNBOUNDED,
             flush_messages=number("flush.messages"),
             flush_ms=number("flush.ms"),
             log_append_time=value("message.timestamp.type").lower() == "logappendtime",

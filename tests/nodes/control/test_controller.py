@@ -7,16 +7,19 @@ from kio.schema.errors import ErrorCode
 
 from nodes.control import elections
 from nodes.control.controller import METADATA_VERSION, PRODUCER_ID_BLOCK
+from nodes.control.image import ClusterImage
 from nodes.control.records import (
     RECOVERED,
     RECOVERING,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
 )
-from nodes.ids import NO_NODE, BrokerEpoch, Epoch
+from nodes.ids import NO_NODE, BrokerEpoch, Epoch, Offset
 from tests.nodes.control.cluster import (
     CLUSTER_ID,
     SESSION_MS,
@@ -358,6 +361,19 @@ def test_a_new_log_begins_with_its_metadata_version() -> None:
     ]
     cluster.tick()
     assert cluster.written == []
+
+
+def test_a_transaction_without_an_end_is_aborted_before_all_else() -> None:
+    """Kafka's controller may have died within one; what is decided must not go with it."""
+    controller = Cluster().controller
+    image = ClusterImage().apply([BeginTransactionRecord()], Offset(0), Epoch(1))[0]
+    controller.on_active(Epoch(2), image, 0.0, {})
+    (abort,) = controller.unended()
+    assert isinstance(abort, AbortTransactionRecord)
+    assert list(controller.tick(0.0).records) == [abort]
+    controller.appended([abort], Offset(1))
+    assert controller.unended() == []
+    assert not any(isinstance(r, AbortTransactionRecord) for r in controller.tick(0.0).records)
 
 
 # --- take-over

@@ -9,8 +9,11 @@ from nodes.control.errors import MetadataError
 from nodes.control.image import Change, ClusterImage, ConfigResource, PartitionKey
 from nodes.control.records import (
     TOPIC_RESOURCE,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
@@ -233,3 +236,31 @@ def test_a_record_that_cannot_follow_is_refused(record: MetadataRecord) -> None:
     image = _image(*_topic("a", A), _register(1, 5))
     with pytest.raises(MetadataError):
         image.apply([NoOpRecord(), record], Offset(12), Epoch(1))
+
+
+def test_a_transaction_counts_whole_and_at_its_end() -> None:
+    """Over as many batches as there are (KIP-868): none of it is seen before, all of it after."""
+    begun = _image(BeginTransactionRecord(), *_topic("a", A))
+    assert begun.topics == {}
+    more = _apply(begun, *_topic("b", B))
+    assert more.topics == {}
+    ended, delta = more.apply([EndTransactionRecord()], Offset(9), Epoch(2))
+    assert list(ended.topic_ids) == ["a", "b"]
+    assert list(delta.topics) == [A, B]
+    assert ended.transaction is None
+    aborted = _apply(more, AbortTransactionRecord(), *_topic("b", B))
+    assert list(aborted.topic_ids) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (EndTransactionRecord(),),
+        (AbortTransactionRecord(),),
+        (BeginTransactionRecord(), BeginTransactionRecord()),
+    ],
+)
+def test_a_transaction_has_one_beginning_and_one_end(records: tuple[MetadataRecord, ...]) -> None:
+    """Else the log is not what it says it is."""
+    with pytest.raises(MetadataError):
+        _image(*records)

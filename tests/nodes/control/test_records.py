@@ -1,13 +1,16 @@
 """Metadata records: Kafka's bytes, both ways, and nothing else."""
 
+import io
 import re
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import field as dataclass_field
+from dataclasses import fields, is_dataclass, make_dataclass, replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.serial import entity_writer
 
 from nodes.control.errors import MetadataError
 from nodes.control.records import (
@@ -18,6 +21,8 @@ from nodes.control.records import (
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
     TopicRecord,
     decode,
     encode,
@@ -94,6 +99,51 @@ def test_another_reader_of_kafkas_schema_reads_the_same(record: MetadataRecord) 
         else:
             assert "tag" in field.metadata
             assert getattr(record, field.name) == field.default
+
+
+_FIELDS_SINCE = {
+    (RegisterBrokerRecord, 0): {"is_migrating_zk_broker", "in_controlled_shutdown", "log_dirs"},
+    (RegisterBrokerRecord, 1): {"is_migrating_zk_broker", "log_dirs"},
+    (RegisterBrokerRecord, 2): {"log_dirs"},
+    (PartitionRecord, 0): {"directories", "eligible_leader_replicas", "last_known_elr"},
+    (PartitionRecord, 1): {"eligible_leader_replicas", "last_known_elr"},
+    (PartitionChangeRecord, 0): {"eligible_leader_replicas", "last_known_elr", "directories"},
+    (PartitionChangeRecord, 1): {"eligible_leader_replicas", "last_known_elr"},
+    (BrokerRegistrationChangeRecord, 0): {"in_controlled_shutdown", "log_dirs"},
+    (BrokerRegistrationChangeRecord, 1): {"log_dirs"},
+}
+"""What each older version lacks, after Kafka's schema."""
+
+
+@pytest.mark.parametrize(("cls", "version"), _FIELDS_SINCE)
+@given(st.data())
+def test_older_versions_are_read(cls: type[MetadataRecord], version: int, data: Any) -> None:
+    """Kafka's controllers still write them; what they lack has its default."""
+    record = data.draw(_entity(cls))
+    lacks = _FIELDS_SINCE[cls, version]
+    older = make_dataclass(
+        "Older",
+        [
+            (f.name, f.type, dataclass_field(default=f.default, metadata=f.metadata))
+            for f in fields(cls)
+            if f.name not in lacks
+        ],
+        namespace={"__type__": cls.__type__, "__version__": version, "__flexible__": True},
+        frozen=True,
+        kw_only=True,
+    )
+    body = io.BytesIO()
+    values = {f.name: getattr(record, f.name) for f in fields(older)}
+    entity_writer(older)(body, older(**values))
+    value = bytes([1, int(cls.__api_key__), version]) + body.getvalue()
+    defaults = {f.name: f.default for f in fields(cls) if f.name in lacks}
+    assert decode(value) == replace(record, **defaults)
+
+
+def test_newer_versions_are_refused() -> None:
+    """They may say what this broker would not do."""
+    with pytest.raises(MetadataError, match="reads up to 0"):
+        decode(bytes([1, 2, 1]) + encode(TopicRecord(name="a", topic_id=UUID(int=1)))[3:])
 
 
 def _camel(name: str) -> str:

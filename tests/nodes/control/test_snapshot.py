@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from nodes.control.image import BrokerImage, ClusterImage, ConfigResource, Delta, PartitionImage
 from nodes.control.records import (
+    BeginTransactionRecord,
     BrokerEndpoint,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
@@ -126,10 +128,22 @@ def test_an_image_survives_its_snapshot(records: list[MetadataRecord]) -> None:
     assert [encode(record) for record in to_records(again)] == written
 
 
+def test_a_snapshot_within_a_transaction_goes_on_with_it() -> None:
+    """What is in it counts when it ends, after the snapshot as before."""
+    topic = TopicRecord(name="a", topic_id=UUID(int=1))
+    image = image_of([BeginTransactionRecord(), topic])
+    again = image_of([decode(encode(record)) for record in to_records(image)])
+    assert again == image
+    assert again.topic("a") is None
+    ended, _ = again.apply([EndTransactionRecord()], Offset(100), Epoch(7))
+    assert ended.topic("a") is not None
+
+
 def test_no_field_of_the_image_is_forgotten() -> None:
     """Who adds a field to the image has to say how a snapshot holds it."""
     known = {
-        ClusterImage: "offset epoch brokers topics topic_ids configs features next_producer_id",
+        ClusterImage: "offset epoch brokers topics topic_ids configs features next_producer_id "
+        "transaction",
         BrokerImage: "node_id epoch incarnation_id endpoints rack fenced in_controlled_shutdown "
         "log_dirs",
         PartitionImage: "replicas isr leader leader_epoch partition_epoch leader_recovery_state "

@@ -9,71 +9,128 @@ acknowledged lies beyond that, a partition was read *whole*; elsewhere of the re
 (jepsen.tests.kafka draws the same line between `lost-write` and `unseen`.)
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
-Partition: TypeAlias = tuple[str, int]
+import numpy as np
 
+from checkers.interchange.columns import NONE, Entries, Numbers
 
-@dataclass(slots=True)
-class _Seen:
-    """What is known of one partition. reads, final: (offset, value); acked: {value: offset}."""
-
-    reads: set[tuple[int, int]] = field(default_factory=set)
-    final: set[tuple[int, int]] = field(default_factory=set)
-    acked: dict[int, int | None] = field(default_factory=dict)
+Marks = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-@dataclass(slots=True)
-class LogAsRead:
-    """Gathers reads and acknowledgements, then tells the log. partitions: all there are."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What was read and acknowledged, as columns.
 
-    partitions: tuple[Partition, ...]
-    _seen: dict[Partition, _Seen] = field(default_factory=lambda: defaultdict(_Seen))
+    partition, offset, value of each record that a consumer was given, final: on its last way from
+    the beginning. acked_partition, acked_value, acked_offset (NONE: not known) of each record that
+    must be there; its offset may be a bound.
+    """
 
-    def read(self, partition: Partition, offset: int, value: int, *, finally_: bool) -> None:
-        """A consumer was given a record; finally_: on its last way from the beginning."""
-        seen = self._seen[partition]
-        seen.reads.add((offset, value))
-        if finally_:
-            seen.final.add((offset, value))
-
-    def acknowledged(self, partition: Partition, value: int, offset: int | None) -> None:
-        """A producer was told that its record is in the log."""
-        self._seen[partition].acked[value] = offset
-
-    def rows(self, *, client: int, first_op: int, at_ns: int) -> Iterator[dict[str, Any]]:
-        """The final read, as rows of a history: what `client` would have recorded at `at_ns`."""
-        common: Mapping[str, Any] = {
-            "client": client,
-            "type": "ok",
-            "invoke_ns": at_ns,
-            "complete_ns": at_ns,
-        }
-        for op, partition in enumerate(self.partitions, first_op):
-            seen = self._seen[partition]
-            place = {"op": op, "topic": partition[0], "partition": partition[1]}
-            for offset, value in sorted(_log(seen)):
-                yield {"f": "final-read", "offset": offset, "value": value, **common, **place}
-            end: Mapping[str, Any] = {"f": "final-read-end", "offset": _last(seen.reads) + 1}
-            yield {**common, **place, **end, "type": "ok" if _whole(seen) else "info"}
+    partition: Numbers
+    offset: Numbers
+    value: Numbers
+    final: Marks
+    acked_partition: Numbers
+    acked_value: Numbers
+    acked_offset: Numbers
 
 
-def _log(seen: _Seen) -> set[tuple[int, int]]:
-    known = [offset for offset in seen.acked.values() if offset is not None]
-    whole = bool(seen.final) and _last(seen.final) >= max([_last(seen.reads), *known])
-    return seen.final if whole else seen.reads
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A partition as it was read: offsets and values in order, its end, and whether that is all."""
+
+    partition: int
+    offsets: Numbers
+    values: Numbers
+    end: int
+    whole: bool
 
 
-def _whole(seen: _Seen) -> bool:
-    there = {value for _, value in seen.reads}
-    missing = [offset for value, offset in seen.acked.items() if value not in there]
-    last = _last(seen.reads)
-    return all(offset is not None and offset <= last for offset in missing)
+def known(entries: Entries, final: Marks) -> Known:
+    """What was read, and what must be there: what was acknowledged, and what is of a transaction of
+    unknown outcome of which something was read. final: the polls that say how the log was at last.
+    """
+    owner, place = entries.owners(np.flatnonzero(entries.are(f="poll")))
+    read = entries.records["value"][place] != NONE
+    owner, place = owner[read], place[read]
+    sends = np.flatnonzero(entries.are(f="send"))
+    sent = entries["first"][sends]
+    partition, value, offset = (entries.records[name] for name in ("partition", "value", "offset"))
+    # The first place where each value was read.
+    values, firsts = np.unique(value[place], return_index=True)
+    at = np.searchsorted(values, value[sent])
+    seen = np.zeros(len(sent), dtype=np.bool_)
+    seen[at < len(values)] = values[at[at < len(values)]] == value[sent][at < len(values)]
+    where = offset[sent].copy()
+    where[seen] = offset[place[firsts[at[seen]]]]
+    turn, inside = entries["turn"][sends], entries["txn"][sends] == 1
+    written = np.isin(turn, turn[seen & inside]) & inside & entries.are(type="info")[sends]
+    owed = entries.are(type="ok")[sends] | written
+    bound = np.where(offset[sent] != NONE, offset[sent], _next_places(turn, partition[sent], where))
+    return Known(
+        partition=partition[place],
+        offset=offset[place],
+        value=value[place],
+        final=final[owner],
+        acked_partition=partition[sent][owed],
+        acked_value=value[sent][owed],
+        acked_offset=bound[owed],
+    )
 
 
-def _last(records: Iterable[tuple[int, int]]) -> int:
-    """The last offset; -1 of none."""
-    return max((offset for offset, _ in records), default=-1)
+def _next_places(turn: Numbers, partition: Numbers, where: Numbers) -> Numbers:
+    """Of each send the place of the next one of its transaction to its partition whose place is
+    known, or NONE: a producer writes in order."""
+    if not len(where):
+        return where
+    order = np.lexsort((partition, turn))
+    turn, partition, where = turn[order], partition[order], where[order]
+    nobody = len(order)
+    known_at = np.where(where != NONE, np.arange(nobody), nobody)
+    following = np.minimum.accumulate(known_at[::-1])[::-1]
+    following = np.append(following[1:], nobody)
+    last = np.minimum(following, nobody - 1)
+    same = (following < nobody) & (turn[last] == turn) & (partition[last] == partition)
+    found = np.empty(nobody, np.int64)
+    found[order] = np.where(same, where[last], NONE)
+    return found
+
+
+def logs(known: Known, partitions: Numbers) -> Iterator[Log]:
+    """The log of each of some partitions in the end."""
+    reads = _by_partition(known.partition)
+    acked = _by_partition(known.acked_partition)
+    nothing = np.empty(0, np.int64)
+    for partition in partitions.tolist():
+        mine = reads.get(partition, nothing)
+        owed = acked.get(partition, nothing)
+        offset, value, final = known.offset[mine], known.value[mine], known.final[mine]
+        bounds, values = known.acked_offset[owed], known.acked_value[owed]
+        last = int(offset.max(initial=-1))
+        furthest = max(last, int(bounds[bounds != NONE].max(initial=-1)))
+        missing = bounds[~np.isin(values, value)]
+        if final.any() and offset[final].max() >= furthest:
+            offset, value = offset[final], value[final]
+        order = np.lexsort((value, offset))
+        offset, value = offset[order], value[order]
+        again = (offset[1:] == offset[:-1]) & (value[1:] == value[:-1])
+        once = np.append(np.ones(len(order[:1]), np.bool_), ~again)
+        yield Log(
+            partition=partition,
+            offsets=offset[once],
+            values=value[once],
+            end=last + 1,
+            whole=bool(np.all((missing != NONE) & (missing <= last))),
+        )
+
+
+def _by_partition(partition: Numbers) -> dict[int, Numbers]:
+    """The places of each partition's rows."""
+    order = np.argsort(partition, kind="stable")
+    if not len(partition):
+        return {}
+    numbers, begins = np.unique(partition[order], return_index=True)
+    return dict(zip(numbers.tolist(), np.split(order, begins[1:]), strict=True))

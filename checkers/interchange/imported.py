@@ -9,11 +9,18 @@ is filled in only where the import itself shows it; the rest stays UNKNOWN.
 - Whether the cluster settled is in none of them: what was read in the end decides (`as_read`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
-from checkers.interchange.as_read import LogAsRead
+import numpy as np
+import pyarrow as pa
+
+from checkers.history import HISTORY
+from checkers.interchange.as_read import Known, logs
+from checkers.interchange.columns import NONE, Columns, Entries, Places
 from checkers.plan_file import IMPORTED
 
 Row = dict[str, Any]
@@ -46,10 +53,15 @@ class Promises:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The history and the plan of an import; all other tables are empty."""
+    """The plan of an import, and its history as record batches of HISTORY, to be had once; all
+    other tables are empty."""
 
-    history: Sequence[Row]
+    batches: Callable[[], Iterable[pa.RecordBatch]]
     plan: Mapping[str, Any]
+
+    def table(self) -> pa.Table:
+        """The history."""
+        return pa.Table.from_batches(self.batches(), HISTORY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,48 +81,50 @@ class Origin:
 
 
 def assemble(
-    rows: Sequence[Row],
-    log: LogAsRead,
-    topics: Mapping[str, int],
+    entries: Entries,
+    known: Known,
+    unread: Sequence[int],
+    places: Places,
     promises: Promises,
     origin: Origin,
     *,
     ended: Sequence[int],
 ) -> Imported:
-    """An import of the rows of clients, with the final read that they amount to.
+    """An import of what clients did, with the final read that it amounts to.
 
-    topics: how many partitions each has. ended: the clients whose records are complete.
+    unread: the partitions that nobody read in the end, by their place in `places`. ended: the
+    clients whose records are complete.
     """
-    last_ns = max((_last_ns(row) for row in rows), default=0)
-    reader = max((row["client"] for row in rows), default=0) + 1
-    next_op = max((row["op"] for row in rows), default=0) + 1
-    made = [*rows, *log.rows(client=reader, first_op=next_op, at_ns=last_ns)]
-    next_op = max((row["op"] for row in made), default=0) + 1
-    for number, client in enumerate((*ended, reader)):
-        made.append(
-            {
-                "op": next_op + number,
-                "client": client,
-                "f": "end",
-                "type": "ok",
-                "invoke_ns": last_ns,
-                "complete_ns": last_ns,
-            }
-        )
+    times = entries["complete_ns"]
+    times = np.where(times == NONE, entries["invoke_ns"], times)
+    last_ns, reader = int(times.max(initial=0)), int(entries["client"].max(initial=0)) + 1
+    ops = int(entries.numbered()[0].max(initial=0))
+    read = Columns()
+    word = read.words.number
+
+    def entry(turn: int, client: int, f: str, type_: str, count: int) -> None:
+        first = len(read.values)
+        read.entries.extend((turn, 0, client, word(f), word(type_), last_ns, last_ns, 0,
+                             NONE, NONE, NONE, first, count))  # fmt: skip
+
+    for turn, log in enumerate(logs(known, np.array(unread, np.int64)), 1):
+        many = len(log.offsets)
+        if many:
+            entry(turn, reader, "final-read", "ok", many)
+            read.add([log.partition] * many, log.values.tolist(), log.offsets.tolist())
+        entry(turn, reader, "final-read-end", "ok" if log.whole else "info", 1)
+        read.add((log.partition,), (NONE,), (log.end,))
+    for number, client in enumerate((*ended, reader), len(unread) + 1):
+        entry(number, client, "end", "ok", 1)
+        read.add((NONE,), (NONE,), (NONE,))
     return Imported(
-        history=made,
-        plan=_plan(topics, promises, origin, consumers=any(row["f"] == "poll" for row in rows)),
+        batches=lambda: chain(entries.batches(places), read.table().batches(places, after_op=ops)),
+        plan=_plan(places, promises, origin, consumers=bool(entries.are(f="poll").any())),
     )
 
 
-def _last_ns(row: Mapping[str, Any]) -> int:
-    complete_ns = row.get("complete_ns")
-    return int(row["invoke_ns"] if complete_ns is None else complete_ns)
-
-
-def _plan(
-    topics: Mapping[str, int], promises: Promises, origin: Origin, *, consumers: bool
-) -> dict[str, Any]:
+def _plan(places: Places, promises: Promises, origin: Origin, *, consumers: bool) -> dict[str, Any]:
+    topics = Counter(places.topics.to_pylist())
     unclean = str(promises.unclean_election).lower()
     return {
         "name": f"imported-{origin.tool}",

@@ -24,7 +24,7 @@ from typing import Any
 
 from checkers.history import HistoryError
 from checkers.interchange import edn
-from checkers.interchange.as_read import Partition
+from checkers.interchange.columns import Partition
 from checkers.interchange.imported import BEGINNING, SUBSCRIBED, VALUE_BITS, Row
 from checkers.interchange.jepsen_import import REBALANCED, UNSAID
 from checkers.interchange.jepsen_ops import End, Key, Op, Poll, Record, Send, Step

@@ -24,9 +24,14 @@ Raises InterchangeError where invocations and completions do not pair.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from checkers.interchange import edn
-from checkers.interchange.as_read import LogAsRead, Partition
+from checkers.interchange.as_read import Marks, known
+from checkers.interchange.columns import NONE, Columns, Entries, Numbers, Places
 from checkers.interchange.errors import InterchangeError
 from checkers.interchange.imported import (
     BEGINNING,
@@ -36,20 +41,10 @@ from checkers.interchange.imported import (
     Imported,
     Origin,
     Promises,
-    Row,
     assemble,
 )
-from checkers.interchange.jepsen_ops import (
-    ASSIGNMENTS,
-    TRANSACTIONS,
-    End,
-    Key,
-    Op,
-    Poll,
-    Record,
-    Send,
-    Step,
-)
+from checkers.interchange.jepsen_lines import Event, Polled, Sent, of_operation, steps_of
+from checkers.interchange.jepsen_ops import ASSIGNMENTS, Key, Op
 
 REBALANCED, UNSURE = "rebalanced", "a group may move it"
 WENT_BACK = "went back with its transaction"
@@ -60,121 +55,299 @@ UNSAID = (UNSURE, WENT_BACK)
 """Those of them that the operations themselves do not say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """An operation: how it was invoked, and how it completed, if it did."""
-
-    invoked: Op
-    completed: Op | None
-
-    @property
-    def type(self) -> str:
-        """ok, fail or info."""
-        return "info" if self.completed is None else self.completed.type
-
-    @property
-    def client(self) -> int:
-        """Who did it."""
-        return self.invoked.process if self.invoked.client is None else self.invoked.client
-
-    @property
-    def last(self) -> Op:
-        """What says most of the operation."""
-        return self.completed or self.invoked
+_WORDS: Final = ("send", "poll", "assign", "final-read", "final-read-end", "ok", "fail", "info")
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Where one process is. positions: the next offset by key; None: not known."""
+    """Where one client is. positions: the next offset by key; None: not known. way_ns: since when
+    it is on its way from the beginning, or NONE; assigned: the turn of its last assignment."""
 
     positions: dict[Key, int | None] = field(default_factory=dict)
     subscribed: bool = False
-    finally_: bool = False
+    way_ns: int = NONE
+    assigned: int = 0
+
+
+class _Turn(NamedTuple):
+    """An operation as a whole: its number among the invocations, who did it, how it ended."""
+
+    number: int
+    client: int
+    type: str
+    invoke_ns: int
+    complete_ns: int
+    error: str | None
+    txn: int
 
 
 def to_history(
-    ops: Sequence[Op], *, topic: str, promises: Promises, files: Sequence[str]
+    ops: Iterable[Op], *, topic: str, promises: Promises, files: Sequence[str]
 ) -> Imported:
     """The operations as an import, judged by what was promised. Raises InterchangeError."""
-    paired = list(pairs(ops))
-    keys = _keys(paired)
-    writer = _Writer(
-        topic, keys, promises.acks, value_bits=_value_bits(paired, len(keys)),
-        sent_ns=_last_sent_ns(paired),
-        final={pair.client: pair.last.ends for pair in paired if pair.last.ends},
-    )  # fmt: skip
-    rows = [row for pair in paired for row in writer.rows(pair)]
-    log = _log(writer, rows)
-    written = [edn.write(key) for key in keys]
-    further = {
-        "keys": written,
-        "packed": writer.value_bits > 0,
-        "value_bits": writer.value_bits,
-        "final_reads": bool(writer.final),
-    }
-    origin = Origin(tool="jepsen", files=tuple(files), further=further)
-    clients = sorted({pair.client for pair in paired})
-    return assemble(rows, log, {topic: len(keys)}, promises, origin, ended=clients)
+    importer = Importer()
+    importer.take(map(of_operation, ops))
+    return importer.imported(topic=topic, promises=promises, files=files)
 
 
-def pairs(ops: Sequence[Op]) -> Iterator[Pair]:
-    """Invocations with their completions, in the order of the invocations."""
-    open_: dict[int, int] = {}
-    completed: dict[int, Op] = {}
-    for place, op in enumerate(ops):
-        where = f"operation {op.number}: process {op.process}"
-        if op.type == "invoke":
-            if op.process in open_:
-                first = ops[open_[op.process]].number
+class Importer:
+    """Takes events one by one, pairs them, and follows where every client is."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget everything."""
+        self._columns = Columns(_WORDS)
+        self._keys: dict[Key, int] = {}
+        self._open: dict[int, tuple[int, Event]] = {}
+        self._readers: dict[int, _Reader] = {}
+        self._turns = 0
+        self._sent_ns = 0
+        self._final: set[int] = set()
+        """The clients whose polls are final reads that say where they ended."""
+        self._ended: set[Key] = set()
+        """The keys of which some final read says where it ended."""
+
+    def take(self, events: Iterable[Event]) -> None:
+        """The next events. Raises InterchangeError where they do not pair."""
+        for event in events:
+            number, process, type_, f, _, _, _ = event
+            if type_ == "invoke":
+                self._turns += 1
+                if self._open.setdefault(process, (self._turns, event))[1] is not event:
+                    raise InterchangeError(
+                        f"operation {number}: process {process} invokes while its operation "
+                        f"{self._open[process][1][0]} is not completed; a process does one thing "
+                        "at a time, and after an :info a new process takes over"
+                    )
+                continue
+            began = self._open.pop(process, None)
+            if began is None:
                 raise InterchangeError(
-                    f"{where} invokes while its operation {first} is not completed; a process does "
-                    "one thing at a time, and after an :info a new process takes over"
+                    f"operation {number}: process {process} completes what it never invoked; is "
+                    "the start cut?"
                 )
-            open_[op.process] = place
-            continue
-        began = open_.pop(op.process, None)
-        if began is None:
-            raise InterchangeError(f"{where} completes what it never invoked; is the start cut?")
-        if ops[began].f != op.f:
-            invoked = f"the :{ops[began].f} of operation {ops[began].number}"
-            raise InterchangeError(f"{where} completes {invoked} as :{op.f}")
-        completed[began] = op
-    for place, op in enumerate(ops):
-        if op.type == "invoke":
-            yield Pair(invoked=op, completed=completed.get(place))
+            turn, invoked = began
+            if invoked[3] != f:
+                raise InterchangeError(
+                    f"operation {number}: process {process} completes the :{invoked[3]} of "
+                    f"operation {invoked[0]} as :{f}"
+                )
+            self._pair(turn, invoked, event)
+
+    def imported(self, *, topic: str, promises: Promises, files: Sequence[str]) -> Imported:
+        """What all events amount to; nothing may be taken any more. Raises InterchangeError."""
+        for turn, invoked in self._open.values():
+            self._pair(turn, invoked, None)
+        keys = sorted(self._keys, key=_in_order)
+        entries = self._columns.table()
+        bits = _number_partitions(entries, [self._keys[key] for key in keys])
+        last_ways = {client: reader.assigned for client, reader in self._readers.items()}
+        final = _on_last_way(entries, last_ways, self._sent_ns)
+        entries, final = _with_final_reads(entries, final, self._final)
+        unread = [number for number, key in enumerate(keys) if key not in self._ended]
+        further = {
+            "keys": [edn.write(key) for key in keys],
+            "packed": bits > 0,
+            "value_bits": bits,
+            "final_reads": bool(self._final),
+        }
+        return assemble(
+            entries,
+            known(entries, final),
+            unread,
+            Places.of(((topic, number) for number in range(len(keys))), promises.acks),
+            promises,
+            Origin(tool="jepsen", files=tuple(files), further=further),
+            ended=sorted(self._readers),
+        )
+
+    def _pair(self, number: int, invoked: Event, completed: Event | None) -> None:
+        """An operation: how it was invoked, and how it completed, if it did."""
+        last = completed or invoked
+        _, process, type_, f, _, _, op = last
+        began = invoked[6]
+        client = process if began is None or began.client is None else began.client
+        reader = self._readers.get(client)
+        if reader is None:
+            reader = self._readers[client] = _Reader()
+        turn = _Turn(
+            number, client, "info" if completed is None else type_, invoked[4],
+            NONE if completed is None else completed[4],
+            None if completed is None or op is None else op.error, int(f == "txn"),
+        )  # fmt: skip
+        if f in ASSIGNMENTS:
+            assert op is not None
+            assert began is not None
+            for key in began.keys:
+                self._partition(key)
+            self._assigned(turn, op, reader)
+            return
+        if turn.type == "ok" and f != "poll" and turn.complete_ns > self._sent_ns:
+            self._sent_ns = turn.complete_ns
+        self._transaction(turn, steps_of(last) or steps_of(invoked), op, reader)
+
+    def _partition(self, key: Key) -> int:
+        """A key's number, for now."""
+        return self._keys.setdefault(key, len(self._keys))
+
+    def _entry(
+        self, turn: _Turn, step: int, f: str, count: int = 1, *, type_: str = "",
+        error: str | None = None, group: str | None = None, way_ns: int = NONE, back: int = 0,
+    ) -> None:  # fmt: skip
+        """back: how many of its records are there already; the others come next."""
+        columns = self._columns
+        number, word = columns.words.numbers, columns.words.number
+        said = error or turn.error
+        columns.entries.extend(
+            (
+                turn.number, step, turn.client, number[f], number[type_ or turn.type],
+                turn.invoke_ns, turn.complete_ns, turn.txn, NONE if group is None else word(group),
+                NONE if said is None else word(said), way_ns, len(columns.values) - back, count,
+            )
+        )  # fmt: skip
+
+    def _record(self, key: Key, value: int, offset: int | None) -> None:
+        self._columns.add((self._partition(key),), (value,), (NONE if offset is None else offset,))
+
+    def _assigned(self, turn: _Turn, op: Op, reader: _Reader) -> None:
+        group = SUBSCRIBED if op.f == "subscribe" else None
+        kept = {} if group or op.from_beginning else reader.positions
+        kept = kept | dict(op.positions)
+        nowhere = BEGINNING if op.from_beginning else SOMEWHERE
+        if op.keys:
+            self._entry(turn, 1, "assign", len(op.keys), group=group)
+        for key in op.keys:
+            position = kept.get(key)
+            self._record(key, NONE, nowhere if position is None else position)
+        if turn.type == "ok":
+            reader.positions = {key: kept.get(key) for key in op.keys}
+            reader.subscribed = group is not None
+            reader.way_ns = turn.invoke_ns if op.from_beginning else NONE
+            if op.keys:
+                reader.assigned = turn.number
+
+    def _transaction(
+        self, turn: _Turn, steps: Sequence[Sent | Polled], op: Op | None, reader: _Reader
+    ) -> None:
+        step, begin = 0, len(self._columns.entries)
+        polled: set[Key] = set()
+        for each in steps:
+            step += 1
+            if isinstance(each, tuple):
+                self._entry(turn, step, "send")
+                self._record(*each)
+            elif each:
+                step = self._polled(turn, step, each, reader, polled, op)
+            else:
+                self._entry(turn, step, "poll")
+                self._columns.add((NONE,), (NONE,), (NONE,))
+        if step > 1 and not turn.txn:
+            self._columns.join(begin)
+        if op is not None and op.ends:
+            self._final_read_ends(turn, step + 1, op)
+        if turn.type != "ok" and polled:
+            turn = turn._replace(txn=0)
+            for key in sorted(polled, key=_in_order):
+                self._moved(turn, step + 1, key, WENT_BACK, reader.positions.get(key))
+
+    def _final_read_ends(self, turn: _Turn, step: int, op: Op) -> None:
+        self._final.add(turn.client)
+        for end in op.ends:
+            self._ended.add(end.key)
+            error = None if end.offset is not None else "not read to its end"
+            kind = "ok" if end.whole else "info"
+            self._entry(turn, step, "final-read-end", type_=kind, error=error)
+            self._record(end.key, NONE, end.offset)
+
+    def _moved(
+        self, turn: _Turn, step: int, key: Key, why: str, position: int | None = None
+    ) -> None:
+        """A consumer is at another place, whatever became of its operation."""
+        self._entry(turn, step, "assign", type_="ok", error=why)
+        self._record(key, NONE, SOMEWHERE if position is None else position)
+
+    def _polled(
+        self, turn: _Turn, step: int, poll: Polled, reader: _Reader, polled: set[Key],
+        op: Op | None,
+    ) -> int:  # fmt: skip
+        """The rows of one poll; returns the last step. polled: the keys that its transaction polled
+        before; no group moves them inside it but where it says so.
+
+        What goes back by itself, or may have been moved, is an operation of its own.
+        """
+        columns = self._columns
+        rebalanced = () if op is None else op.rebalanced
+        count = 0
+        for key, offsets, values in poll:
+            number = self._partition(key)
+            for begin, end in _runs(offsets, apart=key in rebalanced):
+                moved = key in rebalanced or (reader.subscribed and key not in polled)
+                if begin or moved:
+                    if count:
+                        self._entry(turn, step, "poll", count, way_ns=reader.way_ns, back=count)
+                        step += 1
+                    count = 0
+                if moved:
+                    self._moved(turn, step, key, REBALANCED if key in rebalanced else UNSURE)
+                    step += 1
+                polled.add(key)
+                many = end - begin
+                columns.partitions.extend(repeat(number, many))
+                columns.values.extend(values if many == len(values) else values[begin:end])
+                columns.offsets.extend(offsets if many == len(offsets) else offsets[begin:end])
+                count += many
+            if turn.type == "ok" and offsets:
+                reader.positions[key] = offsets[-1] + 1
+        self._entry(turn, step, "poll", count, way_ns=reader.way_ns, back=count)
+        return step
 
 
-def _keys(paired: Iterable[Pair]) -> list[Key]:
-    found: dict[Key, None] = {}
-    for pair in paired:
-        for op in (pair.invoked, pair.last):
-            found.update(dict.fromkeys((*op.keys, *(end.key for end in op.ends))))
-            found.update(dict.fromkeys(each.key for each in _records(op)))
-    return sorted(found, key=lambda key: (isinstance(key, str), key))
+def _runs(offsets: Sequence[int], *, apart: bool) -> Iterator[tuple[int, int]]:
+    """Where offsets go up, from and to; apart: each alone."""
+    if not apart and offsets and offsets == list(range(offsets[0], offsets[0] + len(offsets))):
+        yield 0, len(offsets)
+        return
+    begin = 0
+    for at in range(1, len(offsets)):
+        if apart or offsets[at] <= offsets[at - 1]:
+            yield begin, at
+            begin = at
+    if offsets:
+        yield begin, len(offsets)
 
 
-def _records(op: Op) -> Iterator[Send | Record]:
-    """Everything that an operation sent or read."""
-    for step in op.steps:
-        match step:
-            case Send():
-                yield step
-            case Poll():
-                yield from step.records
+def _in_order(key: Key) -> tuple[bool, Key]:
+    return isinstance(key, str), key
 
 
-def _value_bits(paired: Iterable[Pair], keys: int) -> int:
-    """How many bits values have below their partition's number, where two keys have one value; 0
-    where none do. Raises InterchangeError where they could not be told apart."""
-    home: dict[int, Key] = {}
-    shared, greatest = False, 0
-    for pair in paired:
-        for each in _records(pair.last):
-            shared |= home.setdefault(each.value, each.key) != each.key
-            greatest = max(greatest, each.value)
-    if not shared:
+def _number_partitions(entries: Entries, order: Sequence[int]) -> int:
+    """Number partitions in the order of their keys, and tell equal values of two of them apart;
+    returns by how many bits (0: there are none). Raises InterchangeError where that cannot be.
+
+    order: the number so far of each key.
+    """
+    records = entries.records
+    numbers = np.empty(len(order) + 1, np.int64)
+    numbers[list(order)] = np.arange(len(order))
+    numbers[-1] = NONE
+    records["partition"] = numbers[np.where(records["partition"] == NONE, -1, records["partition"])]
+    said = records["value"] != NONE
+    partition, value = records["partition"][said], records["value"][said]
+    bits = _value_bits(partition, value, len(order))
+    if bits:
+        packed = records["partition"] << bits | records["value"]
+        records["value"] = np.where(said, packed, NONE)
+    return bits
+
+
+def _value_bits(partition: Numbers, value: Numbers, partitions: int) -> int:
+    by_value = np.argsort(value, kind="stable")
+    value, partition = value[by_value], partition[by_value]
+    if not np.any((value[1:] == value[:-1]) & (partition[1:] != partition[:-1])):
         return 0
-    most = 63 - (keys - 1).bit_length()
+    greatest, most = int(value[-1]), 63 - (partitions - 1).bit_length()
     if greatest >= 1 << most:
         raise InterchangeError(
             f"two keys share a value, and there is the value {greatest}; values must be below "
@@ -183,199 +356,28 @@ def _value_bits(paired: Iterable[Pair], keys: int) -> int:
     return VALUE_BITS if greatest < 1 << VALUE_BITS else most
 
 
-def _last_sent_ns(paired: Iterable[Pair]) -> int:
-    """When the last send was acknowledged: final polls begin later."""
-    sent = (p.last.time_ns for p in paired if p.type == "ok" and p.last.f in ("send", "txn"))
-    return max(sent, default=0)
+def _on_last_way(entries: Entries, assigned: Mapping[int, int], sent_ns: int) -> Marks:
+    """The entries that read on their client's last way from the beginning, once all was sent.
+
+    assigned: the turn of each client's last assignment.
+    """
+    clients = np.array(sorted(assigned), np.int64)
+    last = np.array([assigned[client] for client in clients.tolist()], np.int64)
+    later = entries["turn"] > last[np.searchsorted(clients, entries["client"])]
+    way_ns = entries["way_ns"]
+    found: Marks = np.logical_and.reduce((way_ns != NONE, way_ns >= sent_ns, later))
+    return found
 
 
-class _Writer:
-    """Turns operations into rows, and follows where every process is. One import's state."""
-
-    def __init__(
-        self,
-        topic: str,
-        keys: Sequence[Key],
-        acks: int,
-        *,
-        value_bits: int,
-        sent_ns: int,
-        final: Mapping[int, Sequence[End]],
-    ) -> None:
-        self._topic = topic
-        self._partitions: Mapping[Key, int] = {key: n for n, key in enumerate(keys)}
-        self._acks = acks
-        self._sent_ns = sent_ns
-        self.value_bits = value_bits
-        self.final = final
-        """The clients whose polls are final reads that say where they ended, and where."""
-        self._readers: dict[int, _Reader] = {}
-        self._op = 0
-        self.finally_: set[int] = set()
-        """The operations that read on a process's last way from the beginning."""
-
-    def partition(self, key: Key) -> Partition:
-        """A key's topic and partition."""
-        return self._topic, self._partitions[key]
-
-    @property
-    def unread(self) -> tuple[Partition, ...]:
-        """Every partition, in order, of which no final read says where it ended."""
-        read = {end.key for ends in self.final.values() for end in ends}
-        return tuple(self.partition(key) for key in self._partitions if key not in read)
-
-    def rows(self, pair: Pair) -> Iterator[Row]:
-        """The rows of one operation."""
-        reader = self._readers.setdefault(pair.client, _Reader())
-        if pair.client in self.final:
-            yield from self._finally_read(pair)
-        elif pair.invoked.f in ASSIGNMENTS:
-            yield from self._assigned(pair, reader)
-        else:
-            assert pair.invoked.f in TRANSACTIONS
-            yield from self._transaction(pair, reader)
-
-    def _finally_read(self, pair: Pair) -> Iterator[Row]:
-        self._op += 1
-        for record in _records(pair.last):
-            value = self._value(record.key, record.value)
-            place = self._place(record.key)
-            yield self._row(pair, "final-read", **place, offset=record.offset, value=value)
-        for end in pair.last.ends:
-            error = None if end.offset is not None else "not read to its end"
-            kind, place = "ok" if end.whole else "info", self._place(end.key)
-            yield self._row(
-                pair, "final-read-end", **place, type=kind, offset=end.offset, error=error
-            )
-
-    def _row(self, pair: Pair, f: str, **columns: object) -> Row:
-        completed = pair.completed
-        return {
-            "op": self._op,
-            "client": pair.client,
-            "f": f,
-            "type": pair.type,
-            "invoke_ns": pair.invoked.time_ns,
-            "complete_ns": None if completed is None else completed.time_ns,
-            "error": None if completed is None else completed.error,
-        } | columns
-
-    def _place(self, key: Key) -> Row:
-        topic, partition = self.partition(key)
-        return {"topic": topic, "partition": partition}
-
-    def _value(self, key: Key, value: int) -> int:
-        return self._partitions[key] << self.value_bits | value if self.value_bits else value
-
-    def _assigned(self, pair: Pair, reader: _Reader) -> Iterator[Row]:
-        op = pair.last
-        self._op += 1
-        group = SUBSCRIBED if op.f == "subscribe" else None
-        kept = {} if group or op.from_beginning else reader.positions
-        kept = kept | dict(op.positions)
-        nowhere = BEGINNING if op.from_beginning else SOMEWHERE
-        for key in op.keys:
-            position = kept.get(key)
-            offset = nowhere if position is None else position
-            yield self._row(pair, "assign", **self._place(key), offset=offset, group=group)
-        if pair.type == "ok":
-            reader.positions = {key: kept.get(key) for key in op.keys}
-            reader.subscribed = group is not None
-            reader.finally_ = op.from_beginning and pair.invoked.time_ns >= self._sent_ns
-
-    def _transaction(self, pair: Pair, reader: _Reader) -> Iterator[Row]:
-        op = pair.last
-        steps = op.steps or pair.invoked.steps
-        known: set[Key] = set()
-        rows = [row for step in steps for row in self._step(pair, step, reader, known)]
-        if len({row["op"] for row in rows}) > 1 or op.f == "txn":
-            for row in rows:
-                row["txn"] = rows[0]["op"]
-        yield from rows
-        if pair.type != "ok" and known:
-            self._op += 1
-            for key in sorted(known, key=self._partitions.__getitem__):
-                yield self._moved(pair, key, WENT_BACK, reader.positions.get(key))
-
-    def _moved(self, pair: Pair, key: Key, why: str, position: int | None = None) -> Row:
-        """A consumer is at another place, whatever became of its operation."""
-        offset = SOMEWHERE if position is None else position
-        columns = {"type": "ok", "offset": offset, "error": why}
-        return self._row(pair, "assign", **self._place(key), **columns)
-
-    def _step(self, pair: Pair, step: Step, reader: _Reader, known: set[Key]) -> Iterator[Row]:
-        self._op += 1
-        match step:
-            case Send():
-                yield self._row(
-                    pair,
-                    "send",
-                    **self._place(step.key),
-                    value=self._value(step.key, step.value),
-                    offset=step.offset,
-                    acks=self._acks,
-                )
-            case Poll(records=()):
-                yield self._row(pair, "poll")
-            case Poll():
-                yield from self._polled(pair, step, reader, known)
-
-    def _polled(self, pair: Pair, poll: Poll, reader: _Reader, known: set[Key]) -> Iterator[Row]:
-        """known: the keys that its transaction polled before; no group moves them inside it but
-        where it says so."""
-        moved = set(pair.last.rebalanced)
-        last: dict[Key, int] = {}
-        for record in poll.records:
-            key, offset = record.key, record.offset
-            if offset <= last.get(key, -1):
-                self._op += 1  # it goes back by itself: another operation
-            if key in moved or (reader.subscribed and key not in known):
-                why = REBALANCED if key in moved else UNSURE
-                self._op += 1
-                yield self._moved(pair, key, why)
-                self._op += 1
-            known.add(key)
-            last[key] = offset
-            if pair.type == "ok":
-                reader.positions[key] = offset + 1
-            if reader.finally_:
-                self.finally_.add(self._op)
-            value = self._value(key, record.value)
-            place = self._place(key)
-            yield self._row(pair, "poll", **place, value=value, offset=offset)
-
-
-def _log(writer: _Writer, rows: Sequence[Row]) -> LogAsRead:
-    log = LogAsRead(writer.unread)
-    _forget_all_but_last_ways(writer, rows)
-    sends = [row for row in rows if row["f"] == "send"]
-    places: dict[int, int] = {}
-    for row in rows:
-        if row["f"] == "poll" and row.get("value") is not None:
-            partition = row["topic"], row["partition"]
-            places.setdefault(row["value"], row["offset"])
-            log.read(partition, row["offset"], row["value"], finally_=row["op"] in writer.finally_)
-    written = {row.get("txn") for row in sends if row["value"] in places}
-    next_places: dict[tuple[object, Partition], int] = {}
-    for row in reversed(sends):
-        partition, txn = (row["topic"], row["partition"]), row.get("txn")
-        place = places.get(row["value"], row["offset"])
-        if row["type"] == "ok" or (row["type"] == "info" and txn is not None and txn in written):
-            # A producer writes in order: without a place of its own, a write lies before the next.
-            bound = next_places.get((txn, partition)) if row["offset"] is None else row["offset"]
-            log.acknowledged(partition, row["value"], bound)
-        if place is not None and txn is not None:
-            next_places[txn, partition] = place
-    return log
-
-
-def _forget_all_but_last_ways(writer: _Writer, rows: Iterable[Row]) -> None:
-    """Of the ways from the beginning, only a process's last one tells how the log was in the
-    end."""
-    began: dict[int, int] = {}
-    for row in rows:
-        if row["f"] == "assign" and row["type"] == "ok" and row["error"] is None:
-            began[row["client"]] = row["op"]
-    for row in rows:
-        if row["op"] < began.get(row["client"], 0):
-            writer.finally_.discard(row["op"])
+def _with_final_reads(
+    entries: Entries, final: Marks, clients: Iterable[int]
+) -> tuple[Entries, Marks]:
+    """The polls of some clients as final reads, of which nothing else is told."""
+    mine = np.isin(entries["client"], np.array([*clients], np.int64))
+    if not mine.any():
+        return entries, final
+    polls = mine & entries.are(f="poll")
+    entries["f"][polls] = entries.words.number("final-read")
+    empty = entries.records["value"][entries["first"]] == NONE
+    keep = ~(mine & (entries.are(f="assign") | (polls & empty)))
+    return entries.keep(keep), final[keep]

@@ -42,6 +42,8 @@ TRANSACTIONS: Final = ("send", "poll", "txn")
 ASSIGNMENTS: Final = ("assign", "subscribe")
 _WITHOUT_EFFECT: Final = ("crash", "debug-topic-partitions")
 MAX_NUMBER: Final = (1 << 63) - 1
+MAX_OFFSET: Final = MAX_NUMBER - 1
+"""Behind it there is room for one more."""
 MAX_PROCESS: Final = (1 << 31) - 2
 """The last process number; one more stands for all processes together."""
 
@@ -118,8 +120,13 @@ class Op:
 
 def read(text: str, notation: Notation) -> list[Op]:
     """The clients' operations in their order. Raises InterchangeError."""
-    raw = _edn_maps(text) if notation is Notation.EDN else _json_maps(text)
-    return [op for number, each in enumerate(raw, 1) if (op := _op(number, each)) is not None]
+    raw = raw_operations(text, notation)
+    return [op for number, each in enumerate(raw, 1) if (op := operation(number, each)) is not None]
+
+
+def raw_operations(text: str, notation: Notation) -> Iterable[Any]:
+    """The maps of a text, whatever they say. Raises InterchangeError."""
+    return _edn_maps(text) if notation is Notation.EDN else _json_maps(text)
 
 
 def _edn_maps(text: str) -> Iterable[Any]:
@@ -139,8 +146,9 @@ def _json_maps(text: str) -> Iterable[Any]:
         raise InterchangeError(f"this is no JSON, or cut short: {error}") from error
 
 
-def _op(number: int, raw: Any) -> Op | None:
-    """An operation of a client; None for what has no effect on what clients know."""
+def operation(number: int, raw: Any) -> Op | None:
+    """An operation of a client; None for what has no effect on what clients know. Raises
+    InterchangeError."""
     try:
         return _parsed(number, raw)
     except InterchangeError as error:
@@ -191,7 +199,7 @@ def _steps(value: Any) -> Iterator[Step]:
         parts = _items(step, "a micro-operation")
         match list(parts):
             case ["send", key, [offset, sent]]:
-                known = None if offset is None else _natural(offset, "a send's offset")
+                known = None if offset is None else _natural(offset, "a send's offset", MAX_OFFSET)
                 yield Send(key=_key(key), value=_natural(sent, "a sent value"), offset=known)
             case ["send", key, sent]:
                 yield Send(key=_key(key), value=_natural(sent, "a sent value"))
@@ -213,7 +221,7 @@ def _records(polled: Mapping[Any, Any]) -> Iterator[Record]:
                 case [offset, value]:
                     yield Record(
                         key=_key(key),
-                        offset=_natural(offset, "a polled offset"),
+                        offset=_natural(offset, "a polled offset", MAX_OFFSET),
                         value=_natural(value, "a polled value"),
                     )
                 case _:
@@ -229,7 +237,7 @@ def _rebalanced(log: Any) -> Iterator[Key]:
 def _positions(by_key: Any) -> Iterator[tuple[Key, int]]:
     if isinstance(by_key, Mapping):
         for key, offset in by_key.items():
-            yield _key(key), _natural(offset, "a position")
+            yield _key(key), _natural(offset, "a position", MAX_OFFSET)
 
 
 def _ends(by_key: Any) -> Iterator[End]:
@@ -237,7 +245,11 @@ def _ends(by_key: Any) -> Iterator[End]:
         for key, end in by_key.items():
             match list(_items(end, "a :final-read")):
                 case [offset, bool() as whole]:
-                    known = None if offset is None else _natural(offset, "a :final-read's offset")
+                    known = (
+                        None
+                        if offset is None
+                        else _natural(offset, "a :final-read's offset", MAX_OFFSET)
+                    )
                     yield End(key=_key(key), offset=known, whole=whole)
                 case _:
                     raise InterchangeError(f"a :final-read is {end!r}; expected [offset whole?]")

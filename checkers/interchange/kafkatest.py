@@ -22,11 +22,16 @@ Raises InterchangeError with the file and line of what does not fit.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
-from checkers.interchange.as_read import LogAsRead, Partition
+import numpy as np
+
+from checkers.interchange.as_read import known
+from checkers.interchange.columns import ENTRY, NONE, Columns, Entries, Numbers, Partition, Places
 from checkers.interchange.errors import InterchangeError
 from checkers.interchange.imported import (
     SOMEWHERE,
@@ -35,14 +40,21 @@ from checkers.interchange.imported import (
     Imported,
     Origin,
     Promises,
-    Row,
     assemble,
 )
+
+_LINE: Final = re.compile(
+    r'^\{"timestamp": ?(0|[1-9][0-9]{0,12}), ?"name": ?"(record_data|producer_send_success)", ?'
+    r'"key": ?null, ?"value": ?"(?:([0-9]{1,9})\.)?([0-9]{1,9})", ?"topic": ?"([A-Za-z0-9._-]+)", ?'
+    r'"partition": ?(0|[1-9][0-9]{0,4}), ?"offset": ?(0|[1-9][0-9]{0,17})\}$'
+    r"|^(\{.*)$|^[^{].*$|^$",
+    re.MULTILINE,
+)
+"""A line: of the common shape, of another one, or a logger's."""
 
 _VALUE: Final = re.compile(r"(?:(?P<prefix>[0-9]{1,9})\.)?(?P<number>[0-9]{1,9})")
 _PRODUCING: Final = ("producer_send_success", "producer_send_error")
 _CONSUMING: Final = ("record_data", "records_consumed", "partitions_assigned")
-CLIENT_BITS: Final = 40
 NS_PER_MS: Final = 1_000_000
 MAX_TIME_MS: Final = 1 << 43
 """Beyond the year 2200, nanoseconds since 1970 do not fit."""
@@ -101,76 +113,256 @@ _WORDS: Final[Mapping[type, str]] = {int: "a whole number", str: "a text", list:
 
 @dataclass(slots=True)
 class _Process:
-    """One text: the client's number, its events, whether it ended in order."""
+    """One text: the client's number, its name, and what its lines say all together."""
 
     client: int
     name: str
-    events: list[Event]
-    ended: bool
-    prefix: int | None = None
+    begun_ns: int | None = None
+    names: set[str] = field(default_factory=set)
+    prefixes: set[int] = field(default_factory=set)
+    acked: int = 0
+    counted: list[int] = field(default_factory=list)
+    polls: int = 0
+    elsewhere: Partition | None = None
+    """The least partition of a write that was acknowledged."""
 
     @property
     def produces(self) -> bool:
-        return any(event.name in _PRODUCING for event in self.events)
+        """Whether it is a producer."""
+        return not self.names.isdisjoint(_PRODUCING)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it ended in order, and a producer's own count of acknowledgements, where it
+        gives one, is that of its lines: else some are missing."""
+        counted = all(count == self.acked for count in self.counted)
+        return "shutdown_complete" in self.names and counted
 
 
-@dataclass(slots=True)
-class _Values:
-    """Which value a printed one is: its producer's number before it, as in all histories."""
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A send that failed: the place of its record, who sent it, and to which topic."""
 
-    producers: Mapping[int | None, int] = field(default_factory=dict)
-
-    def of(self, event: Event) -> int:
-        """The value of a record. One of an unknown producer is nobody's."""
-        prefix, number = _printed(event)
-        return self.producers.get(prefix, (1 << 31) - 1) << VALUE_BITS | number
+    place: int
+    process: _Process
+    topic: str
 
 
-def to_history(texts: Mapping[str, str], *, promises: Promises) -> Imported:
-    """Everything that producers and consumers printed, as an import. texts: by file name.
+def to_history(texts: Mapping[str, Callable[[], Iterable[str]]], *, promises: Promises) -> Imported:
+    """Everything that producers and consumers printed, as an import. texts: by file name, each in
+    pieces of whole lines.
 
     Raises InterchangeError.
     """
-    processes = [_read(n, name, text) for n, (name, text) in enumerate(texts.items(), 1)]
-    values = _Values(_by_prefix(process for process in processes if process.produces))
-    consumed = [row for p in processes if not p.produces for row in _consumed(p, values)]
-    if any(p for p in processes if not p.produces) and not consumed:
-        raise InterchangeError(
-            "no consumer printed a record; run VerifiableConsumer with --verbose, since offsets "
-            "alone do not say which records were read"
-        )
-    homes = {row["value"]: (row["topic"], row["partition"]) for row in consumed if "value" in row}
-    sent = [row for p in processes if p.produces for row in _sent(p, values, homes, promises.acks)]
-    rows = [*sent, *consumed]
-    topics = _topics(rows)
-    log = LogAsRead(
-        tuple((topic, each) for topic, many in sorted(topics.items()) for each in range(many))
-    )
-    for row in rows:
-        if row["f"] == "poll":
-            log.read((row["topic"], row["partition"]), row["offset"], row["value"], finally_=False)
-        elif row["type"] == "ok" and row["f"] == "send":
-            log.acknowledged((row["topic"], row["partition"]), row["value"], row["offset"])
-    origin = Origin(tool="kafkatest", files=tuple(texts))
-    ended = [process.client for process in processes if process.ended]
-    return assemble(_from_zero(rows), log, topics, promises, origin, ended=ended)
+    importer = _Importer()
+    for client, (name, chunks) in enumerate(texts.items(), 1):
+        importer.take(_Process(client, name), chunks())
+    return importer.imported(files=tuple(texts), promises=promises)
 
 
-def _read(client: int, name: str, text: str) -> _Process:
-    events = [
-        _event(f"{name}, line {number}", line)
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.startswith("{")
-    ]
-    if not events:
-        raise InterchangeError(f"{name}: has no line of a verifiable producer or consumer")
-    names = {event.name for event in events}
-    if names & set(_PRODUCING) and names & set(_CONSUMING):
-        raise InterchangeError(
-            f"{name}: is of a producer and a consumer; give what each process printed by itself"
+class _Importer:
+    """Takes texts line by line. A value is its printed number below its prefix, until it is known
+    whose prefix that is."""
+
+    def __init__(self) -> None:
+        self._columns = Columns(("send", "poll", "assign", "ok", "info"))
+        self._places: dict[Partition, int] = {}
+        self._processes: list[_Process] = []
+        self._lost: list[_Lost] = []
+        self._read = False
+
+    def take(self, process: _Process, chunks: Iterable[str]) -> None:
+        """One text. Raises InterchangeError."""
+        self._processes.append(process)
+        number, first = 0, len(self._columns.values)
+        for chunk in chunks:
+            for name, alike in groupby(_LINE.findall(chunk.removesuffix("\n")), itemgetter(1)):
+                lines = list(alike)
+                if name:
+                    number += len(lines)
+                    self._plain(process, name, lines)
+                    continue
+                for *_, text in lines:
+                    number += 1
+                    if text:
+                        self._event(process, _event(f"{process.name}, line {number}", text))
+        if process.begun_ns is None:
+            raise InterchangeError(
+                f"{process.name}: has no line of a verifiable producer or consumer"
+            )
+        if process.produces and process.names & set(_CONSUMING):
+            raise InterchangeError(
+                f"{process.name}: is of a producer and a consumer; give what each process printed "
+                "by itself"
+            )
+        self._read |= not process.produces and len(self._columns.values) > first
+
+    def imported(self, *, files: Sequence[str], promises: Promises) -> Imported:
+        """What all texts amount to; nothing may be taken any more. Raises InterchangeError."""
+        if not self._read and any(not process.produces for process in self._processes):
+            raise InterchangeError(
+                "no consumer printed a record; run VerifiableConsumer with --verbose, since "
+                "offsets alone do not say which records were read"
+            )
+        clients = _by_prefix(process for process in self._processes if process.produces)
+        entries = self._columns.table()
+        _find_the_lost(entries, self._lost, self._places)
+        topics: dict[str, int] = {}
+        for topic, partition in self._places:
+            topics[topic] = max(topics.get(topic, 0), partition + 1)
+        partitions = [(name, each) for name, many in sorted(topics.items()) for each in range(many)]
+        numbers = {partition: number for number, partition in enumerate(partitions)}
+        moved = np.array([numbers[place] for place in self._places], np.int64)
+        records = entries.records
+        records["partition"] = moved[records["partition"]]
+        records["value"] = _values(records["value"], clients)
+        began = int(entries["invoke_ns"].min()) if len(entries["turn"]) else 0
+        for name in ("invoke_ns", "complete_ns"):
+            entries.columns[name] = np.maximum(entries[name] - began, 0)
+        return assemble(
+            entries,
+            known(entries, np.zeros(len(entries["turn"]), np.bool_)),
+            range(len(partitions)),
+            Places.of(partitions, promises.acks),
+            promises,
+            Origin(tool="kafkatest", files=tuple(files)),
+            ended=[process.client for process in self._processes if process.ended],
         )
-    ended = "shutdown_complete" in names and _counted_all(events)
-    return _Process(client, name, events, ended)
+
+    def _plain(self, process: _Process, name: str, lines: Sequence[tuple[str, ...]]) -> None:
+        """Lines of the common shape and of one name, one after the other: column by column, as
+        `_said` does it for one."""
+        many, columns = len(lines), self._columns
+        at_ms, _, prefixes, numbers, topics, partitions, offsets, _ = zip(*lines, strict=True)
+        at_ns = np.fromiter(map(int, at_ms), np.int64, many) * NS_PER_MS
+        number = np.fromiter(map(int, numbers), np.int64, many)
+        prefix = np.fromiter((int(p) + 1 if p else 0 for p in prefixes), np.int64, many)
+        places = list(zip(topics, map(int, partitions), strict=True))
+        for place in dict.fromkeys(places):
+            self._places.setdefault(place, len(self._places))
+        process.names.add(name)
+        if process.begun_ns is None:
+            process.begun_ns = int(at_ns[0])
+        step, f = number, "send"
+        if name == "record_data":
+            step, f = np.full(many, process.polls), "poll"
+        else:
+            process.acked += many
+            process.prefixes.update(prefix.tolist())
+            process.elsewhere = min(filter(None, (process.elsewhere, min(places))))
+        known = columns.words.numbers
+        entries = np.empty((many, len(ENTRY)), np.int64)
+        entries[:] = (
+            process.client, 0, process.client, known[f], known["ok"], process.begun_ns, 0, 0,
+            NONE, NONE, NONE, 0, 1,
+        )  # fmt: skip
+        entries[:, ENTRY.index("step")] = step
+        entries[:, ENTRY.index("complete_ns")] = at_ns
+        entries[:, ENTRY.index("first")] = np.arange(many) + len(columns.values)
+        columns.entries.frombytes(entries.tobytes())
+        columns.partitions.extend(map(self._places.__getitem__, places))
+        columns.values.frombytes((prefix << VALUE_BITS | number).tobytes())
+        columns.offsets.extend(map(int, offsets))
+
+    def _event(self, process: _Process, event: Event) -> None:
+        process.names.add(event.name)
+        if process.begun_ns is None:
+            process.begun_ns = event.at_ns
+        match event.name:
+            case "record_data":
+                raw, place = _printed(event), event.partition
+                offset = event.number("offset", 0, MAX_OFFSET)
+                self._said(process, event.name, event.at_ns, raw, place, offset)
+            case "producer_send_success":
+                raw, place = _printed(event), event.partition
+                self._said(process, event.name, event.at_ns, raw, place, event.offset)
+            case "producer_send_error":
+                self._failed(process, event)
+            case "records_consumed":
+                process.polls += 1
+            case "partitions_assigned":
+                process.polls += 1
+                for each in event.take("partitions", list):
+                    place = Event(where=event.where, name=event.name, said=each).partition
+                    self._entry(process, process.polls, "assign", event.at_ns, group=SUBSCRIBED)
+                    self._record(place, NONE, SOMEWHERE)
+                process.polls += 1
+            case "tool_data":
+                process.counted.append(event.take("acked", int))
+
+    def _said(
+        self, process: _Process, name: str, at_ns: int, raw: int, place: Partition, offset: int
+    ) -> None:
+        """A record that was read, or acknowledged."""
+        process.names.add(name)
+        if process.begun_ns is None:
+            process.begun_ns = at_ns
+        if name == "record_data":
+            self._entry(process, process.polls, "poll", at_ns)
+        else:
+            process.acked += 1
+            process.prefixes.add(raw >> VALUE_BITS)
+            if process.elsewhere is None or place < process.elsewhere:
+                process.elsewhere = place
+            self._entry(process, raw % (1 << VALUE_BITS), "send", at_ns)
+        self._record(place, raw, offset if offset >= 0 else NONE)
+
+    def _failed(self, process: _Process, event: Event) -> None:
+        raw = _printed(event)
+        process.prefixes.add(raw >> VALUE_BITS)
+        error = str(event.said.get("exception"))[:200]
+        number = raw % (1 << VALUE_BITS)
+        self._entry(process, number, "send", event.at_ns, type_="info", error=error)
+        self._lost.append(_Lost(len(self._columns.values), process, event.take("topic", str)))
+        self._columns.add((0,), (raw,), (NONE,))
+
+    def _entry(
+        self, process: _Process, step: int, f: str, at_ns: int, *, type_: str = "ok",
+        group: str | None = None, error: str | None = None,
+    ) -> None:  # fmt: skip
+        """It was printed when it was over, and begun since the process began."""
+        word, known = self._columns.words.number, self._columns.words.numbers
+        self._columns.entries.extend(
+            (
+                process.client, step, process.client, known[f], known[type_], process.begun_ns or 0,
+                at_ns, 0, NONE if group is None else word(group),
+                NONE if error is None else word(error), NONE, len(self._columns.values), 1,
+            )
+        )  # fmt: skip
+
+    def _record(self, place: Partition, value: int, offset: int) -> None:
+        columns = self._columns
+        columns.partitions.append(self._places.setdefault(place, len(self._places)))
+        columns.values.append(value)
+        columns.offsets.append(offset)
+
+
+def _find_the_lost(entries: Entries, lost: Sequence[_Lost], places: dict[Partition, int]) -> None:
+    """Where the value of a send that failed was read all the same, it was written there; nothing
+    depends on the partition of one that nobody knows to be written."""
+    if not lost:
+        return
+    records = entries.records
+    _, read = entries.owners(np.flatnonzero(entries.are(f="poll")))
+    values, firsts = np.unique(records["value"][read], return_index=True)
+    for each in lost:
+        value = records["value"][each.place]
+        at = int(np.searchsorted(values, value))
+        found = at < len(values) and values[at] == value
+        if found:
+            records["partition"][each.place] = records["partition"][read[firsts[at]]]
+            continue
+        elsewhere = each.process.elsewhere or (each.topic, 0)
+        records["partition"][each.place] = places.setdefault(elsewhere, len(places))
+
+
+def _values(raw: Numbers, clients: Mapping[int, int]) -> Numbers:
+    """Whose value each is: its producer's number before it, as in all histories. One of an unknown
+    producer is nobody's."""
+    prefixes, of = np.unique(raw >> VALUE_BITS, return_inverse=True)
+    mine = np.array([clients.get(int(p), (1 << 31) - 1) for p in prefixes.tolist()], np.int64)
+    made = mine[of] << VALUE_BITS | (raw & ((1 << VALUE_BITS) - 1))
+    return np.where(raw == NONE, NONE, made)
 
 
 def _event(where: str, line: str) -> Event:
@@ -183,20 +375,11 @@ def _event(where: str, line: str) -> Event:
         raise InterchangeError(f"{where}: has no 'name'; is it a verifiable client's?") from error
 
 
-def _counted_all(events: Iterable[Event]) -> bool:
-    """Whether a producer's own count of acknowledgements, where it gives one, is that of its
-    lines: else some are missing."""
-    acked = sum(event.name == "producer_send_success" for event in events)
-    counts = [event.take("acked", int) for event in events if event.name == "tool_data"]
-    return all(count == acked for count in counts)
-
-
-def _by_prefix(producers: Iterable[_Process]) -> dict[int | None, int]:
+def _by_prefix(producers: Iterable[_Process]) -> dict[int, int]:
     """The client that prints each prefix. Raises InterchangeError where two print the same."""
-    found: dict[int | None, _Process] = {}
+    found: dict[int, _Process] = {}
     for process in producers:
-        prefixes = {_printed(event)[0] for event in process.events if event.name in _PRODUCING}
-        for prefix in sorted(prefixes, key=lambda each: -1 if each is None else each):
+        for prefix in sorted(process.prefixes):
             other = found.setdefault(prefix, process)
             if other is not process:
                 raise InterchangeError(
@@ -206,8 +389,8 @@ def _by_prefix(producers: Iterable[_Process]) -> dict[int | None, int]:
     return {prefix: process.client for prefix, process in found.items()}
 
 
-def _printed(event: Event) -> tuple[int | None, int]:
-    """Prefix and number of a printed value."""
+def _printed(event: Event) -> int:
+    """A printed value: its number, below its prefix and one, or 0 without a prefix."""
     text = event.take("value", str)
     match = _VALUE.fullmatch(text)
     if match is None:
@@ -216,77 +399,4 @@ def _printed(event: Event) -> tuple[int | None, int]:
             "a prefix, a dot and a number"
         )
     prefix = match.group("prefix")
-    return None if prefix is None else int(prefix), int(match.group("number"))
-
-
-def _sent(
-    process: _Process, values: _Values, homes: Mapping[int, Partition], acks: int
-) -> Iterator[Row]:
-    """A producer's sends, numbered in the order of their values."""
-    known = [e.partition for e in process.events if e.name == "producer_send_success"]
-    # Nothing depends on the partition of a send that nobody knows to be written.
-    elsewhere = min(known, default=None)
-    for event in process.events:
-        if event.name not in _PRODUCING:
-            continue
-        value = values.of(event)
-        ok = event.name == "producer_send_success"
-        home = event.partition if ok else homes.get(value, elsewhere)
-        topic, partition = home or (event.take("topic", str), 0)
-        offset = event.offset if ok else None
-        yield _row(
-            process, event, value % (1 << VALUE_BITS), "send",
-            type="ok" if ok else "info", topic=topic, partition=partition, value=value, acks=acks,
-            offset=None if offset is None or offset < 0 else offset,
-            error=None if ok else str(event.said.get("exception"))[:200],
-        )  # fmt: skip
-
-
-def _consumed(process: _Process, values: _Values) -> Iterator[Row]:
-    """A consumer's polls and assignments. A poll ends with `records_consumed`."""
-    op = 0
-    for event in process.events:
-        if event.name == "record_data":
-            topic, partition = event.partition
-            yield _row(
-                process, event, op, "poll", topic=topic, partition=partition,
-                value=values.of(event), offset=event.number("offset", 0, MAX_OFFSET),
-            )  # fmt: skip
-        elif event.name == "records_consumed":
-            op += 1
-        elif event.name == "partitions_assigned":
-            op += 1
-            for each in event.take("partitions", list):
-                place = Event(where=event.where, name=event.name, said=each).partition
-                yield _row(
-                    process, event, op, "assign", topic=place[0], partition=place[1],
-                    offset=SOMEWHERE, group=SUBSCRIBED,
-                )  # fmt: skip
-            op += 1
-
-
-def _row(process: _Process, event: Event, op: int, f: str, **columns: Any) -> Row:
-    """A row of a process. It was printed when it was over, and begun since the process began."""
-    return {
-        "op": process.client << CLIENT_BITS | op,
-        "client": process.client,
-        "f": f,
-        "type": "ok",
-        "invoke_ns": process.events[0].at_ns,
-        "complete_ns": event.at_ns,
-    } | columns
-
-
-def _from_zero(rows: Sequence[Row]) -> list[Row]:
-    """The rows with their times from the first on."""
-    first_ns = min((row["invoke_ns"] for row in rows), default=0)
-    times = ("invoke_ns", "complete_ns")
-    return [row | {name: max(0, row[name] - first_ns) for name in times} for row in rows]
-
-
-def _topics(rows: Iterable[Row]) -> dict[str, int]:
-    """How many partitions of each topic are known."""
-    found: dict[str, int] = {}
-    for row in rows:
-        found[row["topic"]] = max(found.get(row["topic"], 0), row["partition"] + 1)
-    return found
+    return (0 if prefix is None else int(prefix) + 1) << VALUE_BITS | int(match.group("number"))

@@ -1,5 +1,8 @@
 """`highwater import jepsen | kafkatest` and `highwater export jepsen | elle`."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +12,7 @@ from checkers.interchange.jepsen_ops import Notation
 from harness.commands.base import Debug, warn
 
 if TYPE_CHECKING:
-    from checkers.interchange.imported import Promises
+    from checkers.interchange.imported import Imported, Promises
 
 import_app = typer.Typer(
     help="Take over what another tool recorded, to be judged by `highwater check`.",
@@ -50,22 +53,20 @@ def import_jepsen(
     debug: Debug = False,
 ) -> None:
     """Take over a history of Jepsen's Kafka workload (EDN, or JSON)."""
-    from checkers.interchange import jepsen_import, jepsen_ops
+    from checkers.interchange.jepsen_import import Importer
+    from checkers.interchange.jepsen_lines import events
     from harness.record import imports
 
     promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
-    text = imports.read(file)
-    run = imports.write(
-        out,
-        lambda: jepsen_import.to_history(
-            jepsen_ops.read(text, notation_of(file, notation)),
-            topic=topic,
-            promises=promises,
-            files=[file.name],
-        ),
-        str(file),
-    )
-    print(run.path)
+
+    def take_over() -> "Imported":
+        importer = Importer()
+        with reading([file]) as came:
+            text = partial(imports.pieces, file, came)
+            importer.take(events(text, notation_of(file, notation), importer.restart))
+        return importer.imported(topic=topic, promises=promises, files=[file.name])
+
+    print(imports.write(out, take_over, str(file)).path)
 
 
 @import_app.command("kafkatest")
@@ -88,11 +89,13 @@ def import_kafkatest(
     from harness.record import imports
 
     promises = promised(acks, idempotence, min_isr, unclean_election, max_in_flight)
-    texts = {str(file): imports.read(file) for file in files}
-    run = imports.write(
-        out, lambda: kafkatest.to_history(texts, promises=promises), "kafkatest's output"
-    )
-    print(run.path)
+
+    def take_over() -> "Imported":
+        with reading(files) as came:
+            texts = {str(file): partial(imports.pieces, file, came) for file in files}
+            return kafkatest.to_history(texts, promises=promises)
+
+    print(imports.write(out, take_over, "kafkatest's output").path)
 
 
 @export_app.command("jepsen")
@@ -114,6 +117,20 @@ def export_jepsen(
         print(f"key {key}: partition {partition} of {name}")
     if exported.left_out:
         warn(f"{exported.left_out} records without a value of this run are left out")
+
+
+@contextmanager
+def reading(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
+    """Shows on a terminal how much of some files was read, as it is told; elsewhere nothing."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=size)
+        yield lambda characters: progress.advance(task, characters)
 
 
 def promised(

@@ -7,23 +7,34 @@ it; but no run can be made of its plan.
 import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import pyarrow.parquet
 
-from checkers.history import HISTORY, SCHEMAS, HistoryError, load_run, read_sources, table
+from checkers.history import HISTORY, SCHEMAS, HistoryError, load_run, read_sources
 from checkers.interchange.errors import InterchangeError
 from checkers.interchange.imported import Imported, Row
 from harness.record import store
 from harness.record.store import RUN_FILE, Run, StoreError
 
+PIECE_CHARACTERS: Final = 1 << 22
+"""About so much of a text is in memory at once."""
 
-def read(path: Path) -> str:
-    """The text of a foreign file. Raises StoreError."""
+
+def pieces(path: Path, came: Callable[[int], None]) -> Iterator[str]:
+    """The text of a foreign file, in pieces of whole lines; `came` is told how many characters of
+    it came. Raises StoreError."""
+    if path.exists() and not path.is_file():
+        raise StoreError(f"{path}: cannot be read: it is no file")
     try:
-        return path.read_text()
+        with path.open(encoding="utf-8") as file:
+            while piece := file.read(PIECE_CHARACTERS):
+                piece += file.readline()
+                yield piece
+                came(len(piece))
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
 
@@ -43,9 +54,10 @@ def write(out: Path, convert: Callable[[], Imported], where: str) -> Run:
     run = Run(path=out.absolute(), run_id=uuid.uuid4().hex[:16], started_wall_ns=0, base_ns=0)
     try:
         run.history_dir.mkdir(parents=True)
-        pyarrow.parquet.write_table(
-            table(HISTORY, imported.history), run.history_dir / "imported.parquet"
-        )
+        file = run.history_dir / "imported.parquet"
+        with pyarrow.parquet.ParquetWriter(file, HISTORY) as writer:
+            for batch in imported.batches():
+                writer.write_batch(batch)
         for name in SCHEMAS:
             if name != "history":
                 run.write_table(name, ())

@@ -189,7 +189,7 @@ def test_finds_what_a_slow_search_finds(duckdb: Engine) -> None:
     found = by_topic(duckdb, imports)
     seen: dict[str, int] = defaultdict(int)
     for topic, imported in imports.items():
-        expected = circles(all_edges(imported.history))
+        expected = circles(all_edges(imported.table().to_pylist()))
         has = found[topic]
         assert (G0 in has) == expected["ww"], topic
         assert (G1C_READS in has) == expected["wr"], topic

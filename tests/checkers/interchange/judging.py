@@ -15,7 +15,7 @@ Found = dict[tuple[str, str | None], tuple[str, int]]
 def sources(imported: Imported) -> RunSources:
     """The tables of an import."""
     return RunSources(
-        history=(table(HISTORY, imported.history),),
+        history=(imported.table(),),
         cluster=(),
         faults=(),
         replicas=(),
@@ -35,14 +35,14 @@ def together(imports: Mapping[str, Imported]) -> Imported:
         # Numbers of one import's own: values as clients that nobody else is.
         shift = {"op": number << 40, "client": number << 10, "txn": number << 40}
         shift["value"] = number << 50
-        for row in imported.history:
+        for row in imported.table().to_pylist():
             moved = {
                 name: row[name] + by for name, by in shift.items() if row.get(name) is not None
             }
             history.append({**row, **moved})
         topics += imported.plan["topics"]
     plan = {"topics": topics, "system": "imported", "workload": {"consumers": 1}}
-    return Imported(history=history, plan=plan)
+    return Imported(batches=table(HISTORY, history).to_batches, plan=plan)
 
 
 def judged_together(imports: Mapping[str, Imported]) -> Verdict:

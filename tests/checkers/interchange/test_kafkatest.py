@@ -1,14 +1,25 @@
 """The output of Kafka's verifiable clients, taken over and judged."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from checkers.interchange import kafkatest
 from checkers.interchange.errors import InterchangeError
-from checkers.interchange.imported import Promises
-from checkers.interchange.kafkatest import to_history
+from checkers.interchange.imported import Imported, Promises
 from tests.checkers.interchange.judging import found, judged, judged_together
+
+
+def to_history(texts: dict[str, str], *, promises: Promises) -> Imported:
+    """Whole texts, taken over."""
+    return kafkatest.to_history(
+        {name: [text].copy for name, text in texts.items()}, promises=promises
+    )
+
 
 PROMISES = Promises(idempotence=False)
 LOGGED = "[2026-01-01 00:00:00,000] WARN [Producer clientId=producer-1] (org.apache.kafka)\n"
@@ -122,7 +133,7 @@ def test_acknowledgements_of_two_producers_have_no_order() -> None:
 def test_orders_sends_by_their_values() -> None:
     """A producer's lines may come in another order than its sends."""
     rows = to_history({"p": told(sent("1", 1), sent("0", 0)), "c": told(polled((0, "0")))},
-                      promises=PROMISES).history  # fmt: skip
+                      promises=PROMISES).table().to_pylist()  # fmt: skip
     sends = sorted((row["op"], row["offset"]) for row in rows if row["f"] == "send")
     assert [offset for _, offset in sends] == [0, 1]
 
@@ -154,3 +165,42 @@ def test_refuses_wrong_files(texts: dict[str, str], said: str) -> None:
     with pytest.raises(InterchangeError) as refused:
         to_history(texts, promises=PROMISES)
     assert said in str(refused.value)
+
+
+PRINTED = st.sampled_from(["0", "1", "3.0", "3.7", "x"])
+RECORDS = st.lists(
+    st.tuples(PRINTED, st.integers(-1, 9), st.integers(0, 2)), min_size=1, max_size=9
+)
+
+
+@given(RECORDS, RECORDS, st.booleans(), st.integers(1, 400))
+def test_fast_and_in_full_say_the_same(
+    sends: list[tuple[str, int, int]], reads: list[tuple[str, int, int]], fails: bool, size: int
+) -> None:
+    """Lines of the common shape say what they say as JSON, in pieces of any size."""
+    events = [sent(*each, at_ms=n) for n, each in enumerate(sends)]
+    events.insert(len(events) // 2, failed("5") if fails else "")
+    producer = told(*events)
+    consumer = told(*(polled((offset, value), partition=p) for value, offset, p in reads))
+    texts = {"p": producer, "c": consumer}
+    slow = {name: text.replace('"key": null', '"key" : null') for name, text in texts.items()}
+
+    def outcome(texts: dict[str, str]) -> object:
+        pieces = {name: partial(_pieces, text, size) for name, text in texts.items()}
+        try:
+            imported = kafkatest.to_history(pieces, promises=PROMISES)
+        except InterchangeError as error:
+            return str(error)
+        return imported.plan, imported.table().to_pylist()
+
+    assert outcome(texts) == outcome(slow)
+
+
+def _pieces(text: str, size: int) -> list[str]:
+    """Whole lines, at least `size` characters at once but for the last."""
+    made = [""]
+    for each in text.splitlines(keepends=True):
+        if len(made[-1]) >= size:
+            made.append("")
+        made[-1] += each
+    return made

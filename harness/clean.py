@@ -59,7 +59,9 @@ def undo(path: Path, *, registry: Path | None = None, even_detached: bool = True
                 problems=tuple(problems),
             )
     except JournalHeld:
-        return Cleaned(journal=path, run_id=_run_id(journal.read(path)), outcome=Outcome.ALIVE)
+        return Cleaned(
+            journal=path, run_id=_run_id(journal.known_of(path, registry)), outcome=Outcome.ALIVE
+        )
 
 
 def clean(
@@ -74,7 +76,7 @@ def clean(
     results = []
     for path in dict.fromkeys((*known, *(path.resolve() for path in stored))):
         try:
-            if not path.exists():
+            if not journal.is_there(path, registry):
                 results.append(_orphan(path, registry))
             elif path in known or not _is_finished(path):
                 results.append(undo(path, registry=registry, even_detached=everything))

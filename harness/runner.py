@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from harness.record import store
 from harness.record.clock_rows import RecordedClocks
 from harness.record.history import HistoryWriter, RowStream
 from harness.record.journal import Journal
-from harness.record.store import Run
+from harness.record.store import Run, StoreError
 from harness.record.versions import commit, versions
 from harness.refusals import Refusals
 from harness.systems import choosing
@@ -197,7 +197,8 @@ class Runner:
 
     def _end(self, run: Run, target: Target, system: Deployed, journal: Journal) -> None:
         """Remove everything; or leave the cluster, when there is one and that was asked."""
-        self._note_deaths(run)
+        with suppress(OSError, StoreError):  # of a run whose directory somebody has removed
+            self._note_deaths(run)
         deployed = any(target.is_running(node) for node in target.node_ids())
         if self._ending.teardown or not deployed:
             with self._phase(run, "teardown"):

@@ -6,12 +6,14 @@ nothing else. Unknown kinds are other people's (the nemesis records its faults h
 
 The harness that owns a run holds a lock (flock) on its journal. The kernel drops the lock when the
 harness dies, however it dies, and shows it through every kind of namespace: a pid does neither.
-While a journal is unfinished, the registry, a directory of symbolic links, knows where it is, so
-that the leftovers of a run are found without knowing its store.
+While a journal is unfinished, the registry, a directory of the machine's, has a symbolic link to it
+and a copy of it, so that the leftovers of a run are found without knowing its store, and undone
+although somebody has removed the store. The registry goes with the next boot, as all leftovers do.
 
 How each kind is undone is left to the targets, putting the two together to `harness.clean`.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -73,8 +75,21 @@ def registered(registry: Path | None = None) -> list[Path]:
 
 
 def forget(path: Path, registry: Path | None = None) -> None:
-    """Remove a journal from the registry."""
-    _link(path, registry or registry_dir()).unlink(missing_ok=True)
+    """Remove a journal from the registry, and its copy."""
+    directory = registry or registry_dir()
+    _link(path, directory).unlink(missing_ok=True)
+    _copy(path, directory).unlink(missing_ok=True)
+
+
+def is_there(path: Path, registry: Path | None = None) -> bool:
+    """Whether there is a journal, or the registry's copy of it."""
+    return path.exists() or _copy(path, registry or registry_dir()).exists()
+
+
+def known_of(path: Path, registry: Path | None = None) -> list[Record]:
+    """The records of a journal, or of the registry's copy where it was removed. OSError if
+    unreadable."""
+    return read(path if path.exists() else _copy(path, registry or registry_dir()))
 
 
 def read(path: Path) -> list[Record]:
@@ -121,10 +136,14 @@ class Tail:
 class Journal:
     """An open, locked journal. Safe to use from several threads."""
 
-    def __init__(self, path: Path, file: IO[bytes], registry: Path) -> None:
-        """Use `create` or `take_over`; `file` is open for appending and locked."""
+    def __init__(
+        self, path: Path, file: IO[bytes], registry: Path, copy: IO[bytes] | None = None
+    ) -> None:
+        """Use `create` or `take_over`; `file` is open for appending and locked, and so is `copy`,
+        the registry's."""
         self.path = path
         self._file = file
+        self._copy = copy
         self._registry = registry
         self._mutex = threading.Lock()
 
@@ -145,6 +164,8 @@ class Journal:
             _lock(file, path)
             _sync_directory(path.parent)
             forget(path, directory)
+            journal._copy = _copy(path, directory).open("x+b", buffering=0)
+            _lock(journal._copy, path)
             _link(path, directory).symlink_to(path)
             journal.record(RUN, run_id=run_id, pid=os.getpid(), detached=detached)
         except BaseException:
@@ -154,27 +175,38 @@ class Journal:
 
     @classmethod
     def take_over(cls, path: Path, *, registry: Path | None = None) -> "Journal":
-        """Lock the journal of a run whose harness is gone. Raises JournalHeld, OSError."""
+        """Lock the journal of a run whose harness is gone, or the registry's copy where somebody
+        has removed it. Raises JournalHeld, OSError."""
         path = path.resolve()
-        file = path.open("r+b", buffering=0)
-        _lock(file, path)
-        return cls(path, file, registry or registry_dir())
+        directory = registry or registry_dir()
+        copy = _opened(_copy(path, directory), path)
+        try:
+            file = _opened(path, path)
+        except BaseException:
+            if copy is not None:
+                copy.close()
+            raise
+        if file is None:
+            file, copy = copy, None
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no such journal", str(path))
+        return cls(path, file, directory, copy)
 
     def record(self, kind: str, /, **fields: object) -> None:
         """Append one record and fsync it. Raises OSError: then the deed must not be done."""
         entry = {"kind": kind, "wall_ns": time.time_ns(), **fields}
         line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
         with self._mutex:
-            end = self._file.seek(0, os.SEEK_END)
-            if end and os.pread(self._file.fileno(), 1, end - 1) != b"\n":
-                line = b"\n" + line  # after a torn line, ours must still be read
-            if self._file.write(line) != len(line):
-                raise OSError(f"{self.path}: the record was cut short")
-            os.fsync(self._file.fileno())
+            for file in filter(None, (self._file, self._copy)):
+                _append(file, line, self.path)
 
     def records(self) -> list[Record]:
-        """Everything recorded so far."""
-        return read(self.path)
+        """Everything recorded so far, also when the file has been removed meanwhile. OSError if
+        unreadable."""
+        if self._file.closed:
+            return known_of(self.path, self._registry)
+        descriptor = self._file.fileno()
+        return _whole(os.pread(descriptor, os.fstat(descriptor).st_size, 0).splitlines())
 
     def detach(self) -> None:
         """Record that the run is to outlive its harness, as if it had been made so."""
@@ -189,6 +221,8 @@ class Journal:
     def close(self) -> None:
         """Let the lock go and leave the run unfinished, for `clean` or for a detached cluster."""
         self._file.close()
+        if self._copy is not None:
+            self._copy.close()
 
     def __enter__(self) -> "Journal":
         return self
@@ -205,6 +239,29 @@ class Journal:
 def _link(path: Path, registry: Path) -> Path:
     # Named by the path, not the run: a journal without a readable header has only that.
     return registry / blake2b(str(path).encode(), digest_size=8).hexdigest()
+
+
+def _copy(path: Path, registry: Path) -> Path:
+    return registry / f"{_link(path, registry).name}.jsonl"
+
+
+def _opened(file: Path, journal: Path) -> IO[bytes] | None:
+    """A file for appending, locked; None where there is none. Raises JournalHeld, OSError."""
+    try:
+        opened = file.open("r+b", buffering=0)
+    except FileNotFoundError:
+        return None
+    _lock(opened, journal)
+    return opened
+
+
+def _append(file: IO[bytes], line: bytes, journal: Path) -> None:
+    end = file.seek(0, os.SEEK_END)
+    if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+        line = b"\n" + line  # after a torn line, ours must still be read
+    if file.write(line) != len(line):
+        raise OSError(f"{journal}: the record was cut short")
+    os.fsync(file.fileno())
 
 
 def _lock(file: IO[bytes], path: Path) -> None:

@@ -294,6 +294,8 @@ def test_a_journal_that_was_deleted_is_reported_once(run_dir: Path, registry: Pa
     path = run_dir / "journal.jsonl"
     Journal.create(path, run_id="r", registry=registry).close()
     path.unlink()
+    for copy in registry.glob("*.jsonl"):
+        copy.unlink()
     [cleaned] = clean(registry=registry)
     assert cleaned.outcome is Outcome.FAILED
     assert "/run/netns" in cleaned.problems[0]
@@ -307,3 +309,56 @@ def test_twenty_runs_leave_the_machine_and_the_process_as_they_were() -> None:
     argv = [sys.executable, "-m", "tests.harness.cycles", "--cycles", "20"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["nothing is left"]), done
+
+
+def test_a_store_that_was_removed_while_its_run_went_on_is_undone_all_the_same(
+    run_dir: Path, registry: Path, tmp_path: Path
+) -> None:
+    """The registry has a copy of the journal: namespaces, mounts, loop devices and processes go,
+    whether the harness is killed afterwards or ends in order."""
+    require("root", "netns", "loop")
+    run_id = new_run_id()
+    argv = [sys.executable, "-c", HARNESS, run_dir, registry, run_id, f"mark-{run_id}"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as harness:
+        try:
+            assert harness.stdout is not None
+            assert harness.stdout.readline() == b"ready\n"
+            kept = (run_dir / "journal.jsonl").read_bytes()
+            for name in ("journal.jsonl", "log"):
+                (run_dir / name).unlink()
+            for image in run_dir.rglob("*.img"):
+                image.unlink()
+            [alive] = clean(registry=registry)
+            assert (alive.outcome, alive.run_id) == (Outcome.ALIVE, run_id)
+            harness.kill()
+            harness.wait()
+            [cleaned] = clean(registry=registry)
+        finally:
+            harness.kill()
+            undo(run_dir / "journal.jsonl", registry=registry) if registered(registry) else None
+    assert cleaned.outcome is Outcome.UNDONE, cleaned.problems
+    assert cleaned.run_id == run_id
+    (run_dir / "journal.jsonl").write_bytes(kept)  # by which the test looks for leftovers
+    assert leftovers(run_id, run_dir) == []
+    assert marked(f"mark-{run_id}") == []
+    assert clean(registry=registry) == []
+    assert list(registry.iterdir()) == []
+
+
+def test_a_harness_whose_store_was_removed_undoes_its_run_itself(
+    run_dir: Path, registry: Path
+) -> None:
+    """What it has recorded, it still knows."""
+    require("root", "netns")
+    run_id = new_run_id()
+    path = run_dir / "journal.jsonl"
+    with Journal.create(path, run_id=run_id, registry=registry) as journal:
+        target = LocalTarget(run_id, run_dir, [1], journal)
+        target.up()
+        kept = path.read_bytes()
+        path.unlink()
+        target.down()
+        journal.finish()
+    path.write_bytes(kept)  # by which the test looks for leftovers
+    assert leftovers(run_id, run_dir) == []
+    assert list(registry.iterdir()) == []

@@ -39,6 +39,9 @@ DESCRIBE_TOPIC_PARTITIONS = 75
 MAX_IN_FLIGHT = 64
 MAX_BYTES_IN_FLIGHT = 16 << 20
 """Of the frames of one connection; a single larger one is served alone."""
+TURN_BYTES = 1 << 20
+"""Of a larger frame, a piece is read in each turn of the loop: a transport would read on while
+there is something, megabytes, and everybody else would wait."""
 
 _LARGE_ANSWERS = frozenset(
     key.to_bytes(2, "big") for key in (FETCH, METADATA, FETCH_SNAPSHOT, DESCRIBE_TOPIC_PARTITIONS)
@@ -219,6 +222,9 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(error)
             return
         self._work_off()
+        if self._frames.held_bytes > TURN_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._apply_back_pressure)
 
     def pause_writing(self) -> None:
         self._writable = False

@@ -108,6 +108,12 @@ class Siege:
         )
         await self.nodes.until(self._fill_bulk, "a topic of bulk", 60)
 
+    def close(self) -> None:
+        """Every connection of this process."""
+        if self._calm is not None:
+            self._calm.close()
+        self.nodes.disconnect()
+
     async def _fill_bulk(self) -> bool:
         batch = encode_batch([Record(value=self.rng.randbytes(1_000_000))], timestamp_ms=1)
         for _ in range(BULK_BYTES // len(batch)):
@@ -348,7 +354,8 @@ async def _run(siege: Siege, directory: Path, rounds: int) -> None:
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
             await besiege(siege, directory, rounds, pool)
     finally:
-        siege.nodes.disconnect()
+        siege.close()
+        await asyncio.sleep(0.05)  # connections need some turns of the loop to end
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from nodes.wire.errors import Unanswerable
 from nodes.wire.server import (
     MAX_BYTES_IN_FLIGHT,
     MAX_IN_FLIGHT,
+    TURN_BYTES,
     Api,
     Dispatcher,
     Listener,
@@ -188,6 +189,26 @@ def test_half_frames_of_all_connections_are_bounded() -> None:
         for connection, _ in made:
             connection.connection_lost(None)
         assert connections.requests.total_bytes == 0
+
+    in_loop(test)
+
+
+def test_a_large_frame_is_read_a_piece_in_each_turn_of_the_loop() -> None:
+    """Others have their turn in between."""
+
+    async def test() -> None:
+        connection, wire = connected({})
+        connection.data_received(struct.pack(">i", 50 << 20) + bytes(TURN_BYTES - 4))
+        assert wire.reading
+        for _ in range(3):
+            connection.data_received(bytes(1000))
+            assert not wire.reading
+            await asyncio.sleep(0)
+            assert wire.reading
+        connection.data_received(bytes(1000))
+        connection.connection_lost(None)
+        await asyncio.sleep(0)
+        assert not wire.reading
 
     in_loop(test)
 

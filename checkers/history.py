@@ -29,6 +29,8 @@ from checkers.segments import (
     SEALED,
     STREAM,
     followed_by_another,
+    irregular,
+    irregular_told,
     lacking,
     segment_missing,
     segment_torn,
@@ -306,6 +308,8 @@ def load_run(run_dir: Path) -> RunSources:
     """Find and validate the files of a run directory. Raises HistoryError when it is no run."""
     if not run_dir.is_dir():
         raise HistoryError(f"{run_dir}: no such run directory")
+    if (found := irregular(run_dir)) is not None:
+        raise HistoryError(irregular_told(found))
     if not (run_dir / "plan.json").is_file():
         raise HistoryError(f"{run_dir}: is no run: it has no plan.json")
     tables = {name: _load_table(run_dir, name) for name in SCHEMAS}
@@ -404,7 +408,7 @@ def parse_plan(text: str, where: str) -> dict[str, Any]:
     """The text of a plan.json as a dict. Raises HistoryError, which starts with `where`."""
     try:
         plan = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HistoryError(f"{where}: cannot be read as a plan: {error}") from error
     if not isinstance(plan, dict):
         raise HistoryError(f"{where}: is no plan: expected a JSON object")

@@ -20,6 +20,9 @@ _NUMBERS = {
     "bounds": ("unavailable_ms", "stale_ms"),
 }
 _TOPIC_NUMBERS = ("partitions", "replication_factor", "min_insync_replicas")
+GREATEST_NUMBER = (1 << 63) - 1
+GREATEST = {"partitions": 100_000}
+"""Of numbers by which something is counted up."""
 _ACKS = (None, 0, 1, -1, "0", "1", "-1", "all")
 
 
@@ -60,5 +63,12 @@ def _wrongs(plan: Mapping[str, Any]) -> Iterator[str]:
 def _no_numbers(found: Mapping[str, Any], names: tuple[str, ...], where: str) -> Iterator[str]:
     for name in names:
         value = found.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
             yield f"{where}{name}: expected a number, found {value!r}"
+        elif not abs(value) <= GREATEST.get(name, GREATEST_NUMBER):  # NaN is no number either
+            yield (
+                f"{where}{name}: expected a number up to {GREATEST.get(name, GREATEST_NUMBER):,}, "
+                f"found {value!r}"
+            )

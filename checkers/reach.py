@@ -66,7 +66,7 @@ def read_outage(row: Mapping[str, Any]) -> Outage | None:
 def _parsed(targets: str | None) -> dict[str, Any]:
     try:
         found = json.loads(targets) if targets else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {"nodes": found}
 

@@ -138,7 +138,7 @@ def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:
 def _parsed(targets: str | None) -> Any:
     try:
         return json.loads(targets) if targets else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
 
 

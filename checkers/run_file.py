@@ -64,7 +64,7 @@ def parse_run_file(text: str) -> RunFile:
     """What the text of a run.json says; nothing when it is no such thing."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return NOTHING_SAID
     if not isinstance(found, dict):
         return NOTHING_SAID

@@ -21,6 +21,22 @@ SEALED: Final = ".parquet"
 _NUMBERED: Final = re.compile(r"(?P<writer>.+)-(?P<number>\d{6})")
 
 
+def irregular(run_dir: Path) -> Path | None:
+    """What of a run is neither a file nor a directory, such as a pipe, on which whoever opens it
+    may wait for ever; None when there is nothing of that kind."""
+    folders = [run_dir, *(run_dir / name for name in ("history", "cluster", "faults"))]
+    for folder in folders:
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if path.exists() and not path.is_file() and not path.is_dir():
+                return path
+    return None
+
+
+def irregular_told(path: Path) -> str:
+    """The sentence for one."""
+    return f"{path}: is no regular file; put back the run's own, or remove it"
+
+
 def segment_path(path: Path, number: int) -> Path:
     """Where the segment of that number of a stream is; segments sort by their names."""
     return path.with_name(f"{path.stem}-{number:06d}{path.suffix}")

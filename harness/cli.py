@@ -307,6 +307,7 @@ def _prepared(
     else:
         made = plans.build(plans.load(plan), where=f"plan {plan or plans.FIRST_LIGHT}", flags=flags)
         schedule = None
+    preparing.check_system(made)
     kind = kinds.kind_of(made)
     choosing.check(made)
     libraries.check(made)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness import clean
 from harness.clean import Cleaned
+from harness.planning import preparing
 from harness.planning.plan import Plan, PlanError
 from harness.record import journal, store
 from harness.record.journal import Journal
@@ -63,6 +64,7 @@ def up(
             "leave out --detach, or run it as root"
         )
     plan.resolved_broker()
+    preparing.check_configs(plan)
     make = make_of(plan, lasting=True)
     run = store.create(root, plan.name, versions={**versions(), **make.versions()}, commit=commit())
     run.write_json("plan.json", plan.to_json())
@@ -123,7 +125,7 @@ def running() -> list[Running]:
         try:
             records = journal.read(path)
             bootstrap = json.loads((path.parent / store.RUN_FILE).read_text()).get("bootstrap")
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue  # being made or being removed
         if bootstrap and clean.lives(records):
             found.append(Running(run=path.parent, bootstrap=bootstrap))

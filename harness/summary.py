@@ -103,7 +103,7 @@ def _client(run_dir: Path) -> str | None:
     """The run's client library and its version, where that was noted."""
     try:
         noted = json.loads((run_dir / RUN_FILE).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return str(noted["client"]) if isinstance(noted, dict) and "client" in noted else None
 

@@ -69,6 +69,15 @@ class Condition:
         return tuple(number for term in about_nodes for number in term.numbers)
 
     @property
+    def replicas(self) -> tuple[tuple[str, int, int], ...]:
+        """Of how many replicas of a partition (topic, partition) it speaks at least."""
+        return tuple(
+            (*term.at, _FORMS[term.form].replicas(term))
+            for term in self.terms
+            if term.topic is not None
+        )
+
+    @property
     def events(self) -> tuple[str, ...]:
         """The events that it speaks of."""
         return tuple(term.event for term in self.terms if term.event)
@@ -82,6 +91,8 @@ class _Form:
     """Whether its numbers are nodes."""
     in_turn: bool = False
     """Whether each event that waits for it is to find it so again after the one before."""
+    replicas: Callable[[Term], int] = lambda _: 0
+    """How many replicas a partition must have for it."""
 
 
 def _in(nodes: Sequence[int] | None, asked: Callable[[set[int]], bool]) -> bool:
@@ -122,11 +133,13 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "isr:<topic>/<partition> is N,N,...": _Form(
         about="its in-sync replicas are these, in any order; `none` for no node",
         holds=lambda t, v, _: _in(v.isr(*t.at), lambda isr: isr == set(t.numbers)),
+        replicas=lambda t: len(set(t.numbers)),
     ),
     "isr:<topic>/<partition> size N": _Form(
         about="it has that many in-sync replicas",
         holds=lambda t, v, _: _in(v.isr(*t.at), lambda isr: len(isr) == t.number),
         of_nodes=False,
+        replicas=lambda t: t.number,
     ),
     "isr:<topic>/<partition> has N": _Form(
         about="node N is in sync", holds=lambda t, v, _: _in(v.isr(*t.at), lambda i: t.number in i)
@@ -138,6 +151,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "elr:<topic>/<partition> is N,N,...": _Form(
         about="its eligible leader replicas (KIP-966) are these; `none` for no node",
         holds=lambda t, v, _: _in(v.elr(*t.at), lambda elr: elr == set(t.numbers)),
+        replicas=lambda t: len(set(t.numbers)),
     ),
     "elr:<topic>/<partition> has N": _Form(
         about="node N is an eligible leader replica",

@@ -17,6 +17,8 @@ from nemesis.fault import Params
 from nemesis.faults import find
 
 MAX_EVENTS = 10_000
+LONGEST_MS = 366 * 86_400_000
+"""No schedule is longer."""
 UNTIL_TIMEOUT_MS = 10_000
 
 
@@ -29,15 +31,15 @@ class Event(BaseModel):
     """Its place in the schedule, given when the schedule is made."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")
     """What the conditions of other events call it."""
-    at_ms: int = Field(ge=0)
+    at_ms: int = Field(ge=0, le=LONGEST_MS)
     fault: str
     targets: str = ""
     """A target expression; none is the fault's own default."""
-    duration_ms: int = Field(gt=0)
+    duration_ms: int = Field(gt=0, le=LONGEST_MS)
     params: dict[str, str] = {}
     until: str | None = None
     """A condition awaited from `at_ms` on, before the fault strikes."""
-    until_timeout_ms: int = Field(default=UNTIL_TIMEOUT_MS, ge=0)
+    until_timeout_ms: int = Field(default=UNTIL_TIMEOUT_MS, ge=0, le=LONGEST_MS)
     """How long it is awaited; the event is left out, and says so, when it never held."""
     nodes: tuple[int, ...] | None = None
     """These nodes, in place of those that `targets` means at the time: as in an earlier run."""
@@ -60,7 +62,7 @@ class Schedule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int
-    end_ms: int = Field(gt=0)
+    end_ms: int = Field(gt=0, le=LONGEST_MS)
     events: tuple[Event, ...]
 
     def needs(self) -> frozenset[str]:
@@ -79,8 +81,8 @@ class Written(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     events: tuple[Event, ...]
-    end_ms: int | None = Field(default=None, gt=0)
-    seed: int | None = Field(default=None, ge=0)
+    end_ms: int | None = Field(default=None, gt=0, le=LONGEST_MS)
+    seed: int | None = Field(default=None, ge=0, le=(1 << 63) - 1)
 
 
 def read(data: bytes) -> Written:
@@ -93,6 +95,8 @@ def read(data: bytes) -> Written:
         return Written.model_validate(raw)
     except ValidationError as error:
         raise BadSchedule(f"the schedule cannot be used: {_first(error)}") from error
+    except RecursionError as error:
+        raise BadSchedule("the schedule's values are nested too deeply to be read") from error
     except ValueError as error:
         raise BadSchedule(f"the schedule is neither JSON nor TOML: {error}") from error
 
@@ -129,7 +133,40 @@ def checked(schedule: Schedule) -> Schedule:
         raise BadSchedule(f"two events are called {twice[0]}; give each its own name")
     for event in schedule.events:
         _check(event, schedule)
+    if stuck := _waiting_for_each_other(schedule):
+        told = ", which waits for ".join(event.place for event in stuck)
+        raise BadSchedule(f"{told}: they wait for each other, and none would ever strike")
     return schedule
+
+
+def _waiting_for_each_other(schedule: Schedule) -> list[Event]:
+    """A circle of events by what they wait for, its first event at both ends; empty without one.
+
+    An event may strike once, of each name that it waits for, another event of that name may.
+    """
+    waits = {
+        event.id: [
+            [other for other in schedule.events if other is not event and name in other.names]
+            for name in conditions.parse(event.until).events
+        ]
+        for event in schedule.events
+        if event.until is not None
+    }
+    stuck = {event.id: event for event in schedule.events if waits.get(event.id)}
+    while free := [
+        number
+        for number in stuck
+        if all(any(other.id not in stuck for other in others) for others in waits[number])
+    ]:
+        for number in free:
+            del stuck[number]
+    path: list[Event] = []
+    event = next(iter(stuck.values()), None)
+    while event is not None and event not in path:
+        path.append(event)
+        vain = next(o for o in waits[event.id] if all(each.id in stuck for each in o))
+        event = vain[0]
+    return [] if event is None else [*path[path.index(event) :], event]
 
 
 def _check(event: Event, schedule: Schedule) -> None:

@@ -142,7 +142,7 @@ def _json_maps(text: str) -> Iterable[Any]:
             found: list[Any] = json.loads(text)
             return found
         return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InterchangeError(f"this is no JSON, or cut short: {error}") from error
 
 

@@ -369,7 +369,7 @@ def _event(where: str, line: str) -> Event:
     try:
         said = json.loads(line)
         return Event(where=where, name=said["name"], said=said)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InterchangeError(f"{where}: is no JSON, or cut short: {error}") from error
     except KeyError as error:
         raise InterchangeError(f"{where}: has no 'name'; is it a verifiable client's?") from error

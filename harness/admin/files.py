@@ -87,7 +87,7 @@ def write_reassignment(assignment: Mapping[TopicPartition, Sequence[int]]) -> st
 def _entries(text: str, key: str, example: str, what: str) -> list[dict[str, Any]]:
     try:
         read = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(f"the {what} is no JSON ({error}); expected {example}") from error
     if not isinstance(read, dict) or not isinstance(read.get(key), list):
         raise BadRequest(f'the {what} has no list "{key}"; expected {example}')

@@ -24,6 +24,8 @@ MAX_PRODUCERS: Final = 100
 MAX_FETCH_KB: Final = 65_536
 MAX_SEND_BYTES: Final = 15 << 20
 """Of one produce request; the topics take 16 MB."""
+MAX_ROUNDS: Final = 1000
+MAX_DURATION_S: Final = 3600
 MAX_SIZE: Final = 1 << 20
 NODES: Final = 3
 
@@ -95,15 +97,13 @@ def _ends(values: Sequence[int]) -> tuple[int, ...]:
 
 def check(options: Options) -> Options:
     """The options as they are. Raises BenchError for what contradicts itself."""
-    for what, value in {
-        "--rounds": options.rounds,
-        "--duration": options.duration_s,
-        "--size": options.size,
-    }.items():
-        if value <= 0:
-            raise BenchError(f"{what} {value}: must be above zero")
-    if options.size > MAX_SIZE:
-        raise BenchError(f"--size {options.size}: at most {MAX_SIZE} bytes")
+    for what, value, most in (
+        ("--rounds", options.rounds, MAX_ROUNDS),
+        ("--duration", options.duration_s, MAX_DURATION_S),
+        ("--size", options.size, MAX_SIZE),
+    ):
+        if not 0 < value <= most:  # NaN is neither
+            raise BenchError(f"{what} {value}: must be above zero, and at most {most}")
     if options.size * max(options.wanted.messages) > MAX_SEND_BYTES:
         raise BenchError(
             f"--messages-per-send {max(options.wanted.messages)}: of {options.size} bytes each are "

@@ -49,9 +49,13 @@ def shrink(
 
     began_s = time.monotonic()
     given, seeds = _given(what, plan, swarm, broker_module)
-    first = first_failure(given, seeds)
+    worlds = "a simulated world" if len(seeds) == 1 else f"{len(seeds)} simulated worlds"
+    warn(f"looking for the failure in {worlds}, for {time_s:g} s at the most")
+    first = first_failure(given, seeds, began_s + time_s)
     if first is None:
         asked = f"seed {what}" if len(seeds) == 1 else f"{what} in {len(seeds)} simulated worlds"
+        if time.monotonic() > began_s + time_s:
+            asked += f" (as many as {time_s:g} s were enough for; --time gives more)"
         raise StoreError(f"{asked} does not fail: there is nothing to reduce")
     warn(f"{_sized(first)}: {first.reason}")
     search = Search(

@@ -205,7 +205,7 @@ def read(path: Path) -> Night:
             commit=raw["commit"],
             machine=raw["machine"],
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise SuiteError(f"{path}: is no night: {NIGHT} cannot be read ({error!r})") from error
 
 
@@ -218,7 +218,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
             yield found

@@ -40,6 +40,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from checkers.contract import CONTRACT, Judgement
+from harness.planning.errors import TOO_DEEP
 from harness.planning.plan import Expect, PlanError, explained
 from harness.targets.sim.invariants.names import INVARIANTS
 
@@ -55,7 +56,7 @@ class SuiteError(PlanError):
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _several(value: object) -> object:
@@ -190,6 +191,8 @@ def load(path: Path) -> Suite:
         raw = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"suite {path}: is no valid TOML: {error}") from error
+    except RecursionError as error:
+        raise SuiteError(f"suite {path}: {TOO_DEEP}") from error
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise SuiteError(f"suite {path}: cannot be read ({reason}); give a TOML file") from error

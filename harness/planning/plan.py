@@ -30,6 +30,7 @@ from pydantic import (
 from checkers import expectations
 from checkers.expectations import BadExpectation
 from harness.planning import properties
+from harness.planning.errors import TOO_DEEP
 from harness.planning.errors import PlanError as PlanError
 from harness.planning.properties import Value
 from nemesis.base import NemesisError
@@ -39,8 +40,15 @@ FIRST_LIGHT = "first-light"
 """The packaged plan of `highwater run` without a plan."""
 
 
+LONGEST_S: Final = 366 * 86_400
+"""No length of time in a plan is longer."""
+LONGEST_MS: Final = LONGEST_S * 1000
+GREATEST: Final = (1 << 31) - 1
+"""Of counts: what clients and brokers hold in 32 bits."""
+
+
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _acks(value: object) -> object:
@@ -57,8 +65,8 @@ class Topic(_Frozen):
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
     acks: Acks
     partitions: int = Field(default=3, ge=1, le=1000)
-    replication_factor: int = Field(default=3, ge=1)
-    min_insync_replicas: int = Field(default=2, ge=1)
+    replication_factor: int = Field(default=3, ge=1, le=1000)
+    min_insync_replicas: int = Field(default=2, ge=1, le=1000)
     idempotence: bool = False
     configs: dict[str, str] = {}
     """Further topic configs, by Kafka's names."""
@@ -76,20 +84,21 @@ class Workload(_Frozen):
     """Per topic."""
     consumers: int = Field(default=1, ge=0, le=100)
     """Per topic; each reads all its partitions."""
-    rate_per_s: float = Field(default=200.0, ge=0)
+    rate_per_s: float = Field(default=200.0, ge=0, le=10_000_000)
     """Sends per second and producer; 0 is as fast as it can."""
     value_bytes: int = Field(default=128, ge=64, le=1_000_000)
-    max_in_flight: int = Field(default=1000, ge=1)
+    max_in_flight: int = Field(default=1000, ge=1, le=GREATEST)
     """Sends of one producer that may wait for their outcome."""
-    linger_ms: float = Field(default=2.0, ge=0)
-    message_timeout_ms: int = Field(default=10_000, ge=1)
+    linger_ms: float = Field(default=2.0, ge=0, le=900_000)
+    message_timeout_ms: int = Field(default=10_000, ge=1, le=GREATEST)
     """After this a send without an answer is given up, its outcome unknown."""
     insists: bool = False
     """Of our own client: what may be there is sent again once a broker has refused its sequence, as
     other clients do, instead of being given up."""
 
 
-Range = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+_Length = Annotated[int, Field(ge=1, le=LONGEST_MS)]
+Range = tuple[_Length, _Length]
 """Least and greatest."""
 
 
@@ -117,9 +126,9 @@ class Mixed(_Frozen):
 class Quiet(_Frozen):
     """Time without faults, in which the cluster is to recover, every so often."""
 
-    every_ms: int = Field(ge=1)
+    every_ms: int = Field(ge=1, le=LONGEST_MS)
     """How long faults go on before each quiet time."""
-    for_ms: int = Field(ge=1)
+    for_ms: int = Field(ge=1, le=LONGEST_MS)
 
 
 class Nemesis(_Frozen):
@@ -155,7 +164,8 @@ Expect = Annotated[tuple[str, ...], BeforeValidator(_expected)]
 """What the user expects beside the contract, as `checkers.expectations` writes it."""
 
 
-Span = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
+_Delay = Annotated[float, Field(ge=0, le=3_600_000)]
+Span = tuple[_Delay, _Delay]
 """Least and greatest, in milliseconds."""
 
 
@@ -212,7 +222,7 @@ class Plan(_Frozen):
     """Everything that decides a run, together with the commit."""
 
     name: str = Field(default=FIRST_LIGHT, pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
-    seed: int = Field(ge=0)
+    seed: int = Field(ge=0, le=(1 << 63) - 1)
     target: Literal["local", "docker", "ssh", "vagrant", "sim"] = "local"
     inventory: str | None = None
     """Of target ssh: the file that says which machines there are."""
@@ -227,15 +237,15 @@ class Plan(_Frozen):
     broker: dict[str, Value] = {}
     """Broker properties on top of the system's own, by Kafka's names; `env:NAME` is what that
     environment variable holds."""
-    warmup_s: float = Field(default=5.0, ge=0)
-    duration_s: float = Field(default=60.0, gt=0)
+    warmup_s: float = Field(default=5.0, ge=0, le=LONGEST_S)
+    duration_s: float = Field(default=60.0, ge=0.001, le=LONGEST_S)
     """Length of the chaos phase."""
-    start_timeout_s: float = Field(default=30.0, gt=0)
+    start_timeout_s: float = Field(default=30.0, gt=0, le=LONGEST_S)
     """How long the cluster may take to be whole, and then every topic to its first acknowledgement;
     longer with systems that are known to be slow."""
-    settle_timeout_s: float = Field(default=30.0, gt=0)
+    settle_timeout_s: float = Field(default=30.0, gt=0, le=LONGEST_S)
     """How long after the last heal every replica may take to be in sync again."""
-    rotate_s: float | None = Field(default=None, ge=0.1)
+    rotate_s: float | None = Field(default=None, ge=0.1, le=LONGEST_S)
     """Of a long run the history is sealed in segments of this length while it goes on."""
     topics: tuple[Topic, ...] = Field(default=_TOPICS, min_length=1)
     workload: Workload = Workload()
@@ -310,7 +320,9 @@ def load(source: str | None = None) -> dict[str, Any]:
         raw = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"{where}: is no valid TOML: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise PlanError(f"{where}: {TOO_DEEP}") from error
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         raise PlanError(
             f"{where}: cannot be read ({_reason(error)}); give a TOML file or a packaged "
             f"plan: {', '.join(packaged())}"
@@ -329,11 +341,11 @@ def _with_schedule(raw: Mapping[str, Any], path: Path, where: str) -> dict[str, 
     """The plan with the events of a file, and with its end and seed where it has them."""
     try:
         written: Written = read(path.read_bytes())
-    except (OSError, NemesisError) as error:
+    except (OSError, ValueError, NemesisError) as error:
         why = error if isinstance(error, NemesisError) else f"cannot be read ({_reason(error)})"
         raise PlanError(f"{where}: {path}: {why}") from error
     events = [event.model_dump(exclude_defaults=True) for event in written.events]
-    merged = {**raw, "nemesis": {**raw.get("nemesis", {}), "events": events}}
+    merged = {**raw, "nemesis": {**_table(raw, "nemesis", where), "events": events}}
     if written.end_ms is not None:
         merged["duration_s"] = written.end_ms / 1000
     if written.seed is not None:
@@ -341,8 +353,18 @@ def _with_schedule(raw: Mapping[str, Any], path: Path, where: str) -> dict[str, 
     return merged
 
 
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return getattr(error, "strerror", None) or "it is no text"
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _table(raw: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    """A table of the raw data, empty where it has none. Raises PlanError for what is no table."""
+    found = raw.get(name, {})
+    if not isinstance(found, dict):
+        raise PlanError(f"{where}: {name}: is a table ([{name}]), not {str(found)[:80]}")
+    return dict(found)
 
 
 _PLAIN_FLAGS: Final = (
@@ -364,19 +386,20 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
     merged = {"seed": secrets.randbits(32), **raw}
     if "schedule" in given:
         path = Path(given["schedule"])
-        merged = _with_schedule(_without_faults(merged), path, "schedule")
+        merged = _with_schedule(_without_faults(merged, where), path, "schedule")
     for name in _PLAIN_FLAGS:
         if name in given:
             merged[name] = given[name]
     if "bootstrap_servers" in given:
         merged["system"] = given.get("system", "external")
         servers = {"bootstrap_servers": given["bootstrap_servers"]}
-        merged["external"] = {**merged.get("external", {}), **servers}
+        merged["external"] = {**_table(merged, "external", where), **servers}
     if workload := {name: given[name] for name in ("client", "rate_per_s") if name in given}:
-        merged["workload"] = {**merged.get("workload", {}), **workload}
-    nemesis = dict(merged.get("nemesis", {}))
+        merged["workload"] = {**_table(merged, "workload", where), **workload}
+    nemesis = _table(merged, "nemesis", where)
     if "faults" in given:
-        tuned = {n: mixed for n, mixed in nemesis.get("mix", {}).items() if n in given["faults"]}
+        mix = _table(nemesis, "mix", f"{where}: nemesis")
+        tuned = {n: mixed for n, mixed in mix.items() if n in given["faults"]}
         nemesis |= {"faults": given["faults"], "events": [], "mix": tuned}
     if "nemesis" in given:
         nemesis["mode"] = given["nemesis"]
@@ -406,13 +429,17 @@ def expecting(plan: Plan, more: Sequence[str]) -> Plan:
     return plan.model_copy(update={"expect": tuple(dict.fromkeys((*plan.expect, *added)))})
 
 
-def _without_faults(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {**raw, "nemesis": {**raw.get("nemesis", {}), "faults": [], "mix": {}}}
+def _without_faults(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
+    return {**raw, "nemesis": {**_table(raw, "nemesis", where), "faults": [], "mix": {}}}
 
 
 def stored(run_dir: Path) -> Plan:
     """The plan of a stored run. Raises OSError, ValueError, PlanError."""
-    return Plan.from_json(json.loads((run_dir / "plan.json").read_text()), str(run_dir))
+    try:
+        raw = json.loads((run_dir / "plan.json").read_text())
+    except RecursionError as error:
+        raise PlanError(f"{run_dir}/plan.json: {TOO_DEEP}") from error
+    return Plan.from_json(raw, str(run_dir))
 
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -423,7 +450,10 @@ def seconds(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip())
     if found is None:
         raise PlanError(f"{text!r} is no length of time; write seconds, or 10m, 12h, 7d")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    length_s = float(found[1]) * _UNITS[found[2] or "s"]
+    if length_s > LONGEST_S:
+        raise PlanError(f"{text!r} is too long; no length of time is more than 366d")
+    return length_s
 
 
 def acks_name(acks: int) -> str:

@@ -74,7 +74,8 @@ def prepare(
     """
     where = f"plan {plan.name}"
     plan.resolved_broker()
-    _check_system(plan, where)
+    check_system(plan)
+    check_configs(plan)
     _check_topics(plan, where)
     _check_expectations(plan, where)
     wanted = faults_of(plan) if schedule is None else [event.fault for event in schedule.events]
@@ -160,7 +161,9 @@ def _mix(plan: Plan, faults: Sequence[str]) -> Mix:
 # -- checks
 
 
-def _check_system(plan: Plan, where: str) -> None:
+def check_system(plan: Plan) -> None:
+    """Whether the system, what says where it is, and the target go together. Raises PlanError."""
+    where = f"plan {plan.name}"
     if (plan.system == "external") != (plan.external is not None):
         raise PlanError(
             f"{where}: system external and external.bootstrap_servers go together: say both (or "
@@ -183,6 +186,15 @@ def _check_system(plan: Plan, where: str) -> None:
             f"{where}: broker_module {plan.broker_module} is a built-in broker's; leave it out, or "
             'say system = "nodes"'
         )
+
+
+def check_configs(plan: Plan) -> None:
+    """Whether the built-in broker takes its configuration; others refuse by themselves what they
+    cannot take. Raises PlanError."""
+    if plan.system == "nodes" and (plan.broker or any(topic.configs for topic in plan.topics)):
+        from harness.systems import own_configs  # loads the broker, which takes its time
+
+        own_configs.check(plan, f"plan {plan.name}")
 
 
 def _check_topics(plan: Plan, where: str) -> None:
@@ -272,12 +284,24 @@ def _check_targets(plan: Plan, schedule: Schedule, where: str) -> None:
         _check_nodes(plan, nodes, here)
         for topic, partition in partitions:
             _check_partition(plan, topic, partition, here)
+        if event.until is not None:
+            _check_replicas(plan, conditions.parse(event.until).replicas, here)
 
 
 def _check_nodes(plan: Plan, nodes: Iterable[int], here: str) -> None:
     for node in nodes:
         if node != CLIENTS and not 1 <= node <= plan.nodes:
             raise PlanError(f"{here}: there is no node {node}, only 1 to {plan.nodes}")
+
+
+def _check_replicas(plan: Plan, wanted: Iterable[tuple[str, int, int]], here: str) -> None:
+    factors = {topic.name: topic.replication_factor for topic in plan.topics}
+    for topic, partition, count in wanted:
+        if count > factors[topic]:
+            raise PlanError(
+                f"{here}: it waits for {count} replicas of {topic}/{partition}, which has "
+                f"replication_factor {factors[topic]}; lower one, or raise the other"
+            )
 
 
 def _aims(nemesis: Nemesis) -> Iterator[str]:

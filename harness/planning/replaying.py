@@ -25,7 +25,7 @@ def command(run_dir: Path) -> str:
     """What repeats a stored run, for a shell; of an import only the judging can be repeated."""
     try:
         plan = json.loads((run_dir / "plan.json").read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         plan = {}  # its loss is told elsewhere
     match plan:
         case {"system": plan_file.IMPORTED}:
@@ -56,7 +56,7 @@ def load(
                 "judges it again, but nothing here can repeat it"
             )
         schedule = from_json((run.path / "schedule.json").read_bytes())
-    except (OSError, ValueError, NemesisError) as error:
+    except (OSError, ValueError, RecursionError, NemesisError) as error:
         raise PlanError(f"{run_dir}: its plan and schedule cannot be read: {error}") from error
     module = flags.get("broker_module")
     changed = {} if module is None else {"broker_module": module}

@@ -102,7 +102,7 @@ def _whole(lines: Iterable[bytes]) -> list[Record]:
     for line in lines:
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(record, dict) and isinstance(record.get("kind"), str):
             records.append(record)

@@ -40,7 +40,14 @@ from checkers.history import (
     table,
     validate,
 )
-from checkers.segments import SEALED, STREAM, followed_by_another, table_streams
+from checkers.segments import (
+    SEALED,
+    STREAM,
+    followed_by_another,
+    irregular,
+    irregular_told,
+    table_streams,
+)
 from harness.record.history import RowStream
 
 RUN_FILE = "run.json"
@@ -162,6 +169,8 @@ def open_run(path: Path) -> Run:
     """The run at `path` (store/latest will do). Raises StoreError when it is no run."""
     if not path.is_dir():
         raise StoreError(f"{path}: no such run directory")
+    if (found := irregular(path)) is not None:
+        raise StoreError(irregular_told(found))
     run = _read_run_file(path)
     try:
         return Run(
@@ -223,7 +232,7 @@ def write_atomic(path: Path, text: str) -> None:
 def _read_run_file(path: Path) -> dict[str, Any]:
     try:
         run = json.loads((path / RUN_FILE).read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: is no run: {RUN_FILE} cannot be read ({error})") from error
     if not isinstance(run, dict):
         raise StoreError(f"{path / RUN_FILE}: is not a run's: expected a JSON object")

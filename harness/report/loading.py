@@ -116,7 +116,7 @@ def _read_json(path: Path, lack: str, consequence: str, missing: list[str]) -> J
         why = f"{path.name} is no JSON object"
     except FileNotFoundError:
         why = f"there is no {path.name}"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         why = f"{path.name} cannot be read: {error}"
     missing.append(f"{lack} ({why}); {consequence}.")
     return {}

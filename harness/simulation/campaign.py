@@ -9,7 +9,7 @@ import gc
 import shutil
 import signal
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -203,7 +203,9 @@ class Campaign:
 
     def __init__(self, task: Task, seeds: Sequence[int], *, jobs: int) -> None:
         self._task = task
-        self._waiting = deque(seeds)
+        # One at a time: seeds without an end have two thousand million numbers.
+        self._waiting = iter(seeds)
+        self._next = next(self._waiting, None)
         self._jobs = jobs
         self._stopped = False
 
@@ -224,7 +226,7 @@ class Campaign:
             running: dict[Future[Result], int] = {}
             while True:
                 while self._goes_on(until_s) and len(running) < self._jobs + 1:
-                    seed = self._waiting.popleft()
+                    seed = self._take()
                     running[pool.submit(_run_alone, self._task, seed)] = seed
                 if not running:
                     return
@@ -233,9 +235,14 @@ class Campaign:
                     seed = running.pop(future)
                     yield _taken(future, seed)
 
+    def _take(self) -> int:
+        assert self._next is not None
+        seed, self._next = self._next, next(self._waiting, None)
+        return seed
+
     def _goes_on(self, until_s: float | None) -> bool:
         in_time = until_s is None or time.monotonic() < until_s
-        return bool(self._waiting) and not self._stopped and in_time
+        return self._next is not None and not self._stopped and in_time
 
 
 def _run_alone(task: Task, seed: int) -> Result:

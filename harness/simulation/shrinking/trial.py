@@ -63,9 +63,14 @@ def failure_of(
     return None
 
 
-def first_failure(plan: Plan, seeds: Sequence[int]) -> Failure | None:
-    """What is to be reduced: a failure that clients see, or else one that only the nodes show."""
-    return failure_of(plan, seeds) or failure_of(plan, seeds, visible=False)
+def first_failure(plan: Plan, seeds: Sequence[int], until_s: float = inf) -> Failure | None:
+    """What is to be reduced: a failure that clients see, or else one that only the nodes show.
+
+    None is begun after `until_s` on the monotonic clock.
+    """
+    return failure_of(plan, seeds, until_s=until_s) or failure_of(
+        plan, seeds, visible=False, until_s=until_s
+    )
 
 
 def _inside(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:

@@ -1,6 +1,7 @@
 """Seeds of a plan: clean ones, broken brokers, processes, and what they say."""
 
 import json
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,16 @@ def test_a_stopped_campaign_begins_nothing_more(tmp_path: Path) -> None:
 def test_seeds_are_ranges(text: str, found: range) -> None:
     """Both ends belong to them."""
     assert telling.seeds(text) == found
+
+
+def test_seeds_without_an_end_cost_no_memory(tmp_path: Path) -> None:
+    """They were once listed first, which took more memory than the machine had."""
+    tracemalloc.start()
+    try:
+        Campaign(Task(plan=small(), root=tmp_path), telling.seeds("1.."), jobs=1)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_seeds_without_an_end() -> None:

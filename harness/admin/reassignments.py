@@ -16,6 +16,9 @@ from nodes.ids import TopicPartition
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
 
+AT_ONCE: Final = 800
+"""Partitions named by one request: a broker bounds what a request may hold."""
+
 Failure = tuple[ErrorCode, str | None]
 """Kafka's error about one partition, and its message."""
 
@@ -66,9 +69,22 @@ async def alter(
     """Give partitions these replicas, preferred leader first; None cancels what is under way.
 
     Returns what the cluster refused; the rest has begun. Once it has begun, asking for the same
-    again changes nothing.
+    again changes nothing. So many are asked for in one request that a broker takes it.
     """
+    refused: dict[TopicPartition, Failure] = {}
+    for some in _parts(list(targets)):
+        refused |= await _alter(admin, {partition: targets[partition] for partition in some})
+    return dict(sorted(refused.items()))
 
+
+def _parts(partitions: Sequence[TopicPartition]) -> list[Sequence[TopicPartition]]:
+    """The partitions in pieces of at most AT_ONCE."""
+    return [partitions[at : at + AT_ONCE] for at in range(0, len(partitions), AT_ONCE)]
+
+
+async def _alter(
+    admin: AdminClient, targets: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, Failure]:
     async def attempt() -> dict[TopicPartition, Failure]:
         answer = await admin.request(
             "alter_partition_reassignments",
@@ -99,7 +115,7 @@ async def alter(
             if each.error_code is not ErrorCode.none
         }
 
-    return dict(sorted((await admin.repeat(attempt)).items())) if targets else {}
+    return await admin.repeat(attempt)
 
 
 async def elect(
@@ -111,7 +127,17 @@ async def elect(
     records. The result has an entry for every partition that the cluster decided about, with
     ErrorCode.none where it was elected.
     """
+    if partitions is None:
+        return dict(sorted((await _elect(admin, kind, None)).items()))
+    decided: dict[TopicPartition, Failure] = {}
+    for some in _parts(partitions):
+        decided |= await _elect(admin, kind, some)
+    return dict(sorted(decided.items()))
 
+
+async def _elect(
+    admin: AdminClient, kind: int, partitions: Sequence[TopicPartition] | None
+) -> dict[TopicPartition, Failure]:
     async def attempt() -> dict[TopicPartition, Failure]:
         asked = None
         if partitions is not None:

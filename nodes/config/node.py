@@ -106,6 +106,11 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
             max_connections=read.number("max.connections", 2**31 - 1),
             max_per_ip=read.number("max.connections.per.ip", 2**31 - 1),
             max_idle_ms=read.number("connections.max.idle.ms", 600_000, least=1),
+            # Unlike Kafka, which has no bound by default, and none of answers.
+            max_request_bytes=read.number("queued.max.request.bytes", 256 << 20, least=1024),
+            max_answer_bytes=read.number(
+                "highwater.queued.max.response.bytes", 256 << 20, least=1024
+            ),
         ),
         protocols=spoken,
         inter_broker_listener=inter_broker_listener(read, spoken),
@@ -150,6 +155,11 @@ def _cross_check(config: NodeConfig) -> None:
         )
     if config.is_broker and not config.broker_listeners:
         raise ConfigError("a broker needs a listener besides the controller's")
+    if config.connection_limits.max_request_bytes < config.max_request_bytes:
+        raise ConfigError(
+            "queued.max.request.bytes must be at least socket.request.max.bytes, or the largest "
+            "request could never be received"
+        )
     if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
         raise ConfigError(
             "broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms"

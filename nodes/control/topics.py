@@ -314,7 +314,7 @@ def _placed(
 def check_assignment(image: ClusterImage, replicas: Assignment, count: int | None = None) -> None:
     """Raise INVALID_REPLICA_ASSIGNMENT unless `replicas` are registered, distinct, and `count`."""
     complaint = None
-    repeated = [node for node in sorted(set(replicas)) if replicas.count(node) > 1]
+    repeated = sorted(node for node, times in Counter(replicas).items() if times > 1)
     unknown = [node for node in sorted(set(replicas)) if node not in image.brokers]
     if not replicas:
         complaint = "an empty replica list."

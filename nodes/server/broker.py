@@ -33,6 +33,7 @@ from nodes.server.replica_log_info import ReplicaLogInfo
 from nodes.server.replica_selector import ReplicaSelector
 from nodes.server.replicas import ReplicaManager
 from nodes.storage.disk import Disk
+from nodes.wire.budget import Budget
 from nodes.wire.client import Channel
 from nodes.wire.server import Api
 
@@ -52,6 +53,7 @@ class Broker:
         connect: Callable[[str, int], Channel],
         connect_broker: Callable[[str, int], Channel],
         previous_epoch: BrokerEpoch | None,
+        answers: Budget,
     ) -> None:
         self._config = config
         self._controller = ControllerLink(raft, raft.voters, connect)
@@ -76,7 +78,7 @@ class Broker:
         )
         self._parts = Parts(
             produce=ProduceHandler(self.replicas, wall_clock_ms),
-            fetch=self._fetch_handler(now_ms, incarnation_id),
+            fetch=self._fetch_handler(now_ms, incarnation_id, answers),
             queries=Queries(self.replicas),
             cluster=ClusterQueries(
                 config, self.replicas, lambda: raft.leader_id, self._auto_topics
@@ -88,7 +90,9 @@ class Broker:
             log_info=ReplicaLogInfo(self.replicas, self.lifecycle),
         )
 
-    def _fetch_handler(self, now_ms: Callable[[], float], incarnation_id: UUID) -> FetchHandler:
+    def _fetch_handler(
+        self, now_ms: Callable[[], float], incarnation_id: UUID, answers: Budget
+    ) -> FetchHandler:
         config = self._config
         first_session = incarnation_id.int & 0x3FFFFFFF
         return FetchHandler(
@@ -97,6 +101,7 @@ class Broker:
             SessionCache(config.fetching.max_sessions, first_session),
             now_ms,
             max_bytes=config.fetching.max_bytes,
+            answers=answers,
         )
 
     def apis(self) -> dict[int, Api]:

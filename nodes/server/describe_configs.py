@@ -1,7 +1,8 @@
 """DescribeConfigs: every configuration of topics and of this node, its value, and where from.
 
 Answered from the metadata image and this node's own file. Another broker's configuration is that
-broker's to tell, as in Kafka.
+broker's to tell, as in Kafka. So many resources are described in one answer that the loop does not
+stand still for long; those beyond are refused, each for itself.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,9 @@ from nodes.wire.versions import respond
 
 Row = dict[str, Any]
 
+MAX_DESCRIBED = 75
+"""Resources; one has about forty configurations, each with where its value can come from."""
+
 _SECRETS = ("password", "jaas", "secret")
 
 
@@ -37,7 +41,17 @@ class DescribeConfigs:
 
     def handle(self, request: Any, context: RequestContext) -> Any:
         """Each resource for itself."""
-        return respond(request, results=[self._result(request, r) for r in request.resources])
+        described, beyond = request.resources[:MAX_DESCRIBED], request.resources[MAX_DESCRIBED:]
+        results = [self._result(request, resource) for resource in described]
+        too_many = {
+            "error_code": ErrorCode.invalid_request,
+            "error_message": f"At most {MAX_DESCRIBED} resources are described by one request.",
+        }
+        results += [
+            {"resource_type": r.resource_type, "resource_name": r.resource_name, **too_many}
+            for r in beyond
+        ]
+        return respond(request, results=results)
 
     def _result(self, request: Any, resource: Any) -> Row:
         row: Row = {

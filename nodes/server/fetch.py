@@ -6,9 +6,13 @@ little waits until there is more, or its time is up. In a session (KIP-227) only
 named and answered, and a request ends the wait of the one before it, which is then answered with
 nothing: so a follower whose partitions change need not sit out a long poll.
 
+An answer is never larger than a quarter of what the node's connections may still hold, one batch
+always excepted; what a waiting fetch has found counts, and it is answered when that is too much.
+
 What one partition has to answer is `fetch_read`'s; which may have news, `fetch_parts`'.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +31,7 @@ from nodes.server.fetch_sessions import (
 from nodes.server.isr import IsrManager
 from nodes.server.leaders import current_leader, node_endpoints
 from nodes.server.polls import LongPoll
+from nodes.wire.budget import Budget
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -35,6 +40,9 @@ TOPIC_IDS_SINCE = 13
 REPLICA_STATE_SINCE = 15
 CURRENT_LEADER_SINCE = 16
 READ_COMMITTED = 1
+SHARE_OF_ROOM = 4
+LEAST_BYTES = 1 << 20
+"""What a fetch may be answered with however little room there is."""
 
 _LEADER_ELSEWHERE = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
@@ -77,7 +85,9 @@ class FetchHandler:
         now_ms: Callable[[], float],
         *,
         max_bytes: int,
+        answers: Budget,
     ) -> None:
+        self._answers = answers
         self._part_reader = part_reader
         self._isr = isr
         self._sessions = sessions
@@ -95,7 +105,7 @@ class FetchHandler:
         self._look(fetch, fetch.parts.due)
         if fetch.enough or request.max_wait.total_seconds() <= 0 or not fetch.parts.parts:
             return self._response(fetch)
-        poll = _Poll(fetch, self._look, self._response)
+        poll = _Poll(fetch, self._look, self._response, self._answers)
         return poll.begin(request.max_wait.total_seconds())
 
     # -- sessions ------------------------------------------------------------------------------
@@ -107,11 +117,12 @@ class FetchHandler:
         else:
             node, broker_epoch = NodeId(request.replica_id), BrokerEpoch(-1)
         follower = node >= 0
+        room_bytes = max(self._answers.room_bytes // SHARE_OF_ROOM, LEAST_BYTES)
         return Reader(
             node=node if follower else NO_NODE,
             broker_epoch=broker_epoch,
             version=request.__version__,
-            max_bytes=request.max_bytes if follower else min(request.max_bytes, self._max_bytes),
+            max_bytes=min(request.max_bytes, self._max_bytes, room_bytes),
             rack=getattr(request, "rack_id", ""),
             listener=context.listener,
         )
@@ -281,8 +292,10 @@ class _Poll(LongPoll):
         fetch: _Fetch,
         look: Callable[[_Fetch, Iterable[Part]], None],
         respond: Callable[[_Fetch], Any],
+        answers: Budget,
     ) -> None:
         super().__init__()
+        self._answers = answers
         self._fetch = fetch
         self._look = look
         self._respond = respond
@@ -290,6 +303,11 @@ class _Poll(LongPoll):
 
     def wait(self) -> None:
         self._fetch.parts.wait(self.woken)
+        self._answers.hold(self, self._fetch.size)
+
+    def shed(self, reason: str) -> None:
+        """Answer with what there is."""
+        asyncio.get_running_loop().call_soon(self.end_wait)
 
     def look(self, *, last: bool) -> Any:
         fetch = self._fetch
@@ -300,6 +318,7 @@ class _Poll(LongPoll):
         return self._respond(fetch)
 
     def leave(self) -> None:
+        self._answers.hold(self, 0)
         self._fetch.parts.leave(self.woken)
         if self._fetch.session is None:
             self._fetch.parts.release()

@@ -22,6 +22,8 @@ from nodes.ids import Epoch, TopicPartition
 from nodes.server.fetch_sessions import FULL_AND_NEW_SESSION, NO_SESSION, next_epoch
 
 MAX_NAMED: Final = 500
+MAX_NAMED_WITHOUT_SESSION: Final = 2000
+"""Where the leader has no room for a session, each request names all; or the next so many."""
 FIRST_BACKOFF_MS: Final = 5
 BACKOFF_OF_EACH_MS: Final = 0.1
 """Thousands of partitions may wait for a leader that takes them up one by one: to ask for each of
@@ -124,8 +126,7 @@ class Following:
         if not self._to_name and (not self.in_session or len(self._paused) == len(self._followed)):
             return None
         named = list(self._to_name)
-        if not self._refused_session:
-            del named[MAX_NAMED:]
+        del named[MAX_NAMED_WITHOUT_SESSION if self._refused_session else MAX_NAMED :]
         self._number += 1
         for followed in named:
             del self._to_name[followed]
@@ -139,7 +140,7 @@ class Following:
             session_epoch=self._epoch,
             named=tuple(named),
             forgotten=tuple(self._to_forget),
-            may_wait=self._refused_session or (self.in_session and not self._to_name),
+            may_wait=(self._refused_session or self.in_session) and not self._to_name,
         )
         self._to_forget.clear()
         if self.in_session:

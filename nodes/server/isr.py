@@ -25,7 +25,7 @@ log = logging.getLogger("nodes.isr")
 
 RETRY_MS = 50
 LOOKED_AT_ONCE = 500
-PROPOSED_AT_ONCE = 1000
+PROPOSED_AT_ONCE = 500
 _SURELY_REFUSED = frozenset({ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica})
 # The controller's state is ahead of ours: the metadata log will say what holds.
 _OVERTAKEN = frozenset(

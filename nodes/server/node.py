@@ -109,6 +109,7 @@ class Node:
                 connect=self._connect,
                 connect_broker=connect_broker,
                 previous_epoch=None if marked is None else BrokerEpoch(marked),
+                answers=self._connections.answers,
             )
             self._publisher.subscribe(self._follow)
         for endpoint in self.config.listeners:

@@ -21,7 +21,7 @@ class LongPoll(ABC):
     def begin(self, timeout_s: float) -> "asyncio.Future[Any]":
         """Wait from now on, at most `timeout_s`; the answer."""
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(timeout_s, self._time_is_up)
+        self._timer = loop.call_later(timeout_s, self.end_wait)
         self.answer.add_done_callback(self._end)
         self.wait()
         return self.answer
@@ -46,7 +46,8 @@ class LongPoll(ABC):
         """There is news."""
         self._go_on(last=False)
 
-    def _time_is_up(self) -> None:
+    def end_wait(self) -> None:
+        """Its time is up: answer with what there is."""
         self._go_on(last=True)
 
     def _go_on(self, *, last: bool) -> None:

@@ -7,9 +7,11 @@ a remembered one is answered with the offset that it got the first time, and wai
 Where the topic asks for LogAppendTime, the batch gets this broker's wall clock, and the answer
 tells it; that to a batch repeated tells the first one's, as long as the log has it.
 Who asks a broker that does not lead is told who does (KIP-951). Transactions are refused.
+A request with very much in it is appended in slices, between which others are served.
 """
 
 import asyncio
+import struct
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -20,15 +22,16 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import NO_OFFSET, NodeId, Offset, TopicPartition
 from nodes.log import errors as log_errors
-from nodes.log.batch import read_header, with_append_time
+from nodes.log.batch import HEADER_BYTES, read_header, with_append_time
 from nodes.log.log import Appended
+from nodes.log.records import MAX_WALKED, MIN_RECORD_BYTES
 from nodes.replication.partition import Ack
 from nodes.server.leaders import current_leader, node_endpoints
 from nodes.server.polls import LongPoll
 from nodes.server.replica import Replica
 from nodes.server.replicas import ReplicaManager
 from nodes.wire.errors import Unanswerable
-from nodes.wire.server import RequestContext
+from nodes.wire.server import Alone, RequestContext
 from nodes.wire.versions import respond
 
 ZSTD_SINCE = 7
@@ -38,6 +41,12 @@ TOPIC_IDS_SINCE = 13
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
 _CODEC_MASK, _ZSTD = 0x07, 4
 _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
+
+_COUNT, _COUNT_AT = struct.Struct(">i"), 57
+
+PART_US, RECORD_US, BYTE_US = 10.0, 0.6, 0.001
+"""What a partition of a request costs, each of its records, and each of its bytes."""
+SLICE_US = 20_000.0
 
 _ACK_ERRORS = {
     Ack.DONE: ErrorCode.none,
@@ -93,9 +102,29 @@ class ProduceHandler:
 
         Raises Unanswerable when an acks=0 request fails.
         """
+        parts = self._parts(request)
+        if sum(map(_cost_us, parts)) > SLICE_US:
+            return Alone(self._in_slices(request, parts, context))
         acks = int(request.acks)
-        outcomes = [self._outcome(request, part, acks) for part in self._parts(request)]
-        if acks == 0:
+        outcomes = [self._outcome(request, part, acks) for part in parts]
+        return self._answer(request, outcomes, context)
+
+    async def _in_slices(
+        self, request: Any, parts: Sequence[_Part], context: RequestContext
+    ) -> Any:
+        outcomes, spent_us = [], 0.0
+        for part in parts:
+            if spent_us > SLICE_US:
+                spent_us = 0.0
+                await asyncio.sleep(0)
+            outcomes.append(self._outcome(request, part, int(request.acks)))
+            spent_us += _cost_us(part)
+        answer = self._answer(request, outcomes, context)
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
+    def _answer(self, request: Any, outcomes: Sequence[_Outcome], context: RequestContext) -> Any:
+        """See `handle`."""
+        if request.acks == 0:
             failed = next((each for each in outcomes if each.error), None)
             if failed is not None:
                 where = failed.part.partition or failed.part.topic_key
@@ -229,6 +258,16 @@ class _Poll(LongPoll):
     def leave(self) -> None:
         if self._pending:
             self._pending[0].remove_done_callback(self.woken)
+
+
+def _cost_us(part: _Part) -> float:
+    """About how long a part takes, by what it announces."""
+    records = part.records or b""
+    if len(records) < HEADER_BYTES:
+        return PART_US
+    count: int = _COUNT.unpack_from(records, _COUNT_AT)[0]
+    walked = min(max(count, 0), MAX_WALKED, len(records) // MIN_RECORD_BYTES)
+    return PART_US + RECORD_US * walked + BYTE_US * len(records)
 
 
 def _unfit(records: bytes, version: int) -> tuple[ErrorCode, str] | None:

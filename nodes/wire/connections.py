@@ -1,8 +1,9 @@
-"""The accepted connections of a node: how many there may be, for how long, and what they may log.
+"""The accepted connections of a node: how many, for how long, what they may hold, and log.
 
-Limits are Kafka's: `max.connections` of a node, `max.connections.per.ip` and
-`connections.max.idle.ms`. A newcomer beyond a limit is closed. The listeners that nodes use among
-each other are exempt from the node's limit, as in Kafka: clients must not shut out replication.
+Limits are Kafka's: `max.connections` of a node, `max.connections.per.ip`, `connections.max.idle.ms`
+and `queued.max.request.bytes`; `highwater.queued.max.response.bytes` is its like for answers.
+A newcomer beyond a limit is closed. The listeners that nodes use among each other are
+exempt from the node's limit, as in Kafka: clients must not shut out replication.
 
 Whoever misbehaves costs a log line, but never a disk full of them: after LOG_BURST lines at once
 there are LOG_PER_S, and then one that says how many were left out.
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
+
+from nodes.wire.budget import Budget
 
 LOG_BURST = 200
 LOG_PER_S = 10.0
@@ -29,6 +32,10 @@ class ConnectionLimits:
     max_connections: int = 2**31 - 1
     max_per_ip: int = 2**31 - 1
     max_idle_ms: int = 600_000
+    max_request_bytes: int = 256 << 20
+    """Of all requests that are not complete, or not answered."""
+    max_answer_bytes: int = 256 << 20
+    """Of all answers that their readers have not taken."""
 
 
 class Connection(Protocol):
@@ -52,6 +59,8 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
+        self.requests = Budget("requests", limits.max_request_bytes, largest_first=True)
+        self.answers = Budget("answers", limits.max_answer_bytes, largest_first=False)
         self._open: dict[Connection, None] = {}
         self._per_ip: dict[str, int] = {}
         self._sweeper: asyncio.TimerHandle | None = None

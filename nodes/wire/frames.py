@@ -40,6 +40,15 @@ class FrameBuffer:
         self._buffer = bytearray()
         self.max_frame_bytes = max_frame_bytes
 
+    @property
+    def held_bytes(self) -> int:
+        """What there is of a frame that is not complete."""
+        return len(self._buffer)
+
+    def discard(self) -> None:
+        """Forget it."""
+        self._buffer = bytearray()
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take `data`, return the frames that are complete now, in order, without their length."""
         if not self._buffer and len(data) > 4:

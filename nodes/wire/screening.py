@@ -13,7 +13,7 @@ Pure. Values are not looked at, and whatever else may be wrong with a request is
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, fields
 from functools import cache
 from types import NoneType
@@ -32,8 +32,30 @@ from kio.serial._introspect import (
 
 from nodes.wire.errors import MalformedFrame
 
-MAX_ELEMENTS = 1_000_000
-"""Of all arrays of one request together: bounds the time of a walk through a frame of any size."""
+MAX_ELEMENTS = 2_000
+"""Of all arrays of one request together. A request is read, decided and answered without a pause,
+and an element costs up to 16 microseconds of that: no request may hold the loop for long."""
+
+_OF_ONE_PARTITION = dict.fromkeys((52, 53, 54, 55, 59, 80, 81, 82), 100)
+"""The quorum's requests are about the one metadata partition, and a voter's few endpoints."""
+
+_ALLOWED: Mapping[int, int] = {
+    **_OF_ONE_PARTITION,
+    0: 4_000,  # Produce
+    1: 4_000,  # Fetch: brokers name 500 partitions at a time, or 2,000 without a session
+    2: 4_000,  # ListOffsets
+    3: 5_000,  # Metadata
+    19: 4_000,  # CreateTopics, with assignments
+    45: 6_000,  # AlterPartitionReassignments, with replicas
+    56: 8_000,  # AlterPartition: brokers name 500 partitions at a time, and their replicas
+}
+"""By api key: where an element costs less, or more or fewer of them are meaningful."""
+
+
+def max_elements(api_key: int) -> int:
+    """How many elements all arrays of a request of this api may have together."""
+    return _ALLOWED.get(api_key, MAX_ELEMENTS)
+
 
 _FIXED_SIZES = {
     "bool": 1,
@@ -57,17 +79,17 @@ _INT32 = struct.Struct(">i")
 class _Budget:
     """What a walk may still spend, and what it wants cut: (start, end, replacement), in order."""
 
-    __slots__ = ("cuts", "elements")
+    __slots__ = ("allowed", "cuts", "elements")
 
-    def __init__(self) -> None:
-        self.elements = MAX_ELEMENTS
+    def __init__(self, allowed: int) -> None:
+        self.allowed = self.elements = allowed
         self.cuts: list[tuple[int, int, bytes]] = []
 
     def spend(self, elements: int) -> None:
         """Raises MalformedFrame when nothing is left."""
         self.elements -= elements
         if self.elements < 0:
-            raise MalformedFrame(f"more than {MAX_ELEMENTS} elements in arrays")
+            raise MalformedFrame(f"more than {self.allowed} elements in arrays")
 
     def cut_since(self, mark: int) -> int:
         """By how many bytes the cuts after the first `mark` shorten the request."""
@@ -86,7 +108,7 @@ def checked(schema: Any, request: bytes, position: int) -> bytes:
     Raises MalformedFrame when it ends before its last field does, has too many elements, or null
     where the schema has an array.
     """
-    budget = _Budget()
+    budget = _Budget(max_elements(schema.__api_key__))
     try:
         end = _entity(schema)(request, position, budget)
     except (IndexError, struct.error):

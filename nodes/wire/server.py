@@ -3,9 +3,11 @@
 Every connection may have several requests in flight, as Kafka's clients do: each is handed to its
 handler as it arrives, and the answers leave in the order of the requests, whichever is ready first.
 What a peer can cost is bounded: frames by `max_frame_bytes`, requests in flight by MAX_IN_FLIGHT
-and MAX_BYTES_IN_FLIGHT, unsent answers by the transport's flow control, and of requests whose
-answers can be large one is in flight at a time. Beyond any of these nothing is started, nor read,
-until some are answered. A peer that sends garbage loses its connection and costs one log line.
+and MAX_BYTES_IN_FLIGHT, unsent answers by the transport's flow control, and a request whose answer
+can be large is started when all before it are answered. Beyond any of these nothing is started, nor
+read, until some are answered. What all peers together cost is bounded by the node's two budgets
+(`nodes.wire.budget`): who sends halves of large frames, or does not read, loses its connection. A
+peer that sends garbage does, too, and costs one log line.
 
 A listener may want TLS (`nodes.wire.tls`), and SASL before anything else (`nodes.wire.sasl`).
 """
@@ -37,11 +39,14 @@ DESCRIBE_TOPIC_PARTITIONS = 75
 MAX_IN_FLIGHT = 64
 MAX_BYTES_IN_FLIGHT = 16 << 20
 """Of the frames of one connection; a single larger one is served alone."""
+TURN_BYTES = 1 << 20
+"""Of a larger frame, a piece is read in each turn of the loop: a transport would read on while
+there is something, megabytes, and everybody else would wait."""
 
 _LARGE_ANSWERS = frozenset(
     key.to_bytes(2, "big") for key in (FETCH, METADATA, FETCH_SNAPSHOT, DESCRIBE_TOPIC_PARTITIONS)
 )
-"""How the frames begin whose answers may be megabytes. No client has two of a kind in flight."""
+"""How the frames begin whose answers may be megabytes: none is made before it can be sent."""
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -66,10 +71,18 @@ class RequestContext:
 Features = Callable[[int], Mapping[str, Any]]
 """Makes of a version of ApiVersions the fields of its response that tell of features."""
 
+
+class Alone(NamedTuple):
+    """An answer to come of a request that is worked on in slices: the next one of its connection
+    is not begun before it is done, so that their effects keep their order."""
+
+    answer: Awaitable[Any]
+
+
 Handler = Callable[[Any, RequestContext], "Awaitable[Any] | Any"]
-"""Takes a request entity; returns the response (or an awaitable of it), None for no answer. Raises
-Unanswerable to have the connection closed; anything else it raises is a bug of ours. An awaitable
-is cancelled when the connection is lost."""
+"""Takes a request entity; returns the response, an awaitable of it, Alone, or None for no answer.
+Raises Unanswerable to have the connection closed; anything else it raises is a bug of ours. An
+awaitable is cancelled when the connection is lost."""
 
 
 class Api(NamedTuple):
@@ -146,7 +159,6 @@ class _InFlight(NamedTuple):
     head: RequestHead
     answer: "asyncio.Future[Any]"
     frame_bytes: int
-    large: bool
 
 
 class ServerConnection(asyncio.Protocol):
@@ -165,8 +177,9 @@ class ServerConnection(asyncio.Protocol):
         self._frames = FrameBuffer(listener.max_frame_bytes)
         self._backlog: deque[bytes] = deque()
         self._in_flight: deque[_InFlight] = deque()
+        self._backlog_bytes = 0
         self._bytes_in_flight = 0
-        self._large_in_flight = 0
+        self._alone: asyncio.Future[Any] | None = None
 
     # -- the transport's side ------------------------------------------------------------------
 
@@ -188,9 +201,9 @@ class ServerConnection(asyncio.Protocol):
         self._set_context(None, ANONYMOUS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended = True
+        self._let_go()
         self._listener.connections.forget(self)
-        self._backlog.clear()
+        self._hold_answers(0)
         for pending in self._in_flight:
             pending.answer.cancel()
         self._in_flight.clear()
@@ -202,19 +215,26 @@ class ServerConnection(asyncio.Protocol):
         try:
             if self._tls is not None:
                 data = self._decrypted(self._tls, data)
-            self._backlog.extend(self._frames.feed(data))
+            for frame in self._frames.feed(data):
+                self._backlog.append(frame)
+                self._backlog_bytes += len(frame)
         except MalformedFrame as error:
             self._refuse(error)
             return
         self._work_off()
+        if self._frames.held_bytes > TURN_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._apply_back_pressure)
 
     def pause_writing(self) -> None:
         self._writable = False
+        self._hold_answers()
         self._apply_back_pressure()
 
     def resume_writing(self) -> None:
         self._touch()
         self._writable = True
+        self._hold_answers(0)
         self._work_off()
 
     # -- the registry's side -------------------------------------------------------------------
@@ -227,16 +247,42 @@ class ServerConnection(asyncio.Protocol):
     def close(self) -> None:
         """Drop the connection at once, and what it sent and was not read yet."""
         # Now, not when the loop gets round to `connection_lost`: what follows garbage is garbage.
-        self._ended = True
-        self._backlog.clear()
+        self._let_go()
         if self._transport is not None:
             self._transport.abort()
+
+    def shed(self, reason: str) -> None:
+        """Drop the connection, as soon as whoever is at work on it has finished."""
+        asyncio.get_running_loop().call_soon(self._shed, reason)
+
+    def _shed(self, reason: str) -> None:
+        if not self._ended:
+            self._refuse(reason)
+
+    def _let_go(self) -> None:
+        """Nothing more is started."""
+        self._ended = True
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        self._frames.discard()
+        self._listener.connections.requests.hold(self, 0)
+
+    def _hold_answers(self, size: int | None = None) -> None:
+        """So many bytes of answers are unsent: what the transport says, unless it is given."""
+        if size is None:
+            size = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        self._listener.connections.answers.hold(self, size)
 
     # -- requests ------------------------------------------------------------------------------
 
     def _work_off(self) -> None:
         while self._backlog and self._may_start(self._backlog[0]):
-            self._start(self._backlog.popleft())
+            frame = self._backlog.popleft()
+            self._backlog_bytes -= len(frame)
+            self._start(frame)
+        if not self._ended:
+            held = self._frames.held_bytes + self._backlog_bytes + self._bytes_in_flight
+            self._listener.connections.requests.hold(self, held)
         self._apply_back_pressure()
 
     def _may_start(self, frame: bytes) -> bool:
@@ -245,7 +291,7 @@ class ServerConnection(asyncio.Protocol):
             return False
         if not self._in_flight:
             return True
-        if self._large_in_flight and frame[:2] in _LARGE_ANSWERS:
+        if frame[:2] in _LARGE_ANSWERS or (self._alone is not None and not self._alone.done()):
             return False
         return (
             len(self._in_flight) < MAX_IN_FLIGHT
@@ -286,6 +332,8 @@ class ServerConnection(asyncio.Protocol):
             self._set_context(head.client_id, self._context.principal)
         try:
             answer = handler(request.entity, self._context)
+            if isinstance(answer, Alone):
+                self._alone = answer = asyncio.ensure_future(answer.answer)
             if isinstance(answer, Awaitable):
                 self._await(head, asyncio.ensure_future(answer), frame)
             elif self._in_flight:
@@ -300,10 +348,8 @@ class ServerConnection(asyncio.Protocol):
             self._handler_failed(head, error)
 
     def _await(self, head: RequestHead, answer: "asyncio.Future[Any]", frame: bytes) -> None:
-        large = frame[:2] in _LARGE_ANSWERS
-        self._in_flight.append(_InFlight(head, answer, len(frame), large))
+        self._in_flight.append(_InFlight(head, answer, len(frame)))
         self._bytes_in_flight += len(frame)
-        self._large_in_flight += large
         answer.add_done_callback(self._send_ready)
 
     def _send_ready(self, done: "asyncio.Future[Any]") -> None:
@@ -311,9 +357,8 @@ class ServerConnection(asyncio.Protocol):
             done.exception()  # seen, also where nobody is left to be told
         in_flight = self._in_flight
         while in_flight and in_flight[0].answer.done():
-            head, answer, size, large = in_flight.popleft()
+            head, answer, size = in_flight.popleft()
             self._bytes_in_flight -= size
-            self._large_in_flight -= large
             if not self._ended and not answer.cancelled():
                 self._conclude(head, answer)
         self._work_off()
@@ -373,6 +418,8 @@ class ServerConnection(asyncio.Protocol):
             self._transport.write(pieces[0])
         else:
             self._transport.writelines(pieces)
+        if not self._writable:
+            self._hold_answers()
 
     def _touch(self) -> None:
         self.last_active_s = asyncio.get_running_loop().time()
@@ -398,8 +445,7 @@ class ServerConnection(asyncio.Protocol):
     def _end(self, reason: object) -> None:
         """End the connection when all that it was told is sent."""
         self._listener.connections.warn("closing the connection of %s: %s", self.peer_host, reason)
-        self._ended = True
-        self._backlog.clear()
+        self._let_go()
         if self._transport is not None:
             self._transport.close()
 

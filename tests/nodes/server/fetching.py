@@ -26,6 +26,7 @@ from nodes.server.fetch_sessions import SessionCache
 from nodes.server.replica import Replica
 from nodes.server.replica_selector import ReplicaSelector
 from nodes.storage.memory import MemoryDisk
+from nodes.wire.budget import Budget
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import fill
 
@@ -102,12 +103,14 @@ class FetchBroker:
         self.reader = CountingReader(
             cast(Any, self.hosted), ReplicaSelector() if rack_aware else None
         )
+        self.answers = Budget("answers", 256 << 20, largest_first=False)
         self.handler = FetchHandler(
             self.reader,
             cast(Any, NoIsr()),
             self.sessions,
             lambda: self.clock(),
             max_bytes=55 << 20,
+            answers=self.answers,
         )
 
     def racks(self, **fenced: bool) -> None:

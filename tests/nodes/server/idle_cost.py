@@ -36,21 +36,23 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Nodes:
-    """Three node processes under `directory`."""
+    """Three node processes under `directory`, with ids from `first_id` on."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, first_id: int = 1) -> None:
+        ids = range(first_id, first_id + 3)
         ports = free_ports(6)
-        self.ports = dict(zip((1, 2, 3), ports, strict=False))
-        voters = ",".join(f"{n}@127.0.0.1:{ports[2 + n]}" for n in (1, 2, 3))
+        self.ports = dict(zip(ids, ports, strict=False))
+        self.controller_ports = dict(zip(ids, ports[3:], strict=True))
+        voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in self.controller_ports.items())
         self.processes: list[subprocess.Popen[bytes]] = []
-        for node in (1, 2, 3):
+        for node in ids:
             data = directory / str(node)
             data.mkdir()
             properties = data / "server.properties"
             properties.write_text(
                 f"node.id={node}\nprocess.roles=broker,controller\n"
                 f"listeners=PLAINTEXT://127.0.0.1:{self.ports[node]},"
-                f"CONTROLLER://127.0.0.1:{ports[2 + node]}\n"
+                f"CONTROLLER://127.0.0.1:{self.controller_ports[node]}\n"
                 f"controller.quorum.voters={voters}\nlog.dirs={data / 'log'}\n"
                 "broker.session.timeout.ms=30000\n"
             )
@@ -71,6 +73,9 @@ class Nodes:
         request = fill(load_request_schema(api_key, version), **values)
         return await self._channels[node].request(request)
 
+    def process(self, node: int) -> "subprocess.Popen[bytes]":
+        return self.processes[list(self.ports).index(node)]
+
     async def until(self, ready: Any, what: str, timeout_s: float = 300) -> None:
         try:
             async with asyncio.timeout(timeout_s):
@@ -86,7 +91,7 @@ class Nodes:
 
     async def create(self, topic: str, partitions: int) -> None:
         response = await self.ask(
-            1,
+            min(self.ports),
             CREATE_TOPICS,
             7,
             topics=[{"name": topic, "num_partitions": partitions, "replication_factor": 3}],
@@ -107,7 +112,7 @@ class Nodes:
         await self.until(everywhere, f"{topic} in sync everywhere")
 
     async def leader(self, topic: str) -> int:
-        answer = await self.ask(1, METADATA, 12, topics=[{"name": topic}])
+        answer = await self.ask(min(self.ports), METADATA, 12, topics=[{"name": topic}])
         return int(answer.topics[0].partitions[0].leader_id)
 
     def processor_s(self) -> list[float]:

@@ -11,6 +11,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from nodes.server import refusals
+from nodes.server.describe_configs import MAX_DESCRIBED
 from nodes.wire.codec import decode_response, encode_response
 from nodes.wire.versions import fill
 from tests.nodes.server.cluster import Cluster, eventually, running
@@ -252,5 +253,22 @@ def test_without_a_controller_a_request_times_out() -> None:
                 1, 37, 3, topics=[{"name": "t", "count": 2}], timeout=timedelta(seconds=1)
             )
             assert answer.results[0].error_code is ErrorCode.request_timed_out
+
+    asyncio.run(main())
+
+
+def test_so_many_resources_are_described_and_the_others_are_refused() -> None:
+    """Each has dozens of configurations: thousands in one answer would hold up everybody."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await cluster.create_topic("t", num_partitions=1, replication_factor=1)
+            await cluster.leader("t")
+            asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
+            answer = await cluster.ask(1, 32, 4, resources=[asked] * (MAX_DESCRIBED + 2))
+            codes = [row.error_code for row in answer.results]
+            assert codes[:MAX_DESCRIBED] == [ErrorCode.none] * MAX_DESCRIBED
+            assert codes[MAX_DESCRIBED:] == [ErrorCode.invalid_request] * 2
+            assert all(row.configs for row in answer.results[:MAX_DESCRIBED])
 
     asyncio.run(main())

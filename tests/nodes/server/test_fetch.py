@@ -426,3 +426,49 @@ def test_who_leads_is_told_with_the_refusal() -> None:
         assert [(n.node_id, n.host, n.rack) for n in response.node_endpoints] == [(2, "h2", "r2")]
 
     virtual.run(run())
+
+
+class Reader:
+    """A connection whose peer does not read."""
+
+    def shed(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+@pytest.mark.parametrize("node", [CONSUMER, FOLLOWER])
+def test_answers_are_smaller_when_others_do_not_read_theirs(node: NodeId) -> None:
+    """A quarter of what is left of the node's bound, and a megabyte in any case."""
+    broker = FetchBroker(1)
+    large = encode_batch([Record(value=bytes(900_000))], timestamp_ms=1)
+    for _ in range(8):
+        broker.replica(0).append(large)
+    broker.commit(0)
+    most = {"max_bytes": 2**31 - 1, "part": {"partition_max_bytes": 2**31 - 1}}
+
+    def fetched() -> int:
+        return len(only(broker.answer(broker.request({0: 0}, node=node, **most))).records)
+
+    assert fetched() == 8 * len(large)
+    slow = Reader()
+    for left, batches in ((16 << 20, 4), (0, 1)):
+        broker.answers.hold(slow, broker.answers.max_bytes - left)
+        assert fetched() == batches * len(large)
+
+
+def test_what_a_waiting_fetch_has_found_counts_and_may_end_its_wait() -> None:
+    """Otherwise a fetch that asks for more than there is would keep it for as long as it likes."""
+
+    async def main() -> None:
+        broker = FetchBroker(2)
+        broker.replica(0).append(BATCH)
+        broker.commit(0)
+        answer = broker.start({0: 0, 1: 0}, max_wait_ms=3_600_000, min_bytes=1 << 20)
+        assert broker.answers.total_bytes == len(BATCH)
+        broker.answers.max_bytes = len(BATCH)
+        broker.replica(1).append(BATCH)
+        broker.commit(1)
+        response = await asyncio.wait_for(answer, 20)
+        assert numbers(response) == [0, 1]
+        assert broker.answers.total_bytes == 0
+
+    asyncio.run(main())

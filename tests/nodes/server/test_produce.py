@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.ids import TopicPartition
+from nodes.log.batch import Record, encode_batch
 from nodes.wire.errors import ChannelError
 from tests.nodes.log.test_records import rewritten
 from tests.nodes.server.cluster import Cluster, eventually, running
@@ -227,5 +228,22 @@ def test_a_batch_of_an_older_format_is_named_as_such() -> None:
         part = (await ask(cluster, 1, bytes(old))).responses[0].partition_responses[0]
         assert part.error_code is ErrorCode.invalid_record
         assert "magic 1" in part.error_message
+
+    whole_cluster(1, test)
+
+
+def test_a_request_with_very_much_in_it_is_appended_in_slices_and_in_order() -> None:
+    """Others are served in between; the next request of its connection is not."""
+
+    async def test(cluster: Cluster) -> None:
+        many = encode_batch([Record()] * 30_000, timestamp_ms=1)
+        data = [{"name": "t", "partition_data": [{"index": 0, "records": many}] * 4}]
+        answering = asyncio.ensure_future(cluster.ask(1, 0, 12, acks=-1, topic_data=data,
+                                                      timeout=timedelta(seconds=10)))  # fmt: skip
+        await asyncio.sleep(0)  # it is sent
+        after = await produce(cluster, 1, batch(b"after"))
+        assert after.base_offset == 120_000
+        rows = (await answering).responses[0].partition_responses
+        assert [row.base_offset for row in rows] == [0, 30_000, 60_000, 90_000]
 
     whole_cluster(1, test)

@@ -30,6 +30,7 @@ VOTE, BEGIN_EPOCH, END_EPOCH, DESCRIBE_QUORUM, FETCH_SNAPSHOT = 52, 53, 54, 55, 
 QUORUM = frozenset({VOTE, BEGIN_EPOCH, END_EPOCH, DESCRIBE_QUORUM, FETCH_SNAPSHOT})
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_ID = UUID(int=1)
+TOPIC_RESOURCE = 2
 
 
 def _beside(low: int, high: int) -> tuple[int, ...]:
@@ -77,10 +78,10 @@ def requests(
                 schema: Any = request_schema(key, version)
             except Exception:
                 continue  # advertised and never served, as Produce v0
-            yield f"{schema.__name__} v{version}", key, _frame(schema, _plain(schema, key, known))
+            yield f"{schema.__name__} v{version}", key, _frame(schema, plain(schema, key, known))
             for path, kafka_type in _numbers(schema):
                 for value in LIMITS[kafka_type]:
-                    values = _plain(schema, key, known)
+                    values = plain(schema, key, known)
                     _put(values, path, value)
                     what = f"{schema.__name__} v{version} {'.'.join(path)}={value}"
                     yield what, key, _frame(schema, values)
@@ -108,7 +109,8 @@ def _put(values: Any, path: tuple[str, ...], value: Any) -> None:
     values[path[-1]] = [value] if isinstance(values[path[-1]], list) else value
 
 
-def _plain(schema: Any, key: int, known: Knowledge) -> dict[str, Any]:
+def plain(schema: Any, key: int, known: Knowledge) -> dict[str, Any]:
+    """The fields of a plausible request, with one element in every array."""
     values: dict[str, Any] = {}
     for field in fields(schema):
         match classify_field(field):
@@ -117,9 +119,9 @@ def _plain(schema: Any, key: int, known: Knowledge) -> dict[str, Any]:
             case PrimitiveTupleField():
                 values[field.name] = [_value(field, key, known)]
             case EntityField(nested):
-                values[field.name] = _plain(nested, key, known)
+                values[field.name] = plain(nested, key, known)
             case EntityTupleField(nested):
-                values[field.name] = [_plain(nested, key, known)]
+                values[field.name] = [plain(nested, key, known)]
     return values
 
 
@@ -148,6 +150,8 @@ def _value(field: Any, key: int, known: Knowledge) -> Any:
         return known.epoch
     if name in ("replica_id", "candidate_id", "leader_id", "broker_id", "voter_id"):
         return known.node_id if known.is_of_quorum(key) else known.stranger_id
+    if name == "resource_type":
+        return TOPIC_RESOURCE
     return 1 if name in ("acks", "max_bytes", "partition_max_bytes", "num_partitions") else 0
 
 

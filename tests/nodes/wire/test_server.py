@@ -1,6 +1,7 @@
 """What one connection may cost: what is started, held and read, on a transport made of lists."""
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from nodes.wire.errors import Unanswerable
 from nodes.wire.server import (
     MAX_BYTES_IN_FLIGHT,
     MAX_IN_FLIGHT,
+    TURN_BYTES,
     Api,
     Dispatcher,
     Listener,
@@ -44,6 +46,9 @@ class Wire(asyncio.Transport):
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.written)
+
     def drain(self) -> bytes:
         """Let the peer read all."""
         written = bytes(self.written)
@@ -67,9 +72,12 @@ class Wire(asyncio.Transport):
     abort = close
 
 
-def connected(handlers: dict[int, Any]) -> tuple[ServerConnection, Wire]:
-    """A connection that serves `handlers` (by api key)."""
-    connections = Connections(ConnectionLimits())
+def connected(
+    handlers: dict[int, Any], connections: Connections | None = None
+) -> tuple[ServerConnection, Wire]:
+    """A connection that serves `handlers` (by api key), one of `connections`."""
+    if connections is None:
+        connections = Connections(ConnectionLimits())
     dispatcher = Dispatcher({key: Api(0, 17, handler) for key, handler in handlers.items()})
     listener = Listener(
         name="L", dispatcher=dispatcher, connections=connections, max_frame_bytes=100 << 20
@@ -137,6 +145,114 @@ def test_large_answers_are_made_one_at_a_time() -> None:
         assert len(waiting) == 2
         connection.connection_lost(None)
         assert waiting[1].cancelled()
+
+    in_loop(test)
+
+
+def test_a_large_answer_is_not_made_before_its_turn() -> None:
+    """A fetch behind a produce that waits: what it would find could not be sent, only kept."""
+    waiting: list[asyncio.Future[Any]] = []
+    fetched: list[Any] = []
+
+    def wait(asked: Any, _: RequestContext) -> Any:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return waiting[-1]
+
+    def fetch(asked: Any, context: RequestContext) -> Any:
+        fetched.append(asked)
+        return megabyte(asked, context)
+
+    async def test() -> None:
+        connection, wire = connected({PRODUCE: wait, FETCH: fetch})
+        connection.data_received(request(PRODUCE, 9, 1) + request(FETCH, 12, 2))
+        assert (len(waiting), fetched, wire.reading) == (1, [], False)
+        waiting[0].set_result(None)
+        await asyncio.sleep(0)
+        assert len(fetched) == 1
+        connection.connection_lost(None)
+
+    in_loop(test)
+
+
+def test_half_frames_of_all_connections_are_bounded() -> None:
+    """Beyond queued.max.request.bytes, who sent most of frames that do not end has to go."""
+
+    async def test() -> None:
+        connections = Connections(ConnectionLimits(max_request_bytes=1000))
+        made = [connected({}, connections) for _ in range(5)]
+        sizes = (100, 400, 300, 150, 100)
+        for (connection, _), size in zip(made, sizes, strict=True):
+            connection.data_received(struct.pack(">i", 50_000) + bytes(size - 4))
+        assert connections.requests.total_bytes == sum(sizes) - 400
+        await asyncio.sleep(0)
+        assert [wire.closed for _, wire in made] == [False, True, False, False, False]
+        for connection, _ in made:
+            connection.connection_lost(None)
+        assert connections.requests.total_bytes == 0
+
+    in_loop(test)
+
+
+def test_a_large_frame_is_read_a_piece_in_each_turn_of_the_loop() -> None:
+    """Others have their turn in between."""
+
+    async def test() -> None:
+        connection, wire = connected({})
+        connection.data_received(struct.pack(">i", 50 << 20) + bytes(TURN_BYTES - 4))
+        assert wire.reading
+        for _ in range(3):
+            connection.data_received(bytes(1000))
+            assert not wire.reading
+            await asyncio.sleep(0)
+            assert wire.reading
+        connection.data_received(bytes(1000))
+        connection.connection_lost(None)
+        await asyncio.sleep(0)
+        assert not wire.reading
+
+    in_loop(test)
+
+
+def test_requests_that_wait_count_as_well() -> None:
+    """Until they are answered."""
+    waiting: list[asyncio.Future[Any]] = []
+
+    def wait(asked: Any, _: RequestContext) -> Any:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return waiting[-1]
+
+    async def test() -> None:
+        connections = Connections(ConnectionLimits())
+        connection, _ = connected({PRODUCE: wait}, connections)
+        frame = request(PRODUCE, 9, 1)
+        connection.data_received(frame + frame[:9])
+        assert connections.requests.total_bytes == len(frame) - 4 + 9
+        waiting[0].set_result(None)
+        await asyncio.sleep(0)
+        assert connections.requests.total_bytes == 9
+        connection.connection_lost(None)
+        assert connections.requests.total_bytes == 0
+
+    in_loop(test)
+
+
+def test_answers_that_nobody_reads_are_bounded() -> None:
+    """Beyond the node's bound, the reader that is behind for the longest has to go."""
+
+    async def test() -> None:
+        connections = Connections(ConnectionLimits(max_answer_bytes=(5 << 20) // 2))
+        made = [connected({FETCH: megabyte}, connections) for _ in range(4)]
+        connection, wire = made[0]
+        connection.data_received(request(FETCH, 12, 1))
+        wire.drain()
+        for connection, _ in (*made[1:], made[0]):
+            connection.data_received(request(FETCH, 12, 2))
+            await asyncio.sleep(0)
+        assert [wire.closed for _, wire in made] == [False, True, True, False]
+        assert 2 << 20 < connections.answers.total_bytes < (5 << 20) // 2
+        for connection, _ in made:
+            connection.connection_lost(None)
+        assert connections.answers.total_bytes == 0
 
     in_loop(test)
 

@@ -1,0 +1,19 @@
+"""One round of the siege; `tests.nodes.wire.siege` tells how long a calm client waits meanwhile."""
+
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from tests.nodes.wire import siege
+
+
+@pytest.mark.slow
+def test_legal_hostility_breaks_no_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every voter lives, memory stays below its bound, and another leader is elected."""
+    arguments: Sequence[str] = ("siege", "--rounds", "1")
+    monkeypatch.setattr(sys, "argv", list(arguments))
+    assert siege.main() == 0, capsys.readouterr().err
+    assert "another leader elected" in capsys.readouterr().out

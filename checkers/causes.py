@@ -13,7 +13,8 @@ A permission to lose a write holds only where its cause is in the record. The ca
 - a *quorum loss*: a majority of the controllers' voters lost their disks together, and with them
   leaders, epochs and in-sync replicas. It explains whatever was lost of what was written until a
   majority was whole again.
-- a *fault* that touched the leader in power: explains acks=0 sends that no one ever asked about.
+- a *fault* that befell the leader in power, or the clients' way to it, and a *refusal* that nobody
+  was told of: these explain acks=0 sends alone (`unasked`).
 
 Who led when is enough for what is explained by time alone (an end that goes back, a producer that
 is not known any more). Where nobody led in the end, an epoch's start in the final log was not read:
@@ -23,18 +24,18 @@ Elections and faults are few beside a history, so this part is plain Python over
 are joined with the result inside the engine. Whether a cause permits a loss is the contract's.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from checkers.cause import NO_LEADER, SLACK_NS, STALE_NS, Cause, CauseKind, SettingsOf
 from checkers.engine import Engine, Frame
 from checkers.lookup import Spans
 from checkers.quorum_loss import QuorumLoss, learn_quorum_losses
-from checkers.recorded_faults import Fault, read_fault, seconds, touching
+from checkers.recorded_faults import Fault, read_begun, read_fault, seconds, touching
 from checkers.reigns import (
     LAST_EPOCH,
     Partition,
@@ -47,80 +48,7 @@ from checkers.reigns import (
 )
 from checkers.settings import FOREVER_NS, Settings
 from checkers.state_loss import VIEW_SLACK_NS, Members, StateLoss, lacking, losses_of
-
-SLACK_NS = 2_000_000_000
-"""How long after its fault's end, or after an election nobody resisted, a deposed leader may need
-to learn of it, where nobody saw it learn; and a client to find the new leader."""
-
-NO_LEADER = -1
-
-SettingsOf = Callable[[str], Settings]
-"""The least that was ever promised to the topic of this name."""
-
-
-class CauseKind(StrEnum):
-    """What kind of event explains a loss."""
-
-    ELECTION = "election"
-    STATE_LOSS = "state-loss"
-    QUORUM_LOSS = "quorum-loss"
-    FAULT = "fault"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """One event of one partition that can explain losses.
-
-    from_ns .. near_until_ns: when clients may have felt it. start_offset: everything at or above
-    it that the deposed leader held was cut; None where that was not read. until_ns: the last moment
-    at which the deposed leader may have accepted a write. others_until_ns: the last one at which
-    any other node may have, of what the deposed leader held: who led before it and did not know was
-    deposed by another election. left_isr: the new leader was not in the
-    in-sync replicas; sole_isr: they were the deposed leader alone. vanished_ns: since when a
-    deposed leader, or after an election from outside the in-sync replicas whoever it was, led of
-    whose epochs the final log has no record: whatever was accepted is gone, even below the next
-    epoch's start, where an older tail took its place (KIP-279). lost: of a state loss. chain: the
-    last epoch that begins at start_offset in the final log; causes that share it cannot be told
-    apart by offset.
-    strength: the least of it explains the loss of an acks=all write best. strength_alone: of those
-    that cannot be told apart, the least explains best that of a write which its leader alone had.
-    """
-
-    kind: CauseKind
-    topic: str
-    partition: int
-    text: str
-    from_ns: int
-    near_until_ns: int
-    epoch: int | None = None
-    leader: int | None = None
-    deposed: int | None = None
-    start_offset: int | None = None
-    elected_ns: int | None = None
-    until_ns: int | None = None
-    others_until_ns: int | None = None
-    left_isr: bool = False
-    sole_isr: bool = False
-    vanished_ns: int | None = None
-    lost: StateLoss | None = None
-    chain: int = LAST_EPOCH
-    strength: int = 3
-    strength_alone: int = 0
-
-    @property
-    def of_state(self) -> bool:
-        """Replicas lost what they had, however long they had had it."""
-        return self.lost is not None or self.kind is CauseKind.QUORUM_LOSS
-
-    def took_committed(self, settings: Settings) -> bool:
-        """Whether a partition of these settings may have lost committed records by it."""
-        if self.kind is CauseKind.QUORUM_LOSS:
-            return True
-        if self.lost is not None:
-            return self.lost.toll(settings) is not None
-        return self.left_isr and (
-            settings.unclean_election or (settings.min_insync_replicas <= 1 and self.sole_isr)
-        )
+from checkers.unasked import leader_troubles, refusals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,11 +78,15 @@ class Causes:
             ("others_until_ns", pa.int64()),
             ("from_ns", pa.int64()),
             ("near_until_ns", pa.int64()),
+            ("felt_until_ns", pa.int64()),
             ("vanished_ns", pa.int64()),
             ("chain", pa.int32()),
+            ("chain_from_ns", pa.int64()),
             ("strength", pa.int32()),
             ("strength_alone", pa.int32()),
             ("of_state", pa.bool_()),
+            ("only_delays", pa.bool_()),
+            ("returns", pa.bool_()),
         ]
     )
 
@@ -162,7 +94,8 @@ class Causes:
         """The causes as rows of `schema`, to be joined with losses."""
         names = [name for name in self.schema.names if name != "number"]
         return [
-            {"number": number} | {name: getattr(cause, name) for name in names}
+            {name: getattr(cause, name) for name in names}
+            | {"number": number, "felt_until_ns": max(cause.felt_until_ns, cause.near_until_ns)}
             for number, cause in enumerate(self.causes)
         ]
 
@@ -177,6 +110,7 @@ def learn_causes(
     """
     ordered = sorted(engine.rows(faults), key=lambda row: row["fault_id"])
     known = [fault for row in ordered if (fault := read_fault(row)) is not None]
+    begun = [fault for row in ordered if (fault := read_begun(row)) is not None]
     in_force = Spans((f.started_ns, f.healed_ns + SLACK_NS, f) for f in known)
     records = read_cluster(engine, cluster, complete)
     fencing = read_fencing(engine, cluster)
@@ -188,7 +122,8 @@ def learn_causes(
         elections.extend(_elections(partition, record, in_force))
         losses.extend(_state_losses(partition, record, known, fencing, settings(partition[0])))
         losses.extend(_forgotten(partition, record, each) for each in forgotten)
-        troubles.extend(_leader_troubles(partition, record, known))
+        troubles.extend(leader_troubles(partition, record, begun))
+    troubles.extend(refusals(records, elections, settings))
     return Causes(
         causes=(*elections, *losses, *troubles),
         led=frozenset(p for p, r in records.items() if r.leaders),
@@ -260,12 +195,15 @@ def _election(
         return None
     blamed = touching([*faults.meeting(elected_ns, elected_ns)], old)
     until_ns, how = _reach(record, old, epoch, elected_ns, blamed)
+    # Between the two nobody may have led, and what ended the reign be over.
+    ended_ns = min(elected_ns, record.led_ns(deposed["leader_epoch"] + 1) or elected_ns)
+    ending = touching([*faults.meeting(ended_ns, elected_ns)], old)
     at = seconds(elected_ns)
     ended = f"leads again from {at}" if leader == old else f"was deposed at {at} by node {leader}"
     text = (
         f"node {old}, leader of {partition[0]}-{partition[1]} in epoch {deposed['leader_epoch']}, "
         f"{ended} in epoch {epoch} {_from(start_offset)}; {how}; "
-        + ("; ".join(fault.describe() for fault in blamed) or "no fault touched it")
+        + ("; ".join(fault.describe() for fault in ending) or "no fault touched it")
         + ("; the new leader was not in sync" if outside else "")
         + ("; the old one was the only in-sync replica" if sole else "")
     )
@@ -276,6 +214,7 @@ def _election(
         text=text,
         from_ns=min([elected_ns - SLACK_NS, *(fault.started_ns for fault in blamed)]),
         near_until_ns=until_ns + SLACK_NS,
+        felt_until_ns=max(record.knew_at_ns(leader, epoch) or 0, until_ns) + STALE_NS,
         epoch=epoch,
         leader=leader,
         deposed=old,
@@ -289,8 +228,11 @@ def _election(
             None if start_offset is None else _vanished_ns(record, None if outside else old, before)
         ),
         chain=chain,
+        chain_from_ns=record.led_before_ns(epoch),
+        returns=record.had_led(leader, epoch),
         strength=1 if outside else 3,
         strength_alone=1 if leader == old else 0,
+        faults=frozenset(fault.fault_id for fault in ending),
     )
 
 
@@ -372,8 +314,11 @@ def _state_loss(
         others_until_ns=lost.first_ns,
         lost=lost,
         chain=chain,
+        chain_from_ns=record.led_before_ns(row["leader_epoch"]),
+        returns=record.had_led(row["leader"], row["leader_epoch"]),
         strength=2 if lost.toll(settings) is None else 0,
         strength_alone=0 if before["leader"] in lost.gone(settings) else 1,
+        faults=frozenset(each.fault.fault_id for each in lost.losses),
     )
 
 
@@ -395,27 +340,3 @@ def _reach(
 
 def _from(start_offset: int | None) -> str:
     return "from where was not read" if start_offset is None else f"from offset {start_offset}"
-
-
-def _leader_troubles(
-    partition: Partition, record: Record, faults: Sequence[Fault]
-) -> Iterable[Cause]:
-    """One cause per fault that touched the node then leading the partition."""
-    rows = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
-    ends = [*(row["at_ns"] for row in rows[1:]), FOREVER_NS]
-    reigns = Spans(
-        (row["at_ns"], end_ns, row["leader"]) for row, end_ns in zip(rows, ends, strict=False)
-    )  # of nothing there is no end
-    for fault in faults:
-        leaders = reigns.meeting(fault.started_ns, fault.healed_ns)
-        leader = next((node for node in leaders if touching([fault], node)), None)
-        if leader is not None:
-            yield Cause(
-                kind=CauseKind.FAULT,
-                topic=partition[0],
-                partition=partition[1],
-                text=f"{fault.describe()} touched node {leader}, leader of "
-                f"{partition[0]}-{partition[1]}",
-                from_ns=fault.started_ns - SLACK_NS,
-                near_until_ns=fault.healed_ns + SLACK_NS,
-            )

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from checkers import expectations
 from checkers.assumptions import Census, examine, planned_partitions, take_census
-from checkers.causes import Cause
+from checkers.cause import Cause
 from checkers.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
 from checkers.detectors import DETECTORS, Detector
 from checkers.engine import DuckDbEngine, Engine, Frame
@@ -219,8 +219,8 @@ def _anomaly(
     if cause_id is not None and kind == "duplicate":
         text = frames.bumps[cause_id].text
     elif cause_id is not None:
-        cause = frames.causes.causes[cause_id]
-        text = cause.text
+        explanation = frames.explanations[cause_id]
+        cause, text = explanation.judged, explanation.text
     settings = _settings(frames, topic, cause, examples)
     acks = settings.acks if group["acks"] is None else group["acks"]
     context = replace(
@@ -237,7 +237,7 @@ def _anomaly(
     rule = judge(kind, context)
     grave = rule.judgement in (Judgement.FORBIDDEN, Judgement.UNKNOWN)
     if kind == "lost-write" and text is None and rule.judgement is Judgement.PERMITTED:
-        text = rule.reason
+        text = f"no cause in the record; {rule.reason}"
     if unread and rule.judgement is Judgement.UNKNOWN:
         text = unread + (f"; {text}" if text else "")
     return Anomaly(

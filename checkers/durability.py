@@ -6,6 +6,7 @@ Detectors over sends, reads and the final log. Each finds every instance; none j
 from collections.abc import Iterator
 
 from checkers.engine import Column, Frame
+from checkers.explaining import NEIGHBOURS
 from checkers.fates import SEND
 from checkers.frames import TP, Frames, evidence, left_join
 from checkers.transactions import next_places
@@ -30,6 +31,7 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     missing = frames.suspects(frames.owed.where(F.col("final_offset").isNull()).select(*SEND))
     if missing is None:
         return
+    missing = frames.engine.keep(_beside_neighbours(frames, missing))
     bounds = frames.final.groupBy(*TP).agg(
         F.min("offset").alias("log_start"), F.max("offset").alias("log_last")
     )
@@ -69,6 +71,30 @@ def _with_bound(frames: Frames, missing: Frame) -> Frame:
     least = next_places(frames.engine, sends, vague)
     found = left_join(frames.engine.keep(missing), least, on=["op", *TP])
     return found.withColumn("bound", F.coalesce("offset", "next_place"))
+
+
+def _beside_neighbours(frames: Frames, missing: Frame) -> Frame:
+    """`missing`, with after_offset and before_offset of what acks=0 lost: where in the final log
+    the nearest records lie that the same client had sent before and sent after to the partition."""
+    F, window = frames.engine.functions, frames.engine.window
+    line = ["client", *TP]
+    unasked = frames.suspects(missing.where(F.col("acks") == F.lit(0)).select(*line).distinct())
+    if unasked is None:
+        nowhere = (F.lit(None).cast("bigint").alias(name) for name in NEIGHBOURS)
+        return missing.select(*SEND, *nowhere)
+    sends = frames.fates.where(F.col("acks") == F.lit(0))
+    sends = sends.select(*line, "op", "value", "invoke_ns", "final_offset")
+    sends = sends.join(unasked, on=line, how="left_semi")
+    order = window.partitionBy(*line).orderBy("invoke_ns", "op")
+    after, before = NEIGHBOURS
+    earlier, later = (window.unboundedPreceding, -1), (1, window.unboundedFollowing)
+    placed = sends.select(
+        "op", *TP, "value", "final_offset",
+        F.max("final_offset").over(order.rowsBetween(*earlier)).alias(after),
+        F.min("final_offset").over(order.rowsBetween(*later)).alias(before),
+    )  # fmt: skip
+    lost = placed.where(F.col("final_offset").isNull()).drop("final_offset")
+    return left_join(missing, frames.engine.keep(lost), on=["op", *TP, "value"])
 
 
 def _part_of_log(frames: Frames) -> Column:

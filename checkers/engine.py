@@ -122,6 +122,12 @@ def div(engine: Engine, column: str, divisor: int) -> Column:
     return engine.functions.expr(f"`{column}` div {divisor}")
 
 
+def listed(engine: Engine, column: str) -> Column:
+    """Of a group of rows, the distinct integers of a column, ascending, as a text: `3,17`."""
+    sorted_ones = f"array_sort(collect_set(`{column}`))"
+    return engine.functions.expr(f"array_join(cast({sorted_ones} as array<string>), ',')")
+
+
 BLOCK_BITS = 5
 """Integers that differ in these last bits only are of one block."""
 

@@ -11,9 +11,11 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from checkers import polling, tallies, transactions
-from checkers.causes import SLACK_NS, Causes, learn_causes
+from checkers.cause import SLACK_NS
+from checkers.causes import Causes, learn_causes
 from checkers.engine import Column, Engine, Frame, as_frame
-from checkers.explaining import first_cause, first_change
+from checkers.explaining import first_change, possible_causes
+from checkers.explanations import NUMBERED, Explanations
 from checkers.fates import PLACES, SEND, Meeting, meet, often, once, twice
 from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
 from checkers.producer_epochs import Bump, attribute, learn_bumps
@@ -40,7 +42,7 @@ EVIDENCE: Mapping[str, str] = {
     "topic": "string",
     "partition": "int",
     "acks": "int",  # of the send; null: take the topic's
-    # index into Frames.causes, of a duplicate into Frames.bumps; null: no cause in the record
+    # of Frames.explanations, of a duplicate of Frames.bumps; null: no cause in the record
     "cause_id": "int",
     "op": "bigint",
     "client": "int",
@@ -424,11 +426,21 @@ class Frames:
     def _causes_frame(self) -> Frame:
         return self.engine.keep(as_frame(self.engine, self.causes.rows(), self.causes.schema))
 
+    @cached_property
+    def explanations(self) -> Explanations:
+        """What the `cause_id` of evidence means."""
+        return Explanations(self.causes.causes)
+
     def explained(self, evidence: Frame) -> Frame:
         """Fill `cause_id` of writes, or reads known by their value. evidence: see
-        `explaining.first_cause`."""
-        best = first_cause(self.engine, self._causes_frame, evidence)
-        return left_join(evidence, best, on=["op", *TP, "value"])
+        `explaining.possible_causes`."""
+        found = self.engine.keep(possible_causes(self.engine, self._causes_frame, evidence))
+        pairs = self.engine.rows(found.select("cause_id", "possible").distinct())
+        known = as_frame(self.engine, self.explanations.number(pairs), NUMBERED)
+        key = ["op", *TP, "value"]
+        numbered = found.join(known, on=["cause_id", "possible"], how="inner")
+        numbered = numbered.select(*key, self.engine.functions.col("number").alias("cause_id"))
+        return left_join(evidence, numbered, on=key)
 
     @cached_property
     def bumps(self) -> tuple[Bump, ...]:

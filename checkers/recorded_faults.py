@@ -17,6 +17,15 @@ WHOLE_DISKS = ("disk.lost",)
 NOT_INJECTED = "not injected"
 """How the error of a fault begins that did nothing."""
 _CLOCKS = "clock."
+CLIENTS = 0
+"""The number of the clients' machine in the targets of faults."""
+_PROCESSES = ("kill", "restart", "rolling-restart", "crash-loop", "kill-during-recovery")
+_HOLDING = (
+    "pause", "disk.slow", "disk.stall", "link.slow", "link.limited", "link.lossy", "link.bad",
+)  # fmt: skip
+_DELAYING = (*_HOLDING, "link.reordered", "link.duplicated")
+_LINKS = ("cuts", "drops", "links")
+"""Where targets name links: [from, to, ...]."""
 METADATA_FILE = "metadata-log"
 """The kind of file that is a node's copy of the metadata log."""
 _LOGS = "log"
@@ -36,7 +45,9 @@ class Taken(StrEnum):
 class Fault:
     """A fault that took effect: the nodes it was aimed at, and those it cut from any other.
 
-    effective_ns: when its effect was proven, which is soon after it was.
+    effective_ns: when its effect was proven, which is soon after it was. kind: its name in the
+    catalogue. proven: its effect was measured. of_links: it was done to links between machines.
+    way: the nodes whose links with clients it was done to.
     """
 
     fault_id: int
@@ -47,13 +58,44 @@ class Fault:
     healed_ns: int  # FOREVER_NS: never healed
     effective_ns: int = 0
     takes: Taken | None = None
+    kind: str = ""
+    proven: bool = True
+    of_links: bool = False
+    way: frozenset[int] = frozenset()
     whole_disk: bool = False
     """Everything that was on the disk is gone, the metadata log included."""
+
+    def is_in_the_way_to(self, node: int) -> bool:
+        """Whether what clients send to the node may get lost by it on its way, or in its process;
+        what cuts nodes from each other lets clients pass."""
+        return node in (self.way if self.of_links else self.aimed)
+
+    @property
+    def only_delays(self) -> bool:
+        """Whether what it befalls gets through in the end, if nothing else befalls it."""
+        return self.kind in _DELAYING
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether what clients send may wait for its end, on the way or unread."""
+        return self.kind in _HOLDING or (self.of_links and not self.only_delays)
+
+    @property
+    def ends_processes(self) -> bool:
+        """Whether nothing that had waited before is left after it."""
+        return self.of_process or self.kind in POWER_LOSSES
+
+    @property
+    def of_process(self) -> bool:
+        """Whether it ends processes, and nothing else."""
+        return self.kind in _PROCESSES
 
     def describe(self) -> str:
         """Such as `fault 3 (pause node 2, 10.000 s to 14.000 s)`."""
         until = "never healed" if self.healed_ns >= FOREVER_NS else f"to {seconds(self.healed_ns)}"
-        return f"fault {self.fault_id} ({self.label}, {seconds(self.started_ns)} {until})"
+        unproven = "" if self.proven else ", its effect not proven"
+        lasted = f"{seconds(self.started_ns)} {until}{unproven}"
+        return f"fault {self.fault_id} ({self.label}, {lasted})"
 
 
 def seconds(at_ns: int) -> str:
@@ -69,11 +111,23 @@ def touching(faults: Sequence[Fault], node: int) -> list[Fault]:
 def read_fault(row: Mapping[str, Any]) -> Fault | None:
     """A row of the faults' table; None when the fault did not take effect, or was one of clocks:
     nothing that a broker promises depends on one that can be set, so they explain no loss."""
-    if not row["took_effect"] or row["started_ns"] is None or row["fault"].startswith(_CLOCKS):
+    return _fault(row) if row["took_effect"] else None
+
+
+def read_begun(row: Mapping[str, Any]) -> Fault | None:
+    """The same, also of a fault that was begun and whose effect was not proven: it may have had
+    one."""
+    in_vain = (row["error"] or "").startswith(NOT_INJECTED)
+    return _fault(row) if row["took_effect"] or not in_vain else None
+
+
+def _fault(row: Mapping[str, Any]) -> Fault | None:
+    if row["started_ns"] is None or row["fault"].startswith(_CLOCKS):
         return None
     healed_ns, effective_ns = row["healed_ns"], row["effective_ns"]
     targets = _parsed(row["targets"])
     aimed, cut = touched_nodes(row["targets"])
+    pairs = _pairs(targets)
     return Fault(
         fault_id=row["fault_id"],
         label=row["label"] or row["fault"],
@@ -83,6 +137,10 @@ def read_fault(row: Mapping[str, Any]) -> Fault | None:
         healed_ns=FOREVER_NS if healed_ns is None else healed_ns,
         effective_ns=row["started_ns"] if effective_ns is None else effective_ns,
         takes=_taken(row["fault"], targets),
+        kind=row["fault"],
+        proven=bool(row["took_effect"]),
+        of_links=bool(pairs),
+        way=frozenset().union(*(pair for pair in pairs if CLIENTS in pair)) - {CLIENTS},
         whole_disk=row["fault"] in WHOLE_DISKS,
     )
 
@@ -133,6 +191,17 @@ def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:
     pairs = [*(parsed.get("cuts") or ()), *(parsed.get("drops") or ())]
     cut = [pair[:2] for pair in pairs if isinstance(pair, list)]
     return frozenset(_integers(parsed.get("nodes"))), frozenset(_integers(cut))
+
+
+def _pairs(targets: Any) -> list[frozenset[int]]:
+    """The machines at both ends of each link that a fault cut, or made worse."""
+    named = (targets.get(name) or () for name in _LINKS) if isinstance(targets, dict) else ()
+    return [
+        frozenset(_integers(pair[:2]))
+        for pairs in named
+        for pair in pairs
+        if isinstance(pair, list)
+    ]
 
 
 def _parsed(targets: str | None) -> Any:

@@ -2,6 +2,7 @@
 final log. Of the controllers' decisions, when which broker was fenced.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,40 @@ class Record:
         if found is None:
             return LAST_EPOCH, self.end_offset
         return -found[1], found[0]
+
+    @cached_property
+    def _led_ns(self) -> LeastFrom[int]:
+        """When each leader epoch was seen."""
+        return LeastFrom((row["leader_epoch"], row["at_ns"]) for row in self.leaders)
+
+    @cached_property
+    def _by_start(self) -> list[tuple[int, int]]:
+        """(start offset, epoch) of the final log, ascending."""
+        return sorted((start, epoch) for epoch, start in self.starts.items())
+
+    def led_ns(self, epoch: int) -> int | None:
+        """When this epoch, or a later one, was first seen."""
+        return self._led_ns.at(epoch)
+
+    @cached_property
+    def _first_led(self) -> dict[int, int]:
+        """The first leader epoch of each leader."""
+        first: dict[int, int] = {}
+        for row in self.leaders:
+            if has_leader(row):
+                first.setdefault(row["leader"], row["leader_epoch"])
+        return first
+
+    def had_led(self, node: int, epoch: int) -> bool:
+        """Whether the node had led in an epoch before this one."""
+        return self._first_led.get(node, epoch) < epoch
+
+    def led_before_ns(self, epoch: int) -> int:
+        """Since when the leader was in power who wrote what lies in the final log right before
+        where an epoch starts there; 0: nobody did, or it was not read."""
+        _, start = self.effective_start(epoch)
+        place = 0 if start is None else bisect_left(self._by_start, (start, -1))
+        return (self.led_ns(self._by_start[place - 1][1]) if place else None) or 0
 
     def knew_at_ns(self, node: int, epoch: int) -> int | None:
         """When the node was first seen to know of the epoch, or of a later one."""

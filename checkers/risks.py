@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from checkers.causes import Cause, CauseKind
+from checkers.cause import Cause, CauseKind
 from checkers.contract import in_force, judge
 from checkers.permissions import Permission
 from checkers.recorded_faults import DISK_FAULTS, POWER_LOSSES, WHOLE_DISKS, Fault, Taken

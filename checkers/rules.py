@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from checkers.causes import Cause, CauseKind
+from checkers.cause import Cause, CauseKind
 from checkers.permissions import Permission
 from checkers.recorded_faults import Taken
 from checkers.settings import Settings

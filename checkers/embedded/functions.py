@@ -9,6 +9,9 @@ from typing import Any
 from checkers.embedded.columns import Case, Column, Operand, expression, literal, quoted
 
 _DIV = re.compile(r"`([^`]+)` div ([1-9][0-9]*)")
+_LISTED = re.compile(
+    r"array_join\(cast\(array_sort\(collect_set\(`([^`]+)`\)\) as array<string>\), ','\)"
+)
 _BIT = re.compile(r"shiftleft\(1L, cast\(`([^`]+)` & ([1-9][0-9]*) as int\)\)")
 
 
@@ -31,6 +34,8 @@ class Functions:
             return Column(f"({quoted(found[1])} // {found[2]})")
         if found := _BIT.fullmatch(text):
             return Column(f"(CAST(1 AS BIGINT) << ({quoted(found[1])} & {found[2]}))")
+        if found := _LISTED.fullmatch(text):
+            return Column(f"ARRAY_TO_STRING(LIST_SORT(LIST(DISTINCT {quoted(found[1])})), ',')")
         from checkers.embedded.general import function
 
         made: Column = function("expr")(text)

@@ -1,6 +1,6 @@
 """Reading causes out of what a cluster and a nemesis recorded."""
 
-from checkers.causes import Cause, CauseKind
+from checkers.cause import Cause, CauseKind
 from checkers.engine import DuckDbEngine
 from checkers.frames import Frames
 from checkers.recorded_faults import Fault, Taken, read_fault, touched_nodes, touching

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkers.causes import Cause, CauseKind
+from checkers.cause import Cause, CauseKind
 from checkers.contract import CONTRACT, Context, Judgement, in_force, judge
 from checkers.settings import acks_number, topic_settings
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from checkers.causes import Cause, CauseKind
+from checkers.cause import Cause, CauseKind
 from checkers.contract import CONTRACT, Context, Judgement, judge
 from checkers.permissions import ACKS_ALL, CLEAN_ELECTIONS, FLUSH, Permission, as_properties
 from checkers.producer_epochs import IN_FLIGHT

@@ -72,8 +72,16 @@ def _struck(row: Row, number: int, nodes: int) -> Row:
     if "topic" in details:
         details["topic"] = prefix(number) + details["topic"]
     aimed = {"nodes": [node + nodes for node in struck], "details": details}
+    for name in ("cuts", "links"):
+        if name in targets:
+            aimed[name] = [[_machine(end, nodes) for end in pair] for pair in targets[name]]
     fault_id = row["fault_id"] + number * FAULTS_EACH
     return row | {"fault_id": fault_id, "targets": json.dumps(aimed)}
+
+
+def _machine(number: int, nodes: int) -> int:
+    """The clients' is number 0 for all."""
+    return number + nodes if number else number
 
 
 def _moved(row: Row, number: int, nodes: int) -> Row:

@@ -15,6 +15,7 @@ from tests.histories.golden import (  # noqa: F401 - they register what they hav
     replicas,
     state_losses,
     transactions,
+    unasked,
     unread,
 )
 from tests.histories.golden.base import ALL_GOLDEN, Golden

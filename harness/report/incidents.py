@@ -82,7 +82,6 @@ def list_anomalies(verdict: Mapping[str, Any]) -> Anomalies:
 
 def _group(anomaly: Mapping[str, Any]) -> dict[str, Any]:
     cause = str(anomaly.get("cause") or "")
-    named = FAULT_NAMED.search(cause)
     aspect = anomaly.get("part_of_log")
     return {
         "kind": str(anomaly.get("kind")),
@@ -95,7 +94,7 @@ def _group(anomaly: Mapping[str, Any]) -> dict[str, Any]:
         "rule": str(anomaly.get("rule") or ""),
         "permission": _permission(anomaly),
         "count": int(anomaly.get("count") or 0),
-        "fault": int(named[1]) if named else None,
+        "faults": faults_named(cause),
     }
 
 
@@ -107,6 +106,11 @@ def _permission(anomaly: Mapping[str, Any]) -> str:
     return (
         f"Permitted by {anomaly['permitted_by']}. Prevented by {' or '.join(map(str, remedies))}."
     )
+
+
+def faults_named(cause: str) -> list[int]:
+    """The faults that a cause names, each once: it may be one of several causes."""
+    return list(dict.fromkeys(int(number) for number in FAULT_NAMED.findall(cause)))
 
 
 def pack_anomalies(anomalies: Anomalies) -> str:

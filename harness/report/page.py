@@ -151,21 +151,19 @@ def _blames(groups: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, int]]:
     """By fault: how many of each kind of anomaly name it in their cause."""
     found: dict[int, dict[str, int]] = {}
     for group in groups:
-        if group["fault"] is not None:
-            kinds = found.setdefault(group["fault"], {})
+        for fault in group["faults"]:
+            kinds = found.setdefault(fault, {})
             kinds[group["kind"]] = kinds.get(group["kind"], 0) + group["count"]
     return found
 
 
-def _blamed(cause: str) -> dict[str, Any] | None:
-    """A cause, cut where it names its fault, so that the name can be a link."""
-    if not cause:
-        return None
-    named = FAULT_NAMED.search(cause)
-    if named is None:
-        return {"before": cause, "fault": None, "after": ""}
-    before, after = cause[: named.start()], cause[named.start() :]
-    return {"before": before, "fault": int(named[1]), "after": after[len(f"fault {named[1]}") :]}
+def _blamed(cause: str) -> list[dict[str, Any]]:
+    """A cause, cut where it names faults, so that their names can be links."""
+    before, *named = FAULT_NAMED.split(cause)
+    pieces = [{"fault": None, "text": before}] if before else []
+    for fault, after in zip(named[::2], named[1::2], strict=True):
+        pieces.append({"fault": int(fault), "text": f" ({after}"})
+    return pieces
 
 
 def _started(wall_ns: Any) -> str:

@@ -311,9 +311,8 @@ const causeOf = (each, overview) => {
   const line = made("p", undefined, "because");
   if (each.of.cause) {
     line.append("Cause on record: ");
-    const [before, after] = each.of.cause.split(/\bfault \d+(?= \()/);
-    line.append(before);
-    if (after !== undefined) line.append(faultLink(each.fault), after);
+    // Every second piece is the number of a fault.
+    each.of.cause.split(/\bfault (\d+)(?= \()/).forEach((piece, i) => line.append(i % 2 ? faultLink(piece) : piece));
     line.append(".");
     return line;
   }

@@ -17,7 +17,7 @@ const listAnomalies = (block) => {
     each.topic = of.topic;
     each.partition = of.partition;
     each.acks = of.acks;
-    each.fault = of.fault ?? each.fault;
+    each.faults = of.faults.length || each.fault === null ? of.faults : [each.fault];
     each.at = each.invoke;
     return each;
   });
@@ -25,7 +25,7 @@ const listAnomalies = (block) => {
     (!view.partition || placeName(each.topic, each.partition) === view.partition) &&
     (!view.client || String(each.client) === view.client) &&
     (!view.acks || String(each.acks) === view.acks) &&
-    (!view.fault || String(each.fault) === view.fault) &&
+    (!view.fault || each.faults.some((id) => String(id) === view.fault)) &&
     (!view.kind || each.kind === view.kind || each.judgement === view.kind);
   return { ...block, list, passes };
 };
@@ -69,7 +69,7 @@ const listRow = (each) => {
     row.append(cell);
   }
   const fault = made("td");
-  if (each.fault !== null && each.fault !== undefined) fault.append(faultLink(each.fault));
+  each.faults.forEach((id, i) => fault.append(i ? ", " : "", faultLink(id)));
   row.append(fault);
   if (String(each.place + 1) === view.anomaly) row.setAttribute("aria-current", "true");
   return row;

@@ -129,7 +129,7 @@ def test_a_fault_tells_what_it_caused(tmp_path: Path) -> None:
     text = render(judged_run(tmp_path / "run", "VALID"))
     row = text[text.index('id="fault-1"') : text.index('id="fault-2"')]
     assert 'data-fault="1">32 lost-write<' in row
-    assert 32 in [g["count"] for g in block(text, "anomalies")["groups"] if g["fault"] == 1]
+    assert 32 in [g["count"] for g in block(text, "anomalies")["groups"] if 1 in g["faults"]]
 
 
 def test_the_figures_hold_every_operation(tmp_path: Path) -> None:

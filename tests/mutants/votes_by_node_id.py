@@ -28,9 +28,11 @@ def apply() -> Undo:
     """Break the broker; returns what mends it."""
     sound_check, sound_voter = Elections._check_voters, Leadership._voter
 
-    def check_voters(self: Elections, sender: NodeId, addressed: UUID | None) -> ErrorCode:
+    def check_voters(
+        self: Elections, now_ms: float, sender: NodeId, addressed: UUID | None
+    ) -> ErrorCode:
         """Whichever directory was meant."""
-        return sound_check(self, sender, None)
+        return sound_check(self, now_ms, sender, None)
 
     def voter(self: Leadership, replica: ReplicaKey) -> object:
         """The voter's progress, from whatever directory it fetches."""

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,8 @@ def test_no_process_has_a_run_of_its_own(hash_seed: int) -> None:
 def test_what_cannot_be_is_the_runs_failure() -> None:
     """The phase is named; what was recorded until then stays."""
     topics = [{"name": "t", "acks": -1, "configs": {"no.such.config": "1"}}]
-    recording = Simulation(prepared(topics=topics)).run()
+    ready = replace(prepared(), plan=small(topics=topics))
+    recording = Simulation(ready).run()
     assert recording.failure is not None
     assert recording.facts["failed_phase"] == "create topics"
     assert recording.finished == ["deploy"]

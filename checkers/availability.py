@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from checkers.engine import Frame, as_frame, div
-from checkers.frames import TP, Frames, evidence, left_join
+from checkers.engine import Frame, as_frame, div, left_join
+from checkers.frames import TP, Frames, evidence
 from checkers.reach import out_of_reach, read_outage
 
 BUCKET_NS = 100_000_000

@@ -18,8 +18,8 @@ from checkers.assumptions import Census, examine, planned_partitions, take_censu
 from checkers.cause import Cause
 from checkers.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
 from checkers.detectors import DETECTORS, Detector
-from checkers.engine import DuckDbEngine, Engine, Frame
-from checkers.frames import EVIDENCE, Frames, left_join
+from checkers.engine import DuckDbEngine, Engine, Frame, left_join
+from checkers.frames import EVIDENCE, Frames
 from checkers.history import RunSources, load_plan, load_run
 from checkers.invariants import broken_invariants
 from checkers.rules import ACKNOWLEDGED

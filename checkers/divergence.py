@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.engine import Column, Frame, as_frame
-from checkers.frames import TP, Frames, evidence, left_join
+from checkers.engine import Column, Frame, as_frame, left_join
+from checkers.frames import TP, Frames, evidence
 from checkers.history import METADATA_TOPIC
 from checkers.recorded_faults import METADATA_FILE, with_changed_bytes
 

@@ -5,10 +5,10 @@ Detectors over sends, reads and the final log. Each finds every instance; none j
 
 from collections.abc import Iterator
 
-from checkers.engine import Column, Frame
+from checkers.engine import Column, Frame, left_join
 from checkers.explaining import NEIGHBOURS
 from checkers.fates import SEND
-from checkers.frames import TP, Frames, evidence, left_join
+from checkers.frames import TP, Frames, evidence
 from checkers.transactions import next_places
 
 SEQUENCE_BITS = 32  # value = client << 32 | sequence

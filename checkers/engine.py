@@ -117,6 +117,13 @@ def as_frame(engine: Engine, rows: Iterable[Mapping[str, Any]], schema: pa.Schem
     return engine.load([few_rows(rows, schema)], schema)
 
 
+def left_join(left: Frame, right: Frame, on: list[str]) -> Frame:
+    """All rows of `left` with the columns of `right` where it has the same keys, else null; the
+    columns of `left` first."""
+    names = [*left.columns, *(name for name in right.columns if name not in on)]
+    return left.join(right, on=on, how="left").select(*names)
+
+
 def div(engine: Engine, column: str, divisor: int) -> Column:
     """Integer division of a column that is not negative."""
     return engine.functions.expr(f"`{column}` div {divisor}")

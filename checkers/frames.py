@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from checkers import polling, tallies, transactions
 from checkers.cause import SLACK_NS
 from checkers.causes import Causes, learn_causes
-from checkers.engine import Column, Engine, Frame, as_frame
+from checkers.engine import Column, Engine, Frame, as_frame, left_join
 from checkers.explaining import first_change, possible_causes
 from checkers.explanations import NUMBERED, Explanations
 from checkers.fates import PLACES, SEND, Meeting, meet, often, once, twice
@@ -299,9 +299,14 @@ class Frames:
         return rows.select(*columns, "node")
 
     @cached_property
+    def counts(self) -> Frame:
+        """How many rows of each kind there are: see `tallies.counts`."""
+        return tallies.counts(self.engine, self.history)
+
+    @cached_property
     def tallies(self) -> Frame:
         """How much each client recorded: see `tallies.tallies`."""
-        return tallies.tallies(self.engine, self.history)
+        return tallies.tallies(self.engine, self.counts)
 
     @cached_property
     def clients(self) -> Frame:
@@ -471,13 +476,6 @@ class Frames:
         `explaining.first_change`."""
         best = first_change(self.engine, self._causes_frame, evidence, since, up_to)
         return left_join(evidence, best, on=["op", *TP])
-
-
-def left_join(left: Frame, right: Frame, on: list[str]) -> Frame:
-    """All rows of `left` with the columns of `right` where it has the same keys, else null; the
-    columns of `left` first."""
-    names = [*left.columns, *(name for name in right.columns if name not in on)]
-    return left.join(right, on=on, how="left").select(*names)
 
 
 def evidence(engine: Engine, frame: Frame, **columns: Column) -> Frame:

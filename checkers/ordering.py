@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from checkers.durability import read_as_committed
-from checkers.engine import Frame
+from checkers.engine import Frame, left_join
 from checkers.fates import SEND
-from checkers.frames import TP, Frames, evidence, left_join
+from checkers.frames import TP, Frames, evidence
 from checkers.rules import ACKNOWLEDGED
 
 

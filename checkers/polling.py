@@ -7,7 +7,8 @@ TP = ["topic", "partition"]
 
 def polls(engine: Engine, reads: Frame) -> Frame:
     """One row per poll and partition: op, client, topic, partition, records, first_offset,
-    last_offset, invoke_ns, complete_ns. reads: see `Frames.reads`."""
+    last_offset, invoke_ns, latest_ns (of its rows the last that began: another than invoke_ns only
+    where several polls have one number), complete_ns. reads: see `Frames.reads`."""
     F = engine.functions
     rows = reads.where(F.col("f") == F.lit("poll")).groupBy("op", "client", *TP)
     return engine.keep(
@@ -16,6 +17,7 @@ def polls(engine: Engine, reads: Frame) -> Frame:
             F.min("offset").alias("first_offset"),
             F.max("offset").alias("last_offset"),
             F.min("invoke_ns").alias("invoke_ns"),
+            F.max("invoke_ns").alias("latest_ns"),
             F.max("complete_ns").alias("complete_ns"),
         )
     )

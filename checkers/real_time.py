@@ -9,8 +9,8 @@ task orders a whole partition.
 import functools
 from collections.abc import Iterator
 
-from checkers.engine import Frame, div
-from checkers.frames import TP, Frames, evidence, left_join
+from checkers.engine import Frame, div, left_join
+from checkers.frames import TP, Frames, evidence
 from checkers.slices import OFFSETS
 
 BUCKET_NS = 100_000_000

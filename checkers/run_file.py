@@ -27,13 +27,17 @@ class RunFile:
     why partitions' leader epochs could not be read at the end; None when nobody tried. refused: the
     nodes that did not run any more, on files that a fault had damaged, and what is to be said.
     deaths: the nodes that ended though nobody asked for it, and what is to be said. broken: what
-    stopped the run."""
+    stopped the run. settled, final_reads_complete: what the harness saw; None where it does not
+    say. ended_ns: when the last files were read; None where it is not said."""
 
     finished: tuple[str, ...] | None = None
     epoch_problems: tuple[str, ...] | None = None
     refused: tuple[tuple[int, str], ...] = ()
     deaths: tuple[tuple[int, str], ...] = ()
     broken: Broken | None = None
+    settled: bool | None = None
+    final_reads_complete: bool | None = None
+    ended_ns: int | None = None
 
     @property
     def cut_short(self) -> bool:
@@ -74,6 +78,9 @@ def parse_run_file(text: str) -> RunFile:
         refused=tuple(_told(found.get("refused"))),
         deaths=tuple(_told(found.get("deaths"))),
         broken=_broken(found.get("broken_invariant")),
+        settled=_truth(found, "settled"),
+        final_reads_complete=_truth(found, "final_reads_complete"),
+        ended_ns=ended_ns if isinstance(ended_ns := found.get("ended_ns"), int) else None,
     )
 
 
@@ -94,3 +101,9 @@ def _told(listed: Any) -> Iterator[tuple[int, str]]:
 def _texts(found: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
     listed = found.get(name)
     return tuple(map(str, listed)) if isinstance(listed, list) else None
+
+
+def _truth(found: Mapping[str, Any], name: str) -> bool | None:
+    """What is no truth value was not said to be true."""
+    said = found.get(name)
+    return None if said is None else said is True

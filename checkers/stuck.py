@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from checkers.engine import Frame, as_frame
-from checkers.frames import TP, Frames, evidence, left_join
+from checkers.engine import Frame, as_frame, left_join
+from checkers.frames import TP, Frames, evidence
 from checkers.plan_file import IMPORTED
 
 PATIENCE_NS = 10_000_000_000

@@ -3,18 +3,35 @@
 from checkers.engine import Engine, Frame
 
 
-def tallies(engine: Engine, history: Frame) -> Frame:
-    """client, f, type, rows; first_ns, latest_ns: when the first and the latest of them began;
-    last_ns: the last time of any; backwards: how many end before they, or the run, began."""
+def counts(engine: Engine, history: Frame) -> Frame:
+    """client, f, type, topic, partition, acks, rows; first_ns, latest_ns: when the first and the
+    latest of them began; last_ns: the last time of any; backwards: how many end before they, or the
+    run, began; open: how many never completed."""
     F = engine.functions
     impossible = (F.col("complete_ns") < F.col("invoke_ns")) | (F.col("invoke_ns") < F.lit(0))
     return engine.keep(
-        history.groupBy("client", "f", "type").agg(
+        history.groupBy("client", "f", "type", "topic", "partition", "acks").agg(
             F.count(F.lit(1)).alias("rows"),
             F.min("invoke_ns").alias("first_ns"),
             F.max("invoke_ns").alias("latest_ns"),
             F.max(F.coalesce(F.col("complete_ns"), F.col("invoke_ns"))).alias("last_ns"),
             F.count(F.when(impossible, F.lit(1))).alias("backwards"),
+            F.count(F.when(F.col("complete_ns").isNull(), F.lit(1))).alias("open"),
+        )
+    )
+
+
+def tallies(engine: Engine, counts: Frame) -> Frame:
+    """client, f, type, rows, first_ns, latest_ns, last_ns, backwards: those of `counts`, whatever
+    the partition."""
+    F = engine.functions
+    return engine.keep(
+        counts.groupBy("client", "f", "type").agg(
+            F.sum("rows").cast("bigint").alias("rows"),
+            F.min("first_ns").alias("first_ns"),
+            F.max("latest_ns").alias("latest_ns"),
+            F.max("last_ns").alias("last_ns"),
+            F.sum("backwards").cast("bigint").alias("backwards"),
         )
     )
 

@@ -297,6 +297,7 @@ class Runner:
             self._note_deaths(run)
             refused = [refusal.node for refusal in refusals.found]
             system.collect(cluster, monitor.quorum_times, but=refused)
+        run.update(ended_ns=run.now_ns())
 
     def _chaos(
         self,

@@ -194,6 +194,7 @@ class Simulation:
         self._wait_for(self._watching, STOP_TIMEOUT_S)
         with self._phase("collect"):
             self._collect()
+        self.recording.facts["ended_ns"] = self._now_ns()
 
     def _chaos(self) -> None:
         recording = self.recording

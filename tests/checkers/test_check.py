@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def run_dir(tmp_path: Path) -> Path:
     story = healthy()
     (tmp_path / "history").mkdir()
     (tmp_path / "plan.json").write_text(json.dumps(story.plan))
+    (tmp_path / "run.json").write_text(json.dumps(asdict(story.run_file)))
     for name, rows in story.tables().items():
         folder = tmp_path / "history" if name == "history" else tmp_path
         pyarrow.parquet.write_table(rows, folder / f"{name}.parquet")
@@ -73,7 +75,7 @@ def test_unfinished_settling_is_unknown(run_dir: Path) -> None:
     (run_dir / "run.json").write_text(json.dumps({"finished": ["warmup", "chaos"]}))
     verdict = check(run_dir)
     assert verdict.outcome is Outcome.UNKNOWN
-    assert "did not finish its settle phase" in verdict.reasons[0]
+    assert "did not finish its settle phase" in "; ".join(verdict.reasons)
 
 
 def test_harness_killed_in_the_middle(run_dir: Path) -> None:

@@ -10,7 +10,7 @@ from checkers.check import check
 from checkers.run_file import NOTHING_SAID, Broken, RunFile, read_run_file
 from checkers.verdict import Outcome
 from tests.histories.golden import ALL_GOLDEN
-from tests.histories.story import S, healthy
+from tests.histories.story import WHOLE, S, healthy
 
 
 def test_what_is_said_is_read(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_without_whoever_refused_its_files_the_rest_is_judged(
     for row in story.cluster:
         if row["kind"] == "leader" and row["at_ns"] >= 16 * S:
             row["isr"] = [node for node in (1, 2, 3) if node != out]
-    sources = replace(story.sources(), run_file=RunFile(refused=refused))
+    sources = replace(story.sources(), run_file=replace(WHOLE, refused=refused))
     verdict = check(sources, story.plan)
     assert verdict.outcome is outcome, verdict.reasons
     told = [each.detail for each in verdict.assumptions if each.name == "no node refused its files"]
@@ -125,7 +125,8 @@ def test_a_node_that_died_after_all_was_settled_is_named_and_decides_nothing(
 ) -> None:
     """The cluster has to stand it. Who refused its files has a line of its own."""
     story = healthy()
-    sources = replace(story.sources(), run_file=RunFile(deaths=((2, DIED),), refused=refused))
+    died = replace(WHOLE, deaths=((2, DIED),), refused=refused)
+    sources = replace(story.sources(), run_file=died)
     verdict = check(sources, story.plan)
     assert verdict.outcome is Outcome.VALID, verdict.reasons
     (said,) = [each for each in verdict.assumptions if each.name == "no node died by itself"]

@@ -18,12 +18,14 @@ from checkers.history import (
     CLUSTER,
     FAULTS,
     HISTORY,
+    METADATA_TOPIC,
     PRODUCER_EPOCH,
     REPLICA_ENDS,
     REPLICAS,
     RunSources,
     table,
 )
+from checkers.run_file import RunFile
 
 S = 1_000_000_000
 NONE, ONE, ALL = "none", "one", "all"
@@ -34,6 +36,14 @@ CONSUMER = {NONE: 11, ONE: 12, ALL: 13}
 READER = 21
 ASKER = 31
 Row = dict[str, Any]
+WHOLE = RunFile(
+    finished=("settle", "final reads", "collect"),
+    epoch_problems=(),
+    settled=True,
+    final_reads_complete=True,
+    ended_ns=62 * S,
+)
+"""A run that came to its end."""
 
 
 def value(client: int, sequence: int) -> int:
@@ -56,6 +66,7 @@ class Story:
     faults: list[Row] = field(default_factory=list)
     replicas: list[Row] = field(default_factory=list)
     replica_ends: list[Row] = field(default_factory=list)
+    run_file: RunFile = WHOLE
     ops: int = 0
 
     def row(self, f: str, client: int, at_s: float, **columns: Any) -> Row:
@@ -167,8 +178,17 @@ class Story:
             cluster=(table(CLUSTER, self.cluster),),
             faults=(table(FAULTS, self.faults),),
             replicas=(table(REPLICAS, self.replicas),),
-            replica_ends=(table(REPLICA_ENDS, self.replica_ends),),
+            replica_ends=(table(REPLICA_ENDS, [*self.replica_ends, *self._metadata_logs()]),),
+            run_file=self.run_file,
         )
+
+    def _metadata_logs(self) -> list[Row]:
+        """The nodes' copies of the metadata log, where the story does not tell of them."""
+        if any(row["topic"] == METADATA_TOPIC for row in self.replica_ends):
+            return []
+        copy_ = {"topic": METADATA_TOPIC, "partition": 0, "start_offset": 0, "end_offset": 0}
+        copy_ |= {"high_watermark": 0}
+        return [copy_ | {"node": node} for node in sorted({r["node"] for r in self.replica_ends})]
 
     def tables(self) -> dict[str, pa.Table]:
         """The run's tables by name."""

@@ -81,6 +81,8 @@ def _moved(s: Story, *, from_s: float, to_s: float | None = None) -> None:
     """Node 4 is to take a replica over, and lags."""
     s.leader(ALL, from_s, 2, 1, [2, 3, 1])
     s.cluster[-1]["replicas"] = [1, 2, 3, 4]
+    for rows in (s.replicas, s.replica_ends):
+        rows += [row | {"node": 4} for row in rows if (row["node"], row["topic"]) == (3, ALL)]
     if to_s is not None:
         s.leader(ALL, to_s, 2, 1, [2, 3, 4])
         s.cluster[-1]["replicas"] = [2, 3, 4]

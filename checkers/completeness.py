@@ -15,9 +15,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from checkers.frames import TP, Frames
-from checkers.history import METADATA_TOPIC
+from checkers.history import METADATA_TOPIC, OP_BITS
 from checkers.plan_file import EXTERNAL, IMPORTED
-from checkers.repeats import split
 from checkers.verdict import Assumption
 
 NAMED: Final = 5
@@ -30,6 +29,9 @@ ANY: Final = RUN_HERE | {IMPORTED}
 
 FAR_NS: Final = 366 * 24 * 3600 * 10**9
 """Times of the metadata log may be a node's own, whose clock a fault had set; not by a year."""
+
+NOBODY: Final = 0
+"""The writer of histories that no harness recorded, such as stories; it may count as it likes."""
 
 LAST_PHASES: Final[Mapping[str, str]] = {
     "final reads": "run.json does not say that the final reads were finished",
@@ -52,6 +54,12 @@ class Collected:
         """The rows of `Frames.counts`, in their own order."""
         rows = self.frames.engine.rows(self.frames.counts)
         return sorted(rows, key=lambda row: json.dumps(tuple(row.values()), default=str))
+
+    @cached_property
+    def numbering(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of `Frames.numbering`, by writer."""
+        rows = self.frames.engine.rows(self.frames.numbering)
+        return sorted(rows, key=lambda row: int(row["writer"]))
 
     @cached_property
     def topics(self) -> Mapping[str, Mapping[str, Any]]:
@@ -221,17 +229,21 @@ def _known_topics(e: Collected) -> Iterator[str]:
 
 
 def _numbers(e: Collected) -> Iterator[str]:
-    several, _ = split(e.frames.engine, e.frames.sends.select("op"), "op")
-    if several is not None:
-        F = e.frames.engine.functions
-        counted = several.groupBy("op").agg(F.count(F.lit(1)).alias("sends"))
-        repeated = e.frames.count(counted.where(F.col("sends") > F.lit(1)))
-        if repeated:
-            yield f"{repeated} operation numbers are those of several sends"
+    repeated = sum(row["repeated"] for row in e.numbering)
+    if repeated:
+        yield f"{repeated} sends have the operation number of another"
     F = e.frames.engine.functions
-    apart = e.frames.count(e.frames.polls.where(F.col("invoke_ns") != F.col("latest_ns")))
-    if apart:
-        yield f"{apart} operation numbers are those of several polls"
+    several = e.frames.polls.where(F.col("invoke_ns") != F.col("latest_ns"))
+    if count := e.frames.count(several):
+        yield f"{count} operation numbers are those of several polls"
+
+
+def _no_gaps(e: Collected) -> Iterator[str]:
+    for row in e.numbering:
+        counted = row["last"] - (row["writer"] << OP_BITS) + 1
+        if row["writer"] != NOBODY and counted != row["numbers"]:
+            lost = counted - row["numbers"]
+            yield f"{lost} operations of writer {row['writer']} are not in the history"
 
 
 def _ended(e: Collected) -> Iterator[str]:
@@ -360,6 +372,7 @@ REQUIRED: Final = tuple(
         (AGREE, "sends have the acks of their topic", ANY, _acks),
         (AGREE, "rows are of the plan's topics", ANY, _known_topics),
         (AGREE, "an operation number is one operation's", RUN_HERE, _numbers),
+        (AGREE, "the numbers of operations have no gaps", RUN_HERE, _no_gaps),
         (AGREE, "no client completed anything after its end", RUN_HERE, _ended),
         (AGREE, "nothing happened after the run's end", RUN_HERE, _times),
         (AGREE, "what succeeded has completed", RUN_HERE, _completed),

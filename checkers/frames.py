@@ -304,6 +304,11 @@ class Frames:
         return tallies.counts(self.engine, self.history)
 
     @cached_property
+    def numbering(self) -> Frame:
+        """How each writer numbered its operations: see `tallies.numbering`."""
+        return tallies.numbering(self.engine, self.history)
+
+    @cached_property
     def tallies(self) -> Frame:
         """How much each client recorded: see `tallies.tallies`."""
         return tallies.tallies(self.engine, self.counts)

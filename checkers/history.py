@@ -52,6 +52,9 @@ CUT = {b"cut": b"yes"}
 FOLLOWED = {b"followed": b"yes"}
 """Marks a sealed segment after which its writer began another one."""
 
+OP_BITS = 40
+"""An operation's number is its writer's, shifted by so many bits, and one more each time."""
+
 # One row per operation and record, written when the operation completes. An operation that
 # carries several records (a poll, an assignment) is several rows with one `op`.
 HISTORY = pa.schema(

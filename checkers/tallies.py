@@ -1,6 +1,7 @@
 """How much of what each client recorded, and when: one pass over a history."""
 
-from checkers.engine import Engine, Frame
+from checkers.engine import BLOCK_BITS, Engine, Frame, block_bit
+from checkers.history import OP_BITS
 
 
 def counts(engine: Engine, history: Frame) -> Frame:
@@ -32,6 +33,28 @@ def tallies(engine: Engine, counts: Frame) -> Frame:
             F.max("latest_ns").alias("latest_ns"),
             F.max("last_ns").alias("last_ns"),
             F.sum("backwards").cast("bigint").alias("backwards"),
+        )
+    )
+
+
+def numbering(engine: Engine, history: Frame) -> Frame:
+    """writer; numbers: how many operation numbers of the writer there are; last: the greatest, as
+    numbered from writer << 40 on; repeated: how many sends have the number of another one."""
+    F = engine.functions
+    bit = block_bit(engine, "op")
+    sent = F.col("f") == F.lit("send")
+    blocks = history.groupBy(F.shiftright("op", BLOCK_BITS).alias("block")).agg(
+        F.bit_or(bit).alias("all"),
+        F.bit_or(F.when(sent, bit).otherwise(F.lit(0))).alias("sent"),
+        F.count(F.when(sent, F.lit(1))).alias("sends"),
+        F.max("op").alias("last"),
+    )
+    writer = F.shiftright("block", OP_BITS - BLOCK_BITS).alias("writer")
+    return engine.keep(
+        blocks.groupBy(writer).agg(
+            F.sum(F.bit_count("all")).cast("bigint").alias("numbers"),
+            F.max("last").alias("last"),
+            F.sum(F.col("sends") - F.bit_count("sent")).cast("bigint").alias("repeated"),
         )
     )
 

@@ -35,6 +35,8 @@ class Reads(Ledger):
     ) -> None:
         """Record a jump to {partition: next offset}; other partitions are read on as before."""
         self._next |= offsets
+        if not offsets:
+            return
         op, complete_ns = self.writer.next_op(), self.now_ns()
         for partition, offset in offsets.items():
             self.writer.record(
@@ -45,11 +47,11 @@ class Reads(Ledger):
     def polled(self, records: Iterable[Read], invoke_ns: int, *, node: int | None = None) -> int:
         """Record what one poll returned, in its order, and from which broker; returns how many
         records it were."""
-        op, complete_ns = self.writer.next_op(), self.now_ns()
+        op, complete_ns = None, self.now_ns()
         read = 0
         for partition, offset, leader_epoch, payload in records:
             read += 1
-            if offset < self._next.get(partition, 0):
+            if op is None or offset < self._next.get(partition, 0):
                 op = self.writer.next_op()  # rows of one poll have no order but their offsets'
             value, error = self.codec.decode(payload)
             self._next[partition] = offset + 1

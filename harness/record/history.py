@@ -23,15 +23,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.ipc
 
-from checkers.history import HISTORY
+from checkers.history import HISTORY, OP_BITS
 from checkers.segments import segment_path
 
 FLUSH_INTERVAL_S: Final = 0.25
 FLUSH_ROWS: Final = 5_000
 """Rows after which a busy writer should flush before the interval is over."""
 
-OP_BITS: Final = 40
-"""Operations that one writer can number; writer ids use the bits above."""
 
 Row = tuple[Any, ...]
 
@@ -117,8 +115,9 @@ class RowStream:
 class Operations(ABC):
     """How what clients do becomes rows of HISTORY, and how operations are numbered.
 
-    `writer_id` is unique in the run and owns the operation numbers from `writer_id << 40`. Where
-    rows are kept is left to subclasses.
+    `writer_id` is unique in the run and owns the operation numbers from `writer_id << 40`. Whoever
+    takes a number records it: a number that is not in the history is an operation that was lost
+    from it, and the checkers say so. Where rows are kept is left to subclasses.
     """
 
     append: Callable[[Row], None]

@@ -370,14 +370,16 @@ class Watcher:
     ) -> None:
         """One ListOffsets to one leader: one operation, one row per partition it answered for."""
         request = _latest_request(led, NO_REPLICA)
-        op = self._writer.next_op()
         invoke_ns = self._writer.now_ns()
         answer = await self._channels[node].request(request)
         complete_ns = self._writer.now_ns()
+        op = None
         for topic in answer.topics:
             for found in topic.partitions:
                 if found.error_code is not ErrorCode.none:
                     continue
+                if op is None:
+                    op = self._writer.next_op()
                 self._writer.record(
                     op, self._client, "watermark", "ok", invoke_ns, complete_ns, str(topic.name),
                     int(found.partition_index), None, int(found.offset),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers import completeness
+from checkers.completeness import required
 from checkers.durability import cut_clients
 from checkers.frames import TP, Frames
 from checkers.plan_file import EXTERNAL, IMPORTED
@@ -70,7 +70,7 @@ def examine(frames: Frames, census: Census) -> list[Assumption]:
     """All assumptions."""
     return [
         _tables_present(frames),
-        *completeness.examined(frames),
+        *required.examined(frames),
         *_replicas_read(frames),
         _values_sent_once(frames),
         _histories_ended(frames),

@@ -3,6 +3,8 @@
 Plans are validated by whoever makes them; a run directory may come from elsewhere.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,6 +26,12 @@ GREATEST_NUMBER = (1 << 63) - 1
 GREATEST = {"partitions": 100_000}
 """Of numbers by which something is counted up."""
 _ACKS = (None, 0, 1, -1, "0", "1", "-1", "all")
+
+
+def digest(plan: Mapping[str, Any]) -> str:
+    """Of all that a plan says of a run; what is expected of the run may be another each time."""
+    said = {name: value for name, value in plan.items() if name not in ("expect", "bounds")}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def wrong_with(plan: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,8 @@ class RunFile:
     nodes that did not run any more, on files that a fault had damaged, and what is to be said.
     deaths: the nodes that ended though nobody asked for it, and what is to be said. broken: what
     stopped the run. settled, final_reads_complete: what the harness saw; None where it does not
-    say. ended_ns: when the last files were read; None where it is not said."""
+    say. ended_ns: when the last files were read; None where it is not said.
+    plan_digest: of the plan that was run, likewise; see `plan_file.digest`."""
 
     finished: tuple[str, ...] | None = None
     epoch_problems: tuple[str, ...] | None = None
@@ -38,6 +41,7 @@ class RunFile:
     settled: bool | None = None
     final_reads_complete: bool | None = None
     ended_ns: int | None = None
+    plan_digest: str | None = None
 
     @property
     def cut_short(self) -> bool:
@@ -80,7 +84,8 @@ def parse_run_file(text: str) -> RunFile:
         broken=_broken(found.get("broken_invariant")),
         settled=_truth(found, "settled"),
         final_reads_complete=_truth(found, "final_reads_complete"),
-        ended_ns=ended_ns if isinstance(ended_ns := found.get("ended_ns"), int) else None,
+        ended_ns=_of(int, found.get("ended_ns")),
+        plan_digest=_of(str, found.get("plan_digest")),
     )
 
 
@@ -101,6 +106,10 @@ def _told(listed: Any) -> Iterator[tuple[int, str]]:
 def _texts(found: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
     listed = found.get(name)
     return tuple(map(str, listed)) if isinstance(listed, list) else None
+
+
+def _of(kind: type[T], said: Any) -> T | None:
+    return said if isinstance(said, kind) else None
 
 
 def _truth(found: Mapping[str, Any], name: str) -> bool | None:

@@ -67,7 +67,7 @@ def up(
     preparing.check_configs(plan)
     make = make_of(plan, lasting=True)
     run = store.create(root, plan.name, versions={**versions(), **make.versions()}, commit=commit())
-    run.write_json("plan.json", plan.to_json())
+    run.write_plan(plan.to_json())
     path = run.path / "journal.jsonl"
     with Journal.create(path, run_id=run.run_id, detached=detach) as journal:
         wish = Wish(

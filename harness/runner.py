@@ -145,7 +145,7 @@ class Runner:
         with _logging_to(run.path / "harness.log"):
             log.info("plan %s, seed %d, run %s", self._plan.name, self._plan.seed, run.run_id)
             try:
-                run.write_json("plan.json", self._plan.to_json())
+                run.write_plan(self._plan.to_json())
                 (run.path / "schedule.json").write_bytes(self._prepared.schedule.to_json())
                 run.update(
                     notes=list(self._prepared.notes),

@@ -17,6 +17,7 @@ import pyarrow.parquet
 from checkers.history import HISTORY, SCHEMAS, HistoryError, load_run, read_sources
 from checkers.interchange.errors import InterchangeError
 from checkers.interchange.imported import Imported, Row
+from checkers.plan_file import digest
 from harness.record import store
 from harness.record.store import RUN_FILE, Run, StoreError
 
@@ -66,6 +67,7 @@ def write(out: Path, convert: Callable[[], Imported], where: str) -> Run:
             RUN_FILE,
             {
                 "run_id": run.run_id,
+                "plan_digest": digest(imported.plan),
                 "started_wall_ns": time.time_ns(),
                 "monotonic_base_ns": 0,
                 "versions": {"highwater": version("highwater")},

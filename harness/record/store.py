@@ -40,6 +40,7 @@ from checkers.history import (
     table,
     validate,
 )
+from checkers.plan_file import digest
 from checkers.segments import (
     SEALED,
     STREAM,
@@ -92,6 +93,11 @@ class Run:
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file of the run whole or not at all."""
         write_atomic(self.path / name, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+    def write_plan(self, plan: Mapping[str, Any]) -> None:
+        """Write plan.json, and into run.json by what it is known again."""
+        self.write_json("plan.json", plan)
+        self.update(plan_digest=digest(plan))
 
     def update(self, **fields: Any) -> None:
         """Set fields of run.json."""

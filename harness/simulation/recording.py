@@ -97,7 +97,7 @@ class Recording:
         """Write it as a run directory below `root`. Raises StoreError."""
         plan = self.prepared.plan
         run = store.create(root, plan.name, versions=versions, commit=commit, run_id=self.run_id)
-        run.write_json("plan.json", plan.to_json())
+        run.write_plan(plan.to_json())
         (run.path / "schedule.json").write_bytes(self.prepared.schedule.to_json())
         lines = "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in self.journal)
         (run.path / "simulation.jsonl").write_text(lines)

@@ -269,6 +269,7 @@ def acks_0_loses_to_a_pause(s: Story) -> None:
             "label": "pause node 2",
             "targets": "[2]",
             "started_ns": 30 * S,
+            "effective_ns": 30 * S,
             "healed_ns": 31 * S,
             "took_effect": True,
         }

@@ -158,7 +158,10 @@ def broker_refuses_long_before_its_records_go(s: Story) -> None:
 def _kill(s: Story, nodes: list[int], from_s: float, to_s: float) -> None:
     s.plan["expect"] = ["unavailable_ms <= 5000"]
     targets = json.dumps({"nodes": nodes})
-    s.faults[0].update(targets=targets, started_ns=round(from_s * S), healed_ns=round(to_s * S))
+    began_ns = round(from_s * S)
+    s.faults[0].update(
+        targets=targets, started_ns=began_ns, effective_ns=began_ns, healed_ns=round(to_s * S)
+    )
 
 
 @golden("VALID", expectation="passed")

@@ -1,0 +1,122 @@
+"""What a run left behind, counted; and how it is named where some of it lacks."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from checkers.frames import TP, Frames
+
+NAMED: Final = 5
+"""How many of what lacks a detail names."""
+
+Partition = tuple[str, int | None]
+
+
+class Collected:
+    """What the rows of a run hold, counted; small, whatever the length of the run."""
+
+    def __init__(self, frames: Frames) -> None:
+        self.frames = frames
+        self.plan = frames.plan
+        self.run = frames.sources.run_file
+
+    @cached_property
+    def counts(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of `Frames.counts`, in their own order."""
+        rows = self.frames.engine.rows(self.frames.counts)
+        return sorted(rows, key=lambda row: json.dumps(tuple(row.values()), default=str))
+
+    @cached_property
+    def numbering(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of `Frames.numbering`, by writer."""
+        rows = self.frames.engine.rows(self.frames.numbering)
+        return sorted(rows, key=lambda row: int(row["writer"]))
+
+    @cached_property
+    def topics(self) -> Mapping[str, Mapping[str, Any]]:
+        """The plan's topics by name."""
+        return {topic["name"]: topic for topic in self.plan.get("topics") or ()}
+
+    @cached_property
+    def partitions(self) -> Sequence[Partition]:
+        """Every planned partition."""
+        return [
+            (name, partition)
+            for name, topic in self.topics.items()
+            for partition in range(int(topic.get("partitions") or 1))
+        ]
+
+    def planned(self, name: str) -> int:
+        """A number of the plan's workload."""
+        return int((self.plan.get("workload") or {}).get(name) or 0)
+
+    def clients(self, *kinds: str) -> frozenset[int]:
+        """The clients with rows of these kinds that ended well; with any rows, without."""
+        return frozenset(
+            row["client"]
+            for row in self.counts
+            if not kinds or (row["f"] in kinds and row["type"] == "ok")
+        )
+
+    def places(self, f: str, type_: str = "ok") -> frozenset[tuple[str | None, int | None]]:
+        """The partitions with rows of a kind that ended so."""
+        found = (row for row in self.counts if (row["f"], row["type"]) == (f, type_))
+        return frozenset((row["topic"], row["partition"]) for row in found)
+
+    @cached_property
+    def ends(self) -> Mapping[tuple[int, str, int], Mapping[str, Any]]:
+        """The rows of replica_ends by node, topic and partition."""
+        rows = self.frames.engine.rows(self.frames.replica_ends)
+        return {(row["node"], row["topic"], row["partition"]): row for row in rows}
+
+    @cached_property
+    def batches(self) -> Mapping[tuple[int, str, int], Mapping[str, Any]]:
+        """first, last, records: of the batches of each replica, by node, topic and partition."""
+        F = self.frames.engine.functions
+        count = F.col("last_offset") - F.col("base_offset") + F.lit(1)
+        found = self.frames.replicas.groupBy("node", *TP).agg(
+            F.min("base_offset").alias("first"),
+            F.max("last_offset").alias("last"),
+            F.sum(count).alias("records"),
+        )
+        rows = self.frames.engine.rows(found)
+        return {(row["node"], row["topic"], row["partition"]): row for row in rows}
+
+    @cached_property
+    def assigned(self) -> Mapping[Partition, frozenset[int]]:
+        """The replicas of each partition by its last row; those in sync where no row names all."""
+        F = self.frames.engine.functions
+        rows = self.frames.engine.rows(
+            self.frames.cluster.where(
+                (F.col("kind") == F.lit("leader")) & F.col("topic").isNotNull()
+            ).select(*TP, "partition_epoch", "at_ns", "isr", "replicas")
+        )
+        last: dict[Partition, tuple[tuple[bool, int, int], Iterable[int]]] = {}
+        for row in rows:
+            named = row["replicas"] is not None
+            epoch = -1 if row["partition_epoch"] is None else row["partition_epoch"]
+            order = (named, epoch, row["at_ns"])
+            key = row["topic"], row["partition"]
+            if key not in last or order > last[key][0]:
+                last[key] = order, row["replicas"] if named else row["isr"] or ()
+        return {key: frozenset(replicas) for key, (_, replicas) in last.items()}
+
+    @cached_property
+    def absent(self) -> frozenset[int]:
+        """Nodes whose files nobody could read, as the run itself says."""
+        return frozenset(node for node, _ in self.run.refused)
+
+
+def named(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def listed(partitions: Sequence[Partition]) -> str:
+    return some([named(each) for each in partitions])
+
+
+def some(names: Sequence[object]) -> str:
+    """The first few of them."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(map(str, names[:NAMED])) + more

@@ -1,0 +1,80 @@
+"""What must have been read of the nodes' files."""
+
+from collections.abc import Iterator
+
+from checkers.completeness.collected import Collected, listed, named, some
+from checkers.history import METADATA_TOPIC
+
+
+def no_files(e: Collected) -> Iterator[str]:
+    """Of clusters whose files nobody could read, no files."""
+    if e.ends:
+        yield f"the plan says that nobody read the nodes' files, but {len(e.ends)} replicas were"
+
+
+def replica_ends(e: Collected) -> Iterator[str]:
+    """Of every replica that was assigned."""
+    missing = []
+    for partition in e.partitions:
+        wanted = e.assigned.get(partition, frozenset()) - e.absent
+        missing += [
+            f"{named(partition)} of node {node}"
+            for node in sorted(wanted)
+            if (node, *partition) not in e.ends
+        ]
+    if missing:
+        yield f"the files of {len(missing)} replicas were not read: {some(missing)}"
+
+
+def enough_replicas(e: Collected) -> Iterator[str]:
+    """Of as many replicas as the plan has."""
+    few = []
+    for topic, partition in e.partitions:
+        factor = int(e.topics[topic].get("replication_factor") or 0)
+        nodes = {node for node, *place in e.ends if tuple(place) == (topic, partition)}
+        if len(nodes | e.absent) < factor:
+            few.append(f"{named((topic, partition))} ({len(nodes)} of {factor})")
+    if few:
+        yield f"fewer replicas than the plan has were read: {some(few)}"
+
+
+def metadata(e: Collected) -> Iterator[str]:
+    """Every node's copy of the metadata log."""
+    nodes = {node for node, *_ in e.ends}
+    copies = {node for node, topic, _ in e.ends if topic == METADATA_TOPIC}
+    if without := sorted(nodes - copies):
+        yield f"the metadata log of nodes {some(without)} was not read"
+
+
+def whole(e: Collected) -> Iterator[str]:
+    """All batches between where a replica begins and where it ends."""
+    torn = []
+    for replica, end in e.ends.items():
+        batches = e.batches.get(replica)
+        if not 0 <= end["start_offset"] <= end["end_offset"] or end["high_watermark"] < 0:
+            covered = False
+        elif batches is None:
+            covered = end["end_offset"] == end["start_offset"]
+        else:
+            length = batches["last"] + 1 - batches["first"]
+            covered = batches["last"] + 1 == end["end_offset"] and batches["records"] == length
+            covered = covered and batches["first"] <= end["start_offset"]
+        if not covered:
+            torn.append(replica)
+    torn += [replica for replica in e.batches if replica not in e.ends]
+    if torn:
+        replicas = [f"{named((topic, p))} of node {node}" for node, topic, p in sorted(torn)]
+        yield f"the batches of {len(torn)} replicas do not reach to their ends: {some(replicas)}"
+
+
+def ends_reached(e: Collected) -> Iterator[str]:
+    """Of some replica as much as the final reads returned."""
+    rows = e.frames.engine.rows(e.frames.read_ends)
+    short = []
+    for row in rows:
+        place = row["topic"], row["partition"]
+        ends = [end["end_offset"] for (_, *at), end in e.ends.items() if tuple(at) == place]
+        if ends and row["reached"] is not None and max(ends) < row["reached"]:
+            short.append(place)
+    if short:
+        yield f"every replica ends before what the final reads returned: {listed(sorted(short))}"

@@ -1,0 +1,82 @@
+"""The table of what a run must contain. docs/report.md shows it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from checkers.completeness import files, rows, said
+from checkers.completeness.collected import Collected
+from checkers.completeness.kinds import ANY, DEPLOYED, RUN_HERE
+from checkers.frames import Frames
+from checkers.verdict import Assumption
+
+Lacks = Callable[[Collected], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One line of the table. of: the runs that it is for; lacks: what a run lacks of it."""
+
+    group: str
+    must: str
+    of: frozenset[str]
+    lacks: Lacks
+
+
+PLAN, RUN, CLIENTS, ROWS, AGREE, FILES = (
+    "the plan says what was tested",
+    "the run came to its end",
+    "every client's rows are there",
+    "every topic's rows are there",
+    "plan, run and rows agree",
+    "every replica's files were read",
+)
+
+REQUIRED: Final = tuple(
+    Requirement(group=group, must=must, of=of, lacks=lacks)
+    for group, must, of, lacks in (
+        (PLAN, "the plan names the system under test", ANY, said.system),
+        (PLAN, "the plan names topics, with acks and partitions", ANY, said.topics),
+        (RUN, "run.json names the finished phases", RUN_HERE, said.run_file),
+        (RUN, "the final reads and the collection were finished", RUN_HERE, said.phases),
+        (RUN, "run.json does not say that the cluster had not settled", RUN_HERE, said.settled),
+        (RUN, "run.json does not say that final reads were cut short", RUN_HERE, said.read),
+        (CLIENTS, "every client has a start and an end row", RUN_HERE, rows.starts),
+        (CLIENTS, "as many clients started as the plan has", RUN_HERE, rows.enough_clients),
+        (CLIENTS, "the monitor asked for end offsets", RUN_HERE, rows.asked),
+        (ROWS, "consumers returned records of every topic that has any", RUN_HERE, rows.polled),
+        (ROWS, "consumers were assigned every partition", RUN_HERE, rows.assigned),
+        (AGREE, "plan.json is the plan that was run", ANY, said.same_plan),
+        (AGREE, "sends have the acks of their topic", ANY, rows.acks),
+        (AGREE, "rows are of the plan's partitions", ANY, rows.known_partitions),
+        (AGREE, "what succeeded names its partition", RUN_HERE, rows.placed),
+        (AGREE, "what the cluster said is of the plan's partitions", RUN_HERE, rows.leaders),
+        (AGREE, "an operation number is one operation's", RUN_HERE, rows.numbers),
+        (AGREE, "the numbers of operations have no gaps", RUN_HERE, rows.no_gaps),
+        (AGREE, "no client completed anything after its end", RUN_HERE, rows.ended),
+        (AGREE, "nothing happened after the run's end", RUN_HERE, rows.times),
+        (AGREE, "faults begin, take effect and end in this order", RUN_HERE, rows.fault_times),
+        (AGREE, "what succeeded has completed", RUN_HERE, rows.completed),
+        (AGREE, "nothing was read of what nobody could read", ANY - DEPLOYED, files.no_files),
+        (FILES, "every assigned replica was read", DEPLOYED, files.replica_ends),
+        (FILES, "as many replicas were read as the plan has", DEPLOYED, files.enough_replicas),
+        (FILES, "every node's metadata log was read", DEPLOYED, files.metadata),
+        (FILES, "a replica's batches reach from its start to its end", DEPLOYED, files.whole),
+        (FILES, "some replica reaches to where the final reads came", DEPLOYED, files.ends_reached),
+    )
+)
+"""What a run must contain, by kinds of runs. docs/report.md shows this table."""
+
+
+def examined(frames: Frames) -> list[Assumption]:
+    """One assumption for each group of the table that concerns such a run; all are decisive."""
+    collected = Collected(frames)
+    system = frames.plan.get("system")
+    found: dict[str, list[str]] = {}
+    for each in REQUIRED:
+        if system in each.of or each.group == PLAN:
+            found.setdefault(each.group, []).extend(each.lacks(collected))
+    return [
+        Assumption(name=group, holds=not lacks, detail="; ".join(lacks), decisive=True)
+        for group, lacks in found.items()
+    ]

@@ -103,6 +103,25 @@ class Collected:
         return {key: frozenset(replicas) for key, (_, replicas) in last.items()}
 
     @cached_property
+    def led(self) -> Mapping[tuple[str, str, int], Mapping[str, Any]]:
+        """rows; whole: of them, with all that such a row must have; epoch, start: the greatest; of
+        the cluster's rows by kind (leader, epoch), topic and partition."""
+        F = self.frames.engine.functions
+        of_epoch = F.col("kind") == F.lit("epoch")
+        whole = (F.col("leader_epoch") >= F.lit(0)) & (
+            ~of_epoch | (F.col("start_offset") >= F.lit(0))
+        )
+        rows = self.frames.cluster.where(F.col("kind").isin("leader", "epoch"))
+        found = rows.groupBy("kind", *TP).agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.count(F.when(whole, F.lit(1))).alias("whole"),
+            F.max("leader_epoch").alias("epoch"),
+            F.max("start_offset").alias("start"),
+        )
+        counted = self.frames.engine.rows(found)
+        return {(row["kind"], row["topic"], row["partition"]): row for row in counted}
+
+    @cached_property
     def absent(self) -> frozenset[int]:
         """Nodes whose files nobody could read, as the run itself says."""
         return frozenset(node for node, _ in self.run.refused)

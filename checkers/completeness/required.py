@@ -51,6 +51,7 @@ REQUIRED: Final = tuple(
         (AGREE, "rows are of the plan's partitions", ANY, rows.known_partitions),
         (AGREE, "what succeeded names its partition", RUN_HERE, rows.placed),
         (AGREE, "what the cluster said is of the plan's partitions", RUN_HERE, rows.leaders),
+        (AGREE, "somebody led in every epoch", DEPLOYED, rows.epochs),
         (AGREE, "an operation number is one operation's", RUN_HERE, rows.numbers),
         (AGREE, "the numbers of operations have no gaps", RUN_HERE, rows.no_gaps),
         (AGREE, "no client completed anything after its end", RUN_HERE, rows.ended),

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from checkers.completeness.collected import Collected, listed, named, some
-from checkers.frames import TP
 from checkers.history import OP_BITS
 
 FAR_NS: Final = 366 * 24 * 3600 * 10**9
@@ -126,27 +125,27 @@ def ended(e: Collected) -> Iterator[str]:
 
 def leaders(e: Collected) -> Iterator[str]:
     """Who led the plan's partitions, with epochs: a leader is nothing without one."""
-    F = e.frames.engine.functions
-    found = e.frames.engine.rows(
-        e.frames.cluster.where(F.col("kind").isin("leader", "epoch"))
-        .groupBy("kind", *TP)
-        .agg(
-            F.count(F.lit(1)).alias("rows"),
-            F.count(F.when(F.col("leader_epoch") >= F.lit(0), F.lit(1))).alias("epochs"),
-            F.count(F.when(F.col("start_offset") >= F.lit(0), F.lit(1))).alias("starts"),
-        )
-    )
-    strange = {(row["topic"], row["partition"]) for row in found if row["topic"] in e.topics} - set(
-        e.partitions
-    )
+    strange = {(topic, p) for _, topic, p in e.led if topic in e.topics} - set(e.partitions)
     if strange:
         said = listed(sorted(strange, key=str))
         yield f"leaders of partitions that the plan does not have: {said}"
-    for row in sorted(found, key=lambda row: str(tuple(row.values()))):
-        lacking = row["rows"] - row["starts" if row["kind"] == "epoch" else "epochs"]
-        if lacking:
-            place = named((row["topic"], row["partition"]))
-            yield f"{lacking} rows of kind {row['kind']} of {place} have no epoch or no start"
+    for (kind, topic, partition), row in sorted(e.led.items(), key=str):
+        if count := row["rows"] - row["whole"]:
+            place = named((topic, partition))
+            yield f"{count} rows of kind {kind} of {place} have no epoch or no start"
+
+
+def epochs(e: Collected) -> Iterator[str]:
+    """At the end, only epochs in which somebody led, and that began within the log."""
+    for (kind, topic, partition), row in sorted(e.led.items(), key=str):
+        led = e.led.get(("leader", topic, partition))
+        if kind != "epoch" or row["epoch"] is None:
+            continue
+        if led is not None and led["epoch"] is not None and row["epoch"] > led["epoch"]:
+            yield f"nobody led {named((topic, partition))} in epoch {row['epoch']}, which it has"
+        ends = [end["end_offset"] for (_, *at), end in e.ends.items() if at == [topic, partition]]
+        if ends and row["start"] is not None and row["start"] > max(ends):
+            yield f"an epoch of {named((topic, partition))} begins behind the end of every replica"
 
 
 def times(e: Collected) -> Iterator[str]:
@@ -171,7 +170,7 @@ def fault_times(e: Collected) -> Iterator[str]:
         times = _when(row)
         if times != sorted(times) or (times and times[0] < 0):
             yield f"fault {row['fault_id']} was healed, or took effect, before it began"
-        if row["took_effect"] and row["effective_ns"] is None:
+        if None in (row["started_ns"], row["effective_ns"]) and row["took_effect"]:
             yield f"fault {row['fault_id']} took effect, and nobody knows when"
 
 

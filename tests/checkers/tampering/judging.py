@@ -20,13 +20,13 @@ class Judged:
     reasons: tuple[str, ...]
 
 
-def judged(run: Path, tampering: Tampering, root: Path, **engine: str) -> Judged:
+def judged(run: Path, tampering: Tampering, root: Path) -> Judged:
     """Of a copy below `root`, which then goes. Raises what would end the command in 255."""
     copy = root / run.name
     shutil.copytree(run, copy, ignore=shutil.ignore_patterns("nodes"))
     try:
         tampering.change(copy)
-        verdict = judging.check(copy, **engine)  # type: ignore[arg-type]
+        verdict = judging.check(copy)
         return Judged(outcome=verdict["verdict"], reasons=tuple(verdict["reasons"]))
     except (StoreError, BadExpectation) as error:
         return Judged(outcome=REFUSED, reasons=(str(error),))

@@ -1,0 +1,65 @@
+"""Spark sees what the embedded engine sees, in the same words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.engine import Engine
+from harness import judging
+from tests.checkers.brief import BriefSparkEngine
+from tests.checkers.tampering.changes import all_changes
+from tests.checkers.tampering.judging import judged
+from tests.checkers.tampering.runs import KEPT
+
+EVERY = {each.name: each for each in all_changes()}
+
+ON_SPARK = (
+    "the monitor's file: gone",
+    "the replicas' file: cut in half",
+    "plan.json: '{}'",
+    "plan: acks 0",
+    "run.json: settled is False",
+    "run.json: plan_digest is ''",
+    "history: no assign",
+    "history: a send less",
+    "history: no poll of a topic",
+    "history: every poll never completed",
+    "history: the polls of one number",
+    "history: offset of a watermark the greatest",
+    "cluster: no leader of a partition",
+    "faults: none took effect",
+    "replicas: none of a partition of a node",
+    "replica_ends: none of a node",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_SPARK)
+def test_tampering_is_seen_on_spark(
+    name: str,
+    runs: dict[str, Path],
+    tmp_path: Path,
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Never VALID."""
+    embedded = judged(runs[KEPT], EVERY[name], tmp_path)
+
+    @contextmanager
+    def on_spark(*_: object) -> Iterator[Engine]:
+        engine = BriefSparkEngine(spark)
+        yield engine
+        engine.close()
+
+    monkeypatch.setattr(judging, "engine_named", on_spark)
+    assert judged(runs[KEPT], EVERY[name], tmp_path) == embedded
+    assert embedded.outcome != "VALID"
+
+
+def test_there_are_enough() -> None:
+    """Of every sort some."""
+    assert len(ON_SPARK) >= 15
+    assert EVERY.keys() >= set(ON_SPARK)

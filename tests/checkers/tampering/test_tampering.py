@@ -1,0 +1,58 @@
+"""Evidence that is missing, or contradicts itself, is never silently VALID, and ends no command."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import judging
+from tests.checkers.tampering.changes import Tampering, all_changes
+from tests.checkers.tampering.judging import Judged, judged
+from tests.checkers.tampering.runs import BROKEN, KEPT
+
+EVERY = {each.name: each for each in all_changes()}
+FEW = list(EVERY)[::60]
+"""Of every sort some."""
+
+
+def assert_seen(tampering: Tampering, kept: Judged, broken: Judged) -> None:
+    """Of neither run an unfounded VALID, and what is not VALID has reasons."""
+    assert kept.outcome != "VALID" or tampering.harmless, tampering.name
+    assert broken.outcome != "VALID", tampering.name
+    assert all(each.reasons for each in (kept, broken))
+
+
+def test_untouched_they_are_what_they_were_made_for(runs: dict[str, Path]) -> None:
+    """The one VALID, the other INVALID."""
+    outcomes = {module: judging.check(run)["verdict"] for module, run in runs.items()}
+    assert outcomes == {KEPT: "VALID", BROKEN: "INVALID"}
+
+
+def both(tampering: Tampering, runs: dict[str, Path], root: Path) -> None:
+    """Tamper with both, and look."""
+    kept, broken = (judged(runs[module], tampering, root) for module in (KEPT, BROKEN))
+    assert_seen(tampering, kept, broken)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_tampering_is_seen(name: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    """Of every sort some."""
+    both(EVERY[name], runs, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(EVERY.keys() - set(FEW)))
+def test_any_tampering_is_seen(name: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    """All others."""
+    both(EVERY[name], runs, tmp_path)
+
+
+def test_there_are_enough_ways() -> None:
+    """Every file, column and kind of rows."""
+    assert len(EVERY) == len(all_changes()) >= 150
+
+
+def test_what_is_harmless_says_why() -> None:
+    """And is a small part."""
+    harmless: list[Any] = [each for each in EVERY.values() if each.harmless]
+    assert len(harmless) < len(EVERY) / 4

@@ -1,4 +1,4 @@
-"""The table of what a run must contain. docs/report.md shows it."""
+"""The table of what a run must contain. docs/evidence.md shows it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ REQUIRED: Final = tuple(
         (FILES, "some replica reaches to where the final reads came", DEPLOYED, files.ends_reached),
     )
 )
-"""What a run must contain, by kinds of runs. docs/report.md shows this table."""
+"""What a run must contain, by kinds of runs. docs/evidence.md shows this table."""
 
 
 def examined(frames: Frames) -> list[Assumption]:

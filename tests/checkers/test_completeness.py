@@ -1,0 +1,35 @@
+"""The table of what a run must contain, and the page that shows it."""
+
+from pathlib import Path
+
+import pytest
+
+from checkers.completeness.kinds import ANY, DEPLOYED, RUN_HERE
+from checkers.completeness.required import REQUIRED
+from checkers.plan_file import digest
+
+OF = {
+    DEPLOYED: "clusters that highwater starts",
+    RUN_HERE: "every run",
+    ANY: "every run and import",
+    ANY - DEPLOYED: "external clusters and imports",
+}
+PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
+
+
+def test_the_page_has_the_table() -> None:
+    """Every line of it, in its order."""
+    rows = [line.split("|")[1:-1] for line in PAGE.read_text().splitlines() if line[:1] == "|"]
+    shown = [tuple(cell.strip() for cell in row[1:]) for row in rows[2:]]
+    assert shown == [(OF[each.of], each.must) for each in REQUIRED]
+    groups = [row[0].strip() for row in rows[2:] if row[0].strip()]
+    assert groups == list(dict.fromkeys(each.group for each in REQUIRED))
+
+
+@pytest.mark.parametrize(
+    ("field", "same"), [("expect", True), ("bounds", True), ("seed", False), ("topics", False)]
+)
+def test_what_a_plan_is_known_by(field: str, same: bool) -> None:
+    """All that says what was run, nothing of what is expected of it."""
+    plan = {"seed": 1, "topics": [], "expect": [], "bounds": None}
+    assert (digest(plan) == digest({**plan, field: ["other"]})) is same

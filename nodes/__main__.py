@@ -38,6 +38,13 @@ So no request may leave a cycle behind: it would stay until then, however large 
 log = logging.getLogger("nodes")
 
 
+def spare_collections() -> None:
+    """Have the garbage collector look rarely through what lives long, and never through what was
+    loaded before a node starts."""
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the node that the properties file describes; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m nodes", description=__doc__)
@@ -50,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     _raise_file_limit()
-    gc.set_threshold(*GC_THRESHOLDS)
+    spare_collections()
     try:
         config, unused = load_config(parse_properties(arguments.properties.read_text()))
         for key in unused:

@@ -1,11 +1,13 @@
 """The two runs that are tampered with: of a simulated world, as `simulate` stores them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from harness import judging
 from harness.planning.plan import Plan
 from harness.planning.preparing import prepare
 from harness.simulation.campaign import broken_by
+from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 
 TOPICS = (
@@ -25,8 +27,11 @@ KEPT = "nodes"
 BROKEN = "tests.mutants.ack_before_replication"
 
 
-def make(module: str, root: Path) -> Path:
-    """The directory of a run of a broker, unmodified or broken by a module, ready to be judged."""
+def make(
+    module: str, root: Path, before: Callable[[Recording], None] = lambda recording: None
+) -> Path:
+    """The directory of a run of a broker, unmodified or broken by a module, ready to be judged.
+    before: what is done before the nodes' files are read."""
     plan = Plan.from_json(
         {
             "name": "tampering",
@@ -43,6 +48,7 @@ def make(module: str, root: Path) -> Path:
     )
     with broken_by(module):
         recording = Simulation(prepare(plan)).run()
+    before(recording)
     run = recording.store(root, versions={}, commit=None).path
     judging.prepare(run)
     return run

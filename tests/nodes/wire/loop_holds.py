@@ -2,8 +2,9 @@
 
     python -m tests.nodes.wire.loop_holds
 
-One node in this process, its garbage collected as a node's own process has it. Every callback of the
-loop is timed, in processor time of its thread, so that a busy machine does not count. Prints the longest hold for each request, the worst first.
+One node in this process, its garbage collected as in a node's own process. Every callback of the
+loop is timed, in processor time of its thread: a busy machine does not count. Prints the longest
+hold for each request, the worst first.
 """
 
 import argparse

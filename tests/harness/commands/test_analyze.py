@@ -1,6 +1,7 @@
 """`highwater analyze`: arguments, exit codes, and what is left in the directories."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet
@@ -18,7 +19,7 @@ def stored(root: Path, story: Story) -> str:
     for name, rows in story.tables().items():
         folder = run.history_dir if name == "history" else run.path
         pyarrow.parquet.write_table(rows, folder / f"{name}.parquet")
-    run.update(finished=["settle"])
+    run.update(**asdict(story.run_file))
     return str(run.path)
 
 

@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 
-from checkers.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, table
+from checkers.history import CLUSTER, FAULTS, HISTORY, METADATA_TOPIC, REPLICA_ENDS, table
 
 TOPIC = "orders"
 STEP_NS = 20_000
@@ -41,6 +41,11 @@ KIND_OF = {
     "skipped": "poll-skip", "misplaced": "inconsistent-offset", "truncated": "truncated-read",
     "rewound": "nonmonotonic-poll",
 }  # fmt: skip
+
+
+POLLS, READS, BESIDE = 1 << 38, 1 << 39, 3 << 38
+"""From where on operations are numbered: polls, final reads, and what is beside the regular ones;
+sends from 1 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +92,7 @@ class _Run:
     rows: list[dict[str, Any]] = field(default_factory=list)
     planted: Counter[str] = field(default_factory=Counter)
     ends: dict[int, int] = field(default_factory=dict)
-    ops: int = 1 << 60
+    ops: int = BESIDE
 
     def row(self, f: str, client: int, at_ns: int, **columns: Any) -> None:
         """A row beside the regular ones, that took 1 ms."""
@@ -114,7 +119,7 @@ def value_of(send: int) -> int:
 _VALUE = f"(1 + i % {CLIENTS}) * {1 << 32} + i + 1"
 
 _SENDS = f"""
-SELECT (1 + i % {CLIENTS}) * {1 << 40} + i + 1 AS op, (1 + i % {CLIENTS})::INT AS client,
+SELECT i + 1 AS op, (1 + i % {CLIENTS})::INT AS client,
   'send' AS f, CASE WHEN unsure THEN 'info' ELSE 'ok' END AS "type", invoke_ns,
   CASE WHEN i % 1010 = 7 AND unsure THEN NULL ELSE
     invoke_ns + $latency_ns + hash(i) % 1000000 END AS complete_ns,
@@ -138,8 +143,7 @@ _READ = f"""
 """
 
 _POLLS = f"""
-SELECT ({CONSUMERS} + i % $partitions % 4) * {1 << 40} +
-  4 * ((i // $partitions // {POLL}) * $partitions + i % $partitions) AS op,
+SELECT {POLLS} + 4 * ((i // $partitions // {POLL}) * $partitions + i % $partitions) AS op,
   ({CONSUMERS} + i % $partitions % 4)::INT AS client, 'poll' AS f, 'ok' AS "type",
   (i // $partitions // {POLL} + 1) * {POLL} * $partitions * {STEP_NS} + 5 * $latency_ns
     AS invoke_ns, invoke_ns + 1000000 AS complete_ns, {_READ}
@@ -147,7 +151,7 @@ WHERE role IS NULL OR role NOT IN ('lost', 'skipped')
 """
 
 _FINAL = f"""
-SELECT {READER << 40} + i // $partitions // {POLL} * $partitions + i % $partitions AS op,
+SELECT {READS} + i // $partitions // {POLL} * $partitions + i % $partitions AS op,
   {READER}::INT AS client, 'final-read' AS f, 'ok' AS "type",
   $end_ns + i * 100 AS invoke_ns, invoke_ns + 1000000 AS complete_ns, {_READ}
 WHERE role IS NULL OR role NOT IN ('lost', 'truncated')
@@ -161,6 +165,9 @@ SELECT (node)::INT AS node, '{TOPIC}' AS topic, p::INT AS partition, b * {BATCH}
     AS digest, 102400::BIGINT AS size
 FROM range($partitions) AS _p(p), range(($per_partition + {BATCH} - 1) // {BATCH}) AS _b(b),
   (VALUES (1), (2), (3)) AS _n(node)
+UNION ALL
+SELECT node, '{TOPIC}', p::INT, $per_partition, "end" - 1, 0, 0, 'behind', 100
+FROM behind, (VALUES (1), (2), (3)) AS _n(node)
 """
 
 
@@ -175,6 +182,8 @@ def write_run(folder: Path, size: Size, *, memory: str = "2GB") -> Mapping[str, 
     _ask_for_ends(run)
     (folder / "history").mkdir(parents=True)
     (folder / "plan.json").write_text(json.dumps(_plan(size)))
+    phases = {"finished": ["settle", "final reads", "collect"], "epoch_problems": []}
+    (folder / "run.json").write_text(json.dumps(phases))
     with duckdb.connect(config={"memory_limit": memory, "temp_directory": str(folder)}) as db:
         _write_regular(db, folder, run)
     clients = [*range(1, 1 + CLIENTS), FAILING, *range(CONSUMERS, CONSUMERS + 4), ASKER, READER]
@@ -186,7 +195,7 @@ def write_run(folder: Path, size: Size, *, memory: str = "2GB") -> Mapping[str, 
         run.row("assign", CONSUMERS + partition % 4, 0, op=0, partition=partition, offset=0)
         run.row("final-read-end", READER, 2 * size.end_ns, partition=partition, offset=end)
     _write(folder / "history" / "rest.parquet", HISTORY, run.rows)
-    _write_tables(folder, size)
+    _write_tables(folder, run)
     return run.planted
 
 
@@ -212,7 +221,7 @@ def _rewind(run: _Run, send: int) -> None:
     """After its poll, the consumer is given a record once more; then it goes on by assignment."""
     partition, offset = send % run.size.partitions, send // run.size.partitions
     client, poll = CONSUMERS + partition % 4, offset // POLL
-    op = client << 40 | 4 * (poll * run.size.partitions + partition)
+    op = POLLS + 4 * (poll * run.size.partitions + partition)
     at_ns = (poll + 1) * POLL * run.size.partitions * STEP_NS + 5 * run.size.latency_ns + 2_000_000
     run.row("poll", client, at_ns, op=op + 1, partition=partition, offset=offset,
             value=value_of(send))  # fmt: skip
@@ -268,6 +277,8 @@ def _write_regular(db: duckdb.DuckDBPyConnection, folder: Path, run: _Run) -> No
         "other": pa.array([other for _, other in run.roles.values()], pa.int64()),
     }
     db.register("roles", pa.table(columns))
+    behind = {"p": list(run.ends), "end": list(run.ends.values())}
+    db.register("behind", pa.table({name: pa.array(c, pa.int64()) for name, c in behind.items()}))
     db.execute("SET preserve_insertion_order = true")
     numbers = {
         "sends": size.sends,
@@ -296,8 +307,13 @@ def _write_regular(db: duckdb.DuckDBPyConnection, folder: Path, run: _Run) -> No
     db.execute(f"COPY ({query}) TO '{folder / 'replicas.parquet'}' (COMPRESSION zstd)")
 
 
-def _write_tables(folder: Path, size: Size) -> None:
-    cluster, ends = [], []
+def _write_tables(folder: Path, run: _Run) -> None:
+    size = run.size
+    cluster = []
+    ends = [
+        {"node": node, "topic": METADATA_TOPIC, "partition": 0, "start_offset": 0, "end_offset": 0,
+         "high_watermark": 0} for node in NODES
+    ]  # fmt: skip
     third = size.sends * STEP_NS // 3
     for partition in range(size.partitions):
         leader = 1 + partition % 3
@@ -308,7 +324,7 @@ def _write_tables(folder: Path, size: Size) -> None:
                                      "partition_epoch": number, "source": "story"})  # fmt: skip
         cluster.append(common | {"kind": "epoch", "at_ns": size.end_ns, "start_offset": 0})
         for node in NODES:
-            end = size.per_partition
+            end = run.ends.get(partition, size.per_partition)
             ends.append({"node": node, "topic": TOPIC, "partition": partition, "start_offset": 0,
                          "end_offset": end, "high_watermark": end})  # fmt: skip
     _write(folder / "cluster.parquet", CLUSTER, cluster)

@@ -38,8 +38,10 @@ def connect(stored: Stored) -> Iterator[Any]:
             take_over(db, f"{name}_empty", no_rows(SCHEMAS[name]))
             parts.append(f"SELECT * FROM {name}_empty")
             recorded = " UNION ALL BY NAME ".join(parts)
+            # DuckDB's least and greatest leave nulls out: of null and a bound each is the bound.
             bounds = ", ".join(
-                f'greatest(least("{column}", {bound}), -{bound}) AS "{column}"'
+                f'CASE WHEN "{column}" IS NOT NULL '
+                f'THEN greatest(least("{column}", {bound}), -{bound}) END AS "{column}"'
                 for column, bound in _bounds(name).items()
             )
             db.execute(f"CREATE VIEW {name}_recorded AS {recorded}")

@@ -11,7 +11,7 @@ from typing import Any
 from checkers.completeness import required
 from checkers.durability import cut_clients
 from checkers.frames import TP, Frames
-from checkers.plan_file import EXTERNAL, IMPORTED
+from checkers.plan_file import EXTERNAL, IMPORTED, planned_partitions
 from checkers.verdict import Assumption
 
 TYPES = ("ok", "fail", "info")
@@ -227,15 +227,6 @@ def _something_polled(frames: Frames, census: Census) -> Assumption:
         detail="" if polled else "no consumer returned a record",
         decisive=True,
     )
-
-
-def planned_partitions(plan: Mapping[str, Any]) -> dict[tuple[str, int], int | None]:
-    """{(topic, partition): replication factor} of a plan; None where it names none."""
-    return {
-        (topic["name"], partition): topic.get("replication_factor")
-        for topic in plan.get("topics") or ()
-        for partition in range(int(topic.get("partitions") or 1))
-    }
 
 
 def _final_reads_complete(frames: Frames) -> Assumption:

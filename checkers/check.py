@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from checkers import expectations
-from checkers.assumptions import Census, examine, planned_partitions, take_census
+from checkers.assumptions import Census, examine, take_census
 from checkers.cause import Cause
 from checkers.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
 from checkers.detectors import DETECTORS, Detector
@@ -22,6 +22,7 @@ from checkers.engine import DuckDbEngine, Engine, Frame, left_join
 from checkers.frames import EVIDENCE, Frames
 from checkers.history import RunSources, load_plan, load_run
 from checkers.invariants import broken_invariants
+from checkers.plan_file import planned_partitions
 from checkers.rules import ACKNOWLEDGED
 from checkers.settings import FOREVER_NS, Settings
 from checkers.topics import topic_statistics

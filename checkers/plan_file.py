@@ -34,6 +34,15 @@ def digest(plan: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
+def planned_partitions(plan: Mapping[str, Any]) -> dict[tuple[str, int], int | None]:
+    """{(topic, partition): replication factor} of a plan; None where it names none."""
+    return {
+        (topic["name"], partition): topic.get("replication_factor")
+        for topic in plan.get("topics") or ()
+        for partition in range(int(topic.get("partitions") or 1))
+    }
+
+
 def wrong_with(plan: Mapping[str, Any]) -> str | None:
     """The first thing that keeps a plan from being one to judge by; None when it is fine."""
     return next(_wrongs(plan), None)

@@ -113,10 +113,10 @@ def pytest_terminal_summary(
     """What was skipped for want of what, and what installs it."""
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
     wanted = wanting(reasons)
-    if config.cache is not None:
+    if cache := getattr(config, "cache", None):  # `-p no:cacheprovider` leaves none
         if config.getoption("--and-before"):
-            wanted.update(Counter(config.cache.get(SKIPPED, {})))
-        config.cache.set(SKIPPED, dict(wanted))
+            wanted.update(Counter(cache.get(SKIPPED, {})))
+        cache.set(SKIPPED, dict(wanted))
     if lines := summary(wanted):
         terminalreporter.section("skipped, since this machine lacks something")
         for line in lines:

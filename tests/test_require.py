@@ -1,5 +1,9 @@
 """What a session says of tests that a machine could not run."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests import require as required
@@ -53,3 +57,15 @@ def test_every_capability_can_be_had(name: str) -> None:
     """There is a sentence for each, and what it needs is in the table."""
     assert CAPABILITIES[name].how_to_get
     assert all(needed in CAPABILITIES for needed in CAPABILITIES[name].needs)
+
+
+def test_a_session_without_a_cache_ends_well(tmp_path: Path) -> None:
+    """Sessions inside a user namespace switch pytest's cache off."""
+    (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass\n")
+    tests = Path(__file__).parent
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider"]
+    command += [f"--confcutdir={tests}", "-p", "tests.conftest", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=tests.parent, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

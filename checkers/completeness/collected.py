@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from checkers.frames import TP, Frames
+from checkers.plan_file import planned_partitions
 
 NAMED: Final = 5
 """How many of what lacks a detail names."""
@@ -41,11 +42,7 @@ class Collected:
     @cached_property
     def partitions(self) -> Sequence[Partition]:
         """Every planned partition."""
-        return [
-            (name, partition)
-            for name, topic in self.topics.items()
-            for partition in range(int(topic.get("partitions") or 1))
-        ]
+        return list(planned_partitions(self.plan))
 
     def planned(self, name: str) -> int:
         """A number of the plan's workload."""
@@ -128,10 +125,12 @@ class Collected:
 
 
 def named(partition: Partition) -> str:
+    """As it is written: topic-0."""
     return f"{partition[0]}-{partition[1]}"
 
 
 def listed(partitions: Sequence[Partition]) -> str:
+    """The first few of them."""
     return some([named(each) for each in partitions])
 
 

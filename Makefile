@@ -26,7 +26,7 @@ check: $(READY)
 
 # The fast tests without any optional tool: what a new user's machine may lack is covered up.
 check-bare: $(READY)
-	$(BIN)/python -m tests.bare $(PYTEST) -m "not slow"
+	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow"
 
 fmt: $(READY)
 	$(BIN)/ruff format .
@@ -48,7 +48,7 @@ kafka:
 	@command -v mvn >/dev/null \
 	  || { echo "Maven is missing (it fetches Kafka's jars): apt-get install maven"; exit 1; }
 	@mkdir -p .kafka && echo '*' > .kafka/.gitignore
-	mvn --quiet --batch-mode --file harness/systems/kafka/pom.xml \
+	mvn --quiet --batch-mode --file harness/brokers/kafka/pom.xml \
 	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs
 
 clean:

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from checkers.check import judge_frames
-from checkers.durability import lost_writes
-from checkers.engine import Engine, Frame, div
-from checkers.frames import Frames
-from checkers.history import RunSources
-from checkers.ordering import duplicates
+from checkers.detectors.durability import lost_writes
+from checkers.detectors.ordering import duplicates
+from checkers.engines.engine import Engine, Frame, div
+from checkers.frames.frames import Frames
+from checkers.history.history import RunSources
 from checkers.topics import rounded_latencies
 from checkers.verdict import Outcome, Verdict, merge
 

@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from checkers import expectations
-from checkers.assumptions import Census, examine, take_census
-from checkers.cause import Cause
-from checkers.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
-from checkers.detectors import DETECTORS, Detector
-from checkers.engine import DuckDbEngine, Engine, Frame, left_join
-from checkers.frames import EVIDENCE, Frames
-from checkers.history import RunSources, load_plan, load_run
-from checkers.invariants import broken_invariants
-from checkers.plan_file import planned_partitions
-from checkers.rules import ACKNOWLEDGED
-from checkers.settings import FOREVER_NS, Settings
+from checkers.causes.cause import Cause
+from checkers.completeness.assumptions import examine
+from checkers.contract.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
+from checkers.contract.rules import ACKNOWLEDGED
+from checkers.detectors.invariants import broken_invariants
+from checkers.detectors.registry import DETECTORS, Detector
+from checkers.engines.engine import DuckDbEngine, Engine, Frame, left_join
+from checkers.frames.census import Census, take_census
+from checkers.frames.frames import EVIDENCE, Frames
+from checkers.history.history import RunSources, load_plan, load_run
+from checkers.history.plan_file import planned_partitions
+from checkers.history.settings import FOREVER_NS, Settings
 from checkers.topics import topic_statistics
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Status, Verdict
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from checkers.analysis import analyze_all, outcome, write, write_remote
-from checkers.engine import SparkEngine
-from checkers.history import HistoryError, RunSources, load_plan, load_run
-from checkers.remote import load_remote_run
-from checkers.sessions import Session, is_address, spark_session
+from checkers.engines.engine import SparkEngine
+from checkers.engines.remote import load_remote_run
+from checkers.engines.spark_sessions import Session, is_address, spark_session
+from checkers.history.history import HistoryError, RunSources, load_plan, load_run
 from checkers.verdict import Outcome
 
 EXIT_CODES = {Outcome.VALID: 0, Outcome.INVALID: 1, Outcome.UNKNOWN: 2}

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from checkers.contract import Judgement
-from checkers.engine import Column, Frame
-from checkers.frames import Frames
-from checkers.settings import acks_number
+from checkers.contract.contract import Judgement
+from checkers.engines.engine import Column, Frame
+from checkers.frames.frames import Frames
+from checkers.history.settings import acks_number
 from checkers.verdict import Anomaly
 
 EXACT_US = 1_000

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from checkers import expectations, headline
-from checkers.contract import Judgement
+from checkers import expectations
+from checkers.contract import headline
+from checkers.contract.contract import Judgement
+from checkers.contract.headline import Headline
+from checkers.contract.permissions import Permission
 from checkers.expectations import Evaluated, Expectation
-from checkers.headline import Headline
-from checkers.permissions import Permission
 
 
 class Outcome(StrEnum):

@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 
 from nemesis import conditions
 from nemesis.base import Clock, ClusterView, Futile, Journal, Unresolved
-from nemesis.fault import Fault, Params, Strike
-from nemesis.faults import find
+from nemesis.concurrency import Strand
+from nemesis.faults.catalogue import find
+from nemesis.faults.fault import Fault, Params, Strike
 from nemesis.hosts import CLIENTS, Hosts
 from nemesis.record import FaultRecord, Struck
 from nemesis.schedule import Event, Schedule
-from nemesis.strands import Strand
-from nemesis.targets import Resolved, resolve
+from nemesis.selectors import Resolved, resolve
 
 TICK_S = 0.1
 """How often conditions are looked at and proofs are sought; the lateness of any action."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nemesis.base import UnknownFault
-from nemesis.fault import Ability, Fault
-from nemesis.faults import FAULTS, find
+from nemesis.faults.catalogue import FAULTS, find
+from nemesis.faults.fault import Ability, Fault
 from nemesis.schedule import MAX_EVENTS, UNTIL_TIMEOUT_MS, Event, Schedule, checked
 
 Range = tuple[int, int]

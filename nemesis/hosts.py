@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, Protocol
 
 from nemesis.administration import Administration as Administration
 from nemesis.base import ClusterView
+from nemesis.concurrency import Strands, Threads
 from nemesis.ledger import Ledger
-from nemesis.strands import Strands, Threads
 
 CLIENTS: Final = 0
 """The number that stands for the clients' machine where a node's number is asked for."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nemesis import conditions
-from nemesis.fault import Strike
+from nemesis.faults.fault import Strike
 from nemesis.schedule import Event
-from nemesis.targets import Resolved
+from nemesis.selectors import Resolved
 
 SEEN_NS: Final = 2_000_000_000
 """After so long, what is known of the cluster is of after an event."""

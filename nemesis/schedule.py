@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nemesis import conditions, targets
+from nemesis import conditions, selectors
 from nemesis.base import BadSchedule, BadTargets
-from nemesis.fault import Params
-from nemesis.faults import find
+from nemesis.faults.catalogue import find
+from nemesis.faults.fault import Params
 
 MAX_EVENTS = 10_000
 LONGEST_MS = 366 * 86_400_000
@@ -175,7 +175,7 @@ def _check(event: Event, schedule: Schedule) -> None:
         Params.of(fault.options, event.params)
         if event.until is not None:
             _check_references(event, conditions.parse(event.until).events, schedule)
-        targets.parse(event.targets)
+        selectors.parse(event.targets)
     except BadTargets as error:
         raise BadTargets(f"{event.place}: {error}") from error
     except BadSchedule as error:

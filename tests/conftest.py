@@ -18,7 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.require import summary, wanting
+from tests.support.require import summary, wanting
 
 hypothesis.settings.register_profile("highwater", deadline=None)
 hypothesis.settings.load_profile("highwater")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import require as required
-from tests.require import CAPABILITIES, lacking, summary, wanting
+from tests.support import require as required
+from tests.support.require import CAPABILITIES, lacking, summary, wanting
 
 
 @pytest.fixture

@@ -78,7 +78,9 @@ def test_the_broker_takes_time_and_chance_from_outside(path: Path) -> None:
             assert dotted not in {("datetime", "now"), ("datetime", "utcnow")}
 
 
-@pytest.mark.parametrize("folder", ["nodes/raft", "nodes/control", "nodes/replication", "checkers"])
+@pytest.mark.parametrize(
+    "folder", ["nodes/raft", "nodes/controller", "nodes/metadata", "nodes/replication", "checkers"]
+)
 def test_pure_parts_do_no_io(folder: str) -> None:
     """Decisions import neither sockets nor the event loop."""
     for path in sorted((ROOT / folder).rglob("*.py")):

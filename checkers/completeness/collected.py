@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from checkers.frames import TP, Frames
-from checkers.plan_file import planned_partitions
+from checkers.frames.frames import TP, Frames
+from checkers.history.plan_file import planned_partitions
 
 NAMED: Final = 5
 """How many of what lacks a detail names."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from checkers.completeness.collected import Collected, listed, named, some
-from checkers.history import METADATA_TOPIC
+from checkers.history.history import METADATA_TOPIC
 
 
 def no_files(e: Collected) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from checkers.plan_file import EXTERNAL, IMPORTED
+from checkers.history.plan_file import EXTERNAL, IMPORTED
 
 DEPLOYED: Final = frozenset({"nodes", "kafka"})
 """The `system` of plans whose nodes the harness starts, and whose files it reads."""

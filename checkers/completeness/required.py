@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.completeness import files, rows, said
+from checkers.completeness import documents, files, rows
 from checkers.completeness.collected import Collected
 from checkers.completeness.kinds import ANY, DEPLOYED, RUN_HERE
-from checkers.frames import Frames
+from checkers.frames.frames import Frames
 from checkers.verdict import Assumption
 
 Lacks = Callable[[Collected], Iterable[str]]
@@ -35,18 +35,23 @@ PLAN, RUN, CLIENTS, ROWS, AGREE, FILES = (
 REQUIRED: Final = tuple(
     Requirement(group=group, must=must, of=of, lacks=lacks)
     for group, must, of, lacks in (
-        (PLAN, "the plan names the system under test", ANY, said.system),
-        (PLAN, "the plan names topics, with acks and partitions", ANY, said.topics),
-        (RUN, "run.json names the finished phases", RUN_HERE, said.run_file),
-        (RUN, "the final reads and the collection were finished", RUN_HERE, said.phases),
-        (RUN, "run.json does not say that the cluster had not settled", RUN_HERE, said.settled),
-        (RUN, "run.json does not say that final reads were cut short", RUN_HERE, said.read),
+        (PLAN, "the plan names the system under test", ANY, documents.system),
+        (PLAN, "the plan names topics, with acks and partitions", ANY, documents.topics),
+        (RUN, "run.json names the finished phases", RUN_HERE, documents.run_file),
+        (RUN, "the final reads and the collection were finished", RUN_HERE, documents.phases),
+        (
+            RUN,
+            "run.json does not say that the cluster had not settled",
+            RUN_HERE,
+            documents.settled,
+        ),
+        (RUN, "run.json does not say that final reads were cut short", RUN_HERE, documents.read),
         (CLIENTS, "every client has a start and an end row", RUN_HERE, rows.starts),
         (CLIENTS, "as many clients started as the plan has", RUN_HERE, rows.enough_clients),
         (CLIENTS, "the monitor asked for end offsets", RUN_HERE, rows.asked),
         (ROWS, "consumers returned records of every topic that has any", RUN_HERE, rows.polled),
         (ROWS, "consumers were assigned every partition", RUN_HERE, rows.assigned),
-        (AGREE, "plan.json is the plan that was run", ANY, said.same_plan),
+        (AGREE, "plan.json is the plan that was run", ANY, documents.same_plan),
         (AGREE, "sends have the acks of their topic", ANY, rows.acks),
         (AGREE, "rows are of the plan's partitions", ANY, rows.known_partitions),
         (AGREE, "what succeeded names its partition", RUN_HERE, rows.placed),

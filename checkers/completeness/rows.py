@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from checkers.completeness.collected import Collected, listed, named, some
-from checkers.history import OP_BITS
+from checkers.history.history import OP_BITS
 
 FAR_NS: Final = 366 * 24 * 3600 * 10**9
 """Times of the metadata log may be a node's own, whose clock a fault had set; not by a year."""

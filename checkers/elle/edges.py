@@ -26,8 +26,8 @@ was read, and of what was acknowledged besides. Offsets with two values order no
 from functools import cached_property
 from typing import Any, Final
 
-from checkers.engine import Column, Engine, Frame, left_join
-from checkers.frames import TP, Frames
+from checkers.engines.engine import Column, Engine, Frame, left_join
+from checkers.frames.frames import TP, Frames
 
 TRIM_ROUNDS: Final = 10
 """After so many rounds what is left is searched as it is."""

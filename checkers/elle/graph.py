@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from checkers.contract import Judgement
+from checkers.contract.contract import Judgement
 from checkers.elle.cycles import Cycle, Edge, Phenomenon, find_cycles
 from checkers.elle.edges import Graph
-from checkers.engine import EngineTimeout, Frame
-from checkers.frames import Frames
+from checkers.engines.engine import EngineTimeout, Frame
+from checkers.frames.frames import Frames
 from checkers.verdict import Outcome
 
 MAX_EDGES: Final = 2_000_000

@@ -18,16 +18,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers import arrow
 from checkers.check import judged
-from checkers.contract import Judgement
-from checkers.durability import aborted_reads, phantoms
-from checkers.engine import DuckDbEngine, Engine, Frame, as_frame
-from checkers.following.carried import Carried, Suspect
-from checkers.frames import Detect, Frames, evidence
-from checkers.history import HISTORY, PRODUCER_EPOCH, RunSources, conform
-from checkers.ordering import duplicates, inconsistent_offsets, reordered_sends
-from checkers.segments import segment_of
+from checkers.contract.contract import Judgement
+from checkers.detectors.durability import aborted_reads, phantoms
+from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.engines.engine import DuckDbEngine, Engine, Frame, as_frame
+from checkers.following.state import Carried, Suspect
+from checkers.frames.frames import Detect, Frames, evidence
+from checkers.history import arrow
+from checkers.history.history import HISTORY, PRODUCER_EPOCH, RunSources, conform
+from checkers.history.segments import segment_of
 from checkers.verdict import Anomaly
 
 SUSPECTS = 20

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from checkers.history import HISTORY
+from checkers.history.history import HISTORY
 
 Partition: TypeAlias = tuple[str, int]
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers.history import HISTORY
+from checkers.history.history import HISTORY
+from checkers.history.plan_file import IMPORTED
 from checkers.interchange.as_read import Known, logs
 from checkers.interchange.columns import NONE, Columns, Entries, Places
-from checkers.plan_file import IMPORTED
 
 Row = dict[str, Any]
-"""A row of one of the tables of checkers.history."""
+"""A row of one of the tables of checkers.history.history."""
 
 SUBSCRIBED = "subscribed"
 """The `group` of an assignment by a consumer group, whose name is not in the history."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from checkers.history import HistoryError
+from checkers.history.history import HistoryError
 from checkers.interchange import edn
 from checkers.interchange.columns import Partition
 from checkers.interchange.imported import BEGINNING, SUBSCRIBED, VALUE_BITS, Row

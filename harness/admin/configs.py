@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.admin.client import ANY, CONTROLLER, AdminClient
 from harness.admin.codes import check
-from harness.admin.model import Config
+from harness.admin.descriptions import Config
 
 TOPIC: Final = 2
 BROKER: Final = 4

@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from harness.admin import topics
 from harness.admin.client import CONTROLLER, AdminClient
 from harness.admin.codes import check
+from harness.admin.descriptions import LogDir, Producer, Quorum, QuorumReplica, ReplicaSize
 from harness.admin.errors import BadRequest, Passing
-from harness.admin.model import LogDir, Producer, Quorum, QuorumReplica, ReplicaSize
 from harness.admin.reassignments import Failure, by_topic
 from nodes.ids import TopicPartition
 

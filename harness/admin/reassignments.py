@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from harness.admin.client import CONTROLLER, AdminClient
 from harness.admin.codes import PASSING, check
+from harness.admin.descriptions import Reassignment
 from harness.admin.errors import Passing
-from harness.admin.model import Reassignment
 from nodes.ids import TopicPartition
 
 PREFERRED: Final = 0

@@ -13,11 +13,11 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from harness.admin import balance, moving, reassignments, topics
+from harness.admin import balance, reassignments, replica_moves, topics
 from harness.admin.balance import BalanceError, Plan
 from harness.admin.client import AdminClient
+from harness.admin.descriptions import Cluster
 from harness.admin.errors import BadRequest
-from harness.admin.model import Cluster
 
 GIVE_UP_S: Final = 300.0
 """How long a move may stand still."""
@@ -53,10 +53,10 @@ async def rebalance(admin: AdminClient, watch: Watch) -> Moved:
 
     async def plan() -> Plan:
         cluster = await topics.cluster(admin)
-        current = await moving.assignment(admin)
+        current = await replica_moves.assignment(admin)
         _check_all_up(cluster, current, set())
         brokers = {each.node_id: each.rack for each in cluster.live}
-        return balance.spread(current, brokers, await moving.sizes(admin, sorted(brokers)))
+        return balance.spread(current, brokers, await replica_moves.sizes(admin, sorted(brokers)))
 
     return await _carry_out(admin, plan, watch)
 
@@ -73,14 +73,14 @@ async def drain(admin: AdminClient, leaving: Collection[int], watch: Watch) -> M
         known = {each.node_id for each in cluster.brokers}
         if unknown := sorted(set(leaving) - known):
             raise BadRequest(f"broker {unknown[0]} is unknown; there are {sorted(known)}")
-        everywhere = await moving.assignment(admin)
+        everywhere = await replica_moves.assignment(admin)
         # Those that stay as they are count: the load is evened over all.
         _check_all_up(cluster, everywhere, set(leaving))
         rest = {each.node_id: each.rack for each in cluster.live if each.node_id not in leaving}
         if not rest:
             raise BadRequest("no broker in service would be left")
         # Those that leave may be down: then the others' sizes have to do.
-        sizes = await moving.sizes(admin, sorted(rest))
+        sizes = await replica_moves.sizes(admin, sorted(rest))
         least = balance.drain(everywhere, rest, sizes)
         if not least.moved_replicas:
             return least
@@ -135,7 +135,7 @@ async def _carry_out(
             )
     finally:
         if watch.throttle is not None:
-            await moving.clear_limits(admin, await moving.assignment(admin))
+            await replica_moves.clear_limits(admin, await replica_moves.assignment(admin))
     return done
 
 
@@ -143,10 +143,10 @@ async def _move(admin: AdminClient, plan: Plan, watch: Watch) -> None:
     def progress(left: int, of: int) -> None:
         watch.tell(f"{of - left} of {of} partitions moved")
 
-    await moving.start(admin, plan.targets, throttle=watch.throttle, tell=watch.tell)
-    await moving.finish(admin, plan.targets, give_up_s=watch.give_up_s, progress=progress)
+    await replica_moves.start(admin, plan.targets, throttle=watch.throttle, tell=watch.tell)
+    await replica_moves.finish(admin, plan.targets, give_up_s=watch.give_up_s, progress=progress)
     results = await reassignments.elect(admin, reassignments.PREFERRED, sorted(plan.targets))
     fine = (ErrorCode.none, ErrorCode.election_not_needed)
     failed = {name: each for name, each in results.items() if each[0] not in fine}
     if failed:
-        watch.tell(f"preferred leaders do not lead: {moving.describe_failures(failed)}")
+        watch.tell(f"preferred leaders do not lead: {replica_moves.describe_failures(failed)}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.admin.model import Reassignment
+from harness.admin.descriptions import Reassignment
 from nodes.ids import TopicPartition
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"

@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 
 from harness.admin.client import ANY, CONTROLLER, Address, AdminClient
 from harness.admin.codes import check
+from harness.admin.descriptions import Broker, Cluster, Partition, Topic
 from harness.admin.errors import BadRequest, Passing, Refused
-from harness.admin.model import Broker, Cluster, Partition, Topic
 from nodes.ids import TopicPartition
 
 PAGE: Final = 2000

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from harness.admin import reassignments, topics
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import AdminError, Unreachable
-from harness.bench.workers import MeasureError, Stopped
+from harness.bench.clients.workers import MeasureError, Stopped
 
 T = TypeVar("T")
 

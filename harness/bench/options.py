@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from harness.bench.points import OUTAGES, Client, Measure, Point, Wanted, points
-from harness.planning.plan import PlanError, System
+from harness.plans.plan import PlanError, System
 
 T = TypeVar("T", bound=StrEnum)
 

@@ -24,15 +24,15 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest
 
 from harness.bench import systems
+from harness.bench.clients.probe import REQUEST_TIMEOUT_S, Probe, longest_gap_ms
+from harness.bench.clients.workers import MeasureError, Stopped
 from harness.bench.options import Options, SystemName
 from harness.bench.points import Measure, Point, Turn
-from harness.bench.probe import REQUEST_TIMEOUT_S, Probe, longest_gap_ms
 from harness.bench.results import Sample
 from harness.bench.systems import UpSystem
-from harness.bench.workers import MeasureError, Stopped
-from harness.record.store import Run
-from harness.systems.base import DeployError
-from harness.systems.nodes import CONTROLLER_PORT
+from harness.brokers.errors import DeployError
+from harness.recording.store import Run
+from harness.systems.brokers import CONTROLLER_PORT
 from harness.targets.base import TargetError
 from harness.targets.local import LocalTarget
 from nodes.wire.client import Channel

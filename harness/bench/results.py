@@ -16,8 +16,8 @@ from typing import Any, Final, Self
 from harness.bench.options import BenchError
 from harness.bench.points import QUANTITIES, Point
 from harness.bench.stats import Spread, paired_ratio, spread, unpaired_ratio
-from harness.record.store import write_atomic
-from harness.record.versions import commit, versions
+from harness.recording.store import write_atomic
+from harness.recording.versions import commit, versions
 
 SCHEMA: Final = "highwater-bench/1"
 CLIENT_ALONE: Final = "client alone"

@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final
 
-from harness.bench import clients, outages, results, systems
+from harness.bench import measurement, outages, results, systems
+from harness.bench.clients.workers import MeasureError, Stopped
 from harness.bench.options import Options, SystemName
 from harness.bench.points import OUTAGES, Point, Turn, rounds
 from harness.bench.results import CLIENT_ALONE, Result, Sample
 from harness.bench.systems import UpSystem
-from harness.bench.workers import MeasureError, Stopped
-from harness.record.store import Run
-from harness.systems.nodes import QUICK_FAILOVER
+from harness.recording.store import Run
+from harness.systems.brokers import QUICK_FAILOVER
 
 Stop = Callable[[], bool]
 Say = Callable[[Turn, int, int], None]
@@ -90,10 +90,10 @@ def _by_clients(turn: Turn, up: "_Systems", options: Options, stop: Stop) -> Sam
     error = None
     try:
         if turn.system == CLIENT_ALONE:
-            values = clients.alone(point, topic, options, stop) or {}
+            values = measurement.alone(point, topic, options, stop) or {}
         else:
             values = _on_system(point, up.fresh(turn.system), topic, options, stop)
-            up.wrote(turn.system, topic, clients.bytes_written(point, dict(values)))
+            up.wrote(turn.system, topic, measurement.bytes_written(point, dict(values)))
     except MeasureError as failed:
         error = str(failed)
     return Sample(point=point, system=turn.system, round=turn.round, values=values, error=error)
@@ -104,7 +104,7 @@ def _on_system(
 ) -> Mapping[str, float]:
     replicas = min(REPLICAS, system.admin.broker_count())
     system.admin.create(topic, partitions=1, replicas=replicas)
-    return clients.measure(point, system.admin, system.servers, topic, options, stop)
+    return measurement.measure(point, system.admin, system.servers, topic, options, stop)
 
 
 class _Systems:

@@ -16,14 +16,14 @@ from typing import Any
 
 from harness.admin.client import Address
 from harness.bench.admin import Admin
+from harness.bench.clients.workers import MeasureError
 from harness.bench.options import NODES, BenchError, Options, SystemName, parse_bootstrap
-from harness.bench.workers import MeasureError
-from harness.planning.plan import Plan, build
-from harness.record.journal import Journal
-from harness.record.store import Run
-from harness.systems.makes import make_of
-from harness.systems.nodes import NodesSystem
-from harness.targets.linux.volumes import Volume
+from harness.brokers.choose import make_of
+from harness.plans.plan import Plan, build
+from harness.recording.journal import Journal
+from harness.recording.store import Run
+from harness.systems.brokers import NodesSystem
+from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 
 

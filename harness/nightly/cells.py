@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from harness.nightly.suite import Canary, One, Single, Suite, SuiteError, What
-from harness.planning import plan as plans
-from harness.planning import preparing
-from harness.planning.plan import Plan
+from harness.plans import plan as plans
+from harness.plans.plan import Plan
+from harness.run import prepare
 
 FLAGS: Final[Mapping[str, str]] = {
     "faults": "--faults",
@@ -128,7 +128,7 @@ def _cell(what: What, suite: Suite, beside: Path) -> Cell:
         expectations=asked,
         target=plan.target,
         acks=",".join(dict.fromkeys(plans.acks_name(topic.acks) for topic in plan.topics)),
-        faults=",".join(preparing.faults_of(plan)),
+        faults=",".join(prepare.faults_of(plan)),
     )
 
 
@@ -157,7 +157,7 @@ def _plan(name: str, what: What, expect: Sequence[str]) -> Plan:
     flags["schedule"] = None if what.schedule is None else Path(what.schedule)
     try:
         made = plans.build(plans.load(what.plan), where=f"plan {what.plan}", flags=flags)
-        preparing.prepare(made)
+        prepare.prepare(made)
     except plans.PlanError as error:
         raise SuiteError(f"cell {name}: {error}") from error
     left = [key for key in NOT_SIMULATED if getattr(what, key) is not None]

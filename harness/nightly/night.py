@@ -25,7 +25,7 @@ from typing import Any, Final
 from harness.nightly.cells import Cell
 from harness.nightly.results import Result, Trial
 from harness.nightly.suite import Suite, SuiteError
-from harness.record.store import write_atomic
+from harness.recording.store import write_atomic
 from harness.targets.linux.processes import ProcessId
 
 NIGHT: Final = "night.json"

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
-from checkers import headline
-from checkers.headline import Headline, Standing
-from harness.judging import forbidden_of
+from checkers.contract import headline
+from checkers.contract.headline import Headline, Standing
+from harness.judging.judge import forbidden_of
 from harness.nightly.cells import Cell
 from harness.nightly.suite import Known
 

@@ -39,10 +39,10 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from checkers.contract import CONTRACT, Judgement
-from harness.planning.errors import TOO_DEEP
-from harness.planning.plan import Expect, PlanError, explained
-from harness.targets.sim.invariants.names import INVARIANTS
+from checkers.contract.contract import CONTRACT, Judgement
+from harness.plans.errors import TOO_DEEP
+from harness.plans.plan import Expect, PlanError, explained
+from harness.simulation.invariants.names import INVARIANTS
 
 FINDABLE: Final = (
     *dict.fromkeys(row.anomaly for row in CONTRACT if row.judgement is Judgement.FORBIDDEN),

@@ -12,11 +12,11 @@ from typing import Final
 
 from jinja2 import PackageLoader
 
-from harness import pages
 from harness.nightly.markdown import headline
 from harness.nightly.night import Night
 from harness.nightly.results import Change, Outcome, Result, by_cell, changes, flaky, worst
-from harness.record.store import write_atomic
+from harness.recording.store import write_atomic
+from harness.reports import html
 
 NIGHTS: Final = 30
 FLAKY_NIGHTS: Final = 7
@@ -69,8 +69,8 @@ def write(path: Path, nights: Sequence[Night]) -> None:
     """Write the page; `nights` the oldest first, and at least one."""
     shown = nights[-NIGHTS:]
     results = [night.results() for night in shown]
-    environment = pages.environment("harness.nightly")
-    css = PackageLoader("harness.report").get_source(environment, "report.css")[0]
+    environment = html.environment("harness.nightly")
+    css = PackageLoader("harness.reports").get_source(environment, "report.css")[0]
     page = environment.get_template("trend.html.j2").render(
         css=css,
         suite=shown[-1].suite,
@@ -84,8 +84,8 @@ def write(path: Path, nights: Sequence[Night]) -> None:
         failures=[r for r in results[-1] if r.outcome in (Outcome.VIOLATION, *_TROUBLE)],
         losses=[r for r in results[-1] if r.outcome is Outcome.LOSSES],
         letters=LETTERS,
-        spark_width=pages.SPARK_WIDTH,
-        spark_height=pages.SPARK_HEIGHT,
+        spark_width=html.SPARK_WIDTH,
+        spark_height=html.SPARK_HEIGHT,
         link_of=lambda result: _link(shown[-1], result),
     )
     write_atomic(path, page)
@@ -155,7 +155,7 @@ def _spark(values: Sequence[float | None], what: str) -> Spark:
         return Spark(path="", last="", title=f"{what}: never measured")
     last = values[-1]
     title = f"{what}: {min(known):,.0f} to {max(known):,.0f} ms in {len(known)} nights"
-    return Spark(path=pages.spark(values), last="" if last is None else f"{last:,.0f}", title=title)
+    return Spark(path=html.spark(values), last="" if last is None else f"{last:,.0f}", title=title)
 
 
 def _day(night: Night) -> str:

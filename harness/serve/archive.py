@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import Final
 
-from harness.serve.vault import Entry, Place, Vault, VaultError
+from harness.serve.store_files import Entry, Place, Vault, VaultError
 
 CHUNK_BYTES: Final = 256 << 10
 FILES: Final = 200_000

@@ -16,9 +16,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet
 
-from checkers.segments import STREAM
+from checkers.history.segments import STREAM
+from harness.serve.store_files import Entry, Place, Vault, VaultError
 from harness.serve.summaries import Files, Json, Summary, faults_of_journal, summary
-from harness.serve.vault import Entry, Place, Vault, VaultError
 
 RUN: Final = "run.json"
 JOURNAL: Final = "journal.jsonl"

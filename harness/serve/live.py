@@ -16,12 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet
 
-from checkers.segments import SEALED, STREAM
-from harness.planning.plan import acks_name
-from harness.record.tailing import Tail
-from harness.report.redaction import redacted
+from checkers.history.segments import SEALED, STREAM
+from harness.plans.plan import acks_name
+from harness.recording.tail import Tail
+from harness.reports.redaction import redacted
+from harness.serve.store_files import Entry, Place, Vault, VaultError
 from harness.serve.summaries import Files, Summary
-from harness.serve.vault import Entry, Place, Vault, VaultError
 
 LOOK_BYTES: Final = 32 << 20
 RUNS: Final = 8
@@ -41,7 +41,7 @@ CLUSTER_BYTES: Final = 1 << 20
 LEADER_COLUMNS: Final = ("kind", "topic", "partition", "leader", "leader_epoch", "isr", "at_ns")
 COLUMNS: Final = ("f", "type", "topic", "acks", "complete_ns", "error")
 _UNREADABLE: Final = (VaultError, OSError, ValueError, KeyError, pa.ArrowException)
-_PHASE: Final = re.compile(r"harness\.runner: phase (?P<phase>.+?)(?P<over> took .*)?$")
+_PHASE: Final = re.compile(r"harness\.(?:run\.)?runner: phase (?P<phase>.+?)(?P<over> took .*)?$")
 
 
 @dataclass(slots=True)

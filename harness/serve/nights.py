@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from harness.nightly.results import Outcome, worst
+from harness.serve.store_files import Place, Vault, VaultError
 from harness.serve.summaries import NIGHTLY
-from harness.serve.vault import Place, Vault, VaultError
 
 NIGHTS: Final = 60
 SUITES: Final = 200

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from jinja2 import Environment
 
-from harness.pages import SPARK_HEIGHT, SPARK_WIDTH, environment, spark
-from harness.report import words
-from harness.serve import choosing
-from harness.serve.choosing import Choice, PlanTrend, Wish
-from harness.serve.comparing import Comparison
+from harness.reports import words
+from harness.reports.html import SPARK_HEIGHT, SPARK_WIDTH, environment, spark
+from harness.serve import filters
+from harness.serve.comparison import Comparison
+from harness.serve.filters import Choice, PlanTrend, Wish
 from harness.serve.paths import link
+from harness.serve.store_files import ENTRIES, Entry, Place
 from harness.serve.summaries import MEANINGS, NIGHTLY, State, Summary
-from harness.serve.vault import ENTRIES, Entry, Place
 
 MARKS: Final[Mapping[State, str]] = {
     State.INVALID: "✕",
@@ -55,7 +55,7 @@ def runs(
         plans=plans,
         faults=faults,
         states=list(State),
-        orders=choosing.ORDERS,
+        orders=filters.ORDERS,
         whole=whole,
     )
 

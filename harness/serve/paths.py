@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
-from harness.serve.vault import Place
+from harness.serve.store_files import Place
 
 LONGEST: Final = 4_096
 """Characters of an address; Linux knows no longer paths."""

@@ -16,9 +16,9 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from harness.serve.answers import Answer
-from harness.serve.desk import Desk, refusal
-from harness.serve.heads import Heads, refusal_of
+from harness.serve.handlers import Desk, refusal
+from harness.serve.request_heads import Heads, refusal_of
+from harness.serve.responses import Answer
 
 log = logging.getLogger(__name__)
 

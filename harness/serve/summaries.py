@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from checkers import headline
-from checkers.headline import Standing
-from harness.planning.plan import acks_name
-from harness.report import words
-from harness.serve.vault import Place
+from checkers.contract import headline
+from checkers.contract.headline import Standing
+from harness.plans.plan import acks_name
+from harness.reports import words
+from harness.serve.store_files import Place
 
 Json = Mapping[str, Any]
 

@@ -18,17 +18,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from checkers import headline
-from harness import judging
-from harness.importing import imported
-from harness.planning import preparing
-from harness.planning.plan import Plan, PlanError
-from harness.planning.preparing import Prepared
-from harness.record.versions import commit, versions
+from checkers.contract import headline
+from harness.brokers.modules import imported
+from harness.judging import judge
+from harness.plans.plan import Plan, PlanError
+from harness.recording.versions import commit, versions
+from harness.run import prepare
+from harness.run.prepare import Prepared
 from harness.simulation import coverage, screen, swarm
+from harness.simulation.invariants import InvariantBroken
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
-from harness.targets.sim.invariants import InvariantBroken
 from nemesis.schedule import Schedule
 
 OWN_BROKER: Final = "nodes"
@@ -86,7 +86,7 @@ def prepared(task: Task, seed: int) -> Prepared:
     plan = plan.model_copy(update={"workload": plan.workload.model_copy(update={"client": "own"})})
     if task.seeds_are_swarms:
         plan = swarm.drawn(plan, seed)
-    return preparing.prepare(plan, schedule=task.schedule)
+    return prepare.prepare(plan, schedule=task.schedule)
 
 
 def run_seed(task: Task, seed: int) -> Result:
@@ -139,7 +139,7 @@ def _judged(task: Task, recording: Recording) -> _Judged:
     if failure is not None and not isinstance(failure, InvariantBroken):
         phase = recording.facts["failed_phase"]
         return _Judged(FAILED, (f"in phase {phase!r}: {failure}",), (), run.path)
-    verdict = judging.check(run.path)
+    verdict = judge.check(run.path)
     found = headline.of(verdict)
     outcome = _outcome(verdict)
     why = (*verdict["reasons"], *recording.troubles)
@@ -149,8 +149,8 @@ def _judged(task: Task, recording: Recording) -> _Judged:
     if outcome in (VALID, IDLE) and not task.keep:
         shutil.rmtree(run.path)
         return _Judged(outcome, reasons)
-    judging.write_report(run.path)
-    return _Judged(outcome, reasons, tuple(judging.forbidden_of(verdict)), run.path)
+    judge.write_report(run.path)
+    return _Judged(outcome, reasons, tuple(judge.forbidden_of(verdict)), run.path)
 
 
 def _outcome(verdict: Mapping[str, Any]) -> str:
@@ -158,7 +158,7 @@ def _outcome(verdict: Mapping[str, Any]) -> str:
     answer = str(verdict["verdict"])
     if answer == INVALID:
         return INVALID
-    return {1: UNMET, 2: UNKNOWN}.get(judging.exit_code(verdict), answer)
+    return {1: UNMET, 2: UNKNOWN}.get(judge.exit_code(verdict), answer)
 
 
 def _expected(found: headline.Headline) -> tuple[str, ...]:

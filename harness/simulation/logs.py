@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from harness.targets.sim.world import NS, World
+from harness.simulation.world.world import NS, World
 
 SPEAKERS: Final = ("nodes", "asyncio")
 MOST_LINES: Final = 200_000

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checkers.history import CLUSTER, FAULTS, HISTORY
-from harness.planning.preparing import Prepared
-from harness.record import store
-from harness.record.history import Operations, Row, RowStream
-from harness.record.store import Run
-from harness.systems.collecting import collect_decisions, collect_replicas
-from harness.watching.quorum_times import QuorumTimes
+from checkers.history.history import CLUSTER, FAULTS, HISTORY
+from harness.recording import store
+from harness.recording.history import Operations, Row, RowStream
+from harness.recording.store import Run
+from harness.run.prepare import Prepared
+from harness.systems.collect import collect_decisions, collect_replicas
+from harness.systems.observer.quorum_times import QuorumTimes
 from nodes.storage.memory import MemoryDisk
 
 

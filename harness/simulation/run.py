@@ -1,4 +1,4 @@
-"""One plan in one simulated world: the phases of `harness.runner`, in the world's time.
+"""One plan in one simulated world: the phases of `harness.run.runner`, in the world's time.
 
 The same schedule, faults, clients, watcher, administrator and files as with real processes; only
 what carries them is another. A run is a function of its plan, its schedule and the code. Whatever
@@ -13,39 +13,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from harness.administration.administrator import Administrator
-from harness.clients.tally import Tally
-from harness.final_reads import CLIENT as FINAL_READS_CLIENT
-from harness.final_reads import FinalReadConfig
-from harness.planning.preparing import Prepared
-from harness.record.clock_rows import RecordedClocks
-from harness.record.store import Run
-from harness.runner import (
-    ERRANDS_S,
-    MONITOR_CLIENT,
-    POLL_S,
-    RunFailed,
-)
+from harness.recording.clock_rows import RecordedClocks
+from harness.recording.store import Run
+from harness.run.administration.administrator import Administrator
+from harness.run.prepare import Prepared
+from harness.run.runner import ERRANDS_S, MONITOR_CLIENT, POLL_S, RunFailed
 from harness.simulation import logs
+from harness.simulation.invariants import InvariantBroken, Invariants
 from harness.simulation.recording import History, Recording
 from harness.simulation.system import SimSystem
-from harness.systems.layout import Layout
-from harness.targets.sim.clocks import EPOCH_MS
-from harness.targets.sim.cluster import SimCluster
-from harness.targets.sim.disk import DiskSettings, DiskWatcher
-from harness.targets.sim.guard import guard
-from harness.targets.sim.invariants import InvariantBroken, Invariants
-from harness.targets.sim.link import NetworkSettings
-from harness.targets.sim.loop import SimTask, start
-from harness.targets.sim.pilot import Pilots
-from harness.targets.sim.target import SimTarget
-from harness.targets.sim.world import MS, NS, World
-from harness.watching.watcher import Watcher
+from harness.simulation.world.clocks import EPOCH_MS
+from harness.simulation.world.cluster import SimCluster
+from harness.simulation.world.disk import DiskSettings, DiskWatcher
+from harness.simulation.world.guard import guard
+from harness.simulation.world.loop import SimTask, start
+from harness.simulation.world.network.link import NetworkSettings
+from harness.simulation.world.synchronous import Pilots
+from harness.simulation.world.target import SimTarget
+from harness.simulation.world.world import MS, NS, World
+from harness.systems.node_roles import Layout
+from harness.systems.observer.watcher import Watcher
+from harness.workloads.clients.counts import Tally
 from harness.workloads.config import ClientConfig
+from harness.workloads.final_reads import CLIENT as FINAL_READS_CLIENT
+from harness.workloads.final_reads import FinalReadConfig
 from harness.workloads.launch import STOP_TIMEOUT_S, client_configs
 from harness.workloads.own import World as Outside
 from harness.workloads.own import run_workload
-from harness.workloads.own_reads import read_everything
+from harness.workloads.own_final_reads import read_everything
 from nemesis.executor import Nemesis
 from nemesis.hosts import Hosts
 from nemesis.record import FaultRecord

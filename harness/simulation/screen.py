@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkers.history import HISTORY, PRODUCER_EPOCH, REFUSED_HEAD
-from harness.record.history import Row
+from checkers.history.history import HISTORY, PRODUCER_EPOCH, REFUSED_HEAD
+from harness.recording.history import Row
 from harness.simulation.recording import Recording
 
 PATIENCE_NS: Final = 5_000_000_000

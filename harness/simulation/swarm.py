@@ -12,16 +12,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from harness.planning.plan import (
-    Nemesis,
-    Plan,
-    Simulated,
-    Topic,
-    Workload,
-    acks_name,
-    narrowed,
-)
-from nemesis.faults import FAULTS
+from harness.plans.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_name, narrowed
+from nemesis.faults.catalogue import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
 MOST_FAULTS: Final = 6

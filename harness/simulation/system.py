@@ -6,14 +6,14 @@ from uuid import UUID
 
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import AdminError
-from harness.planning.plan import Topic
-from harness.systems import forming
-from harness.systems.base import DeployError
-from harness.systems.layout import BROKER, COMBINED
-from harness.systems.nodes import STOP_TIMEOUT_S
-from harness.targets.sim.cluster import SimCluster
-from harness.targets.sim.pilot import Pilots
-from harness.targets.sim.target import SimTarget
+from harness.brokers.errors import DeployError
+from harness.plans.plan import Topic
+from harness.simulation.world.cluster import SimCluster
+from harness.simulation.world.synchronous import Pilots
+from harness.simulation.world.target import SimTarget
+from harness.systems import startup
+from harness.systems.brokers import STOP_TIMEOUT_S
+from harness.systems.node_roles import BROKER, COMBINED
 from nodes.log.checkpoints import META_PROPERTIES, MetaProperties, decode_uuid
 
 T = TypeVar("T")
@@ -53,17 +53,17 @@ class SimSystem:
         """Start all nodes and wait until each broker knows all of them. Raises DeployError."""
         self._cluster.start()
         self._administer(
-            "the cluster is not complete", lambda admin: forming.await_brokers(admin, self.brokers)
+            "the cluster is not complete", lambda admin: startup.await_brokers(admin, self.brokers)
         )
 
     def create_topics(self, wanted: tuple[Topic, ...]) -> None:
         """Create the topics; every replica is in sync then. Raises DeployError."""
         self._administer(
-            "the topics cannot be created", lambda admin: forming.create_topics(admin, wanted)
+            "the topics cannot be created", lambda admin: startup.create_topics(admin, wanted)
         )
         self._administer(
             "the topics' replicas are not in sync",
-            lambda admin: forming.await_in_sync(admin, wanted, self.brokers),
+            lambda admin: startup.await_in_sync(admin, wanted, self.brokers),
         )
 
     def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:

@@ -13,18 +13,14 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from harness.clients.access import Access
-from harness.record.history import RowStream
+from harness.recording.history import RowStream
+from harness.systems.observer.quorum_times import QuorumTimes
 from harness.targets.base import Target
-from harness.watching.quorum_times import QuorumTimes
+from harness.workloads.clients.access import Access
 
 T = TypeVar("T")
 
 Address = tuple[str, int]
-
-
-class DeployError(Exception):
-    """The cluster could not be brought into the state that the plan describes."""
 
 
 class System(Protocol):

@@ -12,14 +12,15 @@ from typing import Any, Final, NoReturn, TypeVar
 from harness.admin import topics
 from harness.admin.client import Address, AdminClient, parse_bootstrap
 from harness.admin.errors import AdminError
-from harness.clients.access import Access
-from harness.planning.plan import Plan, PlanError
-from harness.record.history import RowStream
-from harness.record.store import Run
-from harness.systems import forming
-from harness.systems.base import DeployError, call_in_client_network
+from harness.brokers.errors import DeployError
+from harness.plans.plan import Plan, PlanError
+from harness.recording.history import RowStream
+from harness.recording.store import Run
+from harness.systems import startup
+from harness.systems.base import call_in_client_network
+from harness.systems.observer.quorum_times import QuorumTimes
 from harness.targets.base import Target, Unsupported
-from harness.watching.quorum_times import QuorumTimes
+from harness.workloads.clients.access import Access
 
 T = TypeVar("T")
 
@@ -134,7 +135,7 @@ class ExternalSystem:
                     },
                     exist_ok=True,  # made by a request whose answer was lost
                 )
-            await forming.await_in_sync(admin, wanted, self.brokers)
+            await startup.await_in_sync(admin, wanted, self.brokers)
 
         self._administer("the topics cannot be made", make)
 

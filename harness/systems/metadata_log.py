@@ -7,7 +7,7 @@ Other records, which a make of broker may have more of than another, are passed 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from nodes.control.records import (
+from nodes.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,

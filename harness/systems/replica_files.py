@@ -17,8 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from harness.systems.metadata_log import Records, counting, decoded
-from harness.watching.quorum_times import QuorumTimes, Stamp
-from nodes.control.image import ClusterImage, Delta, PartitionImage, PartitionKey
+from harness.systems.observer.quorum_times import QuorumTimes, Stamp
 from nodes.ids import Epoch, Offset, TopicPartition
 from nodes.log.batch import BatchHeader, decode_records, iter_batches
 from nodes.log.checkpoints import (
@@ -29,6 +28,7 @@ from nodes.log.checkpoints import (
     decode_uuid,
 )
 from nodes.log.errors import CorruptBatch
+from nodes.metadata.image import ClusterImage, Delta, PartitionImage, PartitionKey
 from nodes.raft.errors import SnapshotCorrupt
 from nodes.raft.snapshot import Snapshot, id_of
 from nodes.raft.snapshot import read as read_snapshot
@@ -71,7 +71,7 @@ def read_batches(directory: Path) -> Iterator[Batch]:
 def replica_rows(
     node: int, log_dir: Path, partition: TopicPartition
 ) -> Iterator[tuple[int, str, int, int, int, int, int, str, int]]:
-    """Rows of checkers.history.REPLICAS for one replica, in its order of columns."""
+    """Rows of checkers.history.history.REPLICAS for one replica, in its order of columns."""
     for batch in read_batches(log_dir / str(partition)):
         header = batch.header
         yield (
@@ -106,7 +106,8 @@ def high_watermarks(log_dir: Path) -> dict[TopicPartition, Offset]:
 def metadata_rows(
     log_dirs: Sequence[Path], started_wall_ns: int, times: QuorumTimes
 ) -> Iterator[dict[str, Any]]:
-    """The controllers' decisions as rows of checkers.history.CLUSTER: leader, fenced, unfenced.
+    """The controllers' decisions as rows of checkers.history.history.CLUSTER: leader, fenced,
+    unfenced.
 
     Taken from the metadata log that a quorum election would prefer: last epoch, then length. Its
     wall-clock timestamps count from `started_wall_ns`, with the millisecond that they are good to,

@@ -70,7 +70,7 @@ class Target(Protocol):
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken here, by the names of `nemesis.fault.Ability`."""
+        """What can be broken here, by the names of `nemesis.faults.fault.Ability`."""
         ...
 
     @property

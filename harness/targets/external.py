@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.base import UnknownNode, Unsupported
 from harness.targets.linux.clients import LinuxClients
-from nemesis.fault import Ability
+from nemesis.faults.fault import Ability
 
 OURS: Final = "its machines are not ours"
 ABILITIES: Final = frozenset({Ability.CLIENT_SIGNALS})

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from harness import abilities
-from harness.planning.plan import Plan, PlanError
-from harness.record.journal import Journal
+from harness.plans.plan import Plan, PlanError
+from harness.recording.journal import Journal
+from harness.targets import abilities
 from harness.targets.base import Target
 from harness.targets.docker.kind import Docker
 from harness.targets.external import External
 from harness.targets.local import LocalTarget, rootless
-from harness.targets.wish import Wish
-from nemesis.fault import Ability
+from harness.targets.request import Wish
+from nemesis.faults.fault import Ability
 
 
 class Kind(Protocol):

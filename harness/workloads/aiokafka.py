@@ -9,18 +9,18 @@ import asyncio
 import sys
 from collections.abc import Mapping
 
-from harness.clients import access
-from harness.clients.aiokafka import (
+from harness.recording.history import Operations
+from harness.workloads import process
+from harness.workloads.clients import access
+from harness.workloads.clients.aiokafka import (
     RecordingConsumer,
     RecordingProducer,
     consumer_config,
     producer_config,
 )
-from harness.clients.reads import Reads
-from harness.clients.sends import Sends
-from harness.clients.tally import Tally
-from harness.record.history import Operations
-from harness.workloads import process
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
 from harness.workloads.coroutines import run_clients
 

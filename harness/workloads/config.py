@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.clients.access import Access
-from harness.clients.options import ProducerOptions
+from harness.workloads.clients.access import Access
+from harness.workloads.clients.options import ProducerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +15,8 @@ class ClientConfig:
     `first_client` numbers the process's clients (and, being unique, its operations): every
     producer or consumer instance takes the next number. `rate_per_s` is per producer; 0 means as
     fast as `max_in_flight` unanswered messages per producer allow. `insists`: our own client's, see
-    `harness.clients.own.line`. `drain_ms` bounds how long producers wait for outcomes once told to
-    stop. `rotate_s`: see `harness.record.history.HistoryWriter`.
+    `harness.workloads.clients.own.partition_queue`. `drain_ms` bounds how long producers wait for
+    outcomes once told to stop. `rotate_s`: see `harness.recording.history.HistoryWriter`.
     """
 
     run_id: str

@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from harness.clients.base import NotConnected
-from harness.clients.own.waiting import Signal
-from harness.clients.reads import Reads
-from harness.clients.sends import Sends
-from harness.clients.tally import Tally
-from harness.record.history import Operations
+from harness.recording.history import Operations
+from harness.workloads.client_histories import Ledgers
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.outcomes import NotConnected
+from harness.workloads.clients.own.waiting import Signal
+from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
-from harness.workloads.ledgers import Ledgers
 from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, Pace, free_partition
 
 PROGRESS_S: Final = 0.1

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from harness.clients.tally import Tally
-from harness.record.history import Operations
+from harness.recording.history import Operations
+from harness.workloads.clients.counts import Tally
 from harness.workloads.config import ClientConfig
 
 STAT_INTERVAL_S: Final = 1.0

@@ -7,16 +7,16 @@ does what `harness.workloads.librdkafka` does with librdkafka.
 
 import sys
 
-from harness.clients import access
-from harness.clients.kafka_python import (
+from harness.workloads import threads
+from harness.workloads.clients import access
+from harness.workloads.clients.kafka_python import (
     RecordingConsumer,
     RecordingProducer,
     consumer_config,
     producer_config,
 )
-from harness.clients.reads import Reads
-from harness.clients.sends import Sends
-from harness.workloads import threads
+from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
 
 

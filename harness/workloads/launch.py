@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.clients.access import OPEN, Access
-from harness.planning.plan import ClientName, Plan
-from harness.record.store import Run
+from harness.plans.plan import ClientName, Plan
+from harness.recording.store import Run
 from harness.targets.base import Target
+from harness.workloads.clients.access import OPEN, Access
 from harness.workloads.config import ClientConfig
 
 CLIENTS_PER_PROCESS: Final = 1_000

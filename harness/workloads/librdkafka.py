@@ -5,16 +5,16 @@ python -m harness.workloads.librdkafka CONFIG.json
 
 import sys
 
-from harness.clients import access
-from harness.clients.librdkafka import (
+from harness.workloads import threads
+from harness.workloads.clients import access
+from harness.workloads.clients.librdkafka import (
     RecordingConsumer,
     RecordingProducer,
     consumer_config,
     producer_config,
 )
-from harness.clients.reads import Reads
-from harness.clients.sends import Sends
-from harness.workloads import threads
+from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
 
 

@@ -14,24 +14,24 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from harness.clients import access
-from harness.clients.ledger import Ledger
-from harness.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS
-from harness.clients.own.cluster import Cluster, Timing
-from harness.clients.own.consumer import ConsumerSettings
-from harness.clients.own.line import Limits
-from harness.clients.own.producer import ProducerSettings
-from harness.clients.own.recording import (
+from harness.recording.history import Operations
+from harness.workloads import process
+from harness.workloads.clients import access
+from harness.workloads.clients.client_history import Ledger
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.librdkafka import BATCH_MESSAGES, REQUEST_TIMEOUT_MS
+from harness.workloads.clients.own.cluster import Cluster, Timing
+from harness.workloads.clients.own.consumer import ConsumerSettings
+from harness.workloads.clients.own.partition_queue import Limits
+from harness.workloads.clients.own.producer import ProducerSettings
+from harness.workloads.clients.own.recording import (
     WORKLOAD_CONSUMER,
     RecordingConsumer,
     RecordingProducer,
     connect,
 )
-from harness.clients.reads import Reads
-from harness.clients.sends import Sends
-from harness.clients.tally import Tally
-from harness.record.history import Operations
-from harness.workloads import process
+from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
 from harness.workloads.coroutines import run_clients
 from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import uvloop
 
-from harness.clients.tally import Tally
-from harness.record.history import FLUSH_INTERVAL_S, Operations
+from harness.recording.history import FLUSH_INTERVAL_S, Operations
+from harness.workloads.client_histories import open_history
+from harness.workloads.clients.counts import Tally
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
-from harness.workloads.ledgers import open_history
 
 Clients = Callable[[ClientConfig, Operations, asyncio.Event, list[Tally]], Awaitable[None]]
 """Runs the topic's clients until the event is set, and appends a tally of each to the list."""

@@ -18,14 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from harness.clients.base import NotConnected
-from harness.clients.reads import Reads
-from harness.clients.sends import Sends
-from harness.clients.tally import Tally
-from harness.record.history import FLUSH_INTERVAL_S
+from harness.recording.history import FLUSH_INTERVAL_S
+from harness.workloads.client_histories import Ledgers, open_history
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.outcomes import NotConnected
+from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.sends import Sends
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
-from harness.workloads.ledgers import Ledgers, open_history
 from harness.workloads.pacing import CONNECT_RETRY_S, SENDS_PER_POLL, Pace, free_partition
 
 T = TypeVar("T")

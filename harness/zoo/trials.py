@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from harness.judging import forbidden_of
-from harness.planning import plan as plans
-from harness.planning.plan import Plan
+from harness.judging.judge import forbidden_of
+from harness.plans import plan as plans
+from harness.plans.plan import Plan
 from harness.simulation.campaign import INVALID, VALID, Campaign, Task, broken_by, run_seed
-from harness.zoo.exhibit import Exhibit, collection
+from harness.zoo.entry import Exhibit, collection
 
 SOUND: Final = "nodes"
 RUN_TIMEOUT_S: Final = 280
@@ -201,7 +201,15 @@ def _run(scenario: Path, module: str, store: Path) -> Mapping[str, Any]:
     """The verdict of a run; ERROR where there is none. What interrupts this one ends the run in
     order first.
     """
-    command = [sys.executable, "-m", "harness.cli", "run", str(scenario), "--json", "--no-report"]
+    command = [
+        sys.executable,
+        "-m",
+        "harness.cli.main",
+        "run",
+        str(scenario),
+        "--json",
+        "--no-report",
+    ]
     command += ["--broker-module", module, "--store", str(store)]
     pipe = subprocess.PIPE
     with subprocess.Popen(

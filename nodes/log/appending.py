@@ -7,7 +7,7 @@ from nodes.ids import Epoch, Offset
 from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, iter_batches, read_header
 from nodes.log.config import LogConfig
 from nodes.log.errors import EpochRegression, InvalidBatch, MessageTooLarge, OffsetGap
-from nodes.log.records import check_records
+from nodes.log.record_validation import check_records
 from nodes.log.retention import rolls_by_age
 from nodes.log.segment import MAX_RELATIVE_OFFSET
 

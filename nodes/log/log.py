@@ -25,7 +25,7 @@ from nodes.log.config import LogConfig
 from nodes.log.errors import OffsetOutOfRange
 from nodes.log.flushing import Flusher
 from nodes.log.health import Health
-from nodes.log.producers import Producers
+from nodes.log.producer_state import Producers
 from nodes.log.recovery import Loaded, Recovery, load
 from nodes.storage.disk import Disk
 

@@ -27,13 +27,13 @@ from itertools import pairwise
 from nodes.ids import NO_EPOCH, Offset
 from nodes.log.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from nodes.log.checkpoints import CheckpointError, LeaderEpochCheckpoint
-from nodes.log.epochs import EpochStart, LeaderEpochs
 from nodes.log.errors import CorruptBatch, EpochRegression, LogCorrupt
-from nodes.log.producers import Producers
+from nodes.log.leader_epochs import EpochStart, LeaderEpochs
+from nodes.log.producer_snapshots import Snapshots
+from nodes.log.producer_state import Producers
 from nodes.log.retention import below_start
 from nodes.log.segment import Segment
 from nodes.log.segments import Segments
-from nodes.log.snapshots import Snapshots
 from nodes.storage.disk import Disk, File
 
 _PAGE_BYTES = 4096

@@ -7,15 +7,15 @@ answers it from this table).
 
 from dataclasses import dataclass
 
-from nodes.server.cluster_queries import ClusterQueries
-from nodes.server.coordinators import Coordinators
-from nodes.server.describe_configs import DescribeConfigs
-from nodes.server.fetch import FetchHandler
-from nodes.server.forwarding import Forwarding
-from nodes.server.log_admin import LogAdmin
-from nodes.server.produce import ProduceHandler
-from nodes.server.queries import Queries
-from nodes.server.replica_log_info import ReplicaLogInfo
+from nodes.server.requests.coordinators import Coordinators
+from nodes.server.requests.describe_configs import DescribeConfigs
+from nodes.server.requests.fetch.fetch import FetchHandler
+from nodes.server.requests.forwarding import Forwarding
+from nodes.server.requests.log_admin import LogAdmin
+from nodes.server.requests.metadata import ClusterQueries
+from nodes.server.requests.offsets import Queries
+from nodes.server.requests.produce import ProduceHandler
+from nodes.server.requests.replica_log_info import ReplicaLogInfo
 from nodes.wire.replica_log_info import GET_REPLICA_LOG_INFO
 from nodes.wire.server import Api
 

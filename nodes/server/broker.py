@@ -9,29 +9,29 @@ from typing import Any
 from uuid import UUID
 
 from nodes.config import NodeConfig
-from nodes.control.image import ClusterImage, Delta
 from nodes.ids import BrokerEpoch
+from nodes.metadata.image import ClusterImage, Delta
 from nodes.server.apis import Parts, broker_apis
-from nodes.server.auto_topics import AutoTopics
-from nodes.server.cluster_queries import ClusterQueries
 from nodes.server.controller_link import ControllerLink
-from nodes.server.coordinators import Coordinators
-from nodes.server.describe_configs import DescribeConfigs
-from nodes.server.fetch import FetchHandler
-from nodes.server.fetch_read import PartReader
-from nodes.server.fetch_sessions import SessionCache
-from nodes.server.fetcher import FetcherPool
-from nodes.server.forwarding import Forwarding
-from nodes.server.housekeeping import Housekeeping
-from nodes.server.isr import IsrManager
+from nodes.server.follower.fetcher import FetcherPool
 from nodes.server.lifecycle import BrokerLifecycle
-from nodes.server.log_admin import LogAdmin
-from nodes.server.produce import ProduceHandler
-from nodes.server.queries import Queries
-from nodes.server.raft_io import RaftNode
-from nodes.server.replica_log_info import ReplicaLogInfo
-from nodes.server.replica_selector import ReplicaSelector
-from nodes.server.replicas import ReplicaManager
+from nodes.server.quorum.quorum_node import RaftNode
+from nodes.server.replicas.housekeeping import Housekeeping
+from nodes.server.replicas.isr import IsrManager
+from nodes.server.replicas.manager import ReplicaManager
+from nodes.server.requests.auto_topics import AutoTopics
+from nodes.server.requests.coordinators import Coordinators
+from nodes.server.requests.describe_configs import DescribeConfigs
+from nodes.server.requests.fetch.fetch import FetchHandler
+from nodes.server.requests.fetch.read import PartReader
+from nodes.server.requests.fetch.replica_selector import ReplicaSelector
+from nodes.server.requests.fetch.sessions import SessionCache
+from nodes.server.requests.forwarding import Forwarding
+from nodes.server.requests.log_admin import LogAdmin
+from nodes.server.requests.metadata import ClusterQueries
+from nodes.server.requests.offsets import Queries
+from nodes.server.requests.produce import ProduceHandler
+from nodes.server.requests.replica_log_info import ReplicaLogInfo
 from nodes.storage.disk import Disk
 from nodes.wire.budget import Budget
 from nodes.wire.client import Channel

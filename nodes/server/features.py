@@ -5,8 +5,8 @@ the cluster has settled on. Pure.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nodes.control.image import ClusterImage
-from nodes.control.records import ELIGIBLE_LEADER_REPLICAS_FEATURE, METADATA_VERSION_FEATURE
+from nodes.metadata.image import ClusterImage
+from nodes.metadata.records import ELIGIBLE_LEADER_REPLICAS_FEATURE, METADATA_VERSION_FEATURE
 
 KRAFT_VERSION_FEATURE: Final = "kraft.version"
 

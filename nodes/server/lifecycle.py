@@ -23,7 +23,7 @@ from kio.schema.errors import ErrorCode
 from nodes.config import NodeConfig
 from nodes.ids import BrokerEpoch
 from nodes.server.controller_link import ControllerLink
-from nodes.server.replicas import ReplicaManager
+from nodes.server.replicas.manager import ReplicaManager
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError

@@ -15,22 +15,22 @@ from typing import Any
 from uuid import UUID
 
 from nodes.config import Endpoint, NodeConfig
-from nodes.control.controller import Controller
-from nodes.control.image import ClusterImage, Delta
-from nodes.control.settings import ControlSettings
+from nodes.controller.controller import Controller
+from nodes.controller.settings import ControlSettings
 from nodes.ids import BrokerEpoch
 from nodes.log.checkpoints import CleanShutdown, MetaProperties
+from nodes.metadata.image import ClusterImage, Delta
 from nodes.raft.election_state import directory_of, directory_text
 from nodes.server import features
 from nodes.server.broker import Broker
-from nodes.server.controller_apis import controller_apis
-from nodes.server.controller_io import ControllerShell
-from nodes.server.controller_queries import ControllerQueries
-from nodes.server.describe_configs import DescribeConfigs
-from nodes.server.metadata_publisher import MetadataPublisher
-from nodes.server.raft_io import RaftNode
-from nodes.server.raft_start import open_quorum
-from nodes.server.recovery_io import Recovery
+from nodes.server.controller.apis import controller_apis
+from nodes.server.controller.controller import ControllerShell
+from nodes.server.controller.queries import ControllerQueries
+from nodes.server.controller.recovery import Recovery
+from nodes.server.quorum.metadata_publisher import MetadataPublisher
+from nodes.server.quorum.quorum_node import RaftNode
+from nodes.server.quorum.startup import open_quorum
+from nodes.server.requests.describe_configs import DescribeConfigs
 from nodes.server.security import NodeSecurity
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from checkers.sessions import local_spark_session
-from tests.require import require
+from checkers.engines.spark_sessions import local_spark_session
+from tests.support.require import require
 
 
 @pytest.fixture(scope="module")

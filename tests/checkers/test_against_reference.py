@@ -8,16 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkers.check import check
-from checkers.engine import DuckDbEngine, Engine, SparkEngine
+from checkers.engines.engine import DuckDbEngine, Engine, SparkEngine
 from checkers.verdict import Status
-from tests.checkers.agreement import Tally, compare
-from tests.checkers.brief import BriefSparkEngine
-from tests.checkers.reference import Counts, find
-from tests.checkers.reference_cluster import find_in_cluster
-from tests.histories.golden import ALL_GOLDEN
-from tests.histories.golden.client_epochs import OWN
-from tests.histories.multiplex import multiplex
-from tests.histories.story import CONSUMER, PRODUCER, READER, TOPICS, S, Story, healthy, v
+from tests.support.checkers.reference import Counts, find
+from tests.support.checkers.reference_cluster import find_in_cluster
+from tests.support.checkers.small_spark import BriefSparkEngine
+from tests.support.histories.golden import ALL_GOLDEN
+from tests.support.histories.golden.client_epochs import OWN
+from tests.support.histories.multiplex import multiplex
+from tests.support.histories.story import CONSUMER, PRODUCER, READER, TOPICS, S, Story, healthy, v
+from tests.tools.checker_agreement import Tally, compare
 
 ALWAYS_THERE = {"unavailable", "recovery"}
 SEQUENCES = st.integers(min_value=0, max_value=24)  # 0 and 21.. were never sent

@@ -7,11 +7,11 @@ import pyarrow.parquet
 import pytest
 
 from checkers.analysis import AGGREGATES, ANOMALIES, Analyzed, analyze_all, combined, write
-from checkers.engine import DuckDbEngine, EngineError
-from checkers.history import HistoryError
+from checkers.engines.engine import DuckDbEngine, EngineError
+from checkers.engines.spark_sessions import is_address
+from checkers.history.history import HistoryError
 from checkers.job import load
-from checkers.sessions import is_address
-from tests.histories.story import ALL, ONE, Story, healthy, v
+from tests.support.histories.story import ALL, ONE, Story, healthy, v
 
 
 def analyzed(**stories: Story) -> list[Analyzed]:

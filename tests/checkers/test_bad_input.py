@@ -14,11 +14,11 @@ import pyarrow.parquet
 import pytest
 
 from checkers.check import check
-from checkers.contract import Judgement
-from checkers.history import HISTORY, HistoryError, load_plan, load_run, table
+from checkers.contract.contract import Judgement
+from checkers.history.history import HISTORY, HistoryError, load_plan, load_run, table
 from checkers.verdict import Outcome, Status, Verdict
-from tests.histories.multiplex import multiplex
-from tests.histories.story import ALL, PRODUCER, S, Story, healthy, v
+from tests.support.histories.multiplex import multiplex
+from tests.support.histories.story import ALL, PRODUCER, S, Story, healthy, v
 
 
 def cut_stories(step: int) -> Iterator[Story]:

@@ -14,16 +14,16 @@ import pyarrow.parquet
 import pytest
 
 import checkers.check
-from checkers.assumptions import take_census
 from checkers.check import EXAMPLES, _detect, check
-from checkers.detectors import DETECTORS, Detector
-from checkers.engine import DuckDbEngine
-from checkers.frames import Frames
-from checkers.history import HISTORY, HistoryError
+from checkers.detectors.registry import DETECTORS, Detector
+from checkers.engines.engine import DuckDbEngine
+from checkers.frames.census import take_census
+from checkers.frames.frames import Frames
+from checkers.history.history import HISTORY, HistoryError
 from checkers.topics import nearest_rank_ms
 from checkers.verdict import Outcome, Status
-from tests.histories.story import ALL, healthy, v
-from tests.require import require
+from tests.support.histories.story import ALL, healthy, v
+from tests.support.require import require
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from checkers.completeness.kinds import ANY, DEPLOYED, RUN_HERE
 from checkers.completeness.required import REQUIRED
-from checkers.plan_file import digest
+from checkers.history.plan_file import digest
 
 OF = {
     DEPLOYED: "clusters that highwater starts",

@@ -20,7 +20,7 @@ from checkers.expectations import (
     parse,
     read,
 )
-from tests.histories.story import ALL, healthy, v
+from tests.support.histories.story import ALL, healthy, v
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 
 from checkers.check import check
 from checkers.verdict import Anomaly, Status, Verdict
-from tests.checkers.brief import BriefSparkEngine
-from tests.histories.golden import ALL_GOLDEN, Golden
-from tests.histories.multiplex import alike, multiplex, prefix
+from tests.support.checkers.small_spark import BriefSparkEngine
+from tests.support.histories.golden import ALL_GOLDEN, Golden
+from tests.support.histories.multiplex import alike, multiplex, prefix
 
 ALWAYS_THERE = {("unavailable", "informational"), ("recovery", "informational"),
                 ("stale-read", "informational")}  # fmt: skip

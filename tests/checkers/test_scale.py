@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from checkers.check import check
-from tests.checkers.scale import differences
-from tests.checkers.scale_history import Size, write_run
+from tests.support.checkers.scale_history import Size, write_run
+from tests.tools.checker_scale import differences
 
 _WITHOUT_PANDAS = """
 import sys

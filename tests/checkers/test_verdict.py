@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkers.contract import Judgement
+from checkers.contract.contract import Judgement
 from checkers.verdict import Anomaly, Assumption, DetectorResult, Outcome, Status, Verdict, merge
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nemesis import conditions
 from nemesis.base import BadSchedule
-from tests.nemesis.fakes import FakeView
+from tests.support.nemesis.fakes import FakeView
 
 
 @dataclass

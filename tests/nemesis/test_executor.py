@@ -10,11 +10,11 @@ import pytest
 
 from nemesis import executor
 from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, Nemesis
-from nemesis.faults import find
+from nemesis.faults.catalogue import find
 from nemesis.hosts import Cut, PowerCut
 from nemesis.record import SEEN_NS, FaultRecord
 from nemesis.schedule import Event, scripted
-from tests.nemesis.fakes import FakeClock, FakeJournal, FakeMachines, FakeView, Trace
+from tests.support.nemesis.fakes import FakeClock, FakeJournal, FakeMachines, FakeView, Trace
 
 
 @dataclass

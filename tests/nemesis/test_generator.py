@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemesis.base import UnknownFault
-from nemesis.faults import FAULTS, find
+from nemesis.faults.catalogue import FAULTS, find
 from nemesis.generator import VOTE_MS, VOTES, Mix, Tuning, expand, generate, taken
 from nemesis.schedule import Event
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemesis.base import BadSchedule, BadTargets, NemesisError, UnknownFault
-from nemesis.faults import FAULTS
+from nemesis.faults.catalogue import FAULTS
 from nemesis.generator import Mix, generate
 from nemesis.schedule import Event, Schedule, from_json, scripted
 

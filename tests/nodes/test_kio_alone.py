@@ -18,7 +18,7 @@ import hypothesis.strategies
     "modules",
     [
         "nodes.__main__",
-        "harness.cli, harness.admin.client",
+        "harness.cli.main, harness.admin.client",
         "harness.workloads.own",
         "harness.simulation.campaign, harness.simulation.run",
     ],

@@ -5,15 +5,17 @@ A scenario runs like any plan: `highwater run tests/scenarios/NAME.toml --broker
 
 from pathlib import Path
 
-from harness.planning.plan import build, load
-from harness.planning.preparing import Prepared, prepare
+from harness.plans.plan import build, load
+from harness.run.prepare import Prepared, prepare
+from harness.zoo.entries import SCENARIOS
 
 NAMES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml")))
 
 
 def path_of(name: str) -> Path:
-    """The scenario's file."""
-    return Path(__file__).parent / f"{name}.toml"
+    """The scenario's file; of "zoo/NAME", the zoo's."""
+    folder, _, own = name.rpartition("/")
+    return (SCENARIOS if folder == "zoo" else Path(__file__).parent) / f"{own}.toml"
 
 
 def prepared(name: str) -> Prepared:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from harness.simulation.diagram.incidents import Mark, Span
+from harness.simulation.diagram.events import Mark, Span
 from harness.simulation.diagram.messages import Message
 
 WIDTH: Final = 1232

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from kio.schema.index import api_key_map
 
-from harness.simulation.diagram.saying import METADATA, Part, Said, said, topic_ids
-from harness.simulation.diagram.tap import Frame, Stream, frames
+from harness.simulation.diagram.captions import METADATA, Part, Said, said, topic_ids
+from harness.simulation.diagram.capture import Frame, Stream, frames
 from nodes.wire.codec import correlation_id_of, decode_request, decode_response
 from nodes.wire.errors import WireError
 from nodes.wire.frames import read_request_head

@@ -11,11 +11,11 @@ from typing import Final
 
 from jinja2 import Environment
 
-from harness import pages
-from harness.simulation.diagram.incidents import Mark, Span, Wrong
+from harness.reports import html
+from harness.simulation.diagram.captions import value_name
+from harness.simulation.diagram.events import Mark, Span, Wrong
 from harness.simulation.diagram.layout import LEFT, WIDTH, Drawing, draw
 from harness.simulation.diagram.messages import Message
-from harness.simulation.diagram.saying import value_name
 from harness.simulation.diagram.selection import Selection, settles
 
 KINDS: Final = {
@@ -79,7 +79,7 @@ def render(story: Story) -> str:
 
 @cache
 def _environment() -> Environment:
-    return pages.environment("harness.simulation.diagram")
+    return html.environment("harness.simulation.diagram")
 
 
 def _drawn(story: Story, selection: Selection) -> Drawing:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.simulation.diagram.incidents import Mark, Span, Wrong
+from harness.simulation.diagram.captions import Part
+from harness.simulation.diagram.events import Mark, Span, Wrong
 from harness.simulation.diagram.messages import Message
-from harness.simulation.diagram.saying import Part
 
 NS: Final = 1_000_000_000
 BEFORE_NS: Final = NS // 5

@@ -6,7 +6,7 @@ from typing import Any
 
 import tomli_w
 
-from harness.planning.plan import Topic
+from harness.plans.plan import Topic
 from harness.simulation.shrinking.trial import Failure
 
 WIDTH = 98

@@ -18,7 +18,7 @@ from itertools import islice
 from multiprocessing import get_context
 from typing import Final
 
-from harness.planning.plan import Plan
+from harness.plans.plan import Plan
 from harness.simulation.shrinking.steps import STEPS, Step, around, size
 from harness.simulation.shrinking.trial import Failure, failure_of
 

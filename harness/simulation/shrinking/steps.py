@@ -8,7 +8,7 @@ end: every candidate is smaller in `size`.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from harness.planning.plan import Plan
+from harness.plans.plan import Plan
 from nemesis.schedule import Event
 
 Step = Callable[[Plan], Iterator[Plan]]

@@ -13,14 +13,14 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from harness import judging
-from harness.planning.plan import Plan
-from harness.record.versions import commit, versions
+from harness.judging import judge
+from harness.plans.plan import Plan
+from harness.recording.versions import commit, versions
 from harness.simulation import screen
 from harness.simulation.campaign import INVALID, Task, broken_by, prepared
+from harness.simulation.invariants import InvariantBroken
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
-from harness.targets.sim.invariants import InvariantBroken
 
 MS = 1_000_000
 
@@ -93,8 +93,8 @@ def _seen(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:
         return None
     with tempfile.TemporaryDirectory(prefix="highwater-shrink-") as root:
         run = recording.store(Path(root), versions=versions(), commit=commit())
-        verdict = judging.check(run.path)
-    signs = tuple(judging.forbidden_of(verdict))
+        verdict = judge.check(run.path)
+    signs = tuple(judge.forbidden_of(verdict))
     if verdict["verdict"] != INVALID or sign not in (None, *signs):
         return None
     return Failure(

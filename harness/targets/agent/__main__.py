@@ -13,14 +13,15 @@ import socket
 import sys
 from pathlib import Path
 
-from harness import abilities, clean
-from harness.clean import Outcome
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
+from harness.targets import abilities
 from harness.targets.agent import calls
 from harness.targets.agent.machine import JOURNAL, REGISTRY, SETTINGS, Machine, Settings
 from harness.targets.agent.relay import FAILED, LOG, SOCKET
 from harness.targets.agent.server import Server, Session
-from nemesis.fault import Ability
+from harness.targets.linux import clean
+from harness.targets.linux.clean import Outcome
+from nemesis.faults.fault import Ability
 
 log = logging.getLogger(__name__)
 

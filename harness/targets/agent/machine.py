@@ -16,16 +16,18 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.base import CLIENTS, TargetError
-from harness.targets.linux import firewall, kernel, namespaces, network, throttles, volumes
+from harness.targets.linux import kernel
 from harness.targets.linux.clocks import LinuxClocks
-from harness.targets.linux.disks import LinuxDisks
-from harness.targets.linux.links import LinuxLinks
+from harness.targets.linux.disks import throttles, volumes
+from harness.targets.linux.disks.disks import LinuxDisks
+from harness.targets.linux.disks.volumes import Volume
+from harness.targets.linux.network import firewall, namespaces, network
+from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.nodes import LinuxNodes
 from harness.targets.linux.processes import Process
 from harness.targets.linux.undo import FAULTS, UNDO, undo_records
-from harness.targets.linux.volumes import Volume
 from harness.targets.linux.wall_clock import MachineClock
 
 SETTINGS: Final = "agent.json"
@@ -57,7 +59,7 @@ class Settings(BaseModel):
 
 class Place:
     """Who is where in the run, which uses the machine's own network. See
-    `harness.targets.linux.links.Machines`.
+    `harness.targets.linux.network.links.Machines`.
     """
 
     def __init__(self, run_id: str, addresses: Mapping[int, str]) -> None:

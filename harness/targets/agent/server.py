@@ -55,7 +55,7 @@ class Session(Protocol):
         ...
 
     def abilities(self) -> frozenset[str]:
-        """What can be broken here, by the names of `nemesis.fault.Ability`."""
+        """What can be broken here, by the names of `nemesis.faults.fault.Ability`."""
         ...
 
     def end(self, keep_data: bool) -> None:

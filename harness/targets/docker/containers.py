@@ -13,16 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.base import TargetError, Unsupported
 from harness.targets.docker import daemon
 from harness.targets.docker.image import PACKAGES
 from harness.targets.docker.undo import RUN_LABEL, UNDO, remove
-from harness.targets.linux import clocks, kernel, namespaces, processes, throttles
+from harness.targets.linux import clocks, kernel, processes
 from harness.targets.linux import undo as linux
-from harness.targets.linux.network import Recorder
+from harness.targets.linux.disks import throttles
+from harness.targets.linux.disks.throttles import Group
+from harness.targets.linux.network import namespaces
+from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.processes import Adopted
-from harness.targets.linux.throttles import Group
 
 if TYPE_CHECKING:
     from docker.models.containers import Container

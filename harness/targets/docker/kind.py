@@ -4,14 +4,14 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness import abilities
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
+from harness.targets import abilities
 from harness.targets.base import Target
 from harness.targets.docker import daemon, image
 from harness.targets.docker.containers import Containers, Share
 from harness.targets.linux.target import LinuxTarget
-from harness.targets.wish import Wish
-from nemesis.fault import Ability
+from harness.targets.request import Wish
+from nemesis.faults.fault import Ability
 
 
 class Docker:

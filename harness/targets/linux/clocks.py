@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.base import NotInForce, Unsupported
 from nemesis.hosts import Reading
 

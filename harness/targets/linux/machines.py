@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from harness.targets.linux import namespaces, processes, throttles
-from harness.targets.linux.network import Recorder
+from harness.targets.linux import processes
+from harness.targets.linux.disks import throttles
+from harness.targets.linux.disks.throttles import Group
+from harness.targets.linux.network import namespaces
+from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.processes import Process
-from harness.targets.linux.throttles import Group
 from harness.targets.linux.undo import UNDO, Undo
 
 

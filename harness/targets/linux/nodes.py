@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.base import CLIENTS, NodeState, UnknownNode
 from harness.targets.linux import clocks as own_clocks
 from harness.targets.linux import kernel, processes
 from harness.targets.linux.clocks import LinuxClocks
-from harness.targets.linux.disks import LinuxDisks
+from harness.targets.linux.disks.disks import LinuxDisks
 from harness.targets.linux.processes import Process
 from harness.targets.linux.wall_clock import MachineClock
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.targets.base import NotInForce
-from harness.targets.linux import kernel, namespaces
+from harness.targets.linux import kernel
+from harness.targets.linux.network import namespaces
 
 END_TIMEOUT_S = 10.0
 """How long a killed process may take to go: the kernel has to tear down what it held."""

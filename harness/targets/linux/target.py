@@ -16,24 +16,26 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.base import (
     CLIENTS,
     NodeState,
     NoPower,
     TargetError,
 )
-from harness.targets.linux import firewall, namespaces, network, processes, volumes
+from harness.targets.linux import processes
 from harness.targets.linux.clients import LinuxClients
 from harness.targets.linux.clocks import LinuxClocks
-from harness.targets.linux.disks import LinuxDisks
-from harness.targets.linux.links import LinuxLinks
+from harness.targets.linux.disks import volumes
+from harness.targets.linux.disks.disks import LinuxDisks
+from harness.targets.linux.disks.throttles import Group
+from harness.targets.linux.disks.volumes import Volume
 from harness.targets.linux.machines import Machines, Namespaces
+from harness.targets.linux.network import firewall, namespaces, network
+from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.nodes import LinuxNodes
 from harness.targets.linux.processes import Adopted, Process
-from harness.targets.linux.throttles import Group
 from harness.targets.linux.undo import process_of, undo_records
-from harness.targets.linux.volumes import Volume
 
 
 class LinuxTarget(LinuxNodes):
@@ -115,7 +117,7 @@ class LinuxTarget(LinuxNodes):
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken here, by the names of `nemesis.fault.Ability`."""
+        """What can be broken here, by the names of `nemesis.faults.fault.Ability`."""
         parts = (self.links, self.disks, self.clocks)
         own = {"signals", "client-signals", "administration"}
         return frozenset(own).union(*(part.abilities for part in parts))

@@ -10,17 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from harness.targets.base import TargetError
-from harness.targets.linux import (
-    clocks,
-    firewall,
-    kernel,
-    namespaces,
-    network,
-    processes,
-    throttles,
-    volumes,
-    wall_clock,
-)
+from harness.targets.linux import clocks, kernel, processes, wall_clock
+from harness.targets.linux.disks import throttles, volumes
+from harness.targets.linux.network import firewall, namespaces, network
 from harness.targets.linux.processes import ProcessId
 
 Fields = Mapping[str, object]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from nemesis.hosts import Reading
 
 KIND: Final = "machine.clock"

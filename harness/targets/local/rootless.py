@@ -18,7 +18,7 @@ from types import FrameType
 
 from pyroute2 import IPRoute
 
-from harness.record.journal import ROOTLESS_UID
+from harness.recording.journal import ROOTLESS_UID
 from harness.targets.base import PrivilegeMissing
 from harness.targets.linux import kernel
 

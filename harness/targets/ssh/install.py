@@ -23,8 +23,8 @@ from typing import Final, NamedTuple
 
 from packaging.requirements import Requirement
 
-from harness.planning.plan import PlanError
-from harness.systems.kafka.home import major_release
+from harness.brokers.kafka.home import major_release
+from harness.plans.plan import PlanError
 from harness.targets.ssh.connection import Connection, SshError
 
 LIBRARIES: Final = ("kio", "crc32c", "uvloop", "pydantic", "pyroute2", "rich")

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from harness.planning.plan import PlanError, explained
+from harness.plans.plan import PlanError, explained
 
 MAX_NODE: Final = 200
 

@@ -5,20 +5,20 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from harness import abilities
-from harness.planning.plan import Plan, PlanError
-from harness.record.journal import Journal
-from harness.systems import choosing
-from harness.systems.kafka.home import LEAST_JAVA
+from harness.brokers.choose import make_of
+from harness.brokers.kafka.home import LEAST_JAVA
+from harness.plans.plan import Plan, PlanError
+from harness.recording.journal import Journal
+from harness.targets import abilities
 from harness.targets.base import Target, Unsupported
+from harness.targets.request import Wish
 from harness.targets.ssh import parts
 from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import Inventory, load
 from harness.targets.ssh.machine import RemoteMachine
 from harness.targets.ssh.power import Plug
 from harness.targets.ssh.target import NETWORK, SshTarget, Wanted
-from harness.targets.wish import Wish
-from nemesis.fault import Ability
+from nemesis.faults.fault import Ability
 
 
 class SshKind:
@@ -83,7 +83,7 @@ class SshKind:
 
 def _cargo(plan: Plan) -> Cargo:
     if plan.system == "kafka":
-        return Cargo(module=plan.broker_module, files=choosing.reads(plan), java=LEAST_JAVA)
+        return Cargo(module=plan.broker_module, files=make_of(plan).reads(), java=LEAST_JAVA)
     return Cargo(module=plan.broker_module)
 
 

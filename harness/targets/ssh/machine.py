@@ -9,17 +9,17 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from harness.targets.agent.client import AgentClient
-from harness.targets.agent.lasting import LastingAgent
 from harness.targets.agent.machine import JOURNAL, SETTINGS, Settings
+from harness.targets.agent.power_loss import LastingAgent
 from harness.targets.agent.relay import LOG, SOCKET
 from harness.targets.agent.server import Session
 from harness.targets.base import TargetError
-from harness.targets.linux import network
+from harness.targets.linux.network import network
 from harness.targets.ssh import install
 from harness.targets.ssh.connection import Connection, Lines, SshError, recorded
 from harness.targets.ssh.install import SEARCH_PATH, Cargo, Installed
 from harness.targets.ssh.inventory import Host, Inventory
-from nemesis.fault import Ability
+from nemesis.faults.fault import Ability
 
 OUTPUT: Final = "node.log"
 DATA: Final = "data"

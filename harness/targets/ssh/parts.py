@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar, cast
 
-from harness.targets.agent.lasting import LastingAgent
+from harness.targets.agent.power_loss import LastingAgent
 from nemesis.hosts import CLIENTS, Clocks, Cut, Disks, Links, PowerCut, Quality, Tampered
 
 R = TypeVar("R")

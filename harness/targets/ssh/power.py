@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Final, NamedTuple, Protocol
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.agent.server import Session
 from harness.targets.base import TargetError
-from harness.targets.linux import files
+from harness.targets.linux.disks import files
 from harness.targets.ssh.connection import recorded
 from harness.targets.ssh.machine import RemoteMachine
 from harness.targets.ssh.parts import together

@@ -11,14 +11,15 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.record.journal import Journal
-from harness.targets.agent.lasting import LastingAgent
+from harness.recording.journal import Journal
 from harness.targets.agent.machine import Machine, Place, Settings
+from harness.targets.agent.power_loss import LastingAgent
 from harness.targets.agent.server import Session
 from harness.targets.base import CLIENTS, NoPower, TargetError, UnknownNode, Unsupported
-from harness.targets.linux import firewall, namespaces, processes
+from harness.targets.linux import processes
 from harness.targets.linux.clients import LinuxClients
-from harness.targets.linux.links import LinuxLinks
+from harness.targets.linux.network import firewall, namespaces
+from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.undo import FAULTS, UNDO, undo_records
 from harness.targets.ssh import parts
 from harness.targets.ssh.connection import SSH_PORT
@@ -26,7 +27,7 @@ from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import Inventory
 from harness.targets.ssh.machine import RemoteMachine
 from harness.targets.ssh.power import MachinePower, Plug
-from nemesis.fault import Ability
+from nemesis.faults.fault import Ability
 from nemesis.hosts import Power
 
 NETWORK: frozenset[str] = frozenset(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from harness.targets.ssh import power
-from harness.targets.vagrant.told import VagrantError
+from harness.targets.vagrant.output import VagrantError
 
 LIBVIRT: Final = "libvirt"
 VIRTUALBOX: Final = "virtualbox"

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.planning.plan import Plan
+from harness.plans.plan import Plan
 from harness.targets.ssh.kind import SshKind
 from harness.targets.ssh.power import Plug
 from harness.targets.vagrant import machines
 from harness.targets.vagrant.hypervisor import VirtualMachine
-from harness.targets.vagrant.told import VagrantError
-from nemesis.fault import Ability
+from harness.targets.vagrant.output import VagrantError
+from nemesis.faults.fault import Ability
 
 
 class VagrantKind(SshKind):

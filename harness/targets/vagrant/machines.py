@@ -17,8 +17,8 @@ import paramiko
 from harness.targets.ssh import parts
 from harness.targets.ssh.connection import Connection
 from harness.targets.ssh.inventory import Host, Inventory
-from harness.targets.vagrant import told
-from harness.targets.vagrant.told import VagrantError
+from harness.targets.vagrant import output
+from harness.targets.vagrant.output import VagrantError
 
 VAGRANT_TIMEOUT_S: Final = 120
 KEY_TIMEOUT_S: Final = 60
@@ -45,8 +45,8 @@ def inventory(where: Path, nodes: int) -> Inventory:
     """Every machine of the Vagrantfile in `where` that runs. Raises VagrantError unless those of
     nodes 1 to `nodes` do, and SshError for one that is not reached.
     """
-    running = told.running(told.states(_vagrant(where, "status", "--machine-readable")), nodes)
-    hosts = told.hosts(_vagrant(where, "ssh-config", *(f"n{node}" for node in running)))
+    running = output.running(output.states(_vagrant(where, "status", "--machine-readable")), nodes)
+    hosts = output.hosts(_vagrant(where, "ssh-config", *(f"n{node}" for node in running)))
     file = where / KNOWN_HOSTS
     _learn(hosts, file)
     bare = Inventory(
@@ -118,6 +118,6 @@ def _shown(host: Host) -> tuple[str, paramiko.PKey]:
 
 def _look(host: Host, bare: Inventory) -> Host:
     with Connection(host, bare) as connection:
-        _, answer, _ = connection.try_run(told.ASK)
-    traits = told.traits(host.node, answer.decode())
+        _, answer, _ = connection.try_run(output.ASK)
+    traits = output.traits(host.node, answer.decode())
     return host.model_copy(update={"address": traits.address, "clock": traits.clock})

@@ -10,13 +10,13 @@ import pytest
 from checkers.elle.cycles import Cycle, Dependency, Edge, Phenomenon, components, find_cycles
 from checkers.elle.edges import Graph
 from checkers.elle.graph import check_graph
-from checkers.engine import DuckDbEngine, Engine
-from checkers.frames import Frames
+from checkers.engines.engine import DuckDbEngine, Engine
+from checkers.frames.frames import Frames
 from checkers.interchange.imported import Imported
-from tests.checkers.brief import BriefSparkEngine
-from tests.checkers.elle.reference import all_edges, circles
-from tests.checkers.interchange.judging import sources, together
-from tests.checkers.interchange.told import Told
+from tests.support.checkers.elle_reference import all_edges, circles
+from tests.support.checkers.jepsen_histories import Told
+from tests.support.checkers.judge_imports import sources, together
+from tests.support.checkers.small_spark import BriefSparkEngine
 
 G0, G1C, G1C_READS = Phenomenon.G0, Phenomenon.G1C, Phenomenon.G1C_READS
 G_SINGLE, G2 = Phenomenon.G_SINGLE, Phenomenon.G2_ITEM

@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 from checkers.elle.list_append import STRETCH, to_list_append
-from checkers.engine import DuckDbEngine
-from checkers.frames import Frames
+from checkers.engines.engine import DuckDbEngine
+from checkers.frames.frames import Frames
 from checkers.interchange.imported import Imported, Promises
-from tests.checkers.interchange.judging import sources
-from tests.checkers.interchange.told import Told
+from tests.support.checkers.jepsen_histories import Told
+from tests.support.checkers.judge_imports import sources
 
 
 def events(imported: Imported) -> list[dict[str, Any]]:

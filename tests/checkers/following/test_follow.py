@@ -8,12 +8,12 @@ import pyarrow.parquet
 import pytest
 
 from checkers.check import check
-from checkers.following.carried import Carried, Limits
 from checkers.following.follow import Follower
-from checkers.history import HISTORY, RunSources, load_run, table
+from checkers.following.state import Carried, Limits
+from checkers.history.history import HISTORY, RunSources, load_run, table
 from checkers.verdict import Anomaly, Outcome
-from tests.histories.golden import ALL_GOLDEN
-from tests.histories.story import ALL, ONE, Story, healthy, v, value
+from tests.support.histories.golden import ALL_GOLDEN
+from tests.support.histories.story import ALL, ONE, Story, healthy, v, value
 
 SEGMENTS = 3
 

@@ -9,9 +9,9 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from tests.checkers.interchange.as_jepsen import errors
-from tests.checkers.interchange.judging import found, judged_together
-from tests.checkers.interchange.told import Told
+from tests.support.checkers.jepsen_histories import Told
+from tests.support.checkers.jepsen_rules import errors
+from tests.support.checkers.judge_imports import found, judged_together
 
 BY_ELLE = {"precommitted-read"}
 """What `highwater elle` says, and `highwater check` does not."""

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from checkers.elle.graph import check_graph
-from checkers.engine import DuckDbEngine
-from checkers.frames import Frames
-from tests.checkers.interchange.as_jepsen import errors
-from tests.checkers.interchange.judging import Found, found, judged_together, sources
-from tests.checkers.interchange.told import Told
+from checkers.engines.engine import DuckDbEngine
+from checkers.frames.frames import Frames
+from tests.support.checkers.jepsen_histories import Told
+from tests.support.checkers.jepsen_rules import errors
+from tests.support.checkers.judge_imports import Found, found, judged_together, sources
 
 F, U = "forbidden", "unknown"
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.history import HISTORY, table
+from checkers.history.history import HISTORY, table
 from checkers.interchange.errors import InterchangeError
 from checkers.interchange.imported import Imported, Promises
 from checkers.interchange.jepsen_export import to_ops
 from checkers.interchange.jepsen_import import to_history
 from checkers.interchange.jepsen_ops import Notation, Op, read, write
-from tests.checkers.interchange.judging import Found, found, judged, judged_together
-from tests.checkers.interchange.told import PROMISED, Told
-from tests.histories import story
+from tests.support.checkers.jepsen_histories import PROMISED, Told
+from tests.support.checkers.judge_imports import Found, found, judged, judged_together
+from tests.support.histories import story
 
 
 def clean() -> Told:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from checkers.interchange import kafkatest
 from checkers.interchange.errors import InterchangeError
 from checkers.interchange.imported import Imported, Promises
-from tests.checkers.interchange.judging import found, judged, judged_together
+from tests.support.checkers.judge_imports import found, judged, judged_together
 
 
 def to_history(texts: dict[str, str], *, promises: Promises) -> Imported:

@@ -8,19 +8,19 @@ from collections.abc import Collection
 import pytest
 
 from checkers.check import check
-from checkers.history import HISTORY, table
+from checkers.history.history import HISTORY, table
 from checkers.interchange.imported import Imported
 from checkers.interchange.jepsen_export import Exported, to_ops
 from checkers.interchange.jepsen_import import to_history
 from checkers.interchange.jepsen_ops import Notation, Op, read, write
 from checkers.verdict import Verdict
-from tests.checkers.interchange.as_jepsen import errors
-from tests.checkers.interchange.judging import judged, judged_together
-from tests.checkers.interchange.told import PROMISED
 from tests.checkers.test_golden import ALONE, SHARED
-from tests.histories.golden import ALL_GOLDEN
-from tests.histories.multiplex import multiplex, prefix
-from tests.histories.story import Story
+from tests.support.checkers.jepsen_histories import PROMISED
+from tests.support.checkers.jepsen_rules import errors
+from tests.support.checkers.judge_imports import judged, judged_together
+from tests.support.histories.golden import ALL_GOLDEN
+from tests.support.histories.multiplex import multiplex, prefix
+from tests.support.histories.story import Story
 
 TIMES = {"unavailable", "recovery", "stale-read"}
 """What every run has."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkers.tampering.runs import BROKEN, KEPT, make
+from tests.support.checkers.tampering.runs import BROKEN, KEPT, make
 
 
 @pytest.fixture(scope="package")

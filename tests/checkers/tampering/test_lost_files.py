@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from checkers.history import METADATA_TOPIC
-from harness import judging
+from checkers.history.history import METADATA_TOPIC
+from harness.judging import judge
 from harness.simulation.recording import Recording
-from tests.checkers.tampering.runs import KEPT, make
+from tests.support.checkers.tampering.runs import KEPT, make
 
 
 @pytest.mark.parametrize("nodes", [(2,), (1, 3), (1, 2, 3)])
@@ -26,7 +26,7 @@ def test_a_replica_that_is_gone_is_missed(
                 if path.split("/")[0] in partitions:
                     disk.unlink(path)
 
-    verdict = judging.check(make(KEPT, tmp_path, lose))
+    verdict = judge.check(make(KEPT, tmp_path, lose))
     assert verdict["verdict"] == "UNKNOWN"
     assert any("replica's files were read" in reason for reason in verdict["reasons"])
     assert any("not read" in reason for reason in verdict["reasons"])

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from checkers.engine import Engine
-from harness import judging
-from tests.checkers.brief import BriefSparkEngine
-from tests.checkers.tampering.changes import all_changes
-from tests.checkers.tampering.judging import judged
-from tests.checkers.tampering.runs import KEPT
+from checkers.engines.engine import Engine
+from harness.judging import judge
+from tests.support.checkers.small_spark import BriefSparkEngine
+from tests.support.checkers.tampering.changes import all_changes
+from tests.support.checkers.tampering.judging import judged
+from tests.support.checkers.tampering.runs import KEPT
 
 EVERY = {each.name: each for each in all_changes()}
 
@@ -54,7 +54,7 @@ def test_tampering_is_seen_on_spark(
         yield engine
         engine.close()
 
-    monkeypatch.setattr(judging, "engine_named", on_spark)
+    monkeypatch.setattr(judge, "engine_named", on_spark)
     assert judged(runs[KEPT], EVERY[name], tmp_path) == embedded
     assert embedded.outcome != "VALID"
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from harness import judging
-from tests.checkers.tampering.changes import Tampering, all_changes
-from tests.checkers.tampering.judging import Judged, judged
-from tests.checkers.tampering.runs import BROKEN, KEPT
+from harness.judging import judge
+from tests.support.checkers.tampering.changes import Tampering, all_changes
+from tests.support.checkers.tampering.judging import Judged, judged
+from tests.support.checkers.tampering.runs import BROKEN, KEPT
 
 EVERY = {each.name: each for each in all_changes()}
 FEW = list(EVERY)[::60]
@@ -24,7 +24,7 @@ def assert_seen(tampering: Tampering, kept: Judged, broken: Judged) -> None:
 
 def test_untouched_they_are_what_they_were_made_for(runs: dict[str, Path]) -> None:
     """The one VALID, the other INVALID."""
-    outcomes = {module: judging.check(run)["verdict"] for module, run in runs.items()}
+    outcomes = {module: judge.check(run)["verdict"] for module, run in runs.items()}
     assert outcomes == {KEPT: "VALID", BROKEN: "INVALID"}
 
 

@@ -12,7 +12,7 @@ from harness.admin import reassignments, topics
 from harness.admin.client import CONTROLLER, AdminClient, parse_bootstrap
 from harness.admin.errors import BadRequest, Passing, Refused, Unreachable
 from nodes.ids import TopicPartition
-from tests.harness.fake_node import FakeNode, serving
+from tests.support.clusters.fake_node import FakeNode, serving
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """Throttle configurations of a reassignment, as Kafka's tool computes them."""
 
-from harness.admin.model import Reassignment
+from harness.admin.descriptions import Reassignment
 from harness.admin.throttles import broker_limits, moves, topic_limits
 from nodes.ids import TopicPartition
 

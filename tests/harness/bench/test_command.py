@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import cli
 from harness.bench import results
 from harness.bench.points import QUANTITIES, Client
 from harness.bench.results import CLIENT_ALONE
-from harness.record import journal
-from tests.harness.cluster_command import PATIENCE_S, command
-from tests.require import require
+from harness.cli import main
+from harness.recording import journal
+from tests.support.clusters.cluster_command import PATIENCE_S, command
+from tests.support.require import require
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_bad_arguments_are_a_sentence(
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as ended:
-            cli.main(["bench", *arguments, "--store", str(tmp_path / "store")])
+            main.main(["bench", *arguments, "--store", str(tmp_path / "store")])
     finally:
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from harness.bench.clients.probe import Probe, longest_gap_ms
 from harness.bench.outages import WATCHED, topics_of
-from harness.bench.probe import Probe, longest_gap_ms
 
 MS = 1_000_000
 

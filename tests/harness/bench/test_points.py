@@ -14,7 +14,7 @@ from harness.bench.points import (
     reference,
     rounds,
 )
-from tests.harness.bench.synthetic import ALL
+from tests.support.bench_results import ALL
 
 
 def test_points_are_the_talks() -> None:

@@ -10,7 +10,7 @@ from harness.bench import results
 from harness.bench.options import BenchError
 from harness.bench.points import Measure
 from harness.bench.results import Result, Sample
-from tests.harness.bench.synthetic import result
+from tests.support.bench_results import result
 
 
 def test_result_survives_its_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from harness.bench import systems
 from harness.bench.options import SystemName
-from harness.planning.plan import PlanError
+from harness.plans.plan import PlanError
 from tests.harness.bench.test_options import OPTIONS
 
 KAFKA = SystemName(name="k", bootstrap=None, system="kafka")

@@ -22,12 +22,12 @@ HANDS = """
 import json, sys
 from pathlib import Path
 from harness.nightly.cells import cells_of
-from harness.nightly.conduct import Conductor, open_night
+from harness.nightly.run_night import Conductor, open_night
 from harness.nightly.suite import Suite
 suite = Suite.from_json(json.loads(sys.argv[2]), "suite")
 opened = open_night(Path(sys.argv[1]), suite, cells_of(suite, Path("/")), new=False, say=print)
 conductor = Conductor(opened, print)
-conductor._shift.command = (sys.executable, "-m", "tests.harness.nightly.stub")
+conductor._shift.command = (sys.executable, "-m", "tests.support.nightly_stub")
 sys.exit(conductor.conduct())
 """
 

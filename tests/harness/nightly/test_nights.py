@@ -14,13 +14,13 @@ import pytest
 from harness.nightly import night as nights
 from harness.nightly import retention
 from harness.nightly.cells import Cell, cells_of
-from harness.nightly.conduct import Conductor, open_night
 from harness.nightly.markdown import LIMIT_BYTES, markdown
 from harness.nightly.results import Outcome, Result
+from harness.nightly.run_night import Conductor, open_night
 from harness.nightly.suite import Keep, Suite
-from tests.harness.nightly.stub import SENTENCE
+from tests.support.nightly_stub import SENTENCE
 
-STUB = (sys.executable, "-m", "tests.harness.nightly.stub")
+STUB = (sys.executable, "-m", "tests.support.nightly_stub")
 CELLS = ["good", "lost", "open", "broken"]
 ANSWERS = {"lost": "INVALID", "open": "UNKNOWN", "broken": "fails", "bird": "INVALID"}
 

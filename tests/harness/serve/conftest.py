@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.serve.vault import Vault
+from harness.serve.store_files import Vault
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright import sync_api as playwright
 
-from tests.harness.serve.stores import add_run, fault_row, place_of
 from tests.harness.serve.test_live import Growing
 from tests.harness.serve.test_server import Served
-from tests.require import require
+from tests.support.reports.stores import add_run, fault_row, place_of
+from tests.support.require import require
 
 pytestmark = pytest.mark.slow
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.record.history import HistoryWriter
-from harness.record.store import Run, seal, seal_ended
-from harness.record.tailing import Tail
+from harness.recording.history import HistoryWriter
+from harness.recording.store import Run, seal, seal_ended
+from harness.recording.tail import Tail
 from harness.serve.archive import LEFT_OUT, zipped
 from harness.serve.catalogue import Catalogue
 from harness.serve.live import LOOK_BYTES, SECONDS, Live, end_of
-from harness.serve.vault import Absent, Vault
-from tests.harness.serve.stores import add_run, journal, place_of
+from harness.serve.store_files import Absent, Vault
+from tests.support.reports.stores import add_run, journal, place_of
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
@@ -114,9 +114,9 @@ def test_a_run_that_goes_on_shows_what_it_has_written(store: Path, vault: Vault)
     growing.sends(5)
     growing.sends(2, "info", "timed out")
     (growing.run.path / "harness.log").write_text(
-        "1 INFO harness.runner: phase warm up\n"
-        "2 INFO harness.runner: phase warm up took 1.0 s\n"
-        "3 INFO harness.runner: phase chaos\n4 INFO harness.other: said something\n"
+        "1 INFO harness.run.runner: phase warm up\n"
+        "2 INFO harness.run.runner: phase warm up took 1.0 s\n"
+        "3 INFO harness.run.runner: phase chaos\n4 INFO harness.other: said something\n"
     )
     cluster = growing.run.cluster_stream()
     for leader in (1, 2):

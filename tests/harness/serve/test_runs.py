@@ -8,12 +8,12 @@ import pytest
 
 from harness.serve import pages
 from harness.serve.catalogue import Catalogue
-from harness.serve.choosing import PER_PAGE, Wish, chosen, kept, trends
-from harness.serve.comparing import compared
+from harness.serve.comparison import compared
+from harness.serve.filters import PER_PAGE, Wish, chosen, kept, trends
 from harness.serve.nights import suites
+from harness.serve.store_files import Vault, VaultError
 from harness.serve.summaries import State, Summary
-from harness.serve.vault import Vault, VaultError
-from tests.harness.serve.stores import add_run, fault_row, journal, place_of, verdict_of
+from tests.support.reports.stores import add_run, fault_row, journal, place_of, verdict_of
 
 
 def test_a_judged_run_in_short(store: Path, vault: Vault) -> None:
@@ -155,7 +155,9 @@ def many(store: Path, vault: Vault) -> list[Summary]:
         seed=12,
         faults=(fault_row(fault="pause", label="pause node 1"),),
     )
-    add_run(store, "quick", "UNKNOWN", seed=13, duration_s=90.0, broker_module="tests.mutants.x")
+    add_run(
+        store, "quick", "UNKNOWN", seed=13, duration_s=90.0, broker_module="harness.zoo.mutants.x"
+    )
     return Catalogue(vault).runs()[0]
 
 

@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
-from harness.serve.desk import Desk
-from harness.serve.heads import HEAD_BYTES, Heads
+from harness.cli.main import main
+from harness.serve.handlers import Desk
+from harness.serve.request_heads import HEAD_BYTES, Heads
 from harness.serve.server import Server
-from harness.serve.vault import Vault
-from tests.harness.serve.stores import add_run, place_of
+from harness.serve.store_files import Vault
 from tests.harness.serve.test_live import Growing
+from tests.support.reports.stores import add_run, place_of
 
 
 class Served:
@@ -300,7 +300,16 @@ def test_a_client_that_goes_away_harms_nobody(served: Served, store: Path) -> No
 @pytest.mark.slow
 def test_the_command_serves_until_it_is_told_to_stop(store: Path) -> None:
     """It says where, and ends in order."""
-    command = [sys.executable, "-m", "harness.cli", "serve", "--store", str(store), "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "harness.cli.main",
+        "serve",
+        "--store",
+        str(store),
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said = process.stderr.readline()

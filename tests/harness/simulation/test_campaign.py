@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import judging
-from harness.planning.plan import PlanError
-from harness.simulation import telling
+from harness.judging import judge
+from harness.plans.plan import PlanError
+from harness.simulation import summary
 from harness.simulation.campaign import Campaign, Result, Task, broken_by, run_seed
-from tests.harness.simulation.plans import KILLS, TOPICS, small
+from tests.support.simulation.plans import KILLS, TOPICS, small
 
 IDLE_SEED = 1
 """It draws nothing that begins within half a second."""
-MUTANT = "tests.mutants.ack_before_replication"
+MUTANT = "harness.zoo.mutants.ack_before_replication"
 CUT_OFF = {
     "events": [
         {
@@ -55,7 +55,7 @@ def test_a_failed_expectation_is_no_violation_and_no_success(tmp_path: Path) -> 
     assert (result.outcome, result.screened) == ("UNMET", False)
     assert result.reasons[0].startswith("EXPECTATION FAILED: publish_p99_ms <= 0, measured")
     assert result.run is not None
-    total = telling.Sum()
+    total = summary.Sum()
     total.add(result)
     assert total.exit_code == 1
     met = small(expect=expect[:1])
@@ -79,7 +79,7 @@ def test_a_broken_invariant_is_invalid(tmp_path: Path) -> None:
     and drawn as any other, now and whenever somebody asks again.
     """
     event = {"at_ms": 500, "fault": "kill", "targets": "followers:acks-all/0", "duration_ms": 4_000}
-    module = "tests.mutants.isr_of_one"
+    module = "harness.zoo.mutants.isr_of_one"
     plan = small(nodes=5, nemesis={"events": [event]}, broker_module=module)
     result = run_seed(Task(plan=plan, root=tmp_path), 1)
     assert (result.outcome, result.signs) == ("INVALID", ("commits-with-enough",))
@@ -87,7 +87,7 @@ def test_a_broken_invariant_is_invalid(tmp_path: Path) -> None:
     assert result.run is not None
     assert (result.run / "report.html").is_file()
     stored = json.loads((result.run / "verdict.json").read_text())
-    again = judging.check(result.run)
+    again = judge.check(result.run)
     assert again["anomalies"] == stored["anomalies"]
     [found] = [each for each in again["anomalies"] if each["kind"] == "commits-with-enough"]
     assert result.simulated_s == found["examples"][0]["complete_ns"] / 1e9
@@ -134,14 +134,14 @@ def test_a_stopped_campaign_begins_nothing_more(tmp_path: Path) -> None:
 )
 def test_seeds_are_ranges(text: str, found: range) -> None:
     """Both ends belong to them."""
-    assert telling.seeds(text) == found
+    assert summary.seeds(text) == found
 
 
 def test_seeds_without_an_end_cost_no_memory(tmp_path: Path) -> None:
     """They were once listed first, which took more memory than the machine had."""
     tracemalloc.start()
     try:
-        Campaign(Task(plan=small(), root=tmp_path), telling.seeds("1.."), jobs=1)
+        Campaign(Task(plan=small(), root=tmp_path), summary.seeds("1.."), jobs=1)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -149,19 +149,19 @@ def test_seeds_without_an_end_cost_no_memory(tmp_path: Path) -> None:
 
 def test_seeds_without_an_end() -> None:
     """As many as there is time for."""
-    assert len(telling.seeds("1..")) >= telling.ENDLESS - 1
+    assert len(summary.seeds("1..")) >= summary.ENDLESS - 1
 
 
 @pytest.mark.parametrize("text", ["", "a", "3..1", "1..b", "-1..2", "1.5"])
 def test_what_are_no_seeds(text: str) -> None:
     """Said, with how to write it."""
     with pytest.raises(PlanError, match=r"write A\.\.B"):
-        telling.seeds(text)
+        summary.seeds(text)
 
 
 def test_the_gravest_seed_decides() -> None:
     """INVALID before a failure of the harness, that before UNKNOWN; idle ones where all are."""
-    total = telling.Sum()
+    total = summary.Sum()
     total.add(Result(seed=1000, outcome="IDLE", digest="i"))
     assert total.exit_code == 2
     for outcome, code in (("VALID", 0), ("UNKNOWN", 2), ("FAILED", 255), ("INVALID", 1)):
@@ -176,7 +176,7 @@ def test_a_failure_says_how_to_see_it_again() -> None:
     result = Result(
         seed=4, outcome="INVALID", reasons=("1 lost",), run=Path("r"), drawn="nodes = 3"
     )
-    said = telling.failure(result, ["highwater", "simulate", "--seeds", "4..4"])
+    said = summary.failure(result, ["highwater", "simulate", "--seeds", "4..4"])
     assert said.splitlines() == [
         "seed 4 INVALID: 1 lost",
         "  drawn   nodes = 3",

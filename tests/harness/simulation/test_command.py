@@ -24,7 +24,7 @@ def simulate(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a directory that has the plan."""
     (cwd / "tiny.toml").write_text(PLAN)
     return subprocess.run(
-        [sys.executable, "-m", "harness.cli", "simulate", *arguments],
+        [sys.executable, "-m", "harness.cli.main", "simulate", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -56,7 +56,7 @@ def test_a_simulated_plan_is_not_for_machines(tmp_path: Path) -> None:
     """`highwater run` says whose it is."""
     (tmp_path / "tiny.toml").write_text(PLAN)
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "run", "tiny.toml"],
+        [sys.executable, "-m", "harness.cli.main", "run", "tiny.toml"],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 254
@@ -88,11 +88,11 @@ def test_seeds_run_and_repeat_themselves(tmp_path: Path) -> None:
 def test_a_broken_broker_is_found_and_can_be_seen_again(tmp_path: Path) -> None:
     """Exit code 1, what was wrong, and a command that shows it."""
     arguments = ["--faults", "partition.isolate-leader", "--rate", "30", "--store", str(tmp_path)]
-    module = ["--broker-module", "tests.mutants.ack_before_replication"]
+    module = ["--broker-module", "harness.zoo.mutants.ack_before_replication"]
     (tmp_path / "tiny.toml").write_text(PLAN)
     done = subprocess.run(
         [
-            sys.executable, "-m", "harness.cli", "simulate", str(tmp_path / "tiny.toml"),
+            sys.executable, "-m", "harness.cli.main", "simulate", str(tmp_path / "tiny.toml"),
             "--seeds", "1..20", "--jobs", "1", *arguments, *module,
         ],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,

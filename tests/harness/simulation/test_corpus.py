@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.planning.plan import Plan
+from harness.plans.plan import Plan
 from harness.simulation.campaign import Task, run_seed
 
 HERE = Path(__file__).parent

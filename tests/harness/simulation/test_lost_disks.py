@@ -8,7 +8,7 @@ import pytest
 
 from harness.simulation.run import Simulation
 from nemesis import generator
-from tests.harness.simulation.plans import prepared
+from tests.support.simulation.plans import prepared
 
 LOSSES = {"faults": ["disk.lost"], "interval_ms": [1, 1], "duration_ms": [500, 1000]}
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import judging
-from harness.planning import preparing
-from harness.planning.plan import Plan
+from harness.judging import judge
+from harness.plans.plan import Plan
+from harness.run import prepare
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
-from nemesis.fault import Ability
-from nemesis.faults import FAULTS
-from tests.harness.simulation.plans import KILLS, prepared, quiet, small
+from nemesis.faults.catalogue import FAULTS
+from nemesis.faults.fault import Ability
+from tests.support.simulation.plans import KILLS, prepared, quiet, small
 
 PHASES = [
     "deploy",
@@ -50,9 +50,9 @@ def test_a_stored_run_is_judged_as_any_other(tmp_path: Path) -> None:
     """With its fault, its cause and its decisions, from the directory alone."""
     recording = Simulation(prepared(nemesis=KILLS), keep_logs=True).run()
     run = recording.store(tmp_path, versions={}, commit=None)
-    verdict = judging.check(run.path)
+    verdict = judge.check(run.path)
     assert verdict["verdict"] == "VALID", verdict["reasons"]
-    assert judging.write_report(run.path).is_file()
+    assert judge.write_report(run.path).is_file()
     [fault] = recording.faults.named()
     assert fault["took_effect"]
     assert "runs" in fault["healing"]
@@ -94,7 +94,7 @@ def test_nor_does_what_is_kept() -> None:
 @pytest.mark.parametrize("hash_seed", [1, 77])
 def test_no_process_has_a_run_of_its_own(hash_seed: int) -> None:
     """Strings hash otherwise there, and objects lie elsewhere."""
-    code = "from tests.harness.simulation.plans import quiet; print(quiet().digest)"
+    code = "from tests.support.simulation.plans import quiet; print(quiet().digest)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PADDING": "x" * hash_seed},
@@ -149,7 +149,7 @@ def script() -> Plan:
 @pytest.mark.slow
 def test_every_fault_takes_effect_and_is_healed() -> None:
     """By the same proofs as with real machines: what the world counts."""
-    recording = Simulation(preparing.prepare(script()), invariants=False).run()
+    recording = Simulation(prepare.prepare(script()), invariants=False).run()
     assert recording.failure is None
     rows = {row["fault"]: row for row in recording.faults.named()}
     assert set(rows) == set(POSSIBLE)

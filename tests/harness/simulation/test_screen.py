@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.history import HISTORY
+from checkers.history.history import HISTORY
 from harness.simulation import screen
 from harness.simulation.recording import History, Recording
 from harness.simulation.run import Simulation
-from tests.harness.simulation.plans import KILLS, prepared, quiet
+from tests.support.simulation.plans import KILLS, prepared, quiet
 
 COLUMN = {name: number for number, name in enumerate(HISTORY.names)}
 Change = Callable[[Recording], None]

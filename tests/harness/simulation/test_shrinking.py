@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.planning import plan as plans
-from harness.planning.plan import Plan
+from harness.plans import plan as plans
+from harness.plans.plan import Plan
 from harness.simulation.campaign import Task, prepared
 from harness.simulation.shrinking import scenario
 from harness.simulation.shrinking.search import Search, Shrunk
@@ -145,7 +145,7 @@ def test_a_scenario_is_the_plan_that_was_found() -> None:
 @pytest.mark.slow
 def test_a_broken_broker_is_reduced_to_a_few_faults() -> None:
     """And what is left fails the same way, again and again."""
-    plan = failing(1, broker_module="tests.mutants.truncate_to_high_watermark")
+    plan = failing(1, broker_module="harness.zoo.mutants.truncate_to_high_watermark")
     first = first_failure(plan, [plan.seed])
     assert first is not None
     search = Search(failure=first, until_s=inf, jobs=2, told=lambda _: None)

@@ -3,12 +3,12 @@
 import tomllib
 from collections import Counter
 
-from harness.planning.plan import Plan, build, load
-from harness.planning.preparing import prepare
+from harness.plans.plan import Plan, build, load
+from harness.run.prepare import prepare
 from harness.simulation import swarm
-from nemesis.fault import Ability
-from nemesis.faults import FAULTS
-from nemesis.targets import parse
+from nemesis.faults.catalogue import FAULTS
+from nemesis.faults.fault import Ability
+from nemesis.selectors import parse
 
 SEEDS = range(300)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from checkers.check import check
-from checkers.history import load_plan
+from checkers.history.history import load_plan
 from checkers.interchange.jepsen_export import to_ops
 from checkers.verdict import Verdict
-from harness.record import imports
-from tests.checkers.interchange.judging import judged
+from harness.recording import imports
 from tests.checkers.interchange.test_there_and_back import TIMES, WITHOUT_A_FORM, back, places
+from tests.support.checkers.judge_imports import judged
 
 RUNS = 10
 
@@ -32,7 +32,8 @@ def test_simulated_runs_there_and_back(tmp_path: Path) -> None:
     """Ten clusters, clients and faults, drawn from their seeds."""
     subprocess.run(
         [
-            sys.executable, "-m", "harness.cli", "simulate", "--swarm", "--seeds", f"1..{RUNS}",
+            sys.executable, "-m", "harness.cli.main", "simulate", "--swarm",
+            "--seeds", f"1..{RUNS}",
             "--duration", "6", "--trace", "--keep-going", "--store", str(tmp_path),
         ],
         check=True, capture_output=True, timeout=600,

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.planning.plan import External, Plan, PlanError, Topic, build
-from harness.planning.preparing import prepare
-from harness.planning.properties import LEFT_OUT
+from harness.plans.plan import External, Plan, PlanError, Topic, build
+from harness.plans.properties import LEFT_OUT
+from harness.run.prepare import prepare
 from harness.targets.external import External as Kind
-from nemesis.faults import FAULTS
-from tests.harness.cluster_command import highwater
-from tests.harness.loopback_cluster import serving
-from tests.nodes.server import certificates
-from tests.nodes.server.cluster import Cluster
-from tests.nodes.server.secured import PASSWORD, USER, SecuredCluster
+from nemesis.faults.catalogue import FAULTS
+from tests.support.clusters.cluster_command import highwater
+from tests.support.clusters.loopback_cluster import serving
+from tests.support.nodes import certificates
+from tests.support.nodes.cluster import Cluster
+from tests.support.nodes.secured import PASSWORD, USER, SecuredCluster
 
 SERVERS = "kafka.example:9092"
 PLAN = """

@@ -3,7 +3,8 @@
 from uuid import UUID
 
 from harness.systems.metadata_log import counting, decoded
-from nodes.control.records import (
+from nodes.ids import BrokerEpoch, NodeId
+from nodes.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
@@ -12,7 +13,6 @@ from nodes.control.records import (
     TopicRecord,
     encode,
 )
-from nodes.ids import BrokerEpoch, NodeId
 
 A, B, C = (TopicRecord(name=name, topic_id=UUID(int=n)) for n, name in enumerate("abc", start=1))
 BEGIN, END, ABORT = BeginTransactionRecord(), EndTransactionRecord(), AbortTransactionRecord()

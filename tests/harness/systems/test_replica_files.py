@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 from uuid import UUID
 
+from harness.systems.observer.quorum_times import QuorumTimes
 from harness.systems.replica_files import (
     METADATA_DIRECTORY,
     first_offset,
@@ -12,10 +13,9 @@ from harness.systems.replica_files import (
     read_batches,
     replica_rows,
 )
-from harness.watching.quorum_times import QuorumTimes
-from nodes.control.records import PartitionChangeRecord, PartitionRecord, TopicRecord, encode
 from nodes.ids import Epoch, NodeId, Offset, TopicPartition
 from nodes.log.batch import Record, encode_batch
+from nodes.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord, encode
 from nodes.raft.positions import SnapshotId
 from nodes.raft.snapshot import SnapshotEncoder, file_name
 from nodes.raft.voters import VoterSet

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.linux import processes
 from harness.targets.linux.processes import ProcessId
-from tests.harness.targets.machine import leftovers, new_run_id
-from tests.require import require
+from tests.support.require import require
+from tests.support.targets.machine import leftovers, new_run_id
 
 HOUR_S = 3600
 NUMBER = processes.NOBODY.pid + 1

@@ -6,7 +6,7 @@ from nodes.ids import Epoch, Offset
 from nodes.log.batch import check_crc, decode_records, read_header, with_append_time
 from nodes.log.errors import CorruptBatch
 from nodes.storage.memory import MemoryDisk
-from tests.nodes.log.build import batch, open_log
+from tests.support.nodes.batches import batch, open_log
 
 
 def test_every_record_gets_the_leaders_time_and_the_batch_a_crc_that_fits() -> None:

@@ -18,7 +18,7 @@ from nodes.log.batch import (
     read_header,
 )
 from nodes.log.errors import CorruptBatch
-from tests.nodes.log.build import batch
+from tests.support.nodes.batches import batch
 
 maybe_bytes = st.none() | st.binary(max_size=40)
 records = st.lists(

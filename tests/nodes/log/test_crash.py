@@ -12,8 +12,8 @@ from nodes.ids import Epoch, Offset
 from nodes.log.batch import read_header
 from nodes.log.log import Log
 from nodes.storage.memory import MemoryDisk
-from tests.nodes.log.build import batch, content, open_log
-from tests.nodes.storage.crashes import Crashed, CrashingDisk
+from tests.support.nodes.batches import batch, content, open_log
+from tests.tools.storage_crashes import Crashed, CrashingDisk
 
 
 class LogAgainstList(RuleBasedStateMachine):

@@ -9,7 +9,7 @@ from nodes.log.errors import LogOffline
 from nodes.log.log import Log
 from nodes.storage.local import LocalDisk
 from nodes.storage.memory import MemoryDisk
-from tests.nodes.log.build import DIRECTORY, SMALL, batch, content, open_log
+from tests.support.nodes.batches import DIRECTORY, SMALL, batch, content, open_log
 
 
 def deleted(disk: MemoryDisk) -> None:

@@ -12,8 +12,8 @@ from nodes.log.segment import Segment
 from nodes.storage.disk import Disk, File
 from nodes.storage.local import LocalDisk
 from nodes.storage.memory import MemoryDisk, MemoryFile
-from tests.nodes.log.build import DIRECTORY, batch, content, open_log
-from tests.nodes.storage.crashes import sweep
+from tests.support.nodes.batches import DIRECTORY, batch, content, open_log
+from tests.tools.storage_crashes import sweep
 
 
 def filled(disk: Disk, *, flushed: int = 6, more: int = 6) -> Log:

@@ -11,7 +11,7 @@ from nodes.log.errors import LogError, LogOffline, LogTruncated
 from nodes.log.log import Log, LogConfig
 from nodes.storage.disk import File
 from nodes.storage.memory import MemoryDisk
-from tests.nodes.log.build import SMALL, batch, open_log
+from tests.support.nodes.batches import SMALL, batch, open_log
 
 E1 = Epoch(1)
 BIG = LogConfig()

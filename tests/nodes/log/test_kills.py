@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.nodes.log.lives import End, Life, Pages
-from tests.nodes.storage.crashes import sweep, sweep_files
+from tests.support.nodes.log_lives import End, Life, Pages
+from tests.tools.storage_crashes import sweep, sweep_files
 
 
 def test_a_log_bears_death_at_some_operations() -> None:

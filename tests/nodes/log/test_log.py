@@ -24,7 +24,7 @@ from nodes.log.log import Log, LogConfig
 from nodes.storage.disk import Disk
 from nodes.storage.local import LocalDisk
 from nodes.storage.memory import MemoryDisk
-from tests.nodes.log.build import DIRECTORY, SMALL, batch, content, open_log
+from tests.support.nodes.batches import DIRECTORY, SMALL, batch, content, open_log
 
 E1, E2, E3 = Epoch(1), Epoch(2), Epoch(3)
 

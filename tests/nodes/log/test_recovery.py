@@ -9,7 +9,7 @@ from nodes.log.batch import read_header
 from nodes.log.errors import LogCorrupt
 from nodes.log.log import Log, LogConfig
 from nodes.storage.memory import PAGE_BYTES, MemoryDisk
-from tests.nodes.log.build import DIRECTORY, SMALL, batch, content, open_log
+from tests.support.nodes.batches import DIRECTORY, SMALL, batch, content, open_log
 
 E1 = Epoch(1)
 FIRST = f"{DIRECTORY}/{0:020d}.log"

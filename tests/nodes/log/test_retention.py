@@ -10,7 +10,7 @@ from nodes.log.errors import OffsetOutOfRange
 from nodes.log.log import Log, LogConfig
 from nodes.log.retention import Extent, expired
 from nodes.storage.memory import MemoryDisk
-from tests.nodes.log.build import DIRECTORY, SMALL, batch, content, open_log
+from tests.support.nodes.batches import DIRECTORY, SMALL, batch, content, open_log
 
 E1, E2 = Epoch(1), Epoch(2)
 DAY = 86_400_000

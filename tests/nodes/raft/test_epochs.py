@@ -24,7 +24,7 @@ from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
 from nodes.raft.timing import QuorumTiming
 from nodes.raft.voters import Voter, VoterSet
-from tests.nodes.raft.memory_log import MemoryLog
+from tests.support.nodes.memory_log import MemoryLog
 
 A, B, C, STRANGER = NodeId(1), NodeId(2), NodeId(3), NodeId(9)
 RECORDED = VoterSet.of(Voter(node_id=n, directory_id=UUID(int=n)) for n in (A, B, C))

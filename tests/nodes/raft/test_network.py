@@ -12,8 +12,8 @@ from nodes.raft.messages import Action, FetchRequest, VoteRequest
 from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
 from nodes.raft.voters import ReplicaKey
-from tests.nodes.raft.chaos import chaos
-from tests.nodes.raft.network import Network, Violation, Weather
+from tests.support.nodes.quorum_chaos import chaos
+from tests.support.nodes.quorum_network import Network, Violation, Weather
 
 STORM = Weather(drop=0.05, duplicate=0.05, delay_ms=60, crash_in_action=0.002, flush_ms=120)
 HEAL_MS = 10_000

@@ -31,7 +31,7 @@ from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
 from nodes.raft.timing import QuorumTiming
 from nodes.raft.voters import VoterSet
-from tests.nodes.raft.memory_log import Entry, MemoryLog
+from tests.support.nodes.memory_log import Entry, MemoryLog
 
 A, B, C, OUTSIDER = NodeId(1), NodeId(2), NodeId(3), NodeId(9)
 TIMING = QuorumTiming()

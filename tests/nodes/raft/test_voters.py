@@ -15,7 +15,7 @@ from nodes.raft.quorum import Quorum
 from nodes.raft.roles import Role
 from nodes.raft.timing import QuorumTiming
 from nodes.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterHistory, VoterSet
-from tests.nodes.raft.memory_log import MemoryLog
+from tests.support.nodes.memory_log import MemoryLog
 
 LATE_MS = 10_000.0
 PLACE = (VoterEndpoint("CONTROLLER", "h", 1),)

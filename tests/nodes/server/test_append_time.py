@@ -6,8 +6,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.log.batch import decode_records
-from tests.nodes.server.cluster import eventually, running
 from tests.nodes.server.test_broker import batch, consume, produce
+from tests.support.nodes.cluster import eventually, running
 
 CLUSTERS_WALL_MS = 1_700_000_000_000
 """What every node of a test cluster takes for the time."""

@@ -12,7 +12,7 @@ from nodes.ids import TopicPartition
 from nodes.log.batch import Record, decode_records, encode_batch, iter_batches
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError
-from tests.nodes.server.cluster import Cluster, eventually, running
+from tests.support.nodes.cluster import Cluster, eventually, running
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, INIT_PRODUCER_ID = 0, 1, 2, 3, 22
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from tests.nodes.server.broker_lives import BrokerLife
-from tests.nodes.storage.crashes import sweep
+from tests.support.nodes.broker_lives import BrokerLife
+from tests.tools.storage_crashes import sweep
 
 
 @pytest.fixture(autouse=True)

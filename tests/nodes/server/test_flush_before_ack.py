@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from nodes.ids import Offset, TopicPartition
 from nodes.storage.memory import MemoryDisk
-from tests.nodes.server.cluster import Cluster, eventually, running
 from tests.nodes.server.test_broker import batch, consume, produce, values_of
+from tests.support.nodes.cluster import Cluster, eventually, running
 
 FLUSHED = [{"name": "flush.messages", "value": "1"}]
 SENDERS, SENDS = 4, 10

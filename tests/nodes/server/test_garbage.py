@@ -13,11 +13,11 @@ from datetime import timedelta
 
 from kio.schema.errors import ErrorCode
 
-from nodes.control.errors import ControlError
 from nodes.log.batch import Record, encode_batch
-from tests.nodes.garbage import collected
-from tests.nodes.server.cluster import Cluster, running
-from tests.nodes.wire.frames_of_malice import Malice
+from nodes.metadata.errors import ControlError
+from tests.support.nodes.cluster import Cluster, running
+from tests.support.nodes.garbage import collected
+from tests.support.nodes.hostile_frames import Malice
 
 TOPIC = "noisy"
 BURSTS = 300

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from tests.nodes.server.cluster import PATIENCE_S, Cluster, running
+from tests.support.nodes.cluster import PATIENCE_S, Cluster, running
 
 LISTENERS = ("PLAINTEXT", "CONTROLLER")
 API_VERSIONS, METADATA = 18, 3

@@ -17,10 +17,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from nodes.log.batch import Record, encode_batch
-from nodes.server.controller_apis import controller_apis
+from nodes.server.controller.apis import controller_apis
 from nodes.server.node import Node
-from tests.nodes.server.cluster import Cluster, eventually, running
-from tests.nodes.wire.limits import Knowledge, requests
+from tests.support.nodes.cluster import Cluster, eventually, running
+from tests.support.nodes.limit_values import Knowledge, requests
 
 CALM, VICTIM = "calm", "victim"
 FIRST_ID, STRANGER = 11, 2_000_001

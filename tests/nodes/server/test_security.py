@@ -19,9 +19,10 @@ from nodes.wire.client import Channel
 from nodes.wire.errors import ConnectFailed, Disconnected
 from nodes.wire.security import ClientSecurity, Credentials
 from nodes.wire.versions import fill
-from tests.nodes.server import certificates
-from tests.nodes.server.certificates import Certificates
-from tests.nodes.server.secured import (
+from tests.nodes.server.test_hostile import frame, head, read_to_end
+from tests.support.nodes import certificates
+from tests.support.nodes.certificates import Certificates
+from tests.support.nodes.secured import (
     JAAS,
     LISTENERS,
     USER,
@@ -29,8 +30,7 @@ from tests.nodes.server.secured import (
     librdkafka,
     python_clients,
 )
-from tests.nodes.server.test_hostile import frame, head, read_to_end
-from tests.require import require
+from tests.support.require import require
 
 PATIENCE_S = 60
 VALUE = b"behind a lock"
@@ -275,7 +275,7 @@ def by_confluent(listener: str, at: int, files: Certificates) -> bytes:
 
 
 def by_kafka_python(listener: str, at: int, files: Certificates) -> bytes:
-    from tests.harness.kafka_python import KafkaConsumer, KafkaProducer, TopicPartition
+    from tests.support.clients.kafka_python import KafkaConsumer, KafkaProducer, TopicPartition
 
     settings = python_clients(listener, at, files)
     producer = KafkaProducer(**settings)

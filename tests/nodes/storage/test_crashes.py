@@ -6,7 +6,7 @@ import pytest
 
 from nodes.storage.disk import Disk
 from nodes.storage.memory import MemoryDisk
-from tests.nodes.storage.crashes import Crashed, CrashingDisk, sweep, sweep_files
+from tests.tools.storage_crashes import Crashed, CrashingDisk, sweep, sweep_files
 
 
 class Counter:

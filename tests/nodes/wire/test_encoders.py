@@ -12,7 +12,7 @@ from kio.static.constants import EntityType
 from nodes.wire.codec import encode_response, response_pieces
 from nodes.wire.encoders import encoded, pieces
 from nodes.wire.versions import Draft, fill, response_class
-from tests.nodes.wire.messages import MESSAGES, of_nulls, schema, values
+from tests.support.nodes.messages import MESSAGES, of_nulls, schema, values
 
 
 def written_by_kio(entity: Any) -> bytes:

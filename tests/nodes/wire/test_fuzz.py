@@ -1,9 +1,9 @@
-"""A few thousand frames of malice against a real node; `tests.nodes.wire.fuzz` sends a million."""
+"""A few thousand frames of malice against a real node; `tests.tools.wire_fuzz` sends a million."""
 
 import asyncio
 from pathlib import Path
 
-from tests.nodes.wire.fuzz import attack
+from tests.tools.wire_fuzz import attack
 
 
 def test_malice_breaks_nothing(tmp_path: Path) -> None:

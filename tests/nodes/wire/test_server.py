@@ -22,7 +22,7 @@ from nodes.wire.server import (
     ServerConnection,
 )
 from nodes.wire.versions import fill, respond
-from tests.nodes.garbage import collected
+from tests.support.nodes.garbage import collected
 
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 HIGH_WATER_BYTES = 64 << 10

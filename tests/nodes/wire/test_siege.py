@@ -1,11 +1,11 @@
-"""One round of the siege; `tests.nodes.wire.siege` tells how long a calm client waits meanwhile."""
+"""One round of the siege; `tests.tools.wire_siege` tells how long a calm client waits meanwhile."""
 
 import sys
 from collections.abc import Sequence
 
 import pytest
 
-from tests.nodes.wire import siege
+from tests.tools import wire_siege
 
 
 @pytest.mark.slow
@@ -15,5 +15,5 @@ def test_legal_hostility_breaks_no_node(
     """Every voter lives, memory stays below its bound, and another leader is elected."""
     arguments: Sequence[str] = ("siege", "--rounds", "1")
     monkeypatch.setattr(sys, "argv", list(arguments))
-    assert siege.main() == 0, capsys.readouterr().err
+    assert wire_siege.main() == 0, capsys.readouterr().err
     assert "another leader elected" in capsys.readouterr().out

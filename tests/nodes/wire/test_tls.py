@@ -7,8 +7,8 @@ import pytest
 
 from nodes.wire.errors import TlsFailed
 from nodes.wire.tls import Tls
-from tests.nodes.server import certificates
-from tests.nodes.server.certificates import Certificates
+from tests.support.nodes import certificates
+from tests.support.nodes.certificates import Certificates
 
 
 @pytest.fixture(scope="module")

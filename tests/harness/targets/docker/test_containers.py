@@ -14,17 +14,19 @@ import docker
 import pyarrow.parquet as pq
 import pytest
 
-from harness.clean import Outcome, undo
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
+from harness.targets.clean import undo
 from harness.targets.docker import image
 from harness.targets.docker.containers import Containers, Share
 from harness.targets.docker.undo import RUN_LABEL
-from harness.targets.linux import kernel, throttles
+from harness.targets.linux import kernel
+from harness.targets.linux.clean import Outcome
+from harness.targets.linux.disks import throttles
+from harness.targets.linux.disks.volumes import Volume
 from harness.targets.linux.target import LinuxTarget
-from harness.targets.linux.volumes import Volume
-from tests.harness.targets.docker.daemons import BASE, daemon
-from tests.harness.targets.machine import leftovers, limits, marked, new_run_id
-from tests.require import require
+from tests.support.require import require
+from tests.support.targets.docker_daemon import BASE, daemon
+from tests.support.targets.machine import leftovers, limits, marked, new_run_id
 
 pytestmark = pytest.mark.slow
 
@@ -219,7 +221,7 @@ def ended(address: str, path: Path, *arguments: str, store: Path | None = None) 
     store = store or path.parent / "store"
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "harness.cli", "run", path, "--target", "docker"),
+            *(sys.executable, "-m", "harness.cli.main", "run", path, "--target", "docker"),
             *("--store", store, "--json", *arguments),
         ],
         capture_output=True,
@@ -249,7 +251,7 @@ def test_a_sound_broker_is_valid(tmp_path: Path, address: str) -> None:
 def test_a_mutant_is_invalid(tmp_path: Path, address: str) -> None:
     """The broker is that of the harness, whatever the image has."""
     path = Path("acks-all-leader-cut-off")
-    mutant = ("--broker-module", "tests.mutants.ack_before_replication")
+    mutant = ("--broker-module", "harness.zoo.mutants.ack_before_replication")
     run = ended(address, path, *mutant, store=tmp_path / "store")
     assert run.verdict["verdict"] == "INVALID"
     assert run.exit_code == 1
@@ -268,7 +270,7 @@ def test_what_a_killed_harness_leaves_is_cleaned(tmp_path: Path, address: str) -
     registry.mkdir()
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "harness.cli", "run", path, "--target", "docker"),
+            *(sys.executable, "-m", "harness.cli.main", "run", path, "--target", "docker"),
             *("--store", tmp_path / "store"),
         ],
         stdout=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ import pytest
 
 from harness.targets.base import PrivilegeMissing, Unsupported
 from harness.targets.docker import daemon
-from tests.require import require
+from tests.support.require import require
 
 
 def test_a_daemon_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_a_run_without_a_daemon_fails_with_one_sentence(tmp_path: Path) -> None:
     """It names the socket and the remedy, and has made nothing."""
     require("root")
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "run", "quick", "--target", "docker"],
+        [sys.executable, "-m", "harness.cli.main", "run", "quick", "--target", "docker"],
         cwd=tmp_path,
         env={
             **os.environ,

@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 
-from harness import clean
 from harness.targets.base import NotInForce, Unsupported
-from harness.targets.linux import clocks, kernel, processes, undo
+from harness.targets.linux import clean, clocks, kernel, processes, undo
 from harness.targets.local import LocalTarget
-from nemesis.fault import Params, Strike
-from nemesis.faults import find
-from tests.harness.targets.machine import local_target, new_run_id
-from tests.require import require
+from nemesis.faults.catalogue import find
+from nemesis.faults.fault import Params, Strike
+from tests.support.require import require
+from tests.support.targets.machine import local_target, new_run_id
 
 HOUR_MS = 3_600_000
 PATIENCE_S = 30.0
@@ -268,8 +267,8 @@ def test_without_clocks_of_their_own_nodes_have_nothing_of_it(tmp_path: Path) ->
 HARNESS = """
 import sys, time
 from pathlib import Path
-from harness.record.journal import Journal
-from harness.targets.linux.volumes import Volume
+from harness.recording.journal import Journal
+from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 place = Path(sys.argv[1])
 with Journal.create(place / "journal.jsonl", run_id=sys.argv[2], registry=place / "registry") as j:

@@ -13,8 +13,8 @@ import pytest
 from harness.targets.base import NodeState, UnknownNode
 from harness.targets.linux import kernel, processes
 from harness.targets.local import LocalTarget
-from tests.harness.targets.machine import local_target
-from tests.require import require
+from tests.support.require import require
+from tests.support.targets.machine import local_target
 
 OWN_NAMESPACE = Path("/proc/thread-self/ns/net")
 FAMILY = "sleep 1000 & sleep 1000 & echo ready; wait"

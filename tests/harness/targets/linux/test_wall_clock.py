@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.linux import wall_clock
 from harness.targets.linux.wall_clock import KIND, MachineClock, WallClock
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
 from harness.targets.base import NodeState, TargetError, UnknownNode
-from harness.targets.linux import kernel, namespaces, processes
-from harness.targets.linux.volumes import Volume
+from harness.targets.linux import kernel, processes
+from harness.targets.linux.disks.volumes import Volume
+from harness.targets.linux.network import namespaces
 from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut
-from tests.harness.targets.machine import leftovers, local_target, new_run_id
-from tests.require import require
+from tests.support.require import require
+from tests.support.targets.machine import leftovers, local_target, new_run_id
 
 SLEEP = ["sleep", "1000"]
 ENV = {"PATH": os.environ["PATH"]}

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.record.journal import ROOTLESS_UID
+from harness.recording.journal import ROOTLESS_UID
 from harness.targets.linux import kernel
 from harness.targets.local import rootless
-from nemesis.faults import FAULTS
-from tests.harness.targets.machine import marked, new_run_id
-from tests.require import require
+from nemesis.faults.catalogue import FAULTS
+from tests.support.require import require
+from tests.support.targets.machine import marked, new_run_id
 
 NOBODY = 65534
 SOURCES = Path(__file__).parents[4]
@@ -34,9 +34,9 @@ CLUSTER = """
 from harness.targets.local.rootless import ensure_privileges
 ensure_privileges()
 import os, pathlib, socket, sys, time
-from harness.record import journal as journals
-from harness.targets.linux import namespaces
-from harness.targets.linux.volumes import Volume
+from harness.recording import journal as journals
+from harness.targets.linux.network import namespaces
+from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 from nemesis.hosts import Cut
 run_id, linger = sys.argv[1:]
@@ -68,7 +68,7 @@ assert journals.registered() == []
 """
 
 CLEAN = """
-from harness.clean import clean
+from harness.targets.clean import clean
 for cleaned in clean():
     print(cleaned.outcome, *cleaned.problems)
 """

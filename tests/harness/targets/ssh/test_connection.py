@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
+from harness.cli.main import main
 from harness.targets.ssh import install
 from harness.targets.ssh.connection import Connection, SshError
 from harness.targets.ssh.install import Cargo
 from harness.targets.ssh.inventory import load
 from harness.targets.ssh.machine import RemoteMachine
-from tests.harness.targets.ssh.hosts import PLAIN, Hosts, hosts
-from tests.require import require
+from tests.support.require import require
+from tests.support.targets.ssh_hosts import PLAIN, Hosts, hosts
 
 
 @pytest.fixture(scope="module")

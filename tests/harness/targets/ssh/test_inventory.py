@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.planning.plan import PlanError
+from harness.plans.plan import PlanError
 from harness.targets.ssh.inventory import load
 
 GOOD = """\

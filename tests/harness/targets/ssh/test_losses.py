@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import clean
-from harness.clean import Outcome
-from harness.record.journal import Journal
+from harness.recording.journal import Journal
+from harness.targets import clean
+from harness.targets.linux.clean import Outcome
 from harness.targets.ssh.target import SshTarget
 from nemesis.hosts import Cut
-from tests.harness.targets import traffic
-from tests.harness.targets.ssh import doomed
-from tests.harness.targets.ssh.hosts import DEAD_MAN_S, NODES, Hosts, eventually, hosts
-from tests.require import require
+from tests.support.require import require
+from tests.support.targets import ssh_doomed, traffic
+from tests.support.targets.ssh_hosts import DEAD_MAN_S, NODES, Hosts, eventually, hosts
 
 pytestmark = pytest.mark.slow
 
@@ -36,14 +35,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 @contextmanager
 def running(lab: Hosts) -> Iterator[SshTarget]:
     """A target with a process on each node, and afterwards down; its run is not registered."""
-    run = lab.place / doomed.RUN_ID
+    run = lab.place / ssh_doomed.RUN_ID
     run.mkdir()
     with Journal.create(
-        run / "journal.jsonl", run_id=doomed.RUN_ID, registry=lab.place / doomed.REGISTRY
+        run / "journal.jsonl", run_id=ssh_doomed.RUN_ID, registry=lab.place / ssh_doomed.REGISTRY
     ) as journal:
-        target = doomed.target_of(lab.place, journal)
+        target = ssh_doomed.target_of(lab.place, journal)
         try:
-            doomed.begin(target)
+            ssh_doomed.begin(target)
             yield target
         finally:
             target.down()
@@ -81,27 +80,27 @@ def test_a_lost_connection_is_had_again(lab: Hosts) -> None:
 @contextmanager
 def killed_harness(lab: Hosts) -> Iterator[Path]:
     """The journal of a harness that was killed when all was broken; nothing is to be left of it."""
-    run = lab.place / doomed.RUN_ID
+    run = lab.place / ssh_doomed.RUN_ID
     run.mkdir()
-    command = (sys.executable, "-m", doomed.__name__, str(lab.place))
+    command = (sys.executable, "-m", ssh_doomed.__name__, str(lab.place))
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as harness:
             assert harness.stdout is not None
-            assert harness.stdout.readline().strip() == doomed.READY
+            assert harness.stdout.readline().strip() == ssh_doomed.READY
             harness.send_signal(signal.SIGKILL)
         assert traffic.blocked(lab.target, 2, 1)
         yield run / "journal.jsonl"
         assert lab.left() == []
-        assert lab.rules_left(doomed.RUN_ID) == []
+        assert lab.rules_left(ssh_doomed.RUN_ID) == []
     finally:
         shutil.rmtree(run)
 
 
 def undone(lab: Hosts, journal: Path) -> list[str]:
     """What `clean` removes of a run; a second time nothing."""
-    done = clean.undo(journal, registry=lab.place / doomed.REGISTRY)
+    done = clean.undo(journal, registry=lab.place / ssh_doomed.REGISTRY)
     assert done.outcome is Outcome.UNDONE, done.problems
-    again = clean.undo(journal, registry=lab.place / doomed.REGISTRY)
+    again = clean.undo(journal, registry=lab.place / ssh_doomed.REGISTRY)
     assert (again.outcome, again.removed) == (Outcome.UNDONE, ())
     return list(done.removed)
 

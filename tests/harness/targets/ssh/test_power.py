@@ -14,18 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.record import journal as journals
-from harness.record.journal import Journal
+from harness.recording import journal as journals
+from harness.recording.journal import Journal
 from harness.targets.base import TargetError, Unsupported
-from harness.targets.linux import firewall, network
+from harness.targets.linux.network import firewall, network
 from harness.targets.ssh import power
 from harness.targets.ssh.connection import Connection, SshError
 from harness.targets.ssh.target import SshTarget
 from nemesis.hosts import Cut
-from tests.harness.targets import traffic
-from tests.harness.targets.ssh import doomed
-from tests.harness.targets.ssh.hosts import NODES, Hosts, eventually, hosts
-from tests.require import require
+from tests.support.require import require
+from tests.support.targets import ssh_doomed, traffic
+from tests.support.targets.ssh_hosts import NODES, Hosts, eventually, hosts
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +47,7 @@ class FalsePlug:
             raise TargetError("the plug is stuck")
         self.lab.target.kill(self.node)
         rules = self.lab.target.network.namespace(self.node)
-        firewall.remove(rules, network.name_of(doomed.RUN_ID))
+        firewall.remove(rules, network.name_of(ssh_doomed.RUN_ID))
 
     def put_in(self) -> None:
         if self.is_out():
@@ -75,14 +74,14 @@ def plugs(lab: Hosts) -> dict[int, FalsePlug]:
 @pytest.fixture
 def target(lab: Hosts, plugs: dict[int, FalsePlug]) -> Iterator[SshTarget]:
     """Up, with a process on each node that writes to its disk; in the end nothing is left."""
-    run = lab.place / doomed.RUN_ID
+    run = lab.place / ssh_doomed.RUN_ID
     run.mkdir()
     path = run / "journal.jsonl"
-    registry = lab.place / doomed.REGISTRY
-    with Journal.create(path, run_id=doomed.RUN_ID, registry=registry) as journal:
-        made = doomed.target_of(lab.place, journal, plugs)
+    registry = lab.place / ssh_doomed.REGISTRY
+    with Journal.create(path, run_id=ssh_doomed.RUN_ID, registry=registry) as journal:
+        made = ssh_doomed.target_of(lab.place, journal, plugs)
         try:
-            doomed.begin(made)
+            ssh_doomed.begin(made)
             yield made
         finally:
             made.down()
@@ -181,7 +180,7 @@ def test_a_dead_harness_leaves_a_record_that_gives_a_machine_its_power_back(
     """Whoever takes it off, for it is written when the agent is. When that is undone the machine
     can be reached, and what its agent left can be undone.
     """
-    records = journals.read(lab.place / doomed.RUN_ID / "journal.jsonl")
+    records = journals.read(lab.place / ssh_doomed.RUN_ID / "journal.jsonl")
     [record] = [each for each in records if each.get("plug_of") == 3]
     [agent] = [each for each in records if each["kind"] == "ssh.machine" and each["node"] == 3]
     assert records.index(record) > records.index(agent), "the latest is undone first"
@@ -196,9 +195,9 @@ def test_a_dead_harness_leaves_a_record_that_gives_a_machine_its_power_back(
 def test_without_plugs_there_is_no_power_to_cut(lab: Hosts, tmp_path: Path) -> None:
     """An inventory's machines are somebody's own."""
     with Journal.create(
-        tmp_path / "j", run_id=doomed.RUN_ID, registry=lab.place / doomed.REGISTRY
+        tmp_path / "j", run_id=ssh_doomed.RUN_ID, registry=lab.place / ssh_doomed.REGISTRY
     ) as journal:
-        made = doomed.target_of(lab.place, journal)
+        made = ssh_doomed.target_of(lab.place, journal)
         with pytest.raises(Unsupported, match="no hypervisor of ours"):
             made.power.cut([1])
         journal.finish()

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness.planning.plan import build, load
+from harness.plans.plan import build, load
 from harness.targets.ssh.kind import SshKind
 from harness.targets.ssh.target import NETWORK
-from nemesis.fault import Ability
-from tests.harness.targets.ssh.hosts import Hosts, hosts
-from tests.require import require
+from nemesis.faults.fault import Ability
 from tests.scenarios import path_of
+from tests.support.require import require
+from tests.support.targets.ssh_hosts import Hosts, hosts
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 def run(lab: Hosts, *more: str) -> tuple[int, dict[str, Any]]:
     """The exit code and the verdict of the scenario."""
-    command = (sys.executable, "-m", "harness.cli", "run", str(path_of("anywhere")), "--json")
+    command = (sys.executable, "-m", "harness.cli.main", "run", str(path_of("anywhere")), "--json")
     target = ("--target", "ssh", "--inventory", str(lab.inventory_path))
     done = subprocess.run(
         [*command, *target, "--store", str(lab.place / "store"), *more],
@@ -74,7 +74,7 @@ def test_a_sound_broker_is_valid(lab: Hosts) -> None:
 def test_a_broken_broker_is_not(lab: Hosts) -> None:
     """It is brought to the machines like the sound one; a leader that is cut off tells."""
     (lab.place / "cut.toml").write_text(CUT)
-    module = ("--broker-module", "tests.mutants.ack_before_replication")
+    module = ("--broker-module", "harness.zoo.mutants.ack_before_replication")
     code, verdict = run(lab, *module, "--schedule", str(lab.place / "cut.toml"), "--duration", "9")
     assert (code, verdict["verdict"]) == (1, "INVALID"), verdict["reasons"]
     assert lab.left() == []

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.targets.undoing import UNDO
+from harness.targets.clean import UNDO
 from harness.targets.vagrant import hypervisor
 from harness.targets.vagrant.hypervisor import VirtualMachine, commands
-from harness.targets.vagrant.told import VagrantError
+from harness.targets.vagrant.output import VagrantError
 
 # As libvirt's: the state is a file beside it; a machine that is off cannot be destroyed.
 VIRSH = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.require import require
+from tests.support.require import require
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,8 @@ def test_a_run_on_virtual_machines(tmp_path: Path) -> None:
     """
     require("vagrant")
     done = subprocess.run(
-        (sys.executable, "-m", "harness.cli", "run", str(PLAN), "--target", "vagrant", "--json",
+        (sys.executable, "-m", "harness.cli.main", "run", str(PLAN), "--target", "vagrant",
+         "--json",
          "--store", str(tmp_path)),
         capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False,
     )  # fmt: skip

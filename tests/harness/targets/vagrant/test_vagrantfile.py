@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.require import require
+from tests.support.require import require
 
 TOP = Path(__file__).parents[4]
 

@@ -1,0 +1,171 @@
+"""What the cluster's table says of each partition: who led it when, and what is left of that in the
+final log. Of the controllers' decisions, when which broker was fenced.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from checkers.causes.lookup import LeastFrom
+from checkers.engines.engine import Engine, Frame
+
+LAST_EPOCH = 1 << 20
+"""More leader epochs than a partition has in any run."""
+
+Partition = tuple[str, int]
+
+
+@dataclass
+class Record:
+    """What the cluster's table says of one partition."""
+
+    leaders: list[Mapping[str, Any]] = field(default_factory=list)
+    starts: dict[int, int] = field(default_factory=dict)  # final leader epoch -> start offset
+    learned_ns: dict[int, list[tuple[int, int]]] = field(
+        default_factory=dict
+    )  # node -> (epoch, at)
+    end_offset: int | None = None
+    read_ns: int | None = None  # when the final read of the partition was over
+
+    @cached_property
+    def _starts(self) -> LeastFrom[tuple[int, int]]:
+        """(start offset, -epoch) by leader epoch: the last epoch that starts there."""
+        return LeastFrom((epoch, (start, -epoch)) for epoch, start in self.starts.items())
+
+    @cached_property
+    def _knew(self) -> dict[int, LeastFrom[int]]:
+        """When each node knew of an epoch or of a later one."""
+        return {node: LeastFrom(seen) for node, seen in self.learned_ns.items()}
+
+    def effective_start(self, epoch: int) -> tuple[int, int | None]:
+        """The last epoch of those that start where this one does in the final log, and where that
+        is: one without records starts where the next does, the last at the end."""
+        found = self._starts.at(epoch)
+        if found is None:
+            return LAST_EPOCH, self.end_offset
+        return -found[1], found[0]
+
+    @cached_property
+    def _led_ns(self) -> LeastFrom[int]:
+        """When each leader epoch was seen."""
+        return LeastFrom((row["leader_epoch"], row["at_ns"]) for row in self.leaders)
+
+    @cached_property
+    def _by_start(self) -> list[tuple[int, int]]:
+        """(start offset, epoch) of the final log, ascending."""
+        return sorted((start, epoch) for epoch, start in self.starts.items())
+
+    def led_ns(self, epoch: int) -> int | None:
+        """When this epoch, or a later one, was first seen."""
+        return self._led_ns.at(epoch)
+
+    @cached_property
+    def _first_led(self) -> dict[int, int]:
+        """The first leader epoch of each leader."""
+        first: dict[int, int] = {}
+        for row in self.leaders:
+            if has_leader(row):
+                first.setdefault(row["leader"], row["leader_epoch"])
+        return first
+
+    def had_led(self, node: int, epoch: int) -> bool:
+        """Whether the node had led in an epoch before this one."""
+        return self._first_led.get(node, epoch) < epoch
+
+    def led_before_ns(self, epoch: int) -> int:
+        """Since when the leader was in power who wrote what lies in the final log right before
+        where an epoch starts there; 0: nobody did, or it was not read."""
+        _, start = self.effective_start(epoch)
+        place = 0 if start is None else bisect_left(self._by_start, (start, -1))
+        return (self.led_ns(self._by_start[place - 1][1]) if place else None) or 0
+
+    def knew_at_ns(self, node: int, epoch: int) -> int | None:
+        """When the node was first seen to know of the epoch, or of a later one."""
+        seen = self._knew.get(node)
+        return None if seen is None else seen.at(epoch)
+
+    def was_read_before(self, at_ns: int) -> bool:
+        """Whether the final read was over: what happened later explains nothing that was read."""
+        return self.read_ns is not None and at_ns > self.read_ns
+
+
+def read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Partition, Record]:
+    """What is recorded of each partition. cluster: of CLUSTER; complete: see `learn_causes`."""
+    F = engine.functions
+    records: dict[Partition, Record] = defaultdict(Record)
+    named = cluster.where(F.col("topic").isNotNull() & F.col("partition").isNotNull())
+    leaders = (
+        named.where((F.col("kind") == F.lit("leader")) & F.col("leader_epoch").isNotNull())
+        .select(
+            *("topic", "partition", "leader", "leader_epoch", "partition_epoch"),
+            *("isr", "elr", "at_ns", "log_offset"),
+        )
+        .orderBy("topic", "partition", "leader_epoch", "partition_epoch", "at_ns")
+    )
+    for row in engine.rows(leaders):
+        records[row["topic"], row["partition"]].leaders.append(row)
+    starts = (
+        named.where((F.col("kind") == F.lit("epoch")) & F.col("start_offset").isNotNull())
+        .groupBy("topic", "partition", "leader_epoch")
+        .agg(F.min("start_offset").alias("start_offset"))
+    )
+    for row in engine.rows(starts):
+        record = records[row["topic"], row["partition"]]
+        record.starts[row["leader_epoch"]] = row["start_offset"]
+    views = (
+        named.where((F.col("kind") == F.lit("view")) & F.col("node").isNotNull())
+        .groupBy("topic", "partition", "node", "leader_epoch")
+        .agg(F.min("at_ns").alias("at_ns"))
+        .orderBy("topic", "partition", "node", "at_ns")
+    )
+    for row in engine.rows(views):
+        if row["leader_epoch"] is not None:
+            seen = records[row["topic"], row["partition"]].learned_ns
+            seen.setdefault(row["node"], []).append((row["leader_epoch"], row["at_ns"]))
+    for row in engine.rows(complete):
+        record = records[row["topic"], row["partition"]]
+        record.end_offset, record.read_ns = row["end_offset"], row["read_ns"]
+    return dict(records)
+
+
+def read_fencing(engine: Engine, cluster: Frame) -> list[dict[str, Any]]:
+    """Which brokers were fenced and unfenced, in the order of the metadata log."""
+    F = engine.functions
+    fencing = (F.col("kind") == F.lit("fenced")) | (F.col("kind") == F.lit("unfenced"))
+    told = cluster.where(fencing & F.col("log_offset").isNotNull())
+    return engine.rows(told.select("kind", "node", "at_ns", "log_offset").orderBy("log_offset"))
+
+
+def first_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The earliest row of each leader epoch (with a leader, if any has one), epochs ascending."""
+    first: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        held = first.get(row["leader_epoch"])
+        if held is None or (has_leader(row), -row["at_ns"]) > (has_leader(held), -held["at_ns"]):
+            first[row["leader_epoch"]] = row
+    return [first[epoch] for epoch in sorted(first)]
+
+
+def last_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """The latest row of each leader epoch: by partition epoch where known, then by time."""
+    last: dict[int, Mapping[str, Any]] = {}
+    for row in rows:
+        held = last.get(row["leader_epoch"])
+        if held is None or _place(row) > _place(held):
+            last[row["leader_epoch"]] = row
+    return last
+
+
+def _place(row: Mapping[str, Any]) -> tuple[int, int]:
+    return _or_less(row["partition_epoch"]), row["at_ns"]
+
+
+def _or_less(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+def has_leader(row: Mapping[str, Any]) -> bool:
+    return row["leader"] is not None and row["leader"] >= 0

@@ -1,0 +1,168 @@
+"""Which recorded cause explains which row of evidence: joins of rows with `Causes.rows()`.
+
+Several causes may be possible, and then all of them are named. What the contract looks at is the
+one of the least rank: its strength (of what a leader alone had: where the cause may have come
+before the write), its place in the chain of elections, its strength where the leader alone had the
+write, and its number.
+"""
+
+from collections.abc import Sequence
+
+from checkers.causes.state_loss import VIEW_SLACK_NS
+from checkers.engines.engine import Column, Engine, Frame, listed
+
+TP = ["topic", "partition"]
+
+PLACES = (1 << 20) + 1
+"""Places in the chain of elections: as many as `causes.LAST_EPOCH` and 0."""
+
+NUMBERS = 1 << 31
+"""More causes than any run has."""
+
+CLEAN = 3
+"""The strength of a clean election."""
+
+NEIGHBOURS = ("after_offset", "before_offset")
+"""Columns of evidence: see `possible_causes`."""
+
+
+def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
+    """op, topic, partition, value, cause_id, possible of the rows of `evidence` that some cause
+    explains. possible: all that the record cannot tell apart, as `3,17`; cause_id: of them the one
+    that explains best what the contract asks.
+
+    evidence: columns op, topic, partition, value, offset, acks, invoke_ns, complete_ns,
+    leader_epoch, node; of reads also written_ns, when the earlier of what was read was sent (if
+    that is known, and before invoke_ns): a state loss may come between the two; of sends also
+    after_offset and before_offset: where in the final log the nearest records lie that the same
+    client sent before and after.
+
+    A row with an offset is explained by the first elections whose leaders start at or below it, or
+    after which nothing is left of their predecessors' reigns, and whose predecessors may still have
+    answered when the operation began: the first of those that the final log has records of, and
+    those between, of which it has none. What acks=all acknowledged, and what was read, is
+    explained best by the strongest such cause: a deposed leader can have answered neither. What
+    acks=1 acknowledged, by a loss of that leader's own, if offsets do not tell it from others, or
+    if another's may have come before the write. A row without an offset is explained by time alone:
+    by what was near, and where it was acknowledged by a state loss however much later; what acks=0
+    lost, by `_between` its neighbours.
+    """
+    F = engine.functions
+    key = ["op", *TP, "value"]
+    columns = ["offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
+    columns += [name for name in ("written_ns", *NEIGHBOURS) if name in evidence.columns]
+    pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
+    unasked = F.coalesce(F.col("offset").isNull() & (F.col("acks") == F.lit(0)), F.lit(False))
+    by_place = _by_offset(engine, evidence.columns) | (~unasked & _by_time(engine))
+    by_place = by_place | (unasked & _between(engine, evidence.columns))
+    strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
+    alone = F.when(F.col("acks") == F.lit(1), F.col("strength_alone")).otherwise(F.lit(0))
+    doubtful = F.when(F.col("elected_ns") < F.col("complete_ns"), alone).otherwise(F.lit(0))
+    chain = F.when(F.col("offset").isNotNull(), F.col("chain")).otherwise(F.lit(0)).cast("bigint")
+    place = (strength + doubtful) * F.lit(PLACES) + chain
+    late = F.when(unasked & (F.col("felt_until_ns") < F.col("invoke_ns")), F.lit(1))
+    late = late.when(unasked & F.col("only_delays"), F.lit(2))
+    if set(NEIGHBOURS) <= set(evidence.columns):
+        # The same client had sent to that leader already, perhaps as to the one that it was before.
+        late = late.when(unasked & (F.col("start_offset") <= F.col(NEIGHBOURS[0])), F.lit(1))
+    # What is committed survives a clean election.
+    clean = (F.col("acks") == F.lit(-1)) & (F.col("strength") == F.lit(CLEAN))
+    # Who answered when it led already had it in its own epoch.
+    own = (F.col("node") == F.col("leader")) & (F.col("elected_ns") < F.col("complete_ns"))
+    own = F.coalesce(own & F.col("offset").isNotNull(), F.lit(False))
+    rank = (place * F.lit(2) + alone) * F.lit(NUMBERS) + F.col("number")
+    matched = pairs.where(by_place).select(
+        *key, "number", chain.alias("chain"), place.alias("place"), rank.alias("rank"),
+        late.when(clean | own, F.lit(1)).otherwise(F.lit(0)).alias("doubt"),
+    )  # fmt: skip
+    row = engine.window.partitionBy(*key)
+    likely = matched.withColumn("least_doubt", F.min("doubt").over(row))
+    likely = likely.where(F.col("doubt") == F.col("least_doubt")).select(
+        *key, "number", "chain", "place", "rank",
+        F.min("chain").over(row).alias("least_chain"),
+        F.min("place").over(row).alias("least_place"),
+    )  # fmt: skip
+    first = (F.col("chain") == F.col("least_chain")) | (F.col("place") == F.col("least_place"))
+    return (
+        likely.where(first)
+        .groupBy(*key)
+        .agg(
+            (F.min("rank") % F.lit(NUMBERS)).cast("int").alias("cause_id"),
+            listed(engine, "number").alias("possible"),
+        )
+    )
+
+
+def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
+    """Of rows with an offset: the cause may have taken what lay there."""
+    F = engine.functions
+    was_there_ns = F.col("invoke_ns")
+    if "written_ns" in columns:
+        late = ~F.col("of_state") | (F.col("near_until_ns") < F.col("invoke_ns"))
+        was_there_ns = F.when(late, F.col("invoke_ns")).otherwise(F.col("written_ns"))
+    beyond = F.col("start_offset") <= F.col("offset")
+    vanished = F.col("vanished_ns") <= F.col("complete_ns")
+    until_ns = F.when(F.col("node") != F.col("deposed"), F.col("others_until_ns")).otherwise(
+        F.col("until_ns")
+    )
+    return (
+        F.col("offset").isNotNull()
+        & (beyond | F.coalesce(vanished, F.lit(False)))
+        & (was_there_ns <= until_ns)
+        & (F.col("leader_epoch").isNull() | (F.col("leader_epoch") < F.col("epoch")))
+        & (
+            F.col("node").isNull()
+            | (F.col("node") != F.col("leader"))
+            | (F.col("invoke_ns") <= F.col("elected_ns"))
+        )
+    )
+
+
+def _by_time(engine: Engine) -> Column:
+    """Of rows that were acknowledged without an offset (a batch that a leader knew already): the
+    cause is near, or takes what was there however long."""
+    F = engine.functions
+    near = (F.col("from_ns") <= F.col("invoke_ns")) & (F.col("invoke_ns") <= F.col("near_until_ns"))
+    reached = (F.col("invoke_ns") <= F.col("until_ns")) & F.col("acks").isNotNull()
+    of_state = F.col("of_state")
+    return F.col("offset").isNull() & ((near & ~of_state) | (reached & of_state))
+
+
+def _between(engine: Engine, columns: Sequence[str]) -> Column:
+    """Of what nobody acknowledged: an election or a state loss whose leader starts between the
+    nearest records that the same client sent before and after, as far as the leader before it may
+    have been sent the write; a fault, or what has no place in the final log, that was near."""
+    F = engine.functions
+    placed = F.col("start_offset").isNotNull() & (F.col("chain") > F.lit(0))
+    fits = F.col("chain_from_ns") <= F.col("complete_ns") + F.lit(VIEW_SLACK_NS)
+    if set(NEIGHBOURS) <= set(columns):
+        after, before = (F.col(name) for name in NEIGHBOURS)
+        fits = fits & (after.isNull() | (after < F.col("start_offset")) | F.col("returns"))
+        fits = fits & (before.isNull() | (F.col("start_offset") <= before))
+    near = (F.col("from_ns") <= F.col("complete_ns")) & (
+        F.col("invoke_ns") <= F.col("felt_until_ns")
+    )
+    return (placed & fits) | (~placed & near)
+
+
+def first_change(
+    engine: Engine, causes: Frame, evidence: Frame, since: str, up_to: str | None
+) -> Frame:
+    """op, topic, partition, cause_id: the first change of leadership around a row's `invoke_ns`, or
+    from the column `since` on; of those into epochs beyond the column `up_to`, if known, none.
+
+    evidence: columns op, topic, partition, invoke_ns, at most one row per op and partition.
+    """
+    F = engine.functions
+    key = ["op", *TP]
+    near = (F.col("from_ns") <= F.col("invoke_ns")) & (F.col(since) <= F.col("near_until_ns"))
+    if up_to is not None:
+        near = near & F.coalesce(F.col("epoch") <= F.col(up_to), F.lit(True))
+    rank = F.col("strength").cast("bigint") * F.lit(NUMBERS) + F.col("number")
+    return (
+        evidence.select(*dict.fromkeys([*key, "invoke_ns", since, *filter(None, [up_to])]))
+        .join(causes, on=TP, how="inner")
+        .where(near & F.col("epoch").isNotNull())
+        .groupBy(*key)
+        .agg((F.min(rank) % F.lit(NUMBERS)).cast("int").alias("cause_id"))
+    )

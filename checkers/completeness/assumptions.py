@@ -1,0 +1,301 @@
+"""What a check takes for granted of a history, examined before any detector.
+
+An assumption that does not hold is no violation: it says that the history proves less than it
+should. Decisive ones keep a verdict from being VALID.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from checkers.completeness import required
+from checkers.detectors.durability import cut_clients
+from checkers.frames.census import Census
+from checkers.frames.frames import TP, Frames
+from checkers.history.plan_file import EXTERNAL, IMPORTED, planned_partitions
+from checkers.verdict import Assumption
+
+TYPES = ("ok", "fail", "info")
+"""How an operation may end."""
+
+NAMED = 5
+"""How many offenders an assumption's detail names."""
+
+
+def examine(frames: Frames, census: Census) -> list[Assumption]:
+    """All assumptions."""
+    return [
+        _tables_present(frames),
+        *required.examined(frames),
+        *_replicas_read(frames),
+        _values_sent_once(frames),
+        _histories_ended(frames),
+        _clocks_monotonic(census),
+        _rows_make_sense(census),
+        *_faults(frames),
+        _something_acknowledged(frames, census),
+        _something_polled(frames, census),
+        _final_reads_complete(frames),
+        _settled(frames),
+        _nobody_refused(frames),
+        _nobody_died(frames),
+        _epochs_read(frames),
+    ]
+
+
+def _tables_present(frames: Frames) -> Assumption:
+    missing = frames.sources.missing
+    return Assumption(
+        name="every table of the run is there",
+        holds=not missing,
+        detail=f"missing: {', '.join(missing)}; the run was cut short" if missing else "",
+        decisive=True,
+    )
+
+
+def _replicas_read(frames: Frames) -> list[Assumption]:
+    """Of an external cluster: said of no other, whose files are read or missed."""
+    if frames.plan.get("system") != EXTERNAL:
+        return []
+    return [
+        Assumption(
+            name="the replicas' files were compared",
+            holds=False,
+            detail="the cluster is external: whether its replicas agree, and what its controllers "
+            "decided, stays open",
+            decisive=False,
+        )
+    ]
+
+
+def _values_sent_once(frames: Frames) -> Assumption:
+    count = 0 if frames.sent_twice is None else frames.count(frames.sent_twice)
+    return Assumption(
+        name="every value was sent once",
+        holds=count == 0,
+        detail=f"{count} values were sent more than once" if count else "",
+        decisive=True,
+    )
+
+
+def _histories_ended(frames: Frames) -> Assumption:
+    cut = cut_clients(frames)
+    count = frames.count(cut)
+    named = frames.engine.rows(cut.orderBy("client").limit(NAMED))
+    streams = frames.sources.cut
+    detail = ""
+    if count:
+        listed = ", ".join(str(row["client"]) for row in named)
+        detail = f"{count} clients have no end row ({listed}{', …' if count > NAMED else ''})"
+    if streams:
+        detail += f"{'; ' if detail else ''}cut streams: {', '.join(streams)}"
+    return Assumption(
+        name="every history ended in order",
+        holds=not count and not streams,
+        detail=detail,
+        decisive=True,
+    )
+
+
+def _clocks_monotonic(census: Census) -> Assumption:
+    told = []
+    if census.backwards:
+        told.append(f"{census.backwards} operations end before they, or the run, began")
+    if census.astray:
+        told.append(f"{census.astray} clients did something before their start or after their end")
+    return Assumption(
+        name="clocks were monotonic", holds=not told, detail="; ".join(told), decisive=True
+    )
+
+
+def _rows_make_sense(census: Census) -> Assumption:
+    strange = sum(rows for (_, type_), rows in census.operations.items() if type_ not in TYPES)
+    told = (
+        [f"{strange} rows are neither {', '.join(TYPES[:-1])} nor {TYPES[-1]}"] if strange else []
+    )
+    told += [f"{census.valueless} sends have no value or no topic"] if census.valueless else []
+    return Assumption(
+        name="every operation can be read", holds=not told, detail="; ".join(told), decisive=True
+    )
+
+
+def _faults(frames: Frames) -> list[Assumption]:
+    """A random mix may hit nothing now and then; a script says that its steps were taken, each
+    of them, or shows nothing."""
+    rows = sorted(frames.fault_rows, key=lambda row: int(row["fault_id"]))
+    nemesis = frames.plan.get("nemesis") or {}
+    scripted = bool(nemesis.get("events"))
+    planned = bool(rows or scripted or nemesis.get("faults") or nemesis.get("mix"))
+    futile = [row for row in rows if not row["took_effect"]]
+    took = len(rows) - len(futile)
+    open_ = [row for row in rows if row["took_effect"] and row["healed_ns"] is None]
+    return [
+        Assumption(
+            name="a planned fault took effect",
+            holds=took > 0 or not planned,
+            detail=f"{took} of {len(rows)} faults took effect" if planned else "none was planned",
+            decisive=True,
+        ),
+        Assumption(
+            name="every fault took effect",
+            holds=not futile,
+            detail=f"no effect: {_named(futile)}" if futile else "",
+            decisive=scripted,
+        ),
+        Assumption(
+            name="every fault was healed",
+            holds=not open_,
+            detail=f"not healed: {_named(open_)}" if open_ else "",
+            decisive=False,
+        ),
+    ]
+
+
+def _named(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Faults with what went wrong with them."""
+    listed = "; ".join(
+        f"fault {row['fault_id']} ({row['label'] or row['fault']})"
+        + (f": {row['error']}" if row["error"] else "")
+        for row in rows[:NAMED]
+    )
+    return listed + (f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
+
+
+def _something_acknowledged(frames: Frames, census: Census) -> Assumption:
+    planned = [topic.get("name") for topic in frames.plan.get("topics") or ()]
+    silent = [topic for topic in planned if topic not in census.acked_topics]
+    empty = not census.acked_topics
+    detail = "no write was acknowledged" if empty else f"none in {', '.join(map(str, silent))}"
+    return Assumption(
+        name="writes were acknowledged in every topic",
+        holds=not empty and not silent,
+        detail=detail if empty or silent else "",
+        decisive=True,
+    )
+
+
+def _something_polled(frames: Frames, census: Census) -> Assumption:
+    planned = (frames.plan.get("workload") or {}).get("consumers", 0)
+    polled = census.rows("poll", "ok")
+    return Assumption(
+        name="consumers read",
+        holds=bool(polled) or not planned,
+        detail="" if polled else "no consumer returned a record",
+        decisive=True,
+    )
+
+
+def _final_reads_complete(frames: Frames) -> Assumption:
+    rows = frames.engine.rows(frames.complete.select(*TP))
+    reached = {(row["topic"], row["partition"]) for row in rows}
+    sent = frames.engine.rows(
+        frames.sends.where(frames.engine.functions.col("topic").isNotNull()).select(*TP).distinct()
+    )
+    wanted = {(row["topic"], row["partition"]) for row in sent}
+    wanted |= planned_partitions(frames.plan).keys()
+    missing = sorted(wanted - reached)
+    listed = ", ".join(f"{topic}-{partition}" for topic, partition in missing[:NAMED])
+    return Assumption(
+        name="final reads are complete",
+        holds=bool(reached) and not missing,
+        detail=f"{len(missing)} partitions were not read to the end: {listed}"
+        + ("; …" if len(missing) > NAMED else "")
+        if missing
+        else "",
+        decisive=True,
+    )
+
+
+def _nobody_refused(frames: Frames) -> Assumption:
+    """Not decisive: to refuse what a fault has damaged is right, and all that the others
+    acknowledged, kept and served can be judged without the node."""
+    said = [text for _, text in frames.sources.run_file.refused]
+    return Assumption(
+        name="no node refused its files",
+        holds=not said,
+        detail="; ".join(said),
+        decisive=False,
+    )
+
+
+def _nobody_died(frames: Frames) -> Assumption:
+    """Not decisive: a cluster has to stand it, and what a verdict needs is asked for by the others:
+    that the cluster settled, that the final reads are complete, that the files were read. Who
+    refused its files has a line of its own."""
+    run_file = frames.sources.run_file
+    refused = {node for node, _ in run_file.refused}
+    said = [text for node, text in run_file.deaths if node not in refused]
+    return Assumption(
+        name="no node died by itself",
+        holds=not said,
+        detail="; ".join(said[:NAMED]) + (f"; and {len(said) - NAMED} more" * (len(said) > NAMED)),
+        decisive=False,
+    )
+
+
+def _epochs_read(frames: Frames) -> Assumption:
+    """Not decisive: they matter where something was lost, and there the contract asks for them."""
+    F = frames.engine.functions
+    rows = frames.cluster.where(F.col("kind") == F.lit("epoch")).select(*TP).distinct()
+    read = {(row["topic"], row["partition"]) for row in frames.engine.rows(rows)}
+    names = [f"{topic}-{p}" for topic, p in sorted(planned_partitions(frames.plan).keys() - read)]
+    why = dict.fromkeys(frames.sources.run_file.why_epochs_unread(name) for name in names)
+    return Assumption(
+        name="the leaders' epochs at the end were read",
+        holds=not names,
+        detail=f"not those of {_some(names)}: {'; '.join(why)}" if names else "",
+        decisive=False,
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few of them."""
+    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+
+
+def _settled(frames: Frames) -> Assumption:
+    """Every planned partition had its whole ISR and a leader when the final reads began, whoever
+    refused its files aside."""
+    name = "the cluster settled"
+    if frames.plan.get("system") == IMPORTED:
+        told = "not known of an import; what was read in the end decides"
+        return Assumption(name=name, holds=True, detail=told, decisive=True)
+    finished = frames.sources.run_file.finished
+    unsettled = _unsettled(frames)
+    detail = ""
+    if finished is not None and "settle" not in finished:
+        detail = "the run did not finish its settle phase"
+    elif unsettled:
+        detail = f"not every replica was in sync: {', '.join(unsettled[:NAMED])}"
+    return Assumption(name=name, holds=not detail, detail=detail, decisive=True)
+
+
+def _unsettled(frames: Frames) -> list[str]:
+    F = frames.engine.functions
+    began = frames.engine.rows(
+        frames.history.where(F.col("f").isin("final-read", "final-read-end")).agg(
+            F.min("invoke_ns").alias("at_ns")
+        )
+    )[0]["at_ns"]
+    if began is None:
+        return ["no final read began"]
+    rows = frames.cluster.where(
+        (F.col("kind") == F.lit("leader")) & (F.col("at_ns") <= F.lit(began))
+    ).select(*TP, "leader", "leader_epoch", "partition_epoch", "isr", "at_ns")
+    order = frames.engine.window.partitionBy(*TP).orderBy(
+        F.coalesce("leader_epoch", F.lit(-1)).desc(),
+        F.coalesce("partition_epoch", F.lit(-1)).desc(),
+        F.col("at_ns").desc(),
+    )
+    last = rows.withColumn("rank", F.row_number().over(order)).where(F.col("rank") == F.lit(1))
+    state = {(row["topic"], row["partition"]): row for row in frames.engine.rows(last)}
+    refused = {node for node, _ in frames.sources.run_file.refused}
+    found = []
+    for (topic, partition), factor in sorted(planned_partitions(frames.plan).items()):
+        row = state.get((topic, partition))
+        if row is None:
+            found.append(f"{topic}-{partition} (nothing recorded)")
+        elif row["leader"] is None or row["leader"] < 0:
+            found.append(f"{topic}-{partition} (no leader)")
+        elif factor is not None and len(refused.union(row["isr"] or ())) < factor:
+            found.append(f"{topic}-{partition} (ISR {row['isr']})")
+    return found

@@ -1,0 +1,63 @@
+"""What plan.json and run.json must say."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from checkers.completeness.collected import Collected
+from checkers.completeness.kinds import ANY
+from checkers.history.plan_file import digest
+
+LAST_PHASES: Final[Mapping[str, str]] = {
+    "final reads": "run.json does not say that the final reads were finished",
+    "collect": "run.json does not say that the nodes' files were collected",
+}
+
+
+def system(e: Collected) -> Iterator[str]:
+    """Of a system that is known."""
+    if e.plan.get("system") not in ANY:
+        yield f"plan.json: system is {e.plan.get('system')!r}, none of {', '.join(sorted(ANY))}"
+
+
+def topics(e: Collected) -> Iterator[str]:
+    """Topics, each once, with acks and partitions."""
+    if not e.topics:
+        yield "plan.json names no topics"
+    names = [topic["name"] for topic in e.plan.get("topics") or ()]
+    yield from (f"plan.json: topic {n} is there twice" for n in e.topics if names.count(n) > 1)
+    for name, topic in e.topics.items():
+        partitions = topic.get("partitions")
+        if topic.get("acks") is None:
+            yield f"plan.json: topic {name} has no acks"
+        if not isinstance(partitions, int) or partitions < 1:
+            yield f"plan.json: topic {name} has {partitions} partitions"
+
+
+def run_file(e: Collected) -> Iterator[str]:
+    """A run.json that says how far the run came."""
+    if e.run.finished is None:
+        yield "run.json is missing, or does not say which phases were finished"
+
+
+def phases(e: Collected) -> Iterator[str]:
+    """What is read at the end was read to its end."""
+    if e.run.finished is not None:
+        yield from (why for phase, why in LAST_PHASES.items() if phase not in e.run.finished)
+
+
+def settled(e: Collected) -> Iterator[str]:
+    """Not that the cluster had not settled."""
+    if e.run.settled is False:
+        yield "run.json says that the cluster had not settled"
+
+
+def read(e: Collected) -> Iterator[str]:
+    """Not that the final reads were cut short."""
+    if e.run.final_reads_complete is False:
+        yield "run.json says that the final reads were not complete"
+
+
+def same_plan(e: Collected) -> Iterator[str]:
+    """The plan that was run, not one that was changed since."""
+    if e.run.plan_digest not in (None, digest(e.plan)):
+        yield "plan.json is not the plan that was run: it was changed since"

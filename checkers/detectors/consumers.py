@@ -1,0 +1,153 @@
+"""What consumers see: no record left out, no step back, no end offset that recedes."""
+
+from collections.abc import Iterator
+
+from checkers.engines.engine import Column, Frame, div
+from checkers.frames.frames import TP, Frames, evidence
+
+BUCKET_OFFSETS = 1 << 8
+"""How many offsets are searched for the predecessor of one."""
+
+
+def poll_jumps(frames: Frames) -> Iterator[Frame]:
+    """Where a consumer's position did not go on by one record.
+
+    kind poll-skip: it jumped over offsets that hold records (other_offset: the greatest of them);
+    offsets without records (control batches, aborted data) may be jumped over. kind
+    nonmonotonic-poll: it went back without an assignment (other_offset: the position before).
+    detail: in the same poll or not. Records of one operation are taken in the order of their
+    offsets; a step back inside a poll is recorded as another operation.
+    """
+    F = frames.engine.functions
+    odd = frames.suspects(_odd_polls(frames))
+    jumps = None if odd is None else frames.suspects(_jumps(frames, odd))
+    if jumps is None:
+        return
+    yield evidence(
+        frames.engine,
+        jumps.where(F.col("offset") < F.col("expected")),
+        kind=F.lit("nonmonotonic-poll"),
+        other_offset=F.col("expected"),
+        detail=_where(frames),
+    )
+    skipped = (
+        jumps.where(F.col("offset") > F.col("expected"))
+        .join(_predecessors(frames, jumps), on=[*TP, "offset"], how="inner")
+        .where(F.col("before") >= F.col("expected"))
+    )
+    yield evidence(
+        frames.engine,
+        skipped,
+        kind=F.lit("poll-skip"),
+        other_offset=F.col("before"),
+        detail=_where(frames),
+    )
+
+
+def _where(frames: Frames) -> Column:
+    F = frames.engine.functions
+    inside = F.col("op") == F.col("other_op")
+    return F.when(inside, F.lit("inside one poll")).otherwise(F.lit("between polls"))
+
+
+def _odd_polls(frames: Frames) -> Frame:
+    """op, client, topic, partition, due (the offset that was next before; null: unknown), due_op of
+    the polls that did not begin there, or that did not go on record by record."""
+    F = frames.engine.functions
+    polled = frames.polls.select(
+        "op", "client", *TP, "records", "first_offset", "last_offset",
+        (F.col("last_offset") + F.lit(1)).alias("after"),
+    )  # fmt: skip
+    none = F.lit(None).cast("bigint")
+    # A negative assigned offset is a place (the beginning, the end) and not a number.
+    assigned = frames.others.where(
+        (F.col("f") == F.lit("assign")) & (F.col("type") == F.lit("ok"))
+    ).select(
+        "op", "client", *TP, none.alias("records"), none.alias("first_offset"),
+        none.alias("last_offset"),
+        F.when(F.col("offset") >= F.lit(0), F.col("offset")).alias("after"),
+    )  # fmt: skip
+    order = frames.engine.window.partitionBy("client", *TP).orderBy("op", "first_offset")
+    steps = polled.unionByName(assigned).select(
+        "op", "client", *TP, "records", "first_offset", "last_offset",
+        F.lag("after").over(order).alias("due"),
+        F.lag("op").over(order).alias("due_op"),
+    )  # fmt: skip
+    whole = F.col("last_offset") - F.col("first_offset") + F.lit(1) == F.col("records")
+    # An unknown expectation compares as null, which is not true.
+    return steps.where((F.col("first_offset") != F.col("due")) | ~whole).select(
+        "op", "client", *TP, "due", "due_op"
+    )
+
+
+def _jumps(frames: Frames, odd: Frame) -> Frame:
+    """Records of odd polls whose offset is not `expected`: one after the last, or as assigned."""
+    F = frames.engine.functions
+    columns = ["op", "client", "invoke_ns", "complete_ns", *TP, "value", "offset"]
+    polls = frames.reads.where(F.col("f") == F.lit("poll")).select(*columns)
+    records = polls.join(odd, on=["op", "client", *TP], how="inner")
+    before = F.lag("offset").over(
+        frames.engine.window.partitionBy("op", "client", *TP).orderBy("offset")
+    )
+    steps = records.select(*columns, "due", "due_op", before.alias("before"))
+    first = F.col("before").isNull()
+    told = steps.select(
+        *columns,
+        F.when(first, F.col("due")).otherwise(F.col("before") + F.lit(1)).alias("expected"),
+        F.when(first, F.col("due_op")).otherwise(F.col("op")).alias("other_op"),
+    )
+    return told.where(F.col("offset") != F.col("expected"))
+
+
+def _predecessors(frames: Frames, jumps: Frame) -> Frame:
+    """topic, partition, offset, before: the record's predecessor in the log, of all that any read
+    returned, for the offsets that were jumped to. Searched bucket by bucket, so that no task needs
+    a whole partition."""
+    F = frames.engine.functions
+    bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
+    known = frames.reads.select(*TP, F.col("offset").alias("known"), bucket)
+    wanted = frames.engine.keep(jumps.select(*TP, "offset", bucket).distinct())
+    nearest = frames.engine.keep(
+        known.join(wanted, on=[*TP, "bucket"], how="inner")
+        .where(F.col("known") < F.col("offset"))
+        .groupBy(*TP, "offset")
+        .agg(F.max("known").alias("before"))
+    )
+    farther = frames.suspects(wanted.join(nearest, on=[*TP, "offset"], how="left_anti"))
+    if farther is None:
+        return nearest
+    along = frames.engine.window.partitionBy(*TP).orderBy("bucket")
+    tops = known.groupBy(*TP, "bucket").agg(F.max("known").alias("top"))
+    tops = tops.select(*TP, "bucket", F.lag("top").over(along).alias("before"))
+    below = farther.join(frames.engine.keep(tops), on=[*TP, "bucket"], how="inner")
+    return nearest.unionByName(below.select(*TP, "offset", "before"))
+
+
+def watermark_regressions(frames: Frames) -> Iterator[Frame]:
+    """The end offset that one client saw went back, between two asks one after the other.
+
+    aspect deposed: the later answer is of an older leader epoch than the earlier one; advanced: it
+    is not; null: the answers do not tell their epochs.
+    """
+    F = frames.engine.functions
+    asked = frames.asks
+    order = frames.engine.window.partitionBy("client", *TP).orderBy("complete_ns", "op")
+    steps = asked.select(
+        "op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch", "node",
+        F.lag("leader_epoch").over(order).alias("other_epoch"),
+        F.lag("offset").over(order).alias("other_offset"),
+        F.lag("op").over(order).alias("other_op"),
+        F.lag("complete_ns").over(order).alias("other_complete_ns"),
+    )  # fmt: skip
+    back = frames.suspects(
+        steps.where(
+            (F.col("offset") < F.col("other_offset"))
+            & (F.col("other_complete_ns") <= F.col("invoke_ns"))
+        )
+    )
+    if back is not None:
+        older = F.col("leader_epoch") < F.col("other_epoch")
+        aspect = F.when(older, F.lit("deposed")).when(~older, F.lit("advanced"))
+        found = frames.near_change(back, since="other_complete_ns", up_to="leader_epoch")
+        kind = F.lit("watermark-regression")
+        yield evidence(frames.engine, found, kind=kind, aspect=aspect)

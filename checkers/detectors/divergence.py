@@ -1,0 +1,170 @@
+"""Are all replicas the same, byte for byte, as far as each knew its log to be committed?
+
+Works on the batches in the replicas' files after settling. Every replica is compared with one
+reference, the replica of the highest HW (the lowest node of those): below its own HW it must have
+exactly the reference's batches.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from checkers.engines.engine import Column, Frame, as_frame, left_join
+from checkers.frames.frames import TP, Frames, evidence
+from checkers.history.history import METADATA_TOPIC
+from checkers.history.recorded_faults import METADATA_FILE, with_changed_bytes
+
+PAIRS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("node", pa.int32()),
+        ("reference", pa.int32()),
+        ("hw", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("their_hw", pa.int64()),
+        ("their_end", pa.int64()),
+        ("log_start", pa.int64()),
+    ]
+)
+
+
+def divergent_replicas(frames: Frames) -> Iterator[Frame]:
+    """kind divergent-replicas, one row per batch or replica, offset: where, node: who.
+
+    The metadata log's replicas (METADATA_TOPIC) are the nodes' copies: one may always lag.
+
+    aspect bytes: another batch than the reference's at the same base offset; damaged: likewise, and
+    a fault had flipped a bit in the log of one of the two; extra: a batch that
+    the reference has not; missing: a batch of the reference is not there; short: the log ends
+    below the reference's HW. kind unequal-ends: the logs end apart, at or above the HW.
+    """
+    F = frames.engine.functions
+    pairs = _pairs(frames)
+    copied = F.col("topic") == F.lit(METADATA_TOPIC)
+    short = ~copied & (F.col("end_offset") < F.col("their_hw"))
+    unequal = frames.suspects(pairs.where(short | (F.col("end_offset") != F.col("their_end"))))
+    if unequal is not None:
+        yield evidence(
+            frames.engine,
+            unequal,
+            kind=F.when(short, F.lit("divergent-replicas")).otherwise(F.lit("unequal-ends")),
+            aspect=F.when(short, F.lit("short")),
+            offset=F.col("end_offset"),
+            other_offset=F.when(short, F.col("their_hw")).otherwise(F.col("their_end")),
+            detail=_against(frames),
+        )
+    kind = F.lit("divergent-replicas")
+    unlike = frames.suspects(_unlike(frames, pairs))
+    if unlike is not None:
+        aspect = F.when(F.col("their_digest").isNull(), F.lit("extra")).otherwise(F.lit("bytes"))
+        for flipped, concerned in _flips(frames, copied):
+            either = F.col("node").isin(*flipped) | F.col("reference").isin(*flipped)
+            known = ~F.col("their_digest").isNull()
+            aspect = F.when(known & concerned & either, F.lit("damaged")).otherwise(aspect)
+        epochs = _epochs(frames, "leader_epoch", "their_epoch")
+        yield evidence(frames.engine, unlike, kind=kind, aspect=aspect, detail=epochs)
+    missing = frames.suspects(_missing(frames, pairs))
+    if missing is not None:
+        aspect, epochs = F.lit("missing"), _epochs(frames, None, "leader_epoch")
+        yield evidence(frames.engine, missing, kind=kind, aspect=aspect, detail=epochs)
+
+
+def _flips(frames: Frames, copied: Column) -> Iterator[tuple[list[int], Column]]:
+    """The nodes in whose logs, and copies of the metadata log, faults flipped bits."""
+    rows = frames.fault_rows
+    for flipped, concerned in (
+        (with_changed_bytes(rows), ~copied),
+        (with_changed_bytes(rows, METADATA_FILE), copied),
+    ):
+        if flipped:
+            yield flipped, concerned
+
+
+def _unlike(frames: Frames, pairs: Frame) -> Frame:
+    """Batches below the replica's own HW that the reference has not, or has with other bytes."""
+    F = frames.engine.functions
+    mine = frames.replicas.select(
+        "node",
+        *TP,
+        "base_offset",
+        F.col("last_offset").alias("other_offset"),
+        "digest",
+        "leader_epoch",
+    ).join(pairs, on=["node", *TP], how="inner")
+    theirs = frames.replicas.select(
+        F.col("node").alias("reference"), *TP, "base_offset",
+        F.col("digest").alias("their_digest"), F.col("leader_epoch").alias("their_epoch"),
+    )  # fmt: skip
+    within = (F.col("other_offset") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start"))
+    compared = left_join(mine.where(within), theirs, on=["reference", *TP, "base_offset"])
+    return compared.where(
+        F.col("their_digest").isNull() | (F.col("their_digest") != F.col("digest"))
+    ).withColumnRenamed("base_offset", "offset")
+
+
+def _missing(frames: Frames, pairs: Frame) -> Frame:
+    """Batches of the reference below the replica's own HW that the replica has not."""
+    F = frames.engine.functions
+    theirs = frames.replicas.select(
+        F.col("node").alias("reference"), *TP, "base_offset", "leader_epoch",
+        F.col("last_offset").alias("other_offset"),
+    ).join(pairs, on=["reference", *TP], how="inner")  # fmt: skip
+    within = (F.col("other_offset") < F.col("hw")) & (F.col("base_offset") >= F.col("log_start"))
+    mine = frames.replicas.select("node", *TP, "base_offset")
+    return (
+        theirs.where(within)
+        .join(mine, on=["node", *TP, "base_offset"], how="left_anti")
+        .withColumnRenamed("base_offset", "offset")
+    )
+
+
+def _pairs(frames: Frames) -> Frame:
+    """Every replica beside its reference: node, reference, topic, partition, hw and end_offset of
+    the replica, their_hw and their_end of the reference, log_start: where both have begun.
+
+    As many rows as replicas, so plain Python does.
+    """
+    replicas: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for row in frames.engine.rows(frames.replica_ends):
+        replicas[row["topic"], row["partition"]].append(row)
+    pairs = []
+    for (topic, partition), rows in sorted(replicas.items()):
+        reference = min(rows, key=lambda row: (-row["high_watermark"], row["node"]))
+        pairs += [
+            {
+                "topic": topic,
+                "partition": partition,
+                "node": row["node"],
+                "reference": reference["node"],
+                "hw": row["high_watermark"],
+                "end_offset": row["end_offset"],
+                "their_hw": reference["high_watermark"],
+                "their_end": reference["end_offset"],
+                "log_start": max(row["start_offset"], reference["start_offset"]),
+            }
+            for row in rows
+            if row["node"] != reference["node"]
+        ]
+    return as_frame(frames.engine, pairs, PAIRS)
+
+
+def _epochs(frames: Frames, mine: str | None, theirs: str) -> Column:
+    """Against whom, and the leader epochs of the two batches."""
+    F = frames.engine.functions
+    nothing = F.lit("nothing")
+
+    def told(name: str) -> Column:
+        return F.coalesce(F.concat(F.lit("epoch "), F.col(name).cast("string")), nothing)
+
+    here = nothing if mine is None else told(mine)
+    return F.concat(
+        _against(frames), F.lit(": "), here, F.lit(" here, "), told(theirs), F.lit(" there")
+    )
+
+
+def _against(frames: Frames) -> Column:
+    F = frames.engine.functions
+    return F.concat(F.lit("against node "), F.col("reference").cast("string"))

@@ -1,0 +1,210 @@
+"""Was every acknowledged write kept, and does every record come from a write?
+
+Detectors over sends, reads and the final log. Each finds every instance; none judges.
+"""
+
+from collections.abc import Iterator
+
+from checkers.causes.matching import NEIGHBOURS
+from checkers.engines.engine import Column, Frame, left_join
+from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.send_outcomes import SEND
+from checkers.frames.transactions import next_places
+
+SEQUENCE_BITS = 32  # value = client << 32 | sequence
+FLUSH_SLACK_MS = 5_000
+"""A recorder that is killed loses at most what it did not flush; far less than this."""
+
+DEFAULT_MESSAGE_TIMEOUT_MS = 300_000  # librdkafka's default for message.timeout.ms
+
+
+def lost_writes(frames: Frames) -> Iterator[Frame]:
+    """Acknowledged values that the final log lacks: kind lost-write.
+
+    aspect: where the acknowledged offset lies against the final log: tail (beyond its last
+    record), prefix (before its first), middle; null when no offset was acknowledged (acks=0).
+    other_value: what the final log holds at that offset. Beyond where the final read of the
+    partition came to, nothing is known: kind unseen. A transaction is written whole or not at all:
+    where one of its writes was read, all are held against the log, whatever the client was told.
+    """
+    F = frames.engine.functions
+    missing = frames.suspects(frames.owed.where(F.col("final_offset").isNull()).select(*SEND))
+    if missing is None:
+        return
+    missing = frames.engine.keep(_beside_neighbours(frames, missing))
+    bounds = frames.final.groupBy(*TP).agg(
+        F.min("offset").alias("log_start"), F.max("offset").alias("log_last")
+    )
+    holders = frames.final.select(*TP, "offset", F.col("value").alias("other_value"))
+    in_place = (
+        missing.select("op", *TP, "offset")
+        .join(holders, on=[*TP, "offset"], how="inner")
+        .groupBy("op", *TP)
+        .agg(F.min("other_value").alias("other_value"))
+    )
+    ends = frames.read_ends.select(*TP, "whole", "reached")
+    found = left_join(frames.engine.keep(frames.explained(missing)), ends, on=TP)
+    found = left_join(found, frames.engine.keep(bounds), on=TP)
+    found = left_join(found, frames.engine.keep(in_place), on=["op", *TP])
+    found = _with_bound(frames, found)
+    passed = (F.col("whole") == F.lit(1)) | (F.col("bound") < F.col("reached"))
+    taken = F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value"))
+    torn = F.when(F.col("type") != F.lit("ok"), F.lit("another write of its transaction was read"))
+    yield evidence(
+        frames.engine,
+        found,
+        kind=F.when(passed, F.lit("lost-write")).otherwise(F.lit("unseen")),
+        aspect=F.when(passed & F.col("offset").isNotNull(), _part_of_log(frames)),
+        detail=F.coalesce(taken, torn),
+    )
+
+
+def _with_bound(frames: Frames, missing: Frame) -> Frame:
+    """`missing`, and bound: its place in the log was there or before it. That is its own offset,
+    or that of the next write of its transaction whose place is known: a producer writes to a
+    partition in order."""
+    F = frames.engine.functions
+    sends = frames.in_transactions
+    if sends is None:
+        return missing.withColumn("bound", F.col("offset"))
+    vague = missing.where(F.col("offset").isNull()).select("op", *TP)
+    least = next_places(frames.engine, sends, vague)
+    found = left_join(frames.engine.keep(missing), least, on=["op", *TP])
+    return found.withColumn("bound", F.coalesce("offset", "next_place"))
+
+
+def _beside_neighbours(frames: Frames, missing: Frame) -> Frame:
+    """`missing`, with after_offset and before_offset of what acks=0 lost: where in the final log
+    the nearest records lie that the same client had sent before and sent after to the partition."""
+    F, window = frames.engine.functions, frames.engine.window
+    line = ["client", *TP]
+    unasked = frames.suspects(missing.where(F.col("acks") == F.lit(0)).select(*line).distinct())
+    if unasked is None:
+        nowhere = (F.lit(None).cast("bigint").alias(name) for name in NEIGHBOURS)
+        return missing.select(*SEND, *nowhere)
+    sends = frames.fates.where(F.col("acks") == F.lit(0))
+    sends = sends.select(*line, "op", "value", "invoke_ns", "final_offset")
+    sends = sends.join(unasked, on=line, how="left_semi")
+    order = window.partitionBy(*line).orderBy("invoke_ns", "op")
+    after, before = NEIGHBOURS
+    earlier, later = (window.unboundedPreceding, -1), (1, window.unboundedFollowing)
+    placed = sends.select(
+        "op", *TP, "value", "final_offset",
+        F.max("final_offset").over(order.rowsBetween(*earlier)).alias(after),
+        F.min("final_offset").over(order.rowsBetween(*later)).alias(before),
+    )  # fmt: skip
+    lost = placed.where(F.col("final_offset").isNull()).drop("final_offset")
+    return left_join(missing, frames.engine.keep(lost), on=["op", *TP, "value"])
+
+
+def _part_of_log(frames: Frames) -> Column:
+    F = frames.engine.functions
+    return (
+        F.when(F.col("log_last").isNull() | (F.col("offset") > F.col("log_last")), F.lit("tail"))
+        .when(F.col("offset") < F.col("log_start"), F.lit("prefix"))
+        .otherwise(F.lit("middle"))
+    )
+
+
+def truncated_reads(frames: Frames) -> Iterator[Frame]:
+    """Records that a consumer was given and that the final log does not hold at their offset."""
+    F = frames.engine.functions
+    if frames.stray is None:
+        return
+    judged = frames.stray.join(frames.complete.select(*TP), on=TP, how="left_semi")
+    yield evidence(
+        frames.engine,
+        frames.explained(read_as_committed(frames, judged)),
+        kind=F.lit("truncated-read"),
+        acks=F.lit(None),
+    )
+
+
+def read_as_committed(frames: Frames, reads: Frame) -> Frame:
+    """Reads with the columns that `Frames.explained` wants. A record below the high watermark is
+    safe whatever its acks: only what explains the loss of an acks=all write explains its end.
+    Replicas can lose what they had when it was written, some before and some after it was read."""
+    F = frames.engine.functions
+    values = [name for name in ("value", "other_value") if name in reads.columns]
+    for name in values:
+        sent = F.min("invoke_ns").alias(f"{name}_ns")
+        sends = frames.sends.withColumnRenamed("value", name)
+        read = sends.join(reads.select(*TP, name), on=[*TP, name], how="left_semi")
+        reads = left_join(reads, read.groupBy(*TP, name).agg(sent), on=[*TP, name])
+    return reads.select(
+        "op", *TP, "value", "offset", "invoke_ns", "complete_ns",
+        *(name for name in ("client", "other_value") if name in reads.columns),
+        F.least(*(f"{name}_ns" for name in values), "invoke_ns").alias("written_ns"),
+        F.lit(-1).alias("acks"),
+        F.lit(None).cast("int").alias("leader_epoch"),
+        F.lit(None).cast("int").alias("node"),
+    )  # fmt: skip
+
+
+def aborted_reads(frames: Frames) -> Iterator[Frame]:
+    """Values whose send surely failed (type fail) and that were read all the same (G1a)."""
+    F = frames.engine.functions
+    read = F.col("first_offset").isNotNull()
+    found = frames.suspects(frames.fates.where((F.col("type") == F.lit("fail")) & read))
+    if found is not None:
+        kind, offset = F.lit("aborted-read"), F.col("first_offset")
+        yield evidence(frames.engine, found, kind=kind, offset=offset)
+
+
+def phantoms(frames: Frames) -> Iterator[Frame]:
+    """Records that come from no send of this run.
+
+    kind phantom; aspect: unsent (nobody sent the value to that partition), checksum (the payload
+    is corrupt), foreign (no payload of this run). A value of a client whose history was cut, so
+    late that its send may not have been recorded, is no phantom: kind unrecorded. Nor is one of a
+    client of which nothing is recorded at all, where streams were cut.
+    """
+    F = frames.engine.functions
+    broken = frames.suspects(frames.reads.where(F.col("value").isNull()))
+    if broken is not None:
+        aspect = F.coalesce(F.col("error"), F.lit("foreign"))
+        yield evidence(frames.engine, broken, kind=F.lit("phantom"), aspect=aspect)
+    unsent = frames.unsent
+    if unsent is None:
+        return
+    senders = unsent.select(
+        *TP,
+        "value",
+        F.shiftright("value", SEQUENCE_BITS).cast("int").alias("client"),
+        (F.col("value") % F.lit(1 << SEQUENCE_BITS)).alias("sequence"),
+        F.col("first_offset").alias("offset"),
+    )
+    found = left_join(senders, _horizons(frames), on=["client"])
+    excused = F.col("sequence") > F.col("horizon")
+    if frames.sources.cut:
+        known = frames.clients.select("client").withColumn("known", F.lit(1))
+        found = left_join(frames.engine.keep(found), frames.engine.keep(known), on=["client"])
+        excused = F.col("known").isNull() | excused
+    yield evidence(
+        frames.engine,
+        found,
+        kind=F.when(excused, F.lit("unrecorded")).otherwise(F.lit("phantom")),
+        aspect=F.when(excused, F.lit(None)).otherwise(F.lit("unsent")),
+    )
+
+
+def _horizons(frames: Frames) -> Frame:
+    """client, horizon for every client whose history was cut: every send up to the sequence
+    `horizon` must be in the record, since it began longer than a message timeout before the cut."""
+    F = frames.engine.functions
+    timeout_ms = (frames.plan.get("workload") or {}).get("message_timeout_ms")
+    wait_ms = (timeout_ms or DEFAULT_MESSAGE_TIMEOUT_MS) + FLUSH_SLACK_MS
+    cut = frames.engine.keep(cut_clients(frames))
+    sends = frames.sends.select("client", "value", "invoke_ns").join(cut, on="client", how="inner")
+    early = F.col("invoke_ns") < F.col("last_ns") - F.lit(wait_ms * 1_000_000)
+    sequence = F.col("value") % F.lit(1 << SEQUENCE_BITS)
+    known = sends.groupBy("client").agg(F.max(F.when(early, sequence)).alias("known"))
+    return left_join(cut, known, on=["client"]).select(
+        "client", F.coalesce(F.col("known"), F.lit(-1)).alias("horizon")
+    )
+
+
+def cut_clients(frames: Frames) -> Frame:
+    """client, last_ns of every client without an `end` row; last_ns: the last time it recorded."""
+    F = frames.engine.functions
+    return frames.clients.where(F.col("ended") == F.lit(0)).select("client", "last_ns")

@@ -1,0 +1,267 @@
+"""Who may lead a partition, and when: one leader in an epoch, in sync when it was elected.
+
+The rules are the controller's and the quorum's (KIP-101, KIP-595, KIP-841, KIP-966). They are read
+from the metadata log, from what nodes said of it meanwhile, and from the files of replicas.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from checkers.engines.engine import Frame, as_frame
+from checkers.frames.frames import EVIDENCE, TP, Frames, evidence
+from checkers.history.history import METADATA_TOPIC
+from checkers.history.recorded_faults import with_changed_bytes
+
+METADATA_LOG = "metadata-log"
+"""The source of rows of the cluster's table that are the controllers' own decisions."""
+
+_BROKEN = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("aspect", pa.string()),
+        ("node", pa.int32()),
+        ("invoke_ns", pa.int64()),
+        ("complete_ns", pa.int64()),
+        ("detail", pa.string()),
+    ]
+)
+
+
+def two_leaders(frames: Frames) -> Iterator[Frame]:
+    """kind two-leaders: two leaders of one partition, or of the quorum, in one leader epoch.
+
+    aspect told: nodes, or the metadata log, name two. aspect answered: two nodes answered as its
+    leader (node, other_op: the second of them). aspect wrote: the files of two nodes have different
+    batches of one epoch at one offset, which two leaders wrote.
+    """
+    F = frames.engine.functions
+    told = frames.cluster.where(
+        F.col("kind").isin("leader", "view", "quorum") & (F.col("leader") >= F.lit(0))
+    ).select(*TP, "leader_epoch", "leader", "at_ns")
+    yield from _two_in_one_epoch(frames, told, "told")
+    columns = [
+        *TP,
+        "leader_epoch",
+        F.col("node").alias("leader"),
+        F.col("invoke_ns").alias("at_ns"),
+    ]
+    answered = frames.acked.select(*columns).unionByName(frames.asks.select(*columns))
+    yield from _two_in_one_epoch(frames, answered, "answered")
+    batches = frames.replicas
+    if flipped := with_changed_bytes(frames.fault_rows):
+        batches = batches.where(~F.col("node").isin(*flipped))
+    written = frames.suspects(
+        batches.groupBy(*TP, "base_offset", "leader_epoch")
+        .agg(
+            F.min("crc").alias("crc"),
+            F.max("crc").alias("other_crc"),
+            F.min("node").alias("node"),
+            F.max("node").alias("other_node"),
+        )
+        .where(F.col("crc") != F.col("other_crc"))
+    )
+    if written is not None:
+        yield evidence(
+            frames.engine,
+            written,
+            kind=F.lit("two-leaders"),
+            aspect=F.lit("wrote"),
+            offset=F.col("base_offset"),
+            detail=_in_epoch(frames, "node", "other_node"),
+        )
+
+
+def _two_in_one_epoch(frames: Frames, claims: Frame, aspect: str) -> Iterator[Frame]:
+    """claims: topic, partition, leader_epoch, leader, at_ns."""
+    F = frames.engine.functions
+    two = frames.suspects(
+        claims.where(F.col("leader_epoch").isNotNull() & F.col("leader").isNotNull())
+        .groupBy(*TP, "leader_epoch")
+        .agg(
+            F.min("leader").alias("node"),
+            F.max("leader").alias("other_node"),
+            F.min("at_ns").alias("invoke_ns"),
+            F.max("at_ns").alias("complete_ns"),
+        )
+        .where(F.col("node") < F.col("other_node"))
+    )
+    if two is not None:
+        yield evidence(
+            frames.engine,
+            two,
+            kind=F.lit("two-leaders"),
+            aspect=F.lit(aspect),
+            detail=_in_epoch(frames, "node", "other_node"),
+        )
+
+
+def _in_epoch(frames: Frames, node: str, other: str) -> Any:
+    F = frames.engine.functions
+    return F.concat(
+        F.lit("nodes "), F.col(node).cast("string"), F.lit(" and "), F.col(other).cast("string"),
+        F.lit(" in epoch "), F.col("leader_epoch").cast("string"),
+    )  # fmt: skip
+
+
+def broken_isrs(frames: Frames) -> Iterator[Frame]:
+    """kind isr-broken: a decision of the controllers that the in-sync replicas forbid; node: whom.
+
+    aspect outside: elected though neither in sync nor an eligible leader replica; absent: leads
+    without being in sync itself; fenced-leader, fenced-in-sync: made the leader, or put among the
+    in-sync replicas, while it was fenced. Partitions change seldom, so this is plain Python over
+    the metadata log; elsewhere nothing is known.
+    """
+    F = frames.engine.functions
+    own = frames.cluster.where(F.col("source") == F.lit(METADATA_LOG))
+    decided: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
+    fencing: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+    for row in sorted(frames.engine.rows(own), key=_order):
+        match row["kind"]:
+            case "leader":
+                decided[row["topic"], row["partition"]].append(row)
+            case "fenced" | "unfenced" if row["log_offset"] is not None:
+                fencing[row["node"]].append((row["log_offset"], row["kind"] == "fenced"))
+    rows = []
+    for (topic, partition), rows_of_it in sorted(decided.items()):
+        least = frames.greatest_min_isr(topic)
+        rows += [
+            {"topic": topic, "partition": partition, **found}
+            for found in [*_outsiders(rows_of_it, least), *_fenced(rows_of_it, fencing)]
+        ]
+    if rows:
+        made = as_frame(frames.engine, rows, _BROKEN)
+        yield evidence(frames.engine, made, kind=F.lit("isr-broken"))
+
+
+def _order(row: Mapping[str, Any]) -> tuple[int, int, int]:
+    return _or_less(row["log_offset"]), _or_less(row["partition_epoch"]), int(row["at_ns"])
+
+
+def _or_less(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+def _outsiders(rows: Sequence[Mapping[str, Any]], least: int) -> Iterator[dict[str, Any]]:
+    """Leaders that had no right to be elected."""
+    in_sync: set[int] | None = None
+    eligible: set[int] = set()
+    last_leader: int | None = None
+    before: Mapping[str, Any] | None = None
+    for row in rows:
+        leader, isr = row["leader"], set(row["isr"] or ())
+        leads = leader is not None and leader >= 0
+        if leads and leader not in isr:
+            yield _broken(row, "absent", f"leads in epoch {row['leader_epoch']}, not in sync")
+        elif leads and in_sync is not None and leader != last_leader:
+            had = in_sync | eligible
+            if had and leader not in had and not _is_moved_away(before, row):
+                yield _broken(
+                    row, "outside", f"elected in epoch {row['leader_epoch']}; in sync: "
+                    f"{sorted(in_sync)}, eligible: {sorted(eligible)}",
+                )  # fmt: skip
+        if row["elr"] is not None:
+            eligible = set(row["elr"])
+        elif len(isr) < least:
+            eligible = (eligible | (in_sync or set())) - isr
+        else:
+            eligible = set()
+        in_sync, before = isr, row
+        if leads:
+            last_leader = leader
+
+
+def _is_moved_away(before: Mapping[str, Any] | None, row: Mapping[str, Any]) -> bool:
+    """Whether the leader until now is none of the replicas any more: what it asked for last.
+
+    One record then adds the last new replica to the in-sync ones, ends the reassignment, and elects
+    from the in-sync replicas that it makes (Kafka: PartitionChangeBuilder, KIP-455).
+    """
+    if before is None or row["replicas"] is None or before["replicas"] is None:
+        return False
+    old = before["leader"]
+    return old in before["isr"] and old in before["replicas"] and old not in row["replicas"]
+
+
+def _fenced(
+    rows: Sequence[Mapping[str, Any]], fencing: Mapping[int, Sequence[tuple[int, bool]]]
+) -> Iterator[dict[str, Any]]:
+    """Fenced brokers that were made leader, or taken into the in-sync replicas (KIP-841)."""
+    before: set[int] = set()
+    last_leader: int | None = None
+    for row in rows:
+        isr = set(row["isr"] or ())
+        at = row["log_offset"]
+        for node in sorted(isr - before) if at is not None else ():
+            if _is_fenced(fencing.get(node, ()), at):
+                yield _broken(row, "fenced-in-sync", "taken into the in-sync replicas")
+        new = at is not None and row["leader"] not in (None, -1, last_leader)
+        if new and _is_fenced(fencing.get(row["leader"], ()), at):
+            yield _broken(row, "fenced-leader", f"elected in epoch {row['leader_epoch']}")
+        before, last_leader = isr, row["leader"]
+
+
+def _is_fenced(changes: Sequence[tuple[int, bool]], at: int) -> bool:
+    """By the last change before the batch at `at`, unless that batch itself lets it back in."""
+    state = False
+    for offset, fenced in changes:
+        if offset < at or (offset == at and not fenced):
+            state = fenced
+    return state
+
+
+def _broken(row: Mapping[str, Any], aspect: str, detail: str) -> dict[str, Any]:
+    return {"aspect": aspect, "node": row["leader"], "invoke_ns": row["at_ns"],
+            "complete_ns": row["at_ns"], "detail": detail}  # fmt: skip
+
+
+def forgotten_metadata(frames: Frames) -> Iterator[Frame]:
+    """kind metadata-rollback: what nodes had learned from the metadata log is not in it any more.
+
+    aspect leader: a leader and its epoch that a node told before the final read (node, invoke_ns).
+    Only what the log itself covers is judged: a log that was trimmed begins with a snapshot.
+    aspect log: every node's copy ends (offset) below what was told to be committed (other_offset).
+    """
+    F = frames.engine.functions
+    copies = frames.replica_ends.where(F.col("topic") == F.lit(METADATA_TOPIC)).groupBy(*TP)
+    ends = copies.agg(
+        F.max("end_offset").alias("offset"), F.max("high_watermark").alias("other_offset")
+    )
+    cut = frames.suspects(ends.where(F.col("offset") < F.col("other_offset")))
+    if cut is not None:
+        kind, aspect = F.lit("metadata-rollback"), F.lit("log")
+        yield evidence(frames.engine, cut, kind=kind, aspect=aspect)
+    log = frames.engine.keep(
+        frames.cluster.where(
+            (F.col("source") == F.lit(METADATA_LOG)) & (F.col("kind") == F.lit("leader"))
+        ).select(*TP, "leader_epoch", "leader")
+    )
+    first = log.groupBy(*TP).agg(F.min("leader_epoch").alias("first_epoch"))
+    told = (
+        frames.cluster.where((F.col("kind") == F.lit("view")) & (F.col("leader") >= F.lit(0)))
+        .groupBy(*TP, "leader_epoch", "leader")
+        .agg(F.min("at_ns").alias("invoke_ns"), F.min("node").alias("node"))
+    )
+    covered = told.join(first, on=TP, how="inner").join(frames.complete, on=TP, how="inner")
+    covered = covered.where(
+        (F.col("leader_epoch") >= F.col("first_epoch")) & (F.col("invoke_ns") <= F.col("read_ns"))
+    )
+    gone = frames.suspects(covered.join(log, on=[*TP, "leader_epoch", "leader"], how="left_anti"))
+    if gone is not None:
+        yield evidence(
+            frames.engine,
+            gone,
+            kind=F.lit("metadata-rollback"),
+            aspect=F.lit("leader"),
+            complete_ns=F.col("invoke_ns"),
+            detail=F.concat(
+                F.lit("leader "), F.col("leader").cast("string"), F.lit(" in epoch "),
+                F.col("leader_epoch").cast("string"),
+            ),
+        )  # fmt: skip
+
+
+assert set(_BROKEN.names) <= EVIDENCE.keys()

@@ -1,0 +1,231 @@
+"""Is every value in the log once, at the offset that was promised, in the order it was sent?"""
+
+from collections.abc import Iterator
+
+from checkers.contract.rules import ACKNOWLEDGED
+from checkers.detectors.durability import read_as_committed
+from checkers.engines.engine import Frame, left_join
+from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.send_outcomes import SEND
+
+
+def duplicates(frames: Frames) -> Iterator[Frame]:
+    """Values at two or more offsets of one log; offset and other_offset: first and last.
+
+    aspect client-epoch: the client may have sent the value again in a producer epoch of its own
+    making, of which no broker can know that it repeats another.
+    """
+    F = frames.engine.functions
+    if frames.repeated is None:
+        return
+    found = left_join(frames.repeated, frames.sends.drop("offset"), on=[*TP, "value"])
+    yield evidence(
+        frames.engine,
+        frames.sent_again(found),
+        kind=F.lit("duplicate"),
+        offset=F.col("first_offset"),
+        other_offset=F.col("last_offset"),
+    )
+
+
+def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
+    """Offsets with two values.
+
+    aspect read: two reads of one offset gave different values. aspect acknowledged: the value is
+    in the final log, but not at the offset that was acknowledged for it (a value that is gone
+    altogether is a lost write and not counted here again; a copy may lie there if the final read
+    did not get that far); other_offset: where it is. Beyond where the final read came to, also: the
+    value was acknowledged at an offset at which another was acknowledged or polled (other_value).
+    """
+    F = frames.engine.functions
+    acknowledged = F.lit(ACKNOWLEDGED)
+    two_valued = _two_valued(frames)
+    if two_valued is not None:
+        yield evidence(
+            frames.engine,
+            frames.explained(read_as_committed(frames, two_valued)),
+            kind=F.lit("inconsistent-offset"),
+            aspect=F.lit("read"),
+            acks=F.lit(None),
+        )
+    misplaced = None
+    if frames.misplaced is not None:
+        misplaced = frames.engine.keep(_where_read(frames, frames.misplaced))
+        yield evidence(
+            frames.engine,
+            frames.explained(misplaced),
+            kind=F.lit("inconsistent-offset"),
+            aspect=acknowledged,
+            other_offset=F.col("final_offset"),
+        )
+    claimed = _claimed_twice(frames)
+    if claimed is not None:
+        if misplaced is not None:
+            told = misplaced.select(*TP, "offset")
+            claimed = claimed.join(told, on=[*TP, "offset"], how="left_anti")
+        kind = F.lit("inconsistent-offset")
+        found = frames.explained(frames.engine.keep(claimed))
+        yield evidence(frames.engine, found, kind=kind, aspect=acknowledged)
+
+
+def _claimed_twice(frames: Frames) -> Frame | None:
+    """Of the offsets that no final read passed and of which two values were acknowledged, or one
+    acknowledged and another polled, the first acknowledged send; other_value: the least or the
+    greatest other one. None without any."""
+    F = frames.engine.functions
+    beyond = frames.unpassed
+    if beyond is None:
+        return None
+    place = [*TP, "offset"]
+    polled = frames.reads.where(F.col("value").isNotNull()).select(*place, "value")
+    polled = polled.join(beyond.select(*place), on=place, how="left_semi")
+    claims = beyond.select(*place, "value").unionByName(polled)
+    claims = claims.groupBy(*place).agg(
+        F.min("value").alias("least"), F.max("value").alias("greatest")
+    )
+    two = frames.suspects(claims.where(F.col("least") < F.col("greatest")))
+    if two is None:
+        return None
+    order = frames.engine.window.partitionBy(*place).orderBy("complete_ns", "op")
+    ranked = beyond.join(two, on=place, how="inner").withColumn("rank", F.row_number().over(order))
+    other = F.when(F.col("value") == F.col("least"), F.col("greatest")).otherwise(F.col("least"))
+    first = ranked.where(F.col("rank") == F.lit(1)).withColumn("other_value", other)
+    return frames.engine.keep(first.select(*SEND, "other_value"))
+
+
+def _where_read(frames: Frames, sends: Frame) -> Frame:
+    """Those at whose offset the final read found something, or that it passed."""
+    F = frames.engine.functions
+    ends = frames.read_ends.select(*TP, "whole", "reached")
+    there = sends.select(*TP, "offset").distinct()
+    there = there.join(frames.final.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
+    found = left_join(sends, ends, on=TP)
+    found = left_join(found, there.withColumn("read", F.lit(1)), on=[*TP, "offset"])
+    passed = (F.col("whole") == F.lit(1)) | (F.col("offset") < F.col("reached"))
+    return found.where(passed | F.col("read").isNotNull()).select(*sends.columns)
+
+
+def _two_valued(frames: Frames) -> Frame | None:
+    """topic, partition, offset, value, other_value, op, invoke_ns, complete_ns of the offsets of
+    which two values were read."""
+    F = frames.engine.functions
+    if frames.disputed is None:
+        return None
+    two = frames.disputed.where(F.col("value") < F.col("other_value"))
+    reads = frames.reads.where(F.col("value").isNotNull())
+    return frames.suspects(
+        reads.join(two.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
+        .groupBy(*TP, "offset")
+        .agg(
+            F.min("value").alias("value"),
+            F.max("value").alias("other_value"),
+            F.min("invoke_ns").alias("invoke_ns"),
+            F.max("complete_ns").alias("complete_ns"),
+            F.min("op").alias("op"),
+        )
+    )
+
+
+def reordered_sends(frames: Frames) -> Iterator[Frame]:
+    """Steps back in the log: of one producer's acknowledged sends to one partition, in the order
+    they were invoked, one lies at a lower offset than the one before it (other_*).
+
+    A value's place is the first in the final log (where that was not read to its end, else the
+    first that was read): acks=0 acknowledges no offset, a lost value has no place any more, since
+    what was written later may have been given it, and a value written again later is a duplicate
+    and not a reordering. Where the final read does not say what was lost, only a step back counts
+    whose later send was read no later than the one before it: whoever reads goes up in one log, and
+    what was read after what lay above may have been written into a log that was cut.
+
+    aspect acknowledged: one of the two was never read, and lies beyond where the final read came
+    to; its place is that of its acknowledgement, which what the contract permits may have undone.
+    """
+    F = frames.engine.functions
+    placed = _placed(frames)
+    order = frames.engine.window.partitionBy("client", *TP).orderBy("op")
+    # Of hundreds of millions of rows only what is compared is ordered.
+    steps = placed.select(
+        "op", "client", *TP, "offset",
+        F.lag("offset").over(order).alias("other_offset"),
+        F.lag("op").over(order).alias("other_op"),
+    )  # fmt: skip
+    back = frames.suspects(steps.where(F.col("offset") < F.col("other_offset")))
+    if back is None:
+        return
+    before = placed.select(
+        F.col("op").alias("other_op"), *TP, F.col("offset").alias("other_offset"),
+        F.col("value").alias("other_value"), F.col("read").alias("other_read"),
+    )  # fmt: skip
+    found = left_join(back, placed.drop("client"), on=["op", *TP, "offset"])
+    found = left_join(frames.engine.keep(found), before, on=["other_op", *TP, "other_offset"])
+    found = frames.engine.keep(found)
+    both_read = F.col("read").isNotNull() & F.col("other_read").isNotNull()
+    kind = F.lit("reordered-send")
+    yield evidence(frames.engine, _of_one_log(frames, found.where(both_read)), kind=kind)
+    if (told := frames.suspects(found.where(~both_read))) is not None:
+        told = _explained(frames, told)
+        yield evidence(frames.engine, told, kind=kind, aspect=F.lit(ACKNOWLEDGED))
+
+
+def _placed(frames: Frames) -> Frame:
+    """op, client, topic, partition, value, acks, invoke_ns, complete_ns, offset (its place), read
+    (1: somebody read it) of the acknowledged sends that have a place."""
+    F = frames.engine.functions
+    columns = ["op", "client", *TP, "value", "acks", "invoke_ns", "complete_ns"]
+    read_to_end = F.col("end_offset").isNotNull()
+    place = F.when(read_to_end, F.col("final_offset")).otherwise(
+        F.coalesce(F.col("final_offset"), F.col("first_offset"))
+    )
+    acked = frames.fates.where((F.col("type") == F.lit("ok")) & F.col("first_offset").isNotNull())
+    placed = left_join(acked, frames.complete, on=TP).select(
+        *columns, place.alias("offset"), F.lit(1).alias("read")
+    )
+    if frames.unpassed is not None:
+        unread = frames.unpassed.where(
+            (F.col("type") == F.lit("ok")) & F.col("first_offset").isNull()
+        )
+        never = F.lit(None).cast("int").alias("read")
+        placed = placed.unionByName(unread.select(*columns, "offset", never))
+    return placed.where(F.col("offset").isNotNull())
+
+
+def _explained(frames: Frames, steps: Frame) -> Frame:
+    """Steps back with the `cause_id` of what may have undone either acknowledgement."""
+    F = frames.engine.functions
+    named = [name for name in SEND if name not in ("op", "value", *TP)]
+    explained = []
+    for prefix in ("", "other_"):
+        key = [F.col(f"{prefix}{name}").alias(name) for name in ("op", "value")]
+        sends = steps.select(*key, *TP).join(
+            frames.sends.select("op", "value", *TP, *named), on=["op", "value", *TP], how="inner"
+        )
+        causes = frames.explained(frames.engine.keep(sends))
+        explained.append(
+            causes.select(
+                F.col("op").alias(f"{prefix}op"), *TP, F.col("cause_id").alias(f"{prefix}cause")
+            )
+        )
+    for prefix, causes in zip(("", "other_"), explained, strict=True):
+        steps = left_join(steps, frames.engine.keep(causes), on=[f"{prefix}op", *TP])
+        steps = frames.engine.keep(steps)
+    return steps.withColumn("cause_id", F.coalesce("other_cause", "cause"))
+
+
+def _of_one_log(frames: Frames, back: Frame) -> Frame:
+    F = frames.engine.functions
+    back = frames.engine.keep(back)
+    both = back.select(*TP, "value").unionByName(
+        back.select(*TP, F.col("other_value").alias("value"))
+    )
+    seen = frames.engine.keep(
+        frames.reads.join(both, on=[*TP, "value"], how="left_semi")
+        .groupBy(*TP, "value")
+        .agg(F.min("complete_ns").alias("read_ns"))
+    )
+    seen_before = seen.select(
+        *TP, F.col("value").alias("other_value"), F.col("read_ns").alias("other_read_ns")
+    )
+    found = left_join(left_join(back, seen, on=[*TP, "value"]), seen_before, [*TP, "other_value"])
+    found = left_join(found, frames.complete.select(*TP, "end_offset"), on=TP)
+    told = F.col("end_offset").isNotNull() | (F.col("read_ns") <= F.col("other_read_ns"))
+    return found.where(told)

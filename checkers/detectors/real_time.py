@@ -1,0 +1,227 @@
+"""What had happened before something else began: all clients of a run share one clock.
+
+A log only grows at its end. So what begins after something else was over has to show it: a later
+write lies behind an earlier one, an end offset that is asked for later is beyond what was read
+earlier, a later read is given what was acknowledged earlier. Works on buckets of time, so that no
+task orders a whole partition.
+"""
+
+import functools
+from collections.abc import Iterator
+
+from checkers.engines.engine import Frame, div, left_join
+from checkers.frames.frames import TP, Frames, evidence
+from checkers.frames.slices import OFFSETS
+
+BUCKET_NS = 100_000_000
+
+BUCKET_OFFSETS = OFFSETS
+"""Offsets that are ordered together: the bound on what one task sorts of a partition, and what is
+looked at closely where two of them seem to be out of order."""
+
+
+def reordered_acks(frames: Frames) -> Iterator[Frame]:
+    """kind reordered-ack: a write that began after another was acknowledged (other_*), and was
+    acknowledged at a lower offset, both of them where they were acknowledged in the final log.
+
+    Of whichever clients: the order is that of time. A write that is lost has no place in it.
+    """
+    F = frames.engine.functions
+    late = _late(frames)
+    if late is None:
+        return
+    kept = frames.kept
+    back = frames.suspects(_overtaken(frames, _marks(frames, late), late))
+    if back is None:
+        return
+    others = kept.select(
+        *TP, F.col("offset").alias("passed"), F.col("value").alias("other_value"),
+        F.col("op").alias("other_op"), F.col("client").alias("other_client"),
+    )  # fmt: skip
+    found = kept.join(back.select("op", *TP, "offset", "passed"), on=["op", *TP, "offset"])
+    found = left_join(found, others, on=[*TP, "passed"])
+    same = F.col("client") == F.col("other_client")
+    yield evidence(
+        frames.engine,
+        found,
+        kind=F.lit("reordered-ack"),
+        other_offset=F.col("passed"),
+        detail=F.when(same, F.lit("by the same client")).otherwise(F.lit("by another client")),
+    )
+
+
+def _late(frames: Frames) -> Frame | None:
+    """op, topic, partition, at_ns, offset of the kept writes that began after a greater offset was
+    acknowledged; None without any. Along offsets only half as much is to be ordered as along time.
+    """
+    F, window = frames.engine.functions, frames.engine.window
+    bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
+    writes = frames.kept.select("op", *TP, "offset", "invoke_ns", "complete_ns", bucket)
+    beyond = window.unboundedPreceding, -1
+    columns = ["op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"]
+    late = []
+    if (odd := _odd_buckets(frames, writes)) is not None:
+        inside = window.partitionBy(*TP, "bucket").orderBy(F.col("offset").desc())
+        ahead = F.min("complete_ns").over(inside.rowsBetween(*beyond)).alias("ahead")
+        near = writes.join(odd, on=[*TP, "bucket"], how="left_semi")
+        near = near.select("op", *TP, "offset", "invoke_ns", ahead)
+        late.append(near.where(F.col("invoke_ns") > F.col("ahead")).select(*columns))
+    along = window.partitionBy(*TP).orderBy(F.col("bucket").desc()).rowsBetween(*beyond)
+    tops = writes.groupBy(*TP, "bucket").agg(
+        F.min("complete_ns").alias("soonest"), F.max("invoke_ns").alias("latest")
+    )
+    tops = tops.select(*TP, "bucket", "latest", F.min("soonest").over(along).alias("after"))
+    passed = frames.suspects(tops.where(F.col("latest") > F.col("after")))
+    if passed is not None:
+        far = writes.join(passed.select(*TP, "bucket", "after"), on=[*TP, "bucket"], how="inner")
+        late.append(far.where(F.col("invoke_ns") > F.col("after")).select(*columns))
+    if not late:
+        return None
+    return frames.suspects(functools.reduce(lambda a, b: a.unionByName(b).distinct(), late))
+
+
+def _odd_buckets(frames: Frames, writes: Frame) -> Frame | None:
+    """topic, partition, bucket in which some write may be late; None without any."""
+    return frames.suspects(*(_odd(frames, here(writes)) for here in frames.slices))
+
+
+def _odd(frames: Frames, writes: Frame) -> Frame:
+    """Of some whole buckets those in which a write may be late.
+
+    Take a late write and the nearest behind it that was acknowledged before it began. It is one of
+    the next two, or all between them had begun by then, and so had the next two: the late write
+    began after both.
+    """
+    F, window = frames.engine.functions, frames.engine.window
+    order = window.partitionBy(*TP, "bucket").orderBy("offset")
+    steps = writes.select(
+        *TP, "bucket", "invoke_ns",
+        F.least(*(F.lead("complete_ns", n).over(order) for n in (1, 2))).alias("soonest"),
+        F.lead("invoke_ns", 1).over(order).alias("next_ns"),
+        F.lead("invoke_ns", 2).over(order).alias("second_ns"),
+    )  # fmt: skip
+    began = F.col("invoke_ns")
+    after_both = (began > F.col("next_ns")) & (began > F.col("second_ns"))
+    odd = steps.where((began > F.col("soonest")) | after_both)
+    return odd.select(*TP, "bucket").distinct()
+
+
+def _marks(frames: Frames, late: Frame) -> Frame:
+    """topic, partition, at_ns, offset of the acknowledgements that can have overtaken late ones."""
+    F = frames.engine.functions
+    bounds = frames.engine.keep(
+        late.groupBy(*TP).agg(F.min("offset").alias("least"), F.max("at_ns").alias("until_ns"))
+    )
+    return (
+        frames.kept.select(*TP, F.col("complete_ns").alias("at_ns"), "offset")
+        .join(bounds, on=TP, how="inner")
+        .where((F.col("offset") > F.col("least")) & (F.col("at_ns") < F.col("until_ns")))
+        .select(*TP, "at_ns", "offset")
+    )
+
+
+def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
+    """kind uncommitted-read: an end offset told at or below a record that a consumer had been given
+    before (other_offset): the record was not committed then, or the end went back. aspect deposed:
+    a leader told it that was none any more by then."""
+    F = frames.engine.functions
+    asks = frames.asks
+    back = frames.suspects(
+        _overtaken(
+            frames,
+            _lasting(frames),
+            asks.select("op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"),
+        )
+    )
+    if back is None:
+        return
+    found = frames.engine.keep(asks.join(back.select("op", *TP, "passed"), on=["op", *TP]))
+    found = left_join(found, _deposed(frames, found), on=["op", *TP])
+    yield evidence(
+        frames.engine,
+        frames.near_change(found),
+        kind=F.lit("uncommitted-read"),
+        other_offset=F.col("passed") - F.lit(1),
+    )
+
+
+def _lasting(frames: Frames) -> Frame:
+    """topic, partition, at_ns, offset behind the last record of each poll that was not taken back.
+
+    Whether it might be taken back, truncated-read and inconsistent-offset say; an end that is told
+    after that is right to be below it.
+    """
+    F = frames.engine.functions
+    polls, disputed = frames.polls, frames.disputed
+    if disputed is not None:
+        two = disputed.where(F.col("value") < F.col("other_value"))
+        gone = disputed.join(frames.complete.select(*TP), on=TP, how="left_semi")
+        rows = frames.reads.where(F.col("f") == F.lit("poll"))
+        for taken in (two, gone):
+            rows = rows.join(taken.select(*TP, "offset"), on=[*TP, "offset"], how="left_anti")
+        polls = rows.groupBy("op", *TP).agg(
+            F.max("offset").alias("last_offset"), F.max("complete_ns").alias("complete_ns")
+        )
+    beyond = (F.col("last_offset") + F.lit(1)).alias("offset")
+    known = polls.where(F.col("complete_ns").isNotNull())
+    return known.select(*TP, F.col("complete_ns").alias("at_ns"), beyond)
+
+
+def _deposed(frames: Frames, answers: Frame) -> Frame:
+    """op, topic, partition, aspect of the answers of leaders that had a successor by then."""
+    F = frames.engine.functions
+    known = frames.cluster.where(F.col("kind") == F.lit("leader")).select(
+        *TP, F.col("leader_epoch").alias("newer_epoch"), F.col("at_ns").alias("elected_ns")
+    )
+    newer = (F.col("newer_epoch") > F.col("leader_epoch")) & (
+        F.col("elected_ns") <= F.col("complete_ns")
+    )
+    pairs = answers.join(known, on=TP, how="inner").where(newer)
+    return pairs.select("op", *TP).distinct().withColumn("aspect", F.lit("deposed"))
+
+
+def _overtaken(frames: Frames, marks: Frame, asks: Frame) -> Frame:
+    """The asks (op, topic, partition, at_ns, offset) for which some mark (topic, partition, at_ns,
+    offset) of an earlier moment has a greater offset; passed: the greatest of those."""
+    F, window = frames.engine.functions, frames.engine.window
+    bucket = div(frames.engine, "at_ns", BUCKET_NS).alias("bucket")
+    none = F.lit(None).cast("bigint")
+    # What happens at one moment is in no order: there a mark comes behind every ask.
+    asked = asks.select(
+        *TP, "at_ns", bucket, F.lit(0).alias("turn"), "op", "offset", none.alias("mark")
+    )
+    marked = marks.select(
+        *TP, "at_ns", bucket, F.lit(1).alias("turn"), none.alias("op"), none.alias("offset"),
+        F.col("offset").alias("mark"),
+    )  # fmt: skip
+    events = frames.engine.keep(asked.unionByName(marked))
+    along = window.partitionBy(*TP).orderBy("bucket")
+    tops = events.groupBy(*TP, "bucket").agg(F.max("mark").alias("top"))
+    earlier = F.max("top").over(along.rowsBetween(window.unboundedPreceding, -1))
+    tops = tops.select(*TP, "bucket", earlier.alias("earlier"))
+    inside = window.partitionBy(*TP, "bucket").orderBy("at_ns", "turn")
+    before = F.max("mark").over(inside.rowsBetween(window.unboundedPreceding, window.currentRow))
+    steps = events.select(*TP, "bucket", "op", "offset", before.alias("before"))
+    compared = steps.where(F.col("op").isNotNull()).join(tops, on=[*TP, "bucket"], how="inner")
+    nothing = F.lit(-1)
+    passed = F.greatest(F.coalesce("before", nothing), F.coalesce("earlier", nothing))
+    return compared.select("op", *TP, "offset", passed.alias("passed")).where(
+        F.col("offset") < F.col("passed")
+    )
+
+
+def stale_reads(frames: Frames) -> Iterator[Frame]:
+    """kind stale-read: of each partition the poll that was the most behind: a record that it ended
+    short of had been acknowledged (invoke_ns) long before the poll began (complete_ns)."""
+    F = frames.engine.functions
+    longest = frames.engine.window.partitionBy(*TP).orderBy(
+        (F.col("polled_ns") - F.col("acked_ns")).desc(), "op"
+    )
+    ranked = frames.behind.withColumn("rank", F.row_number().over(longest))
+    yield evidence(
+        frames.engine,
+        ranked.where(F.col("rank") == F.lit(1)),
+        kind=F.lit("stale-read"),
+        invoke_ns=F.col("acked_ns"),
+        complete_ns=F.col("polled_ns"),
+    )

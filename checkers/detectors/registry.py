@@ -1,0 +1,118 @@
+"""The detectors: their names, their functions, and what each cannot do without."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.detectors.availability import unavailability
+from checkers.detectors.consumers import poll_jumps, watermark_regressions
+from checkers.detectors.divergence import divergent_replicas
+from checkers.detectors.durability import aborted_reads, lost_writes, phantoms, truncated_reads
+from checkers.detectors.leadership import broken_isrs, forgotten_metadata, two_leaders
+from checkers.detectors.ordering import duplicates, inconsistent_offsets, reordered_sends
+from checkers.detectors.real_time import reordered_acks, stale_reads, uncommitted_reads
+from checkers.detectors.refused_batches import refused_heads
+from checkers.detectors.stuck import stuck
+from checkers.frames.census import Census
+from checkers.frames.frames import Detect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detector:
+    """A detector's name, its function, and what it cannot do without.
+
+    lacking: why there is nothing to judge, or None. decisive: whether that makes the verdict
+    UNKNOWN, for a given plan.
+    """
+
+    name: str
+    find: Detect
+    lacking: Callable[[Census], str | None]
+    decisive: Callable[[Mapping[str, Any]], bool] = lambda _: True
+
+
+def _acks(census: Census) -> str | None:
+    return None if census.rows("send", "ok") else "no acknowledged write"
+
+
+def _reads(census: Census) -> str | None:
+    read = census.rows("poll", "ok") + census.rows("final-read", "ok")
+    return None if read else "nothing was read"
+
+
+def _clocks(census: Census) -> str | None:
+    return "clocks went backwards" if census.backwards or census.astray else None
+
+
+def _timed_acks(census: Census) -> str | None:
+    return _acks(census) or _clocks(census)
+
+
+def _timed_polls(census: Census) -> str | None:
+    return _polls(census) or _clocks(census)
+
+
+def _polls(census: Census) -> str | None:
+    return None if census.rows("poll", "ok") else "no consumer polled"
+
+
+def _watermarks(census: Census) -> str | None:
+    told = census.rows("watermark", "ok")
+    return _clocks(census) if told else "no client asked for end offsets"
+
+
+def _replicas(census: Census) -> str | None:
+    return None if census.replicas else "no replica's files were read"
+
+
+def _ends(census: Census) -> str | None:
+    return _polls(census) or _watermarks(census)
+
+
+def _cluster(census: Census) -> str | None:
+    return None if census.cluster else "the cluster said nothing of itself"
+
+
+def _never(_: Mapping[str, Any]) -> bool:
+    return False
+
+
+def _with_consumers(plan: Mapping[str, Any]) -> bool:
+    return bool((plan.get("workload") or {}).get("consumers"))
+
+
+def _own_broker(plan: Mapping[str, Any]) -> bool:
+    return plan.get("system") == "nodes"
+
+
+DETECTORS: tuple[Detector, ...] = (
+    Detector(name="lost-write", find=lost_writes, lacking=_acks),
+    Detector(name="duplicate", find=duplicates, lacking=_reads),
+    Detector(name="inconsistent-offset", find=inconsistent_offsets, lacking=_reads),
+    Detector(name="reordered-send", find=reordered_sends, lacking=_acks),
+    Detector(name="truncated-read", find=truncated_reads, lacking=_polls, decisive=_with_consumers),
+    Detector(name="aborted-read", find=aborted_reads, lacking=_reads),
+    Detector(name="phantom", find=phantoms, lacking=_reads),
+    Detector(name="poll-order", find=poll_jumps, lacking=_polls, decisive=_with_consumers),
+    Detector(
+        name="watermark-regression",
+        find=watermark_regressions,
+        lacking=_watermarks,
+        decisive=_never,
+    ),
+    Detector(
+        name="divergent-replicas",
+        find=divergent_replicas,
+        lacking=_replicas,
+        decisive=_own_broker,
+    ),
+    Detector(name="unavailable", find=unavailability, lacking=_acks, decisive=_never),
+    Detector(name="stuck", find=stuck, lacking=_acks, decisive=_never),
+    Detector(name="reordered-ack", find=reordered_acks, lacking=_timed_acks),
+    Detector(name="uncommitted-read", find=uncommitted_reads, lacking=_ends, decisive=_never),
+    Detector(name="stale-read", find=stale_reads, lacking=_timed_polls, decisive=_never),
+    Detector(name="two-leaders", find=two_leaders, lacking=_cluster, decisive=_never),
+    Detector(name="isr-broken", find=broken_isrs, lacking=_cluster, decisive=_never),
+    Detector(name="metadata-rollback", find=forgotten_metadata, lacking=_cluster, decisive=_never),
+    Detector(name="refused-head", find=refused_heads, lacking=_acks, decisive=_never),
+)

@@ -1,0 +1,228 @@
+"""Column expressions as DuckDB's SQL, with the operators and the null order of PySpark's.
+
+A text stands for itself wherever it is put: whatever would need parentheses has them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+Operand: TypeAlias = "Column | int | float | str | bool | None"
+"""What stands beside an operator: an expression, or a literal."""
+
+_KINDS = {
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INT",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "string": "TEXT",
+}
+
+UNBOUNDED = 1 << 63
+"""From here on a window's bound is none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """An expression; name: what a frame calls it (None: it has to be given one).
+
+    chain: the operator, AND or OR, that joins all parts of the text.
+    """
+
+    text: str
+    name: str | None = None
+    chain: str = ""
+
+    def alias(self, name: str) -> "Column":
+        """The same by another name."""
+        return replace(self, name=name)
+
+    def cast(self, kind: str) -> "Column":
+        """As another type, by its name in Spark's SQL. Raises ValueError for one not known."""
+        if kind not in _KINDS:
+            raise ValueError(f"cannot cast to {kind!r}: known are {', '.join(_KINDS)}")
+        return Column(f"CAST({self.text} AS {_KINDS[kind]})", self.name)
+
+    def over(self, window: "Window") -> "Column":
+        """Of each row's window."""
+        return Column(f"{self.text} OVER ({window.text})")
+
+    def isNull(self) -> "Column":
+        """Whether it is null."""
+        return Column(f"({self.text} IS NULL)")
+
+    def isNotNull(self) -> "Column":
+        """Whether it is not null."""
+        return Column(f"({self.text} IS NOT NULL)")
+
+    def isin(self, *values: Any) -> "Column":
+        """Whether it is one of some literals, given one by one or as one list."""
+        one_list = len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset)
+        listed: Iterable[Any] = values[0] if one_list else values
+        texts = ", ".join(literal(value) for value in listed)
+        return Column(f"({self.text} IN ({texts}))" if texts else "FALSE")
+
+    def asc(self) -> "Column":
+        """Ascending; null is the least."""
+        return Column(f"{self.text} ASC NULLS FIRST")
+
+    def desc(self) -> "Column":
+        """Descending; null is the least."""
+        return Column(f"{self.text} DESC NULLS LAST")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a column has no truth value: write & for and, | for or, ~ for not")
+
+    def __eq__(self, other: Operand) -> "Column":  # type: ignore[override]
+        return self._with("=", other)
+
+    def __ne__(self, other: Operand) -> "Column":  # type: ignore[override]
+        return self._with("<>", other)
+
+    __hash__ = None  # type: ignore[assignment]  # what compares to a column is no key
+
+    def __lt__(self, other: Operand) -> "Column":
+        return self._with("<", other)
+
+    def __le__(self, other: Operand) -> "Column":
+        return self._with("<=", other)
+
+    def __gt__(self, other: Operand) -> "Column":
+        return self._with(">", other)
+
+    def __ge__(self, other: Operand) -> "Column":
+        return self._with(">=", other)
+
+    def __add__(self, other: Operand) -> "Column":
+        return self._with("+", other)
+
+    def __sub__(self, other: Operand) -> "Column":
+        return self._with("-", other)
+
+    def __mul__(self, other: Operand) -> "Column":
+        return self._with("*", other)
+
+    def __mod__(self, other: Operand) -> "Column":
+        return self._with("%", other)
+
+    def __and__(self, other: Operand) -> "Column":
+        return self._chained("AND", other)
+
+    def __or__(self, other: Operand) -> "Column":
+        return self._chained("OR", other)
+
+    def __invert__(self) -> "Column":
+        return Column(f"(NOT {self.text})")
+
+    def __getattr__(self, name: str) -> Any:
+        from checkers.engines.embedded.general import method
+
+        return method(self, name)
+
+    def _with(self, operator: str, other: Operand) -> "Column":
+        return Column(f"({self.text} {operator} {literal(other)})")
+
+    def _chained(self, operator: str, other: Operand) -> "Column":
+        # A thousand alternatives are one list for DuckDB's parser, and no tower of parentheses.
+        right = other if isinstance(other, Column) else Column(literal(other))
+        parts = [c.text[1:-1] if c.chain == operator else c.text for c in (self, right)]
+        return Column(f"({f' {operator} '.join(parts)})", chain=operator)
+
+
+class Case(Column):
+    """What `functions.when` begins; without `otherwise` it is null where no condition holds."""
+
+    __slots__ = ()
+
+    def when(self, condition: Column, value: Operand) -> "Case":
+        """Another condition, asked where none before it holds."""
+        return Case(f"{self._open} WHEN {condition.text} THEN {literal(value)} END")
+
+    def otherwise(self, value: Operand) -> Column:
+        """The value where no condition holds."""
+        return Column(f"{self._open} ELSE {literal(value)} END")
+
+    @property
+    def _open(self) -> str:
+        return self.text.removesuffix(" END")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which rows a window function sees, as SQL: partitions, order, bounds."""
+
+    partition: str = ""
+    order: str = ""
+    bounds: str = ""
+
+    unboundedPreceding = -UNBOUNDED
+    unboundedFollowing = UNBOUNDED - 1
+    currentRow = 0
+
+    def partitionBy(self, *columns: str | Column) -> "Window":
+        """The rows that agree on these columns."""
+        return replace(self, partition=f"PARTITION BY {', '.join(map(expression, columns))}")
+
+    def orderBy(self, *columns: str | Column) -> "Window":
+        """In this order."""
+        return replace(self, order=f"ORDER BY {ordering(columns)}")
+
+    def rowsBetween(self, start: int, end: int) -> "Window":
+        """Those so many rows around each; negative: before it."""
+        return replace(self, bounds=f"ROWS BETWEEN {_bound(start)} AND {_bound(end)}")
+
+    def rangeBetween(self, start: int, end: int) -> "Window":
+        """Those whose order is so far from each row's."""
+        return replace(self, bounds=f"RANGE BETWEEN {_bound(start)} AND {_bound(end)}")
+
+    @property
+    def text(self) -> str:
+        """What stands behind OVER."""
+        return " ".join(filter(None, (self.partition, self.order, self.bounds)))
+
+
+def _bound(rows: int) -> str:
+    if abs(rows) >= UNBOUNDED - 1:
+        return "UNBOUNDED PRECEDING" if rows < 0 else "UNBOUNDED FOLLOWING"
+    if rows == 0:
+        return "CURRENT ROW"
+    return f"{-rows} PRECEDING" if rows < 0 else f"{rows} FOLLOWING"
+
+
+def quoted(name: str) -> str:
+    """An identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def expression(of: str | Column) -> str:
+    """The text of a column, or of the one of this name."""
+    return of.text if isinstance(of, Column) else quoted(of)
+
+
+def ordering(columns: Iterable[str | Column]) -> str:
+    """Sort keys; where no direction is told, ascending."""
+    texts = [expression(column) for column in columns]
+    told = (" ASC NULLS FIRST", " DESC NULLS LAST")
+    return ", ".join(text if text.endswith(told) else text + told[0] for text in texts)
+
+
+def literal(value: Operand) -> str:
+    """The text of a literal, or of an expression that is one already."""
+    match value:
+        case Column():
+            return value.text
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value) if value >= 0 else f"({value})"
+        case float():
+            # As text: a bare number would be a DECIMAL first, and lose its last digits.
+            return f"CAST('{value!r}' AS DOUBLE)"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case _:
+            raise TypeError(f"{value!r} is no literal: give a number, text, a bool or None")

@@ -1,0 +1,395 @@
+"""One DataFrame interface, two engines: embedded DuckDB and PySpark.
+
+A detector is written once, in PySpark's DataFrame API, and takes `functions` and `Window` from the
+engine it is handed; it imports neither library, so both engines live in one process. Frames are
+lazy and stay inside the engine; only `rows` brings data to the driver, and callers hand it nothing
+but aggregates and bounded examples.
+
+PySpark's API on DuckDB is `checkers.engines.embedded`. Where the two differ, detectors keep to
+what both
+have: DuckDB has no `functions.window` (time is bucketed by integer division) and `floor(a / b)` is
+no integer division for large numbers (`div` is, in SQL text, see `div`).
+
+    EngineError           the engine cannot be had on this machine
+    EngineTimeout         a computation ran longer than its bound
+"""
+
+import contextlib
+import functools
+import itertools
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from checkers.engines.embedded.columns import Window, literal, quoted
+from checkers.engines.embedded.frames import Frame as SqlFrame
+from checkers.engines.embedded.functions import Functions
+from checkers.history.arrow import few_rows, no_rows, take_over
+from checkers.history.history import Source
+
+Frame: TypeAlias = Any
+"""A DataFrame of the engine at hand; both kinds share PySpark's methods."""
+
+Column: TypeAlias = Any
+"""A column expression of the engine at hand."""
+
+
+MEMORY_LIMIT = "3GB"
+"""What the embedded engine keeps in memory before it spills; a process has more than that."""
+
+
+LOADED_BYTES = 1 << 20
+"""Files no larger than this are read once; of larger ones columns are read faster from the files
+than from what memory they would take."""
+
+
+SPILLING_BYTES = 1 << 27
+"""What is derived from files larger than this would not fit into MEMORY_LIMIT."""
+
+
+ROWS_AT_ONCE = 40_000_000
+"""So many rows of a history fit into MEMORY_LIMIT while they are joined or sorted."""
+
+
+FEW_TEXTS = ("topic", "type")
+"""Columns with the same few texts in all rows. (`f` is one too, but is what rows are picked by:
+files tell by their statistics which of their rows cannot be meant, of texts only.)"""
+
+
+CASES = 8
+"""So many texts are told apart faster one by one than by DuckDB's look-up of each row's."""
+
+
+class EngineError(Exception):
+    """The engine is not available; the message says what is missing."""
+
+
+class EngineTimeout(Exception):
+    """A computation was stopped at its time bound."""
+
+
+class Engine(Protocol):
+    """What detectors and the checker need of an engine."""
+
+    @property
+    def name(self) -> str:
+        """`duckdb` or `spark`."""
+
+    @property
+    def functions(self) -> Any:
+        """The functions module, as `pyspark.sql.functions`."""
+
+    @property
+    def window(self) -> Any:
+        """The window specification class, as `pyspark.sql.Window`."""
+
+    def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
+        """The rows of all sources as one frame with the columns of `schema`."""
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """So many rows of a history are best joined and sorted at once; None: however many."""
+
+    def keep(self, *frames: Frame) -> Frame:
+        """The rows of all frames, which have the same columns, computed one frame after the other
+        (now or at first use), and once however often they are used."""
+
+    def rows(self, frame: Frame) -> list[dict[str, Any]]:
+        """Bring a small frame to the driver."""
+
+    def is_empty(self, frame: Frame) -> bool:
+        """Whether a frame has no rows."""
+
+    def bounded(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """Raise EngineTimeout when the computations inside take longer."""
+
+    def close(self) -> None:
+        """Give back memory and temporary files; the engine and its frames end here."""
+
+
+def as_frame(engine: Engine, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Frame:
+    """A few rows of our own as a frame; a column that a row does not name is null in it."""
+    return engine.load([few_rows(rows, schema)], schema)
+
+
+def left_join(left: Frame, right: Frame, on: list[str]) -> Frame:
+    """All rows of `left` with the columns of `right` where it has the same keys, else null; the
+    columns of `left` first."""
+    names = [*left.columns, *(name for name in right.columns if name not in on)]
+    return left.join(right, on=on, how="left").select(*names)
+
+
+def div(engine: Engine, column: str, divisor: int) -> Column:
+    """Integer division of a column that is not negative."""
+    return engine.functions.expr(f"`{column}` div {divisor}")
+
+
+def listed(engine: Engine, column: str) -> Column:
+    """Of a group of rows, the distinct integers of a column, ascending, as a text: `3,17`."""
+    sorted_ones = f"array_sort(collect_set(`{column}`))"
+    return engine.functions.expr(f"array_join(cast({sorted_ones} as array<string>), ',')")
+
+
+BLOCK_BITS = 5
+"""Integers that differ in these last bits only are of one block."""
+
+
+def block_bit(engine: Engine, column: str) -> Column:
+    """A bigint of one bit that tells an integer apart from all others of its block."""
+    last = (1 << BLOCK_BITS) - 1
+    return engine.functions.expr(f"shiftleft(1L, cast(`{column}` & {last} as int))")
+
+
+class DuckDbEngine:
+    """The embedded engine: in this process, out of core, instant to start.
+
+    Intermediate results are tables of a private database: in memory, which spills to a temporary
+    directory, or, once files are read that are too large for that, in a file there. DuckDB
+    compresses what it writes to a database's file, and need not write it again to make room. The
+    directory is there only while something is in it: a killed process leaves one behind only where
+    it was spilling, or judged a large history.
+    """
+
+    name = "duckdb"
+    rows_at_once = ROWS_AT_ONCE
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        import duckdb
+
+        # DuckDB makes the directory when it spills.
+        self._folder = Path(tempfile.gettempdir(), f"highwater-duckdb-{secrets.token_hex(8)}")
+        self._database = "memory"
+        self._connection = duckdb.connect(
+            config={"temp_directory": str(self._folder), "memory_limit": MEMORY_LIMIT}
+        )
+        self._connection.execute("SET preserve_insertion_order = false")
+        # Standard output is not its own.
+        self._connection.execute("SET enable_progress_bar = false")
+        if threads is not None:
+            self._connection.execute(f"SET threads = {int(threads)}")
+        self._interrupted_error = duckdb.InterruptException
+        self._numbers = itertools.count()
+        self.functions: Any = Functions()
+        self.window: Any = Window()
+
+    def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
+        """Large files are read again when they are scanned again; anything else is a table."""
+        if addresses := [source for source in sources if isinstance(source, str)]:
+            raise EngineError(f"{addresses[0]}: only Spark reads such an address: --engine spark")
+        paths = [source for source in sources if isinstance(source, Path)]
+        tables = [source for source in sources if isinstance(source, pa.Table)]
+        if not paths:
+            return SqlFrame(self._taken_over(tables, schema), schema.names)
+        columns = ", ".join(map(quoted, schema.names))
+        listed = ", ".join(literal(str(path)) for path in paths)
+        selects = [f"SELECT {columns} FROM read_parquet([{listed}])"]
+        if tables:
+            selects.append(f"SELECT {columns} FROM {self._taken_over(tables, schema)}")
+        everything = f"({' UNION ALL '.join(selects)})"
+        size = sum(path.stat().st_size for path in paths)
+        if size <= LOADED_BYTES:
+            return self.keep(SqlFrame(everything, schema.names))
+        if size > SPILLING_BYTES:
+            self._keep_in_a_file()
+        coded = [self._coded(name, everything) for name in schema.names]
+        return SqlFrame(f"(SELECT {', '.join(coded)} FROM {everything})", schema.names)
+
+    def _taken_over(self, tables: Sequence[pa.Table], schema: pa.Schema) -> str:
+        """A table of the database with the rows of `tables`, by its name."""
+        rows = pa.concat_tables([no_rows(schema), *tables]).select(schema.names)
+        name = f"{self._database}.{self._new_name()}"
+        take_over(self._connection, name, rows)
+        return name
+
+    def _keep_in_a_file(self) -> None:
+        """From now on; what is kept already stays where it is."""
+        if self._database != "kept":
+            self._folder.mkdir(exist_ok=True)
+            path = literal(str(self._folder / "kept.duckdb"))
+            self._connection.execute(f"ATTACH {path} AS kept")
+            self._database = "kept"
+
+    def _coded(self, column: str, rows: str) -> str:
+        """A column to select; of texts of which there are few, their numbers are kept, sorted and
+        compared instead."""
+        if column not in FEW_TEXTS:
+            return quoted(column)
+        name, kind = quoted(column), self._new_name()
+        distinct = f"SELECT DISTINCT {name} FROM {rows} WHERE {name} IS NOT NULL ORDER BY {name}"
+        known = [literal(text) for (text,) in self._connection.execute(distinct).fetchall()]
+        if not known:
+            return name
+        self._connection.execute(f"CREATE TYPE {kind} AS ENUM ({', '.join(known)})")
+        if len(known) > CASES:
+            return f"CAST({name} AS {kind}) AS {name}"
+        cases = " ".join(f"WHEN {text} THEN {text}::{kind}" for text in known)
+        return f"CASE {name} {cases} END AS {name}"
+
+    def keep(self, *frames: Frame) -> Frame:
+        """Computed now, into a table."""
+        name, rows = f"{self._database}.{self._new_name()}", 0
+        for number, frame in enumerate(frames):
+            into = f"INSERT INTO {name}" if number else f"CREATE TABLE {name} AS"
+            (made,) = self._connection.execute(f"{into} {frame.sql}").fetchall()
+            rows += made[0]
+        return SqlFrame(name, frames[0].columns, row_count=rows)
+
+    def rows(self, frame: Frame) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        found = self._connection.execute(frame.sql).to_arrow_table()
+        return list(found.to_pylist())
+
+    def is_empty(self, frame: Frame) -> bool:
+        """Stops at the first row."""
+        if frame.row_count is not None:
+            return bool(frame.row_count == 0)
+        found = self._connection.execute(f"SELECT 1 FROM ({frame.sql}) LIMIT 1")
+        return found.fetchone() is None
+
+    @contextlib.contextmanager
+    def bounded(self, seconds: float) -> Iterator[None]:
+        """Interrupts the running query at the bound."""
+        timer = threading.Timer(seconds, self._connection.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except self._interrupted_error as error:
+            raise EngineTimeout(f"took longer than {seconds:g} s") from error
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Close the database, and remove what is on the disk."""
+        self._connection.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _new_name(self) -> str:
+        return f"t{next(self._numbers)}"
+
+
+class SparkEngine:
+    """PySpark: the same detectors for histories that need a cluster."""
+
+    name = "spark"
+    rows_at_once = None
+
+    def __init__(self, session: Any) -> None:
+        try:
+            from pyspark.sql import Window
+            from pyspark.sql import functions as functions_module
+        except ImportError as error:
+            raise EngineError(f"PySpark cannot be imported: {error}") from error
+        self._session = session
+        self._kept: list[Frame] = []
+        self._folder: Path | None = None
+        if _is_of_this_process(session) and _is_local(session):
+            self._folder = Path(tempfile.gettempdir(), f"highwater-spark-{secrets.token_hex(8)}")
+        self._numbers = itertools.count()
+        self.functions: Any = functions_module
+        self.window: Any = Window
+
+    def load(self, sources: Sequence[Source], schema: pa.Schema) -> Frame:
+        """The files by Spark's own reader; tables in memory through Arrow."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        paths = [str(source) for source in sources if isinstance(source, Path | str)]
+        tables = [source for source in sources if isinstance(source, pa.Table)]
+        frames = []
+        if paths:
+            frames.append(self._session.read.parquet(*paths).select(*schema.names))
+        if tables or not paths:
+            rows = pa.concat_tables([schema.empty_table(), *tables]).select(schema.names)
+            # Spark Connect does not take the schema of a table without rows from the table.
+            known = from_arrow_schema(rows.schema)
+            frames.append(self._session.createDataFrame(rows, schema=known))
+        first, *others = frames
+        for other in others:
+            first = first.unionByName(other)
+        return first
+
+    def keep(self, *frames: Frame) -> Frame:
+        """Computed now, into files, by a session of this machine; by a cluster at first use.
+
+        What is kept is planned as a table is. A cached frame brings its plan, and those of all that
+        it was derived from, into every plan in which it stands: they double with each step, to
+        hundreds of megabytes, and Spark is busier with them than with rows."""
+        frame = functools.reduce(lambda one, other: one.unionByName(other), frames)
+        if self._folder is None:
+            kept = self._kept_by_cluster(frame)
+            self._kept.append(kept)
+            return kept
+        path = str(self._folder / str(next(self._numbers)))
+        frame.write.parquet(path)
+        return self._session.read.schema(frame.schema).parquet(path)
+
+    def _kept_by_cluster(self, frame: Frame) -> Frame:
+        """On executors, in memory or on their disks."""
+        if not _is_of_this_process(self._session):
+            if _is_local(self._session):
+                return frame.localCheckpoint(eager=False)
+            return frame.persist()  # Spark Connect to a cluster has nothing better
+        from pyspark.sql import DataFrame
+
+        # Rows of a cluster can be lost with a worker, and are computed again from these.
+        jvm_session = self._session._jsparkSession
+        rows = jvm_session.createDataFrame(frame._jdf.toJavaRDD(), frame._jdf.schema())
+        return DataFrame(rows, self._session).persist()
+
+    def rows(self, frame: Frame) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        return [row.asDict(recursive=True) for row in frame.collect()]
+
+    def is_empty(self, frame: Frame) -> bool:
+        """Stops at the first row."""
+        return bool(frame.isEmpty())
+
+    @contextlib.contextmanager
+    def bounded(self, seconds: float) -> Iterator[None]:
+        """Cancels the running jobs at the bound."""
+        session = self._session
+        # Tags, not job groups: Spark Connect has no others.
+        tag = f"highwater-{id(self)}-{next(self._numbers)}"
+        expired = threading.Event()
+
+        def cancel() -> None:
+            expired.set()
+            session.interruptTag(tag)
+
+        session.addTag(tag)
+        timer = threading.Timer(seconds, cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Exception as error:
+            if expired.is_set():
+                raise EngineTimeout(f"took longer than {seconds:g} s") from error
+            raise
+        finally:
+            timer.cancel()
+            session.removeTag(tag)
+
+    def close(self) -> None:
+        """Forget what was kept; the session belongs to whoever made it."""
+        for frame in self._kept:
+            frame.unpersist()
+        self._kept.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _is_of_this_process(session: Any) -> bool:
+    """Whether its driver is a JVM of this process; Spark Connect's is a server."""
+    return hasattr(session, "_jsparkSession")
+
+
+def _is_local(session: Any) -> bool:
+    """Whether all of its executors are in its driver."""
+    return bool(session.conf.get("spark.master", "").startswith("local"))

@@ -1,0 +1,51 @@
+"""How many rows of each kind a run has, and how many of them have impossible times."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from checkers.frames.frames import Frames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """How much of what there is in a run. operations: {(f, type): rows}. backwards: of them, those
+    that end before they begin, or begin before the run; astray: clients that did something before
+    their start or after their end."""
+
+    operations: Mapping[tuple[str, str], int]
+    backwards: int
+    astray: int
+    acked_topics: frozenset[str]
+    replicas: int
+    cluster: int = 0
+    valueless: int = 0
+
+    def rows(self, f: str, type_: str | None = None) -> int:
+        """Rows with this `f` (and type)."""
+        return sum(
+            count
+            for (name, kind), count in self.operations.items()
+            if name == f and type_ in (None, kind)
+        )
+
+
+def take_census(frames: Frames) -> Census:
+    """Count the rows of the history by kind, and those whose times cannot be."""
+    F = frames.engine.functions
+    rows = frames.engine.rows(
+        frames.tallies.groupBy("f", "type").agg(
+            F.sum("rows").alias("rows"), F.sum("backwards").alias("backwards")
+        )
+    )
+    acked = frames.engine.rows(frames.acked.select("topic").distinct())
+    return Census(
+        operations={(row["f"], row["type"]): row["rows"] for row in rows},
+        backwards=sum(row["backwards"] for row in rows),
+        astray=frames.count(frames.clients.where(F.col("astray") == F.lit(1))),
+        acked_topics=frozenset(row["topic"] for row in acked),
+        replicas=frames.count(frames.replica_ends),
+        cluster=frames.count(frames.cluster),
+        valueless=frames.count(
+            frames.sends.where(F.col("value").isNull() | F.col("topic").isNull())
+        ),
+    )

@@ -1,0 +1,500 @@
+"""The frames that detectors judge: a run's tables, and what several detectors derive from them.
+
+Everything is lazy and computed once. A detector takes `Frames` and yields frames of evidence: one
+row per instance of an anomaly, with the columns of EVIDENCE. It decides nothing about right and
+wrong. Most runs have nothing to show, so a detector first finds its suspects with as little work as
+possible (`suspects`) and gathers the evidence only where there are any.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from checkers.causes.cause import SLACK_NS
+from checkers.causes.causes import Causes, learn_causes
+from checkers.causes.explanations import NUMBERED, Explanations
+from checkers.causes.matching import first_change, possible_causes
+from checkers.causes.producer_epochs import Bump, attribute, learn_bumps
+from checkers.causes.quorum_loss import learn_quorum_losses
+from checkers.engines.engine import Column, Engine, Frame, as_frame, left_join
+from checkers.frames import client_counts, polls, transactions
+from checkers.frames.read_ends import read_ends
+from checkers.frames.repeats import split
+from checkers.frames.send_outcomes import PLACES, SEND, Meeting, meet, often, once, twice
+from checkers.frames.slices import Narrow, slices
+from checkers.history.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
+from checkers.history.recorded_faults import read_fault, taken_in_doubt, touched_nodes
+from checkers.history.settings import (
+    FOREVER_NS,
+    MIN_ISR,
+    Change,
+    Settings,
+    read_changes,
+    topic_settings,
+    weakest,
+)
+
+TP = ["topic", "partition"]
+
+EVIDENCE: Mapping[str, str] = {
+    "kind": "string",  # the anomaly's name
+    "aspect": "string",  # which shape of it: tail, middle, prefix; acknowledged, read; …
+    "topic": "string",
+    "partition": "int",
+    "acks": "int",  # of the send; null: take the topic's
+    # of Frames.explanations, of a duplicate of Frames.bumps; null: no cause in the record
+    "cause_id": "int",
+    "op": "bigint",
+    "client": "int",
+    "value": "bigint",
+    "offset": "bigint",
+    "invoke_ns": "bigint",
+    "complete_ns": "bigint",
+    "other_op": "bigint",  # the row that it contradicts
+    "other_value": "bigint",
+    "other_offset": "bigint",
+    "node": "int",
+    "detail": "string",
+}
+"""Columns of evidence and their SQL types; offsets in records, times in ns since run start."""
+
+
+class Frames:
+    """One run's frames on one engine, and the plan it followed.
+
+    plan: the fields of plan.json. Raises nothing by itself; computing a frame may raise the
+    engine's errors.
+    """
+
+    def __init__(self, engine: Engine, sources: RunSources, plan: Mapping[str, Any]) -> None:
+        self.engine = engine
+        self.plan = plan
+        self.sources = sources
+
+    @cached_property
+    def history(self) -> Frame:
+        """The operations: HISTORY."""
+        return self.engine.load(self.sources.history, HISTORY)
+
+    @cached_property
+    def cluster(self) -> Frame:
+        """What the cluster said of itself: CLUSTER."""
+        return self.engine.load(self.sources.cluster, CLUSTER)
+
+    @cached_property
+    def faults(self) -> Frame:
+        """What was done to it: FAULTS."""
+        return self.engine.load(self.sources.faults, FAULTS)
+
+    @cached_property
+    def fault_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows of `faults`: few."""
+        return self.engine.rows(self.faults)
+
+    @cached_property
+    def replicas(self) -> Frame:
+        """The batches in the replicas' files: REPLICAS."""
+        return self.engine.load(self.sources.replicas, REPLICAS)
+
+    @cached_property
+    def replica_ends(self) -> Frame:
+        """Where the replicas ended: REPLICA_ENDS."""
+        return self.engine.load(self.sources.replica_ends, REPLICA_ENDS)
+
+    @cached_property
+    def slices(self) -> Sequence[Narrow]:
+        """What lies at the same offsets, as much at once as the engine takes."""
+        return slices(self.engine, self.sources.history)
+
+    @cached_property
+    def fates(self) -> Frame:
+        """One row per send, with first_offset and final_offset of `placements`: null where nobody
+        read its value."""
+        apart = self._apart.where(self.engine.functions.col("op").isNotNull())
+        return self._met.together.unionByName(apart)
+
+    @cached_property
+    def unsent(self) -> Frame | None:
+        """The rows of `placements` of values that nobody sent to where they were read; None without
+        any."""
+        unsent = self._apart.where(self.engine.functions.col("op").isNull())
+        return self.suspects(unsent.select(*TP, "value", *PLACES))
+
+    @cached_property
+    def _apart(self) -> Frame:
+        """The sends and records that did not meet in one place."""
+        return self._met.apart(self._often, self.sent_twice)
+
+    @cached_property
+    def _met(self) -> Meeting:
+        """Every send, beside the record that was read of its value where it was acknowledged."""
+        return meet(self.engine, self.slices, self.history, self._by_value[1])
+
+    @cached_property
+    def sends(self) -> Frame:
+        """One row per send."""
+        return self._met.sends
+
+    @cached_property
+    def acked(self) -> Frame:
+        """The sends that were answered with success."""
+        F = self.engine.functions
+        return self.sends.where(F.col("type") == F.lit("ok"))
+
+    @cached_property
+    def unpassed(self) -> Frame | None:
+        """Those of `owed` that were acknowledged beyond where the final read of their partition
+        came to; None without any."""
+        F = self.engine.functions
+        acked = self.owed.where(F.col("offset").isNotNull())
+        open_ = acked.join(self.complete.select(*TP), on=TP, how="left_anti")
+        ends = left_join(open_, self.read_ends.select(*TP, "reached"), on=TP)
+        beyond = F.col("reached").isNull() | (F.col("offset") >= F.col("reached"))
+        return self.suspects(ends.where(beyond).drop("reached"))
+
+    @cached_property
+    def in_transactions(self) -> Frame | None:
+        """The sends in transactions: see `transactions.placed`; None without any."""
+        return transactions.placed(self.engine, self.history, self.fates)
+
+    @cached_property
+    def owed(self) -> Frame:
+        """The sends, with their fates, that must be in the log: those that were acknowledged, and
+        those of unknown outcome whose transaction took place, since one of its writes was read."""
+        acked = self.fates.where(
+            self.engine.functions.col("type") == self.engine.functions.lit("ok")
+        )
+        if self.in_transactions is None:
+            return acked
+        proved = transactions.proved(self.engine, self.in_transactions)
+        return acked.unionByName(self.fates.join(proved, on="op", how="left_semi"))
+
+    @cached_property
+    def sent_twice(self) -> Frame | None:
+        """The values that were sent more than once; None without any."""
+        F = self.engine.functions
+        several, _ = split(self.engine, self.sends.select("value"), "value")
+        if several is None:
+            return None
+        sends = several.groupBy("value").agg(F.count(F.lit(1)).alias("sends"))
+        return self.suspects(sends.where(F.col("sends") > F.lit(1)).select("value"))
+
+    @cached_property
+    def kept(self) -> Frame:
+        """The acknowledged sends that the final log holds at the offset of their
+        acknowledgement."""
+        F = self.engine.functions
+        in_place = self._located.where(F.col("offset") == F.col("final_offset")).select(*SEND)
+        if self._again is None:
+            return in_place
+        return in_place.unionByName(self._again.select(*SEND))
+
+    @cached_property
+    def elsewhere(self) -> Frame | None:
+        """The acknowledged sends, with their fates, whose value is in the final log, and first at
+        another offset than that of their acknowledgement; None without any."""
+        F = self.engine.functions
+        return self.suspects(self._located.where(F.col("offset") != F.col("final_offset")))
+
+    @cached_property
+    def misplaced(self) -> Frame | None:
+        """Those of `elsewhere` that the final log does not hold at the offset of their
+        acknowledgement; None without any."""
+        if self.elsewhere is None or self._again is None:
+            return self.elsewhere
+        key = ["op", *TP, "offset", "value"]
+        again = self._again.select(*key)
+        return self.suspects(self.elsewhere.join(again, on=key, how="left_anti"))
+
+    @cached_property
+    def _again(self) -> Frame | None:
+        """Those of `elsewhere` that the final log holds there as well; None without any."""
+        if self.elsewhere is None:
+            return None
+        found = self.elsewhere.join(self.final, on=[*TP, "offset", "value"], how="left_semi")
+        return self.suspects(found)
+
+    @cached_property
+    def _located(self) -> Frame:
+        """The sends that were acknowledged with an offset, whatever became of their transaction,
+        and that are in the final log."""
+        F = self.engine.functions
+        known = F.col("offset").isNotNull() & F.col("final_offset").isNotNull()
+        return self.fates.where((F.col("type") != F.lit("fail")) & known)
+
+    @cached_property
+    def reads(self) -> Frame:
+        """One row per record that a consumer or a final read returned. What a poll returned was in
+        the log, whatever became of the transaction that polled."""
+        F = self.engine.functions
+        columns = ["op", "client", "f", "invoke_ns", "complete_ns", *TP, "value", "offset", "error"]
+        polled = F.col("f") == F.lit("poll")
+        read = (F.col("f") == F.lit("final-read")) & (F.col("type") == F.lit("ok"))
+        rows = self.history.where((polled | read) & F.col("offset").isNotNull())
+        return rows.select(*columns)
+
+    @cached_property
+    def polls(self) -> Frame:
+        """One row per poll and partition: see `polling.polls`."""
+        return polls.polls(self.engine, self.reads)
+
+    @cached_property
+    def behind(self) -> Frame:
+        """The polls that ended short of what had been committed: see `polling.behind`."""
+        return polls.behind(self.engine, self.polls, self.acked)
+
+    @cached_property
+    def stray(self) -> Frame | None:
+        """The polled records that the final log does not hold at their offset; None without any."""
+        F = self.engine.functions
+        polls = self.reads.where((F.col("f") == F.lit("poll")) & F.col("value").isNotNull())
+        place = [*TP, "offset", "value"]
+        return self.suspects(
+            *(here(polls).join(here(self.final), on=place, how="left_anti") for here in self.slices)
+        )
+
+    @cached_property
+    def _seen(self) -> Frame:
+        """topic, partition, offset, value, kept (1: in the final log) of every record that was
+        read: polls that the final log bears out say nothing more."""
+        F = self.engine.functions
+        columns = [*TP, "offset", "value"]
+        kept = self.final.where(F.col("value").isNotNull()).select(*columns, F.lit(1).alias("kept"))
+        if self.stray is None:
+            return kept
+        return kept.unionByName(self.stray.select(*columns, F.lit(0).alias("kept")))
+
+    @cached_property
+    def disputed(self) -> Frame | None:
+        """topic, partition, offset, value, other_value (least and greatest) of the offsets of which
+        two values were read, or that were polled and are not in the final log; None without any."""
+        F = self.engine.functions
+        several, single = split(self.engine, self._seen, "offset", within=TP)
+        told = single.select(*TP, "offset", "value", F.col("value").alias("other_value"), "kept")
+        gone = told.where(F.col("kept") == F.lit(0))
+        if several is None:
+            return self.suspects(gone)
+        told = several.groupBy(*TP, "offset").agg(
+            F.min("value").alias("value"),
+            F.max("value").alias("other_value"),
+            F.max("kept").alias("kept"),
+        )
+        two = F.col("value") < F.col("other_value")
+        odd = told.where(two | (F.col("kept") == F.lit(0)))
+        return self.suspects(gone.unionByName(odd))
+
+    @cached_property
+    def others(self) -> Frame:
+        """The rows of the history that are no sends and no records read: few."""
+        F = self.engine.functions
+        return self.engine.keep(self.history.where(~F.col("f").isin("send", "poll", "final-read")))
+
+    @cached_property
+    def asks(self) -> Frame:
+        """One row per end offset that a client asked for and was told."""
+        F = self.engine.functions
+        told = (F.col("type") == F.lit("ok")) & F.col("offset").isNotNull()
+        columns = ["op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch"]
+        rows = self.others.where((F.col("f") == F.lit("watermark")) & told)
+        return rows.select(*columns, "node")
+
+    @cached_property
+    def counts(self) -> Frame:
+        """How many rows of each kind there are: see `tallies.counts`."""
+        return client_counts.counts(self.engine, self.history)
+
+    @cached_property
+    def numbering(self) -> Frame:
+        """How each writer numbered its operations: see `tallies.numbering`."""
+        return client_counts.numbering(self.engine, self.history)
+
+    @cached_property
+    def tallies(self) -> Frame:
+        """How much each client recorded: see `tallies.tallies`."""
+        return client_counts.tallies(self.engine, self.counts)
+
+    @cached_property
+    def clients(self) -> Frame:
+        """When each client recorded: see `tallies.clients`."""
+        return client_counts.clients(self.engine, self.tallies)
+
+    @cached_property
+    def final(self) -> Frame:
+        """The log in the end: topic, partition, offset, value, as the final reads returned it."""
+        F = self.engine.functions
+        rows = self.reads.where(F.col("f") == F.lit("final-read"))
+        return rows.select(*TP, "offset", "value")
+
+    @cached_property
+    def placements(self) -> Frame:
+        """Where every value was read: topic, partition, value, first_offset, final_offset (the
+        first in the final log; null when it is not there)."""
+        single = once(self.engine, self._by_value[1])
+        return single if self._often is None else single.unionByName(self._often)
+
+    @cached_property
+    def repeated(self) -> Frame | None:
+        """Values at two or more offsets of one log: see `fates.twice`; None without any."""
+        several, _ = self._by_value
+        if several is None:
+            return None
+        return self.suspects(twice(self.engine, several, self.complete))
+
+    @cached_property
+    def _often(self) -> Frame | None:
+        """The rows of `placements` of values that may have been read in several places."""
+        several, _ = self._by_value
+        return None if several is None else often(self.engine, several)
+
+    @cached_property
+    def _by_value(self) -> tuple[Frame | None, Frame]:
+        """Of `_seen`, what may be of one value with another, and all else."""
+        return split(self.engine, self._seen, "value")
+
+    @cached_property
+    def read_ends(self) -> Frame:
+        """How far the final reads came: see `read_ends.read_ends`."""
+        return self.engine.keep(read_ends(self.engine, self.others, self.cluster))
+
+    @cached_property
+    def complete(self) -> Frame:
+        """Partitions whose final read reached the end: topic, partition, end_offset, read_ns."""
+        F = self.engine.functions
+        whole = self.read_ends.where(F.col("whole") == F.lit(1))
+        return self.engine.keep(whole.select(*TP, F.col("reached").alias("end_offset"), "read_ns"))
+
+    def suspects(self, *frames: Frame) -> Frame | None:
+        """The rows of `frames`, computed; None when there are none."""
+        kept = self.engine.keep(*frames)
+        return None if self.engine.is_empty(kept) else kept
+
+    def count(self, frame: Frame) -> int:
+        """How many rows a frame has."""
+        F = self.engine.functions
+        return int(self.engine.rows(frame.agg(F.count(F.lit(1)).alias("rows")))[0]["rows"])
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Every setting that was another one for a while."""
+        return read_changes(self.fault_rows)
+
+    def settings(self, topic: str | None, from_ns: int = 0, until_ns: int = FOREVER_NS) -> Settings:
+        """The least that was promised to a topic in a stretch of time; of the whole run without."""
+        planned = topic_settings(self.plan, topic)
+        return weakest(planned, topic, self.changes, from_ns, until_ns)
+
+    def greatest_min_isr(self, topic: str) -> int:
+        """The most that min.insync.replicas ever was for a topic."""
+        changed = [c.value for c in self.changes if c.name == MIN_ISR and c.topic in (None, topic)]
+        planned = topic_settings(self.plan, topic).min_insync_replicas
+        return max([planned, *map(int, changed)])
+
+    def state_taken(self, topic: str | None, partition: int | None) -> bool:
+        """Whether some fault took something for good from a node that the partition was on."""
+        return self._was_on(topic, partition, self._takers[0])
+
+    def state_in_doubt(self, topic: str | None, partition: int | None) -> bool:
+        """Whether some fault may have, and no proof says that it did or did not."""
+        return self._was_on(topic, partition, self._takers[1])
+
+    @cached_property
+    def _takers(self) -> tuple[frozenset[int], frozenset[int]]:
+        """The nodes from which faults took something for good, and those that may have lost it."""
+        rows = self.fault_rows
+        known = [fault for row in rows if (fault := read_fault(row)) is not None and fault.takes]
+        doubtful = [touched_nodes(row["targets"])[0] for row in rows if taken_in_doubt(row)]
+        return frozenset().union(*(each.aimed for each in known)), frozenset().union(*doubtful)
+
+    @cached_property
+    def quorum_lost(self) -> bool:
+        """Whether a majority of the metadata quorum's voters ever lacked its disks."""
+        rows = self.fault_rows
+        known = [fault for row in rows if (fault := read_fault(row)) is not None]
+        return bool(learn_quorum_losses(self.engine, self.cluster, known))
+
+    def _was_on(self, topic: str | None, partition: int | None, nodes: frozenset[int]) -> bool:
+        """Of a partition of which nothing is recorded, it may have been on any node."""
+        return bool(nodes & self._in_sync.get((topic, partition), nodes))
+
+    @cached_property
+    def _in_sync(self) -> Mapping[tuple[str | None, int | None], frozenset[int]]:
+        """Who was ever in sync with each partition."""
+        F = self.engine.functions
+        told = self.cluster.where((F.col("kind") == F.lit("leader")) & F.col("isr").isNotNull())
+        found: dict[tuple[str | None, int | None], frozenset[int]] = {}
+        for row in self.engine.rows(told.select(*TP, "isr").distinct()):
+            key = row["topic"], row["partition"]
+            found[key] = found.get(key, frozenset()) | frozenset(row["isr"])
+        return found
+
+    @cached_property
+    def causes(self) -> Causes:
+        """Every recorded event that can explain a loss."""
+        return learn_causes(self.engine, self.cluster, self.faults, self.complete, self.settings)
+
+    @cached_property
+    def _causes_frame(self) -> Frame:
+        return self.engine.keep(as_frame(self.engine, self.causes.rows(), self.causes.schema))
+
+    @cached_property
+    def explanations(self) -> Explanations:
+        """What the `cause_id` of evidence means."""
+        return Explanations(self.causes.causes)
+
+    def explained(self, evidence: Frame) -> Frame:
+        """Fill `cause_id` of writes, or reads known by their value. evidence: see
+        `explaining.possible_causes`."""
+        found = self.engine.keep(possible_causes(self.engine, self._causes_frame, evidence))
+        pairs = self.engine.rows(found.select("cause_id", "possible").distinct())
+        known = as_frame(self.engine, self.explanations.number(pairs), NUMBERED)
+        key = ["op", *TP, "value"]
+        numbered = found.join(known, on=["cause_id", "possible"], how="inner")
+        numbered = numbered.select(*key, self.engine.functions.col("number").alias("cause_id"))
+        return left_join(evidence, numbered, on=key)
+
+    @cached_property
+    def bumps(self) -> tuple[Bump, ...]:
+        """Every producer epoch that a client left."""
+        return learn_bumps(self.engine, self.others, self._bereft)
+
+    def _bereft(self, topic: str, partition: int, at_ns: int) -> bool:
+        return any(
+            cause.took_committed(self.settings(topic, 0, at_ns))
+            for cause in self.causes.causes
+            if (cause.topic, cause.partition) == (topic, partition)
+            and cause.elected_ns is not None
+            and cause.elected_ns - SLACK_NS <= at_ns  # recorded when it was seen
+        )
+
+    def sent_again(self, evidence: Frame) -> Frame:
+        """Fill `cause_id` and `aspect` of writes that were in flight when their client left its
+        producer epoch. evidence: see `producer_epochs.attribute`."""
+        if not self.bumps:
+            return evidence
+        known = attribute(self.engine, self.bumps, evidence)
+        return left_join(evidence, known, on=["op", *TP, "value"])
+
+    def near_change(
+        self, evidence: Frame, *, since: str = "invoke_ns", up_to: str | None = None
+    ) -> Frame:
+        """Fill `cause_id` with the first change of leadership near. evidence: see
+        `explaining.first_change`."""
+        best = first_change(self.engine, self._causes_frame, evidence, since, up_to)
+        return left_join(evidence, best, on=["op", *TP])
+
+
+def evidence(engine: Engine, frame: Frame, **columns: Column) -> Frame:
+    """`frame` with exactly the columns of EVIDENCE; those it lacks are null, `columns` override."""
+    F = engine.functions
+    have = set(frame.columns)
+    made = []
+    for name, kind in EVIDENCE.items():
+        column = columns.get(name)
+        if column is None:
+            column = F.col(name) if name in have else F.lit(None)
+        made.append(column.cast(kind).alias(name))
+    return frame.select(*made)
+
+
+Detect: TypeAlias = Callable[[Frames], Iterator[Frame]]
+"""A detector: frames in, frames of evidence out."""

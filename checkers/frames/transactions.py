@@ -1,0 +1,48 @@
+"""Sends in transactions: which of unknown outcome took place all the same, and in which order.
+
+A transaction is written whole or not at all, and a producer writes to a partition in order.
+"""
+
+from checkers.engines.engine import Engine, Frame
+
+TP = ["topic", "partition"]
+
+
+def placed(engine: Engine, history: Frame, fates: Frame) -> Frame | None:
+    """op, txn, topic, partition, type, place (where the value was first read, else where it was
+    acknowledged), read (1: it was) of every send in a transaction; None without any.
+
+    history: of HISTORY; fates: see `Frames.fates`.
+    """
+    F = engine.functions
+    inside = (F.col("f") == F.lit("send")) & F.col("txn").isNotNull()
+    sends = engine.keep(history.where(inside).select("op", "txn"))
+    if engine.is_empty(sends):
+        return None
+    place = F.coalesce("first_offset", "offset").alias("place")
+    read = F.when(F.col("first_offset").isNotNull(), F.lit(1)).alias("read")
+    known = fates.select("op", *TP, "type", place, read)
+    return engine.keep(known.join(sends, on="op", how="inner"))
+
+
+def proved(engine: Engine, sends: Frame) -> Frame:
+    """op of the sends of unknown outcome whose transaction took place, since one of its writes was
+    read. sends: what `placed` gives."""
+    F = engine.functions
+    unknown = sends.where(F.col("type") == F.lit("info"))
+    read = unknown.where(F.col("read").isNotNull()).select("txn").distinct()
+    return engine.keep(unknown.join(read, on="txn", how="left_semi").select("op"))
+
+
+def next_places(engine: Engine, sends: Frame, vague: Frame) -> Frame:
+    """op, topic, partition, next_place: of the next write of its transaction to the partition whose
+    place is known, for each of `vague` (op, topic, partition). sends: what `placed` gives."""
+    F = engine.functions
+    known = sends.where(F.col("place").isNotNull())
+    known = known.select("txn", *TP, F.col("op").alias("later_op"), "place")
+    later = (
+        vague.join(sends.select("op", "txn"), on="op", how="inner")
+        .join(known, on=["txn", *TP], how="inner")
+        .where(F.col("later_op") > F.col("op"))
+    )
+    return engine.keep(later.groupBy("op", *TP).agg(F.min("place").alias("next_place")))

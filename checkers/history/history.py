@@ -1,0 +1,420 @@
+"""What a run left behind: schemas, and the way from a run directory to validated sources.
+
+The history is the only thing between running and judging. This module names every column of it
+(and of the tables beside it), finds a run's files, and refuses what does not fit with an error
+that names the file and the column. It guarantees that whatever it hands on has every column of
+its schema, with its type, in its order. It reads no rows: the engine does, from the files.
+
+It leaves to others: writing (the harness), reading and judging (the engine, the detectors).
+
+Times are ns on CLOCK_MONOTONIC since the start of the run.
+
+    HistoryError          the run cannot be judged: not a run, or files that do not fit
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+
+from checkers.history import arrow
+from checkers.history.plan_file import wrong_with
+from checkers.history.run_file import NOTHING_SAID, RunFile, read_run_file
+from checkers.history.segments import (
+    SEALED,
+    STREAM,
+    followed_by_another,
+    irregular,
+    irregular_told,
+    lacking,
+    segment_missing,
+    segment_torn,
+    table_files,
+)
+
+
+class HistoryError(Exception):
+    """A run directory or frame that cannot be judged; the message names file and column."""
+
+
+LATER = {"later": "yes"}
+"""Marks a column that stored runs may lack, since it came after the table; there it reads as null.
+"""
+
+CUT = {b"cut": b"yes"}
+"""Marks a sealed file whose stream did not end in order: what came behind its rows is lost."""
+
+FOLLOWED = {b"followed": b"yes"}
+"""Marks a sealed segment after which its writer began another one."""
+
+OP_BITS = 40
+"""An operation's number is its writer's, shifted by so many bits, and one more each time."""
+
+# One row per operation and record, written when the operation completes. An operation that
+# carries several records (a poll, an assignment) is several rows with one `op`.
+HISTORY = pa.schema(
+    [
+        pa.field("op", pa.int64(), nullable=False),  # writer_id << 40 | counter: unique in the run
+        pa.field("client", pa.int32(), nullable=False),  # a restarted client is a new number
+        # start, send, poll, assign, watermark, producer-epoch, final-read, final-read-end, end
+        pa.field("f", pa.string(), nullable=False),
+        # ok; fail: it surely did not happen; info: it may have
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("invoke_ns", pa.int64(), nullable=False),
+        pa.field("complete_ns", pa.int64()),  # null: never completed
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("value", pa.int64()),  # client << 32 | sequence; null: corrupt or foreign record
+        pa.field("offset", pa.int64()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("acks", pa.int8()),  # 0, 1, -1
+        pa.field("node", pa.int32()),  # the broker that answered
+        pa.field("txn", pa.int64()),
+        pa.field("group", pa.string()),
+        pa.field("error", pa.string()),  # error code name; "checksum", "foreign" for records
+    ]
+)
+
+# A row of `f` producer-epoch: an idempotent producer left its epoch, librdkafka in all partitions
+# at once, our own client in the one that the row names.
+# invoke_ns: from when on it sent nothing more under the old one; complete_ns: when it could send
+# under the new one (null: not seen). error: why; partition: whose batch was refused, where that is
+# why; value: the first that the refusing broker lacked. A reason is a row; those of one bump have
+# one `op`.
+PRODUCER_EPOCH = "producer-epoch"
+SKIPPED_AHEAD = "skipped-ahead"
+"""How such an error begins when the client itself had sent ahead of a batch that had failed."""
+TIMED_OUT = "timed-out"
+"""How it begins when the client itself had given writes up, whose sequences were then missing."""
+REFUSED_HEAD = "refused at the head of the line"
+"""How it begins when a batch was refused as out of order though it was the next in line."""
+
+# What the cluster said of itself. kind: leader (a partition's leader or ISR changed), epoch (a row
+# of the final leader-epoch table), view (a node's own view of a partition's leader, polled),
+# truncation (a replica cut its log back to end_offset), fenced, unfenced (a broker, by the metadata
+# log), quorum (the metadata log's leader in an epoch, as a node told it; isr: its voters), clock (a
+# node's wall clock was set: from then on it was to be ahead_ms ahead of the true time). elr: the
+# eligible leader replicas; log_offset: of the batch of the metadata log that says so; replicas: all
+# that are to hold the partition.
+CLUSTER = pa.schema(
+    [
+        pa.field("at_ns", pa.int64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("node", pa.int32()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("leader", pa.int32()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("partition_epoch", pa.int32()),
+        pa.field("isr", pa.list_(pa.int32())),
+        pa.field("start_offset", pa.int64()),
+        pa.field("end_offset", pa.int64()),
+        pa.field("source", pa.string()),
+        pa.field("elr", pa.list_(pa.int32()), metadata=LATER),
+        pa.field("log_offset", pa.int64(), metadata=LATER),
+        pa.field("replicas", pa.list_(pa.int32()), metadata=LATER),
+        pa.field("ahead_ms", pa.float64(), metadata=LATER),
+    ]
+)
+
+# What was done to the cluster. targets: JSON of the resolved targets; effect, healing: the measured
+# proofs; inject_ms, heal_ms: how long doing and undoing it took.
+FAULTS = pa.schema(
+    [
+        pa.field("fault_id", pa.int32(), nullable=False),
+        pa.field("fault", pa.string(), nullable=False),  # kill, pause, partition.isolate-leader, …
+        pa.field("label", pa.string()),
+        pa.field("targets", pa.string()),
+        pa.field("planned_ms", pa.int64()),
+        pa.field("started_ns", pa.int64()),
+        pa.field("effective_ns", pa.int64()),
+        pa.field("healed_ns", pa.int64()),
+        pa.field("effect", pa.string()),
+        pa.field("healing", pa.string(), metadata=LATER),
+        pa.field("inject_ms", pa.float64(), metadata=LATER),
+        pa.field("heal_ms", pa.float64(), metadata=LATER),
+        pa.field("took_effect", pa.bool_(), nullable=False),
+        pa.field("error", pa.string()),
+    ]
+)
+
+METADATA_TOPIC = "__cluster_metadata"
+"""The metadata log's name among the replicas; its partition is 0."""
+
+# Every record batch in every replica's files, after shutdown. digest: hex of the batch's bytes.
+REPLICAS = pa.schema(
+    [
+        pa.field("node", pa.int32(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("base_offset", pa.int64(), nullable=False),
+        pa.field("last_offset", pa.int64(), nullable=False),
+        pa.field("leader_epoch", pa.int32(), nullable=False),
+        pa.field("crc", pa.int64(), nullable=False),
+        pa.field("digest", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+    ]
+)
+
+# Where every replica's log ended, and how far it knew it to be committed.
+REPLICA_ENDS = pa.schema(
+    [
+        pa.field("node", pa.int32(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("start_offset", pa.int64(), nullable=False),
+        pa.field("end_offset", pa.int64(), nullable=False),
+        pa.field("high_watermark", pa.int64(), nullable=False),
+    ]
+)
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "history": HISTORY,
+    "cluster": CLUSTER,
+    "faults": FAULTS,
+    "replicas": REPLICAS,
+    "replica_ends": REPLICA_ENDS,
+}
+
+# An Arrow IPC stream that was closed in order ends with this mark; a reader accepts its absence.
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def table(schema: pa.Schema, rows: Iterable[Mapping[str, Any]] = ()) -> pa.Table:
+    """Rows as a table of `schema`; a column that a row does not name is null in it."""
+    names = set(schema.names)
+    listed = [dict(row) for row in rows]
+    for row in listed:
+        if unknown := sorted(row.keys() - names):
+            raise HistoryError(f"no such column: {', '.join(unknown)}; known: {schema.names}")
+    try:
+        # from_pylist does not enforce `nullable`; required columns are checked by hand.
+        made = pa.Table.from_pylist(listed, schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise HistoryError(f"rows do not fit the schema: {error}") from error
+    for field in schema:
+        if not field.nullable and made[field.name].null_count:
+            raise HistoryError(f"column {field.name!r} is required and has empty rows")
+    return made
+
+
+def validate(found: pa.Schema, wanted: pa.Schema, where: str) -> None:
+    """Every column of `wanted` is in `found` with its type; raises HistoryError naming the column.
+
+    Columns beyond the schema are allowed, a later version may have written more; and so is the
+    lack of a column marked LATER.
+    """
+    for field in wanted:
+        index = found.get_field_index(field.name)
+        if index < 0 and field.metadata:
+            continue
+        if index < 0:
+            raise HistoryError(f"{where}: column {field.name!r} is missing")
+        kind = found.field(index).type
+        if not _same_type(kind, field.type):
+            raise HistoryError(f"{where}: column {field.name!r} is {kind}, expected {field.type}")
+
+
+def _same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
+    # Parquet renames a list's inner field; only the element type matters.
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return bool(found.value_type == wanted.value_type)
+    return bool(found == wanted)
+
+
+def read_arrow_stream(path: Path, schema: pa.Schema = HISTORY) -> tuple[pa.Table, bool]:
+    """What is readable of an Arrow IPC stream that may have been cut at any byte.
+
+    Returns the table of all whole batches and whether the stream was closed in order. A stream
+    cut before its schema gives an empty table of `schema`. Raises HistoryError when the stream's
+    own schema lacks a column.
+    """
+    batches: list[pa.RecordBatch] = []
+    try:
+        with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as stream:
+            validate(stream.schema, schema, str(path))
+            complete = False
+            try:
+                batches.extend(stream)
+                complete = ends_in_order(path)
+            except (pa.ArrowInvalid, OSError):
+                pass  # cut in the middle of a message: everything before it is whole
+    except (pa.ArrowInvalid, OSError) as error:
+        if not path.is_file():
+            raise HistoryError(f"{path}: cannot be read: {error}") from error
+        return arrow.no_rows(schema), False
+    return conform(pa.Table.from_batches(batches, stream.schema), schema), complete
+
+
+def conform(found: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of `schema` in its order, null where a table of earlier days lacks one."""
+    columns = [
+        found[field.name]
+        if field.name in found.column_names
+        else pa.nulls(found.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def ends_in_order(path: Path) -> bool:
+    """Whether a stream was closed, and not cut."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - len(END_OF_STREAM)))
+        return file.read() == END_OF_STREAM
+
+
+Source: TypeAlias = "Path | str | pa.Table"
+"""A Parquet file; the address of Parquet files that Spark alone reads (with a scheme, and maybe
+wildcards); or rows already in memory."""
+
+
+def read_sources(sources: Iterable[Source], schema: pa.Schema) -> pa.Table:
+    """All rows of sources of this machine, with the columns of `schema`. Raises HistoryError for a
+    file that is damaged inside."""
+    tables = [arrow.no_rows(schema)]
+    for each in sources:
+        try:
+            rows = each if isinstance(each, pa.Table) else arrow.read(each)
+        except (pa.ArrowException, OSError) as error:
+            raise HistoryError(f"{each}: cannot be read: {error}") from error
+        tables.append(conform(rows, schema))
+    return pa.concat_tables(tables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSources:
+    """Where the frames of one run come from; every source validated against its schema.
+
+    missing: tables whose file the run does not have (it was cut before they were written); they
+    are judged as empty. cut: streams of the history that did not end in order. run_file: what the
+    run says of itself.
+    """
+
+    history: tuple[Source, ...]
+    cluster: tuple[Source, ...]
+    faults: tuple[Source, ...]
+    replicas: tuple[Source, ...]
+    replica_ends: tuple[Source, ...]
+    missing: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
+    run_file: RunFile = NOTHING_SAID
+
+
+def load_run(run_dir: Path) -> RunSources:
+    """Find and validate the files of a run directory. Raises HistoryError when it is no run."""
+    if not run_dir.is_dir():
+        raise HistoryError(f"{run_dir}: no such run directory")
+    if (found := irregular(run_dir)) is not None:
+        raise HistoryError(irregular_told(found))
+    if not (run_dir / "plan.json").is_file():
+        raise HistoryError(f"{run_dir}: is no run: it has no plan.json")
+    tables = {name: _load_table(run_dir, name) for name in SCHEMAS}
+    return RunSources(
+        **{name: tuple(each.source for each in files) for name, files in tables.items()},
+        missing=tuple(name for name, files in tables.items() if not files),
+        cut=tuple(each.stem + STREAM for each in tables["history"] if each.cut),
+        run_file=read_run_file(run_dir),
+    )
+
+
+def load_table(run_dir: Path, name: str) -> tuple[Source, ...]:
+    """The files of one table (a name of SCHEMAS), none where there are none. Raises HistoryError
+    for one that is damaged or missing."""
+    return tuple(each.source for each in _load_table(run_dir, name))
+
+
+class _File(NamedTuple):
+    """A file of a table. cut: its stream did not end in order; followed: by another segment."""
+
+    stem: str
+    source: Source
+    cut: bool
+    followed: bool
+
+
+def _load_table(run_dir: Path, name: str) -> list[_File]:
+    """The files of a table, of which none may be missing."""
+    paths = table_files(run_dir, name)
+    more = {path.stem for path in followed_by_another(paths)}
+    files = [_load_file(path, SCHEMAS[name], followed=path.stem in more) for path in paths]
+    gone = lacking({each.stem for each in files}, {each.stem for each in files if each.followed})
+    folder = run_dir / name
+    # A segment that came after the listing is not missing: its rows are for the next look.
+    for stem in gone:
+        if not any((folder / f"{stem}{kind}").exists() for kind in (STREAM, SEALED)):
+            raise HistoryError(segment_missing(f"{folder / stem}{SEALED}"))
+    # Cut histories are judged for what they are; nobody knows what a cluster said in a gap.
+    if name != "history" and (torn := [each for each in files if each.cut and each.followed]):
+        raise HistoryError(segment_torn(folder / torn[0].stem))
+    return files
+
+
+def _load_file(path: Path, schema: pa.Schema, *, followed: bool) -> _File:
+    if path.suffix == STREAM:
+        try:
+            rows, complete = read_arrow_stream(path, schema)
+            return _File(path.stem, rows, not complete, followed)
+        except HistoryError:
+            path = path.with_suffix(SEALED)
+            if not path.is_file():  # else it was sealed since the listing
+                raise
+    try:
+        found = pa.parquet.read_schema(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise HistoryError(f"{path}: is no readable Parquet file: {error}") from error
+    marks = (found.metadata or {}).items()
+    source = _sealed(path, found, schema)
+    return _File(path.stem, source, CUT.items() <= marks, followed or FOLLOWED.items() <= marks)
+
+
+def _sealed(path: Path, found: pa.Schema, schema: pa.Schema) -> Source:
+    """The file; or its rows, made complete, when it lacks columns that came later."""
+    validate(found, schema, str(path))
+    _no_empty_rows(path, found, schema)
+    if set(schema.names) <= set(found.names):
+        return path
+    return conform(arrow.read(path), schema)
+
+
+def _no_empty_rows(path: Path, found: pa.Schema, schema: pa.Schema) -> None:
+    """Refuse a foreign file whose statistics tell of nulls where every row needs a value."""
+    needed = {f.name for f in schema if not f.nullable and found.field(f.name).nullable}
+    if not needed:
+        return
+    about = pa.parquet.read_metadata(path)
+    for group in range(about.num_row_groups):
+        for number in range(about.num_columns):
+            column = about.row_group(group).column(number)
+            told = column.statistics
+            if column.path_in_schema in needed and told is not None and told.null_count:
+                name = column.path_in_schema
+                raise HistoryError(f"{path}: column {name!r} is required and has empty rows")
+
+
+def load_plan(run_dir: Path) -> dict[str, Any]:
+    """The run's plan.json as a dict. Raises HistoryError when nothing can be judged by it."""
+    path = run_dir / "plan.json"
+    try:
+        return parse_plan(path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise HistoryError(f"{path}: cannot be read as a plan: {error}") from error
+
+
+def parse_plan(text: str, where: str) -> dict[str, Any]:
+    """The text of a plan.json as a dict. Raises HistoryError, which starts with `where`."""
+    try:
+        plan = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise HistoryError(f"{where}: cannot be read as a plan: {error}") from error
+    if not isinstance(plan, dict):
+        raise HistoryError(f"{where}: is no plan: expected a JSON object")
+    if wrong := wrong_with(plan):
+        raise HistoryError(f"{where}: is no plan to judge by: {wrong}")
+    return plan

@@ -1,0 +1,145 @@
+"""`highwater analyze`: many runs judged together, on this machine or on a cluster."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.admin.errors import BadRequest
+from harness.cli.base import Debug, EngineName, Exit, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from checkers.analysis import Analyzed
+    from checkers.engines.engine import Engine
+
+
+def analyze(
+    runs: Annotated[
+        list[str], typer.Argument(help="Run directories, or addresses that Spark reads (s3a://…).")
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Write verdicts and Parquet tables below this folder.")
+    ] = None,
+    engine: Annotated[
+        EngineName | None, typer.Option(help="Where they are judged; a cluster is always Spark.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="A Spark master: spark://host:7077.")] = None,
+    remote: Annotated[str | None, typer.Option(help="A Spark Connect server: sc://host.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="One run, while it goes on, until an alarm or its end.")
+    ] = False,
+    webhook: Annotated[
+        str | None, typer.Option(help="Follow: where an alarm is posted as JSON.")
+    ] = None,
+    report: Annotated[bool, typer.Option(help="Write report.html into the directories.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Judge runs together: verdicts, and tables of anomalies and of every minute."""
+    from checkers import analysis
+    from harness.judging import judge
+
+    if master is not None and remote is not None:
+        raise BadRequest("--master and --remote are two ways to one cluster; give one of them")
+    if (master or remote) and engine is EngineName.DUCKDB:
+        raise BadRequest("--engine duckdb works here only; leave out --master and --remote")
+    if webhook is not None and not follow:
+        raise BadRequest("--webhook is told of alarms: it needs --follow")
+    if follow:
+        _follow(runs, out, webhook, as_json)
+    spark = bool(master or remote) or engine is EngineName.SPARK
+    analyzed = _analyze(runs, out, report, spark, master, remote)
+    answer = analysis.combined(analyzed)
+    print(json.dumps(answer) if as_json else text(answer))
+    codes = {judge.exit_code(each.verdict.as_json()) for each in analyzed}
+    raise Exit(next((code for code in (1, 2) if code in codes), 0))
+
+
+def _follow(runs: "Sequence[str]", out: str | None, webhook: str | None, as_json: bool) -> None:
+    """Returns when the run is over and nothing forbidden was seen by then."""
+    from checkers.engines.spark_sessions import is_address
+    from harness.judging import follow, judge
+
+    if len(runs) != 1 or is_address(runs[0]) or (out is not None and is_address(out)):
+        raise BadRequest("--follow is for one run in a directory of this machine, like its --out")
+    run_dir = Path(runs[0]).resolve()
+    found = follow.follow(run_dir)
+    if not found:
+        return
+    alarm = follow.raise_alarm(run_dir, found, Path(out or run_dir), webhook)
+    counted = (f"  {each.count} {each.kind} in {each.topic}-{each.partition}" for each in found)
+    print(json.dumps(alarm) if as_json else "\n".join(["ALARM", *counted]))
+    raise Exit(judge.EXIT_CODES["INVALID"])
+
+
+def _analyze(
+    runs: "Sequence[str]",
+    out: str | None,
+    report: bool,
+    spark: bool,
+    master: str | None,
+    remote: str | None,
+) -> "list[Analyzed]":
+    from checkers import analysis, job
+    from checkers.engines.spark_sessions import is_address
+    from checkers.history.history import HistoryError
+    from harness.judging import judge
+    from harness.recording.store import StoreError
+
+    if not spark and out is not None and is_address(out):
+        raise BadRequest(f"--out {out}: only Spark writes to such an address: --engine spark")
+    local = {run: judge.prepare(Path(run)) for run in runs if not is_address(run)}
+    with _engines(runs, spark, master, remote) as (session, engine):
+        try:
+            analyzed = list(analysis.analyze_all(runs, lambda run: job.load(session, run), engine))
+        except HistoryError as error:
+            raise StoreError(str(error)) from error
+        if out is not None and is_address(out):
+            analysis.write_remote(session, out, analyzed)
+    if out is not None and not is_address(out):
+        analysis.write(Path(out), analyzed)
+    for each in analyzed:
+        if each.run in local:
+            local[each.run].write_json("verdict.json", each.verdict.as_json())
+            if report:
+                judge.report_beside(local[each.run].path, warn)
+    return analyzed
+
+
+@contextmanager
+def _engines(
+    runs: "Sequence[str]", spark: bool, master: str | None, remote: str | None
+) -> "Iterator[tuple[Any, Callable[[], Engine]]]":
+    """Spark's session, or None, and what makes an engine for a run."""
+    from checkers.engines.engine import DuckDbEngine, SparkEngine
+    from checkers.engines.spark_sessions import local_spark_session, spark_session
+
+    if not spark:
+        yield None, DuckDbEngine
+        return
+    with ExitStack() as ends:
+        if master or remote:
+            session = spark_session(master=master, remote=remote)
+        else:
+            session = local_spark_session(runs)
+        ends.callback(session.stop)
+        yield session, lambda: SparkEngine(session)
+
+
+def text(answer: dict[str, Any]) -> str:
+    """The answer for people: the outcome of all, then of each with what was found."""
+    lines = [answer["verdict"]]
+    for run in answer["runs"]:
+        lines.append(f"  {run['verdict']:<8} {run['run']}")
+        lines.append(f"    {run['headline']['line']}")
+        shown = run["reasons"] if run["verdict"] != "VALID" else ()
+        lines += [f"    {reason}" for reason in shown]
+        if run["permitted"]:
+            counts = ", ".join(f"{count:,} {kind}" for kind, count in run["permitted"].items())
+            lines.append(f"    permitted: {counts}")
+    return "\n".join(lines)

@@ -1,0 +1,16 @@
+"""Every administrative command of `highwater cluster`, mounted."""
+
+import typer
+
+from harness.cli.cluster import brokers, configs, inspect, reassign, topics
+
+app = typer.Typer()
+app.add_typer(topics.app, name="topics")
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(configs.app, name="configs")
+app.add_typer(reassign.app, name="reassign")
+app.add_typer(inspect.quorum_app, name="quorum")
+app.add_typer(inspect.log_dirs_app, name="log-dirs")
+app.command("elect-leaders")(inspect.elect_leaders)
+app.command("delete-records")(inspect.delete_records)
+app.command("producers")(inspect.describe_producers)

@@ -1,0 +1,49 @@
+"""`highwater contract`: what the checkers forbid, permit, and only report."""
+
+import json
+from itertools import groupby
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.base import Debug
+from harness.reports import terminal
+
+_STYLES = {"forbidden": "red", "permitted": "yellow", "unknown": "magenta"}
+
+
+def contract(
+    anomaly: Annotated[
+        str | None, typer.Argument(help="Only the rows of this anomaly, such as lost-write.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Print the contract: for each anomaly the first row whose configuration applies decides."""
+    from checkers.contract.contract import CONTRACT
+
+    rows = [rule.as_json() for rule in CONTRACT]
+    kinds = list(dict.fromkeys(row["anomaly"] for row in rows))
+    if anomaly is not None and anomaly not in kinds:
+        raise typer.BadParameter(f"no anomaly {anomaly!r}; there are {', '.join(kinds)}")
+    rows = [row for row in rows if anomaly in (None, row["anomaly"])]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    console = terminal.console()
+    for kind, several in groupby(rows, key=lambda row: row["anomaly"]):
+        table = Table(title=kind, title_justify="left", title_style="bold", expand=True)
+        table.add_column("configuration", ratio=2)
+        table.add_column("is", width=len("informational"))
+        table.add_column("because", ratio=2)
+        table.add_column("source", ratio=1)
+        for row in several:
+            verdict = Text(row["judgement"], style=_STYLES.get(row["judgement"], ""))
+            reason = row["reason"]
+            if "permitted_by" in row:
+                remedies = " or ".join(row["prevented_by"])
+                reason += f"\nPermitted by {row['permitted_by']}. Prevented by {remedies}."
+            table.add_row(row["configuration"], verdict, reason, row["source"])
+        console.print(table)

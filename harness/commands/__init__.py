@@ -1,1 +1,0 @@
-"""The command line's larger groups of commands, one module for each; `harness.cli` mounts them."""

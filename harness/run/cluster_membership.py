@@ -1,0 +1,103 @@
+"""Brokers that are started in, and removed from, a detached cluster while it runs.
+
+The cluster's journal is taken over for as long as machines are made or removed, and no longer: what
+is made is in it, so that `cluster down` and `clean` undo it. Moving data to and from the brokers is
+the administrator's (`harness.admin.scaling`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.plans.plan import Plan, stored
+from harness.recording import store
+from harness.recording.journal import Journal, JournalHeld
+from harness.recording.store import Run
+from harness.run import cluster
+from harness.run.cluster import ClusterError
+from harness.systems.brokers import NodesSystem
+from harness.systems.node_roles import CONTROLLER
+from harness.targets.kinds import kind_of
+
+
+@contextmanager
+def taken_over(run_dir: Path | None) -> Iterator[NodesSystem]:
+    """The running detached cluster, to be changed by nobody else meanwhile.
+
+    Raises ClusterError when there is none, or its harness is in the foreground or somebody else is
+    changing it.
+    """
+    path = cluster.find(run_dir).run
+    try:
+        journal = Journal.take_over(path / "journal.jsonl")
+    except JournalHeld as error:
+        raise ClusterError(
+            f"{path}: this cluster is in the foreground, or another command is changing it; only "
+            "one that was started with --detach can be changed"
+        ) from error
+    with journal:
+        run = store.open_run(path)
+        plan = _plan_of(run)
+        target = kind_of(plan).attach(run.run_id, run.path, journal)
+        system = NodesSystem.attach(target, run)
+        try:
+            yield system
+        finally:
+            run.update(bootstrap=system.bootstrap)
+
+
+def _plan_of(run: Run) -> Plan:
+    try:
+        return stored(run.path)
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"{run.path}: the cluster's plan is lost: {error}") from error
+
+
+def add_brokers(
+    run_dir: Path | None, count: int, rack: str | None, *, tell: Callable[[str], None]
+) -> list[int]:
+    """Start `count` brokers; returns their numbers, which nobody had before.
+
+    Raises ClusterError, DeployError, TargetError; those that were started before that stay.
+    """
+    added = []
+    with taken_over(run_dir) as system:
+        for _ in range(count):
+            added.append(system.add_broker(rack=rack))
+            tell(f"started broker {added[-1]}")
+    return added
+
+
+def check_removable(run_dir: Path | None, nodes: Sequence[int]) -> None:
+    """Raises ClusterError when one of the nodes is not there, or more than a broker."""
+    with taken_over(run_dir) as system:
+        layout = system.layout
+        for node in nodes:
+            if node not in layout.brokers:
+                raise ClusterError(f"no broker {node}: there are {list(layout.brokers)}")
+            if CONTROLLER in layout.roles[node]:
+                raise ClusterError(
+                    f"node {node} is a voter of the metadata quorum too and cannot be removed; "
+                    "clusters of `cluster up --controllers N --brokers M` have brokers that can"
+                )
+
+
+def remove_brokers(
+    run_dir: Path | None,
+    nodes: Sequence[int],
+    *,
+    forget: Callable[[str, int], None],
+    tell: Callable[[str], None],
+) -> None:
+    """Stop brokers in order, have the rest forget each (`forget` gets their bootstrap servers and
+    the number), and remove their machines. They hold nothing any more: that is the caller's word.
+    """
+    check_removable(run_dir, nodes)
+    with taken_over(run_dir) as system:
+        for node in nodes:
+            if not system.stop_node(node):
+                tell(f"broker {node} did not stop in order and was killed")
+            others = [address for each, address in system.brokers.items() if each != node]
+            forget(",".join(f"{host}:{port}" for host, port in others), node)
+            system.remove_node(node)
+            tell(f"stopped broker {node}")

@@ -1,0 +1,497 @@
+"""Runs a plan from nothing to a verdict: deploy, load, break, heal, settle, read, collect, judge.
+
+A thin sequence of calls into the target, the system, the workload, the monitor, the nemesis and
+the checkers; it decides nothing about any of them. It guarantees that, whatever happens, faults
+are healed, everything that was made is undone, and what was recorded stays: a phase that fails is
+named in run.json, and the run can still be judged with `highwater check`. A stop (Ctrl-C, SIGTERM)
+ends the chaos early and skips what takes long; the verdict then rests on what there is.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.judging import judge
+from harness.recording import store
+from harness.recording.clock_rows import RecordedClocks
+from harness.recording.history import HistoryWriter, RowStream
+from harness.recording.journal import Journal
+from harness.recording.store import Run, StoreError
+from harness.recording.versions import commit, versions
+from harness.run import teardown
+from harness.run.administration.administrator import Administrator
+from harness.run.hosts import hosts_of
+from harness.run.prepare import Prepared
+from harness.run.progress import Progress
+from harness.run.teardown import Ending
+from harness.systems import choose
+from harness.systems.base import Deployed
+from harness.systems.node_roles import Layout
+from harness.systems.observer.monitor import Monitor
+from harness.systems.refused_starts import Refusals
+from harness.systems.unexpected_exits import Deaths
+from harness.targets.base import Target
+from harness.targets.kinds import kind_of
+from harness.targets.request import Wish
+from harness.workloads.clients import libraries
+from harness.workloads.final_reads import TIMEOUT_S as FINAL_READS_TIMEOUT_S
+from harness.workloads.final_reads import run_final_reads
+from harness.workloads.launch import Workload, launch
+from nemesis.executor import Nemesis
+from nemesis.record import FaultRecord
+
+log = logging.getLogger(__name__)
+
+MONITOR_CLIENT: Final = 1
+"""Client number, and writer id, of the monitor."""
+NEMESIS_SLACK_S: Final = 15.0
+"""How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
+ERRANDS_S: Final = 60.0
+"""How long the cluster may take, once nothing breaks it any more, to do what administrators ordered
+or took back in the middle of the faults."""
+SETTLE_LOOK_S: Final = 2.0
+"""How long the cluster is asked whether it is whole, before anything else is looked at."""
+SCRIPT_JOIN_S: Final = 60.0
+"""How long a script may take to end after a stop; its requests have bounds of their own."""
+POLL_S: Final = 0.2
+
+
+class RunFailed(Exception):
+    """The harness could not do its work; the message says what, and in which phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended: a verdict, or the phase that failed and why."""
+
+    run: Run
+    verdict: dict[str, Any] | None = None
+    report: Path | None = None
+    failed_phase: str | None = None
+    error: BaseException | None = None
+    left: tuple[str, ...] = ()
+    """How to enter and to end the cluster that was left, in lines; none when nothing was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What a script of a run may act on, while the workload and the faults go on."""
+
+    run: Run
+    target: Target
+    system: Deployed
+    monitor: Monitor
+    stop: threading.Event
+
+
+Script = Callable[[Stage], None]
+"""What else happens in the chaos phase, in a thread of its own; the phase ends after it."""
+
+
+class _Clock:
+    """The nemesis's clock: the run's own time, and a real wait."""
+
+    def __init__(self, run: Run) -> None:
+        self.now_ns = run.now_ns
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        return stop.wait(seconds)
+
+
+class Runner:
+    """One run. `run` may be called once; `stop` at any time, from a signal handler too."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        *,
+        root: Path,
+        progress: Progress,
+        with_report: bool = True,
+        layout: Layout | None = None,
+        script: Script | None = None,
+        ending: Ending | None = None,
+    ) -> None:
+        """Plan a run whose directory will be made under `root`; its nodes are the plan's, each
+        broker and controller, unless a `layout` of as many says otherwise. Everything is healed
+        and removed at the end unless `ending` says otherwise.
+        """
+        self._plan = prepared.plan
+        self._prepared = prepared
+        self._root = root
+        self._progress = progress
+        self._with_report = with_report
+        self._layout = layout or Layout.combined(range(1, self._plan.nodes + 1))
+        self._script = script
+        self._ending = ending or Ending()
+        self._broken: tuple[str, ...] = ()
+        self._left: tuple[str, ...] = ()
+        self._in_force: Callable[[], tuple[str, ...]] = tuple
+        self._stop = threading.Event()
+        self._phase_name = "set up"
+
+    def stop(self) -> None:
+        """End the run early but in order."""
+        self._stop.set()
+
+    def run(self) -> Outcome:
+        """Run the plan. Raises StoreError when no run directory can be made; nothing else."""
+        run = store.create(self._root, self._plan.name, versions=self._versions(), commit=commit())
+        with _logging_to(run.path / "harness.log"):
+            log.info("plan %s, seed %d, run %s", self._plan.name, self._plan.seed, run.run_id)
+            try:
+                run.write_plan(self._plan.to_json())
+                (run.path / "schedule.json").write_bytes(self._prepared.schedule.to_json())
+                run.update(
+                    notes=list(self._prepared.notes),
+                    client=libraries.named(self._plan.workload.client),
+                    lacking=self._prepared.lacks,
+                )
+                self._on_machines(run)
+                return self._judge(run)
+            except BaseException as error:
+                log.exception("the run failed in phase %r", self._phase_name)
+                run.update(failed_phase=self._phase_name, error=f"{type(error).__name__}: {error}")
+                return Outcome(run=run, failed_phase=self._phase_name, error=error, left=self._left)
+
+    def _versions(self) -> dict[str, str]:
+        return {**versions(), **choose.versions(self._plan)}
+
+    # -- the phases
+
+    def _on_machines(self, run: Run) -> None:
+        """Everything that needs the target, and its end."""
+        plan = self._plan
+        with Journal.create(run.path / "journal.jsonl", run_id=run.run_id) as journal:
+            target = kind_of(plan).make(
+                Wish(
+                    run_id=run.run_id,
+                    run_dir=run.path,
+                    nodes=self._layout.nodes,
+                    journal=journal,
+                    uplink=not self._ending.teardown,
+                    clocks="clocks" in self._prepared.schedule.needs(),
+                    reads=choose.reads(plan),
+                )
+            )
+            system = choose.system_of(plan, target, run, self._layout)
+            self._deaths = Deaths(nodes=target, now_ns=run.now_ns, log_of=system.output)
+            try:
+                with self._phase(run, "deploy"):
+                    target.up()
+                    system.configure()
+                    system.start()
+                with self._phase(run, "create topics"):
+                    system.create_topics()
+                with ExitStack() as streams:
+                    self._under_load(run, target, system, journal, streams)
+            finally:
+                failed = self._phase_name
+                self._end(run, target, system, journal)
+                self._phase_name = failed
+
+    def _end(self, run: Run, target: Target, system: Deployed, journal: Journal) -> None:
+        """Remove everything; or leave the cluster, when there is one and that was asked."""
+        with suppress(OSError, StoreError):  # of a run whose directory somebody has removed
+            self._note_deaths(run)
+        deployed = any(target.is_running(node) for node in target.node_ids())
+        if self._ending.teardown or not deployed:
+            with self._phase(run, "teardown"):
+                for left in system.withdraw() if self._ending.teardown else ():
+                    self._note(run, left)
+                target.down()
+                journal.finish()
+            return
+        journal.detach()
+        run.update(bootstrap=system.bootstrap, left_in_force=list(self._broken))
+        self._left = tuple(teardown.told(target, run, system.bootstrap, self._broken))
+
+    def _under_load(
+        self,
+        run: Run,
+        target: Target,
+        system: Deployed,
+        journal: Journal,
+        streams: ExitStack,
+    ) -> None:
+        """From the first client to the last read, with the streams of records open."""
+        plan = self._plan
+        cluster = run.cluster_stream(plan.rotate_s)
+        streams.callback(cluster.close)
+        writer = HistoryWriter(
+            run.history_dir / "monitor.arrows",
+            writer_id=MONITOR_CLIENT,
+            base_ns=run.base_ns,
+            rotate_s=plan.rotate_s,
+        )
+        streams.callback(writer.close)
+        monitor = Monitor(
+            brokers=system.brokers,
+            controllers=system.controllers,
+            partitions={topic.name: topic.partitions for topic in plan.topics},
+            writer=writer,
+            client=MONITOR_CLIENT,
+            cluster=cluster,
+            enter_network=target.in_client_netns,
+            security=system.access.channel(),
+        )
+        monitor.start()
+        streams.callback(monitor.stop)
+        workload = launch(plan, target, system.bootstrap, run, system.access)
+        try:
+            self._progress.watch(counters=workload.stats, partitions=monitor.view)
+            with self._phase(run, "warm up", plan.warmup_s):
+                self._await_acks(run, workload)
+                self._wait(run, workload, plan.warmup_s)
+            stage = Stage(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
+            refusals = Refusals(target, system.output)
+            self._chaos(stage, journal, workload, refusals, cluster)
+            if not self._broken:
+                with self._phase(run, "recover", plan.settle_timeout_s):
+                    missing = self._wait_whole(run, monitor, refusals, quiet=False)
+                if missing and not self._stop.is_set():
+                    self._note(run, f"not recovered under load: {'; '.join(missing)}")
+        finally:
+            self._stop_workload(run, workload)
+        if self._broken:
+            self._note(run, f"left broken by {'; '.join(self._broken)}: nothing was read back")
+            return
+        self._read_back(run, target, system, monitor, cluster, refusals)
+
+    def _read_back(
+        self,
+        run: Run,
+        target: Target,
+        system: Deployed,
+        monitor: Monitor,
+        cluster: RowStream,
+        refusals: Refusals,
+    ) -> None:
+        """What the healed cluster has kept: settle, read every record, collect the files."""
+        plan = self._plan
+        self._enter("settle", plan.settle_timeout_s)
+        if self._settle(run, target, monitor, refusals):
+            run.finish_phase("settle")
+        self._note_deaths(run)
+        if not self._stop.is_set():
+            with self._phase(run, "final reads", FINAL_READS_TIMEOUT_S):
+                complete = run_final_reads(
+                    plan,
+                    target,
+                    system.bootstrap,
+                    run,
+                    into=system.access,
+                )
+                run.update(final_reads_complete=complete, epoch_problems=monitor.record_epochs())
+                self._note_deaths(run)
+        monitor.stop()
+        with self._phase(run, "collect"):
+            # The files of a cluster that is left are read while it runs: it is idle.
+            if self._ending.teardown and (killed := system.stop()):
+                self._note(run, f"nodes {killed} did not stop in order and were killed")
+            self._note_deaths(run)
+            refused = [refusal.node for refusal in refusals.found]
+            system.collect(cluster, monitor.quorum_times, but=refused)
+        run.update(ended_ns=run.now_ns())
+
+    def _chaos(
+        self,
+        stage: Stage,
+        journal: Journal,
+        workload: Workload,
+        refusals: Refusals,
+        cluster: RowStream,
+    ) -> None:
+        """Run the schedule and the script; returns with everything healed."""
+        run = stage.run
+        faults = run.faults_stream(self._plan.rotate_s)
+        failures: list[Exception] = []
+        administrator = Administrator(stage.system, stage.target, stage.monitor)
+        clocks = RecordedClocks(stage.target.clocks, cluster.append_named, run.now_ns)
+
+        def record(done: FaultRecord) -> None:
+            refusals.note(done)
+            faults.append_named(**done.row())
+            faults.flush()
+            log.info("fault %s: %s", done.label, done.error or done.effect)
+
+        nemesis = Nemesis(
+            schedule=self._prepared.schedule,
+            hosts=hosts_of(stage.target, stage.monitor, administrator, clocks),
+            view=stage.monitor,
+            journal=journal,
+            clock=_Clock(run),
+            on_done=record,
+            leave=not self._ending.heal,
+        )
+
+        def play() -> None:
+            try:
+                if self._script is not None:
+                    self._script(stage)
+            except Exception as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=nemesis.run, name="nemesis")
+        script = threading.Thread(target=play, name="script", daemon=True)
+        self._in_force = nemesis.in_force
+        self._progress.watch(faults=nemesis.in_force)
+        try:
+            with self._phase(run, "chaos", self._plan.duration_s):
+                thread.start()
+                script.start()
+                while (thread.is_alive() or script.is_alive()) and not self._stop.is_set():
+                    self._watch(run, workload)
+                    (thread if thread.is_alive() else script).join(POLL_S)
+        finally:
+            with self._phase(run, "heal"):
+                nemesis.stop()
+                if thread.ident is not None:
+                    thread.join(nemesis.finish_s + NEMESIS_SLACK_S)
+                if thread.is_alive() or (nemesis.in_force() and self._ending.heal):
+                    raise RunFailed(f"faults {nemesis.in_force()} could not be healed")
+                self._broken = nemesis.in_force()
+                faults.close()
+                if script.ident is not None:
+                    script.join(SCRIPT_JOIN_S)
+                if script.is_alive():
+                    raise RunFailed(
+                        f"the script has not ended {SCRIPT_JOIN_S:.0f} s after the stop"
+                    )
+                if self._ending.heal:
+                    for owed in administrator.finish(ERRANDS_S):
+                        self._note(run, f"not taken back: {owed}")
+        if failures:
+            raise RunFailed(f"the script of the run failed: {failures[0]}") from failures[0]
+
+    def _settle(self, run: Run, target: Target, monitor: Monitor, refusals: Refusals) -> bool:
+        """Wait until the idle cluster is whole; note what is not. Returns whether it is."""
+        reasons = self._wait_whole(run, monitor, refusals, quiet=True)
+        refused = [refusal.node for refusal in refusals.found]
+        for node in target.node_ids():
+            if not target.is_running(node) and node not in refused:
+                ended = f"node {node} ended by itself, exit code {target.exit_code(node)}"
+                reasons.append(": ".join(filter(None, (ended, refusals.last_line(node)))))
+        run.update(settled=not reasons, unsettled=reasons)
+        for reason in reasons:
+            self._note(run, f"not settled: {reason}")
+        return not reasons
+
+    def _wait_whole(
+        self, run: Run, monitor: Monitor, refusals: Refusals, *, quiet: bool
+    ) -> list[str]:
+        """Wait, within the plan's bound, until nothing is missing; returns what still is.
+
+        Who refuses its damaged files is not waited for.
+        """
+        deadline_s = time.monotonic() + self._plan.settle_timeout_s
+        reasons = ["the run was stopped first"]
+        while not self._stop.is_set():
+            for refusal in refusals.look():
+                monitor.excuse(refusal.node)
+                self._note(run, refusal.text)
+                run.update(refused=[each.as_json() for each in refusals.found])
+            # Never for less: in no time at all, nobody answers.
+            reasons = monitor.wait_settled(SETTLE_LOOK_S, quiet=quiet)
+            if not reasons or time.monotonic() >= deadline_s:
+                break
+        return reasons
+
+    def _stop_workload(self, run: Run, workload: Workload) -> None:
+        with self._phase(run, "stop workload"):
+            self._progress.watch(counters=dict, faults=tuple)
+            for problem in workload.stop():
+                self._note(run, problem)
+
+    def _judge(self, run: Run) -> Outcome:
+        with self._phase(run, "check"):
+            verdict = judge.check(run.path)
+        report = None
+        if self._with_report:
+            try:
+                with self._phase(run, "report"):
+                    report = judge.write_report(run.path)
+            except Exception as error:
+                # The verdict stands without it, and must not be hidden by it.
+                log.exception("no report")
+                self._note(run, f"the report could not be written: {error}")
+        return Outcome(run=run, verdict=verdict, report=report, left=self._left)
+
+    # -- small things
+
+    @contextmanager
+    def _phase(self, run: Run, name: str, bound_s: float | None = None) -> Iterator[None]:
+        self._enter(name, bound_s)
+        began_s = time.monotonic()
+        yield
+        run.finish_phase(name)
+        log.info("phase %s took %.1f s", name, time.monotonic() - began_s)
+
+    def _enter(self, name: str, bound_s: float | None) -> None:
+        self._phase_name = name
+        self._progress.phase(name, bound_s)
+        log.info("phase %s", name)
+
+    def _await_acks(self, run: Run, workload: Workload) -> None:
+        """Let every topic have its first acknowledgement, so that faults meet a working cluster."""
+        deadline_s = time.monotonic() + self._plan.start_timeout_s
+        while not self._stop.is_set():
+            waiting = [name for name, seen in workload.stats().items() if not seen.get("acked")]
+            if not waiting:
+                return
+            if time.monotonic() > deadline_s:
+                self._note(run, f"no send to {', '.join(waiting)} was acknowledged in time")
+                return
+            self._watch(run, workload)
+            self._stop.wait(POLL_S)
+
+    def _wait(self, run: Run, workload: Workload, seconds: float) -> None:
+        deadline_s = time.monotonic() + seconds
+        while not self._stop.is_set() and (left_s := deadline_s - time.monotonic()) > 0:
+            self._watch(run, workload)
+            self._stop.wait(min(POLL_S, left_s))
+
+    def _watch(self, run: Run, workload: Workload) -> None:
+        """Clients that died would make every later second of the run worthless. Meanwhile, what is
+        over of a long run's streams is sealed."""
+        store.seal_ended(run)
+        if self._deaths.due():
+            self._note_deaths(run)
+        if problems := workload.problems():
+            raise RunFailed("; ".join(problems))
+
+    def _note_deaths(self, run: Run) -> None:
+        """Write down who died by itself since the last look."""
+        news = self._deaths.look(self._phase_name, self._in_force())
+        for death in news:
+            self._note(run, death.text)
+        if news:
+            run.update(deaths=[each.as_json() for each in self._deaths.found])
+
+    def _note(self, run: Run, text: str) -> None:
+        log.warning("%s", text)
+        self._progress.note(text)
+        noted = json.loads((run.path / store.RUN_FILE).read_text()).get("notes", [])
+        run.update(notes=[*noted, text])
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    """Send the package's log records to the run's harness.log."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    harness = logging.getLogger("harness")
+    harness.addHandler(handler)
+    before, harness.level = harness.level, logging.INFO
+    try:
+        yield
+    finally:
+        harness.setLevel(before)
+        harness.removeHandler(handler)
+        handler.close()

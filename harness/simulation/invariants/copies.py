@@ -1,0 +1,163 @@
+"""One replica's log, followed batch by batch as its file grows.
+
+After an event only what the event appended is read; all of it only after a cut and at a start. What
+is known of a node that is down is what it had when it died, and what of that was on its disk.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from harness.simulation.invariants.broken import InvariantBroken
+from harness.simulation.invariants.ledger import Batch, Ledger, Sequences
+from nodes.log.batch import BatchHeader
+from nodes.log.errors import LogError
+from nodes.log.log import Log
+from nodes.log.segment import Segment
+
+
+class Copy:
+    """See the module."""
+
+    def __init__(self, ledger: Ledger, node: int) -> None:
+        self.ledger = ledger
+        self.node = node
+        self.batches: dict[int, Batch] = {}
+        """By the offset after the batch's last, in order."""
+        self.last: Batch | None = None
+        self.flushed = 0
+        """Below it everything was seen to be on the disk."""
+        self.lost_before: frozenset[UUID] | None = None
+        """The incarnations that its node had had when its disk last lost something, if it has not
+        got that again."""
+        self.damaged = False
+        """Whether what it lost was not only what lay in its page cache."""
+        self.set_aside = False
+        """Whether it began anew after damage that the node saw, and has not caught up."""
+        self.unreadable = False
+        """Whether it is damaged so that nothing can be said of it, in this incarnation."""
+        self.retired = False
+        """Whether the node was told to give it up: it may begin anew, with nothing."""
+        self._start = 0
+        self._log: Log | None = None
+        self._segment: Segment | None = None
+        self._position = 0
+        self._cuts = 0
+        self._sequences = Sequences()
+
+    @property
+    def end(self) -> int:
+        """The offset after the last that was seen."""
+        return self._start if self.last is None else self.last.end
+
+    def has(self, batch: Batch) -> bool:
+        """Whether the batch is in the log, or was deleted from its beginning."""
+        return self.batches.get(batch.end) is batch or self.start >= batch.end
+
+    @property
+    def start(self) -> int:
+        """Where the log begins."""
+        return self._start if self._log is None else self._log.start_offset
+
+    def open(self, log: Log, *, set_aside: bool = False) -> None:
+        """A new incarnation has opened the log. What was there must be there still, or what was on
+        the disk if power was lost; then a log may also have been `set_aside`, this being another.
+        """
+        self._log, self.set_aside = log, set_aside
+        if self.retired:
+            self.retired, self.lost_before, self.damaged = False, None, False
+            self.batches, self.flushed = {}, 0
+        self.unreadable = False
+        gone = self._read_all()
+        self.flushed = min(self.flushed, self.end)
+        if gone and not (set_aside and self.lost_before is not None):
+            what = "had" if self.lost_before is None else "had on its disk when it lost power"
+            raise InvariantBroken(
+                "a-restart-loses-nothing",
+                f"{self.ledger.name}: node {self.node} lacks {len(gone)} batches, from {gone[0]} "
+                f"on, that it {what} before it was started again",
+            )
+
+    def close(self) -> None:
+        """The incarnation is gone."""
+        self._start = self.start
+        self._log = self._segment = None
+
+    def read(self) -> None:
+        """Read what was appended or cut."""
+        log = self._log
+        if log is None or self.unreadable:
+            return
+        segments = log._segments
+        if segments.cuts == self._cuts and segments.active is self._segment:
+            self._scan(segments.active, self._position)
+        elif segments.cuts == self._cuts and self._segment in segments.all:
+            first = segments.all.index(self._segment)
+            self._scan(segments.all[first], self._position)
+            for segment in segments.all[first + 1 :]:
+                self._scan(segment, 0)
+        else:
+            self.ledger.removed(self.node, self._read_all())
+            self.flushed = min(self.flushed, self.end)
+
+    def _read_all(self) -> list[Batch]:
+        """Read the whole log; what was there before and is not any more, oldest first."""
+        assert self._log is not None
+        before, self.batches, self.last = self.batches, {}, None
+        self._sequences = Sequences()
+        self._start = self._log.start_offset
+        self._cuts = self._log._segments.cuts
+        try:
+            for segment in self._log._segments.all:
+                self._scan(segment, 0)
+        except (InvariantBroken, LogError):
+            if not self.damaged:
+                raise
+            self.unreadable = True
+        return [batch for batch in before.values() if not self.has(batch)]
+
+    def _scan(self, segment: Segment, position: int) -> None:
+        self._segment, self._position = segment, position
+        if segment.size > position:
+            for at, header in segment.scan(position):
+                self._append(header)
+                self._position = at + header.size
+
+    def _append(self, header: BatchHeader) -> None:
+        last = self.last
+        if last is not None and last.end != header.base_offset:
+            raise InvariantBroken(
+                "dense-offsets",
+                f"{self.ledger.name}: on node {self.node}, a batch at {header.base_offset} follows "
+                f"{last}, which ends before {last.end}",
+            )
+        batch = self.ledger.met(self.node, header, last, self._sequences)
+        self.batches[batch.end] = self.last = batch
+        if batch.sent is not None:
+            self._sequences.note(batch.sent)
+
+    # -- losses
+
+    def loses(self, incarnations: frozenset[UUID], *, everything: bool = False) -> None:
+        """The disk may have lost what was not flushed, or `everything`, after these."""
+        assert self._log is None, f"node {self.node} runs"
+        if everything:
+            self.flushed, self.damaged = 0, True
+        self.lost_before = incarnations
+        while self.last is not None and self.last.end > self.flushed:
+            del self.batches[self.last.end]
+            self.last = next(reversed(self.batches.values()), None)
+
+    def caught_up(self, batch: Batch) -> bool:
+        """Whether it has everything up to `batch`; then it is as if nothing had been lost."""
+        if self.unreadable:
+            return True
+        if not self.has(batch):
+            return False
+        if self._log is not None:
+            self.lost_before, self.damaged, self.set_aside = None, False, False
+        return True
+
+
+def held_by(copies: Iterable[Copy], batch: Batch) -> list[int]:
+    """The nodes that have the batch on their disks."""
+    return [each.node for each in copies if each.has(batch) and each.flushed >= batch.end]

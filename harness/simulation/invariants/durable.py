@@ -1,0 +1,45 @@
+"""What a simulated disk surely has after a loss of power, and what is marked on it."""
+
+from harness.simulation.world.disk import SimDisk
+from nodes.log.log import Log
+from nodes.server.replicas.log_directory import REFETCH_MARK
+from nodes.storage.memory import _Directory, _Inode
+
+
+def durable_content(disk: SimDisk, path: str) -> bytes | None:
+    """What the file surely holds after a loss of power; None if it may not be there."""
+    inode = _durable(disk, path)
+    return None if inode is None else bytes(inode.durable)
+
+
+def is_durable(disk: SimDisk, log: Log, end: int) -> bool:
+    """Whether everything of the log below `end` surely survives a loss of power."""
+    for segment in log._segments.all:
+        if segment.base_offset >= end:
+            break
+        wanted = segment.size
+        if end < segment.next_offset:  # without the index, which is made when it is asked
+            beyond = (at for at, header in segment.scan() if header.base_offset >= end)
+            wanted = next(beyond, wanted)
+        if wanted:
+            inode = _durable(disk, f"{segment.stem}.log")
+            if inode is None or inode.same < wanted:
+                return False
+    return True
+
+
+def was_set_aside(disk: SimDisk, partition: str) -> bool:
+    """Whether a log of the partition was damaged and set aside, and nothing has replaced it yet."""
+    return any(
+        name.startswith(f"{partition}.") and disk.content.exists(f"{name}/{REFETCH_MARK}")
+        for name in disk.content.listdir("")
+    )
+
+
+def _durable(disk: SimDisk, path: str) -> _Inode | None:
+    node: _Directory | _Inode | None = disk.content._root
+    for name in path.split("/"):
+        if not isinstance(node, _Directory):
+            return None
+        node = node.durable.get(name)
+    return node if isinstance(node, _Inode) else None

@@ -1,0 +1,138 @@
+"""A cluster of the built-in broker in a world of its own: the code of `python -m nodes`, as it is.
+
+Node n is host n; host 0 is the clients'. Properties are those of `harness.systems.brokers`, so
+that a
+plan means the same here as with real processes. A node that ends, by itself or not, stays down
+until it is started again, on what its disk kept.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.simulation.world.disk import DiskSettings, SimDisk
+from harness.simulation.world.host import Host, Main, Mode
+from harness.simulation.world.loop import SimTask
+from harness.simulation.world.network.link import NetworkSettings
+from harness.simulation.world.network.network import Network
+from harness.simulation.world.world import World
+from harness.systems.brokers import BROKER_PORT, CONTROLLER_PORT, server_properties
+from harness.systems.node_roles import Layout
+from nemesis.hosts import CLIENTS
+from nodes.__main__ import serve
+from nodes.config import NodeConfig, load_config
+from nodes.server.node import Node
+
+CLUSTER_ID: Final = "c2ltdWxhdGVkLXdvcmxkLg"
+LOG_DIR: Final = Path("/log")
+
+
+class SimCluster:
+    """See the module. Nothing runs before `start`."""
+
+    def __init__(
+        self,
+        world: World,
+        layout: Layout,
+        *,
+        overrides: Mapping[str, str | int | float | bool] | None = None,
+        network: NetworkSettings | None = None,
+        disk: DiskSettings | None = None,
+    ) -> None:
+        self.world = world
+        self.layout = layout
+        self.network = Network(world, network)
+        # Both on the clients' machine: who stops the clients does not stop the harness.
+        self.harness = Host(world, self.network, CLIENTS, name="harness")
+        self.clients = Host(world, self.network, CLIENTS)
+        self.on_node: Callable[[int, Node], None] = lambda node, made: None
+        """Is shown every node before it starts, at each of its starts."""
+        self.nodes: dict[int, Host] = {}
+        self.properties: dict[int, dict[str, str]] = {}
+        """What each node was configured with."""
+        self._overrides = overrides or {}
+        self._disk = disk
+        self._configs: dict[int, NodeConfig] = {}
+        for node in layout.nodes:
+            self._make(node)
+        for node in layout.nodes:
+            self._configure(node)
+
+    def _make(self, node: int) -> None:
+        disk = SimDisk(self.world, f"node-{node}", self._disk)
+        self.nodes[node] = Host(self.world, self.network, node, disk)
+
+    def _configure(self, node: int, joins: Sequence[int] = ()) -> None:
+        self.properties[node] = server_properties(
+            node,
+            {each: host.address for each, host in self.nodes.items()},
+            log_dir=LOG_DIR,
+            cluster_id=CLUSTER_ID,
+            overrides=self._overrides,
+            layout=self.layout,
+            joins=joins,
+        )
+        self._configs[node], _ = load_config(self.properties[node])
+
+    def add_node(self, node: int, role: str, *, joins: Sequence[int] = ()) -> None:
+        """One more machine, with nothing on its disk; nothing runs on it yet. A controller `joins`
+        those that vote.
+        """
+        self.layout = self.layout.with_node(node, role)
+        self._make(node)
+        self._configure(node, joins)
+
+    def remove_node(self, node: int) -> None:
+        """End the node and remove its machine, its disk too."""
+        host = self.nodes.pop(node)
+        host.kill("power")
+        self.network.detach(host)
+        self.layout = self.layout.without(node)
+        del self._configs[node], self.properties[node]
+
+    @property
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        """Where each broker serves clients."""
+        return {node: (self.nodes[node].address, BROKER_PORT) for node in self.layout.brokers}
+
+    @property
+    def controllers(self) -> dict[int, tuple[str, int]]:
+        """Where each controller serves the metadata quorum."""
+        return {
+            node: (self.nodes[node].address, CONTROLLER_PORT) for node in self.layout.controllers
+        }
+
+    def start(self, *nodes: int) -> None:
+        """Start these nodes, all without any."""
+        for node in nodes or self.layout.nodes:
+            self._start(node)
+
+    def _start(self, node: int) -> None:
+        host, config = self.nodes[node], self._configs[node]
+
+        async def main() -> str:
+            assert host.loop is not None
+            assert host.disk is not None
+
+            def made(each: Node) -> None:
+                self.on_node(node, each)
+
+            rng = self.world.stream("node", node, host.incarnations)
+            disk = host.disk.mount(host.loop)
+            return await serve(config, disk, rng=rng, wall_clock_ms=host.clock.ms, made=made)
+
+        host.boot(main)
+
+    def run_client(self, main: Main) -> SimTask:
+        """Start a program on the clients' machine."""
+        return self.clients.boot(main)
+
+    def kill(self, node: int, mode: Mode = "process") -> None:
+        """End a node at once."""
+        self.nodes[node].kill(mode)
+
+    def close(self) -> None:
+        """End everything; only what kernels still send is left to happen."""
+        for host in [self.clients, self.harness, *self.nodes.values()]:
+            host.kill("power")
+        self.world.end()

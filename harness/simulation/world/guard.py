@@ -1,0 +1,135 @@
+"""Refuses the real world while a simulated one runs: clocks, chance, threads, sockets.
+
+Whatever reaches for one of them fails the run with RealWorldTouched, which names what was asked for
+and where in the code, even if that code swallows the exception. The standard library's logging may
+ask for the time, and gets the world's. Other threads (of a library that the same process uses) are
+no part of the world, and are left alone.
+
+Not seen: `datetime.now` and `random.Random()` imported by name, which C code answers; a lint of the
+broker's sources forbids both.
+"""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from harness.simulation.world.clocks import EPOCH_MS
+from harness.simulation.world.world import MS, SimulationError, World
+
+_LIBRARY: Final = str(Path(random.__file__).parent) + os.sep
+_MODULE_CHANCE: Final = (
+    "random",
+    "uniform",
+    "randint",
+    "randrange",
+    "randbytes",
+    "choice",
+    "choices",
+    "sample",
+    "shuffle",
+    "getrandbits",
+    "expovariate",
+    "gauss",
+    "seed",
+)
+_CLOCKS: Final = (
+    "time_ns",
+    "monotonic",
+    "monotonic_ns",
+    "perf_counter",
+    "perf_counter_ns",
+    "process_time",
+    "process_time_ns",
+    "clock_gettime",
+    "clock_gettime_ns",
+    "sleep",
+)
+_REFUSED: Final[tuple[tuple[Any, str, str], ...]] = (
+    *((time, name, f"the real clock: time.{name}") for name in _CLOCKS),
+    *((random, name, f"real chance: random.{name}") for name in _MODULE_CHANCE),
+    (random, "SystemRandom", "real chance: random.SystemRandom"),
+    (os, "urandom", "real chance: os.urandom"),
+    (uuid, "uuid1", "real chance: uuid.uuid1"),
+    (uuid, "uuid4", "real chance: uuid.uuid4"),
+    (threading.Thread, "start", "a thread"),
+    (socket.socket, "__init__", "a real socket"),
+    (socket, "getaddrinfo", "the real resolver"),
+    (subprocess.Popen, "__init__", "a real process"),
+)
+
+
+class RealWorldTouched(SimulationError):
+    """Code reached around the simulation; the message says for what, and where."""
+
+
+@contextmanager
+def guard(world: World) -> Iterator[None]:
+    """Refuse the real world to all code that this thread runs meanwhile."""
+    inside = threading.get_ident()
+    saved = [(owner, name, getattr(owner, name)) for owner, name, _ in _REFUSED]
+    saved += [(time, "time", time.time), (random, "Random", random.Random)]
+    for owner, name, what in _REFUSED:
+        setattr(owner, name, _refusal(world, what, inside, getattr(owner, name)))
+    time.time = _time_for_logging(world, inside)
+    random.Random = _seeded_only(world, inside)  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        for owner, name, original in reversed(saved):
+            setattr(owner, name, original)
+
+
+def _refusal(
+    world: World, what: str, inside: int, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    def refuse(*args: object, **options: object) -> Any:
+        if threading.get_ident() != inside:
+            return original(*args, **options)
+        raise _touched(world, what)
+
+    return refuse
+
+
+def _time_for_logging(world: World, inside: int) -> Callable[[], float]:
+    original = time.time
+
+    def now() -> float:
+        if threading.get_ident() != inside:
+            return original()
+        if sys._getframe(1).f_globals.get("__name__") != "logging":
+            raise _touched(world, "the real clock: time.time")
+        return (EPOCH_MS + world.now_ns / MS) / 1000
+
+    return now
+
+
+def _seeded_only(world: World, inside: int) -> type[random.Random]:
+    original = random.Random
+
+    class Seeded(original):  # type: ignore[misc, valid-type]
+        def __new__(cls, *seed: Any) -> Any:
+            if threading.get_ident() == inside and (not seed or seed[0] is None):
+                raise _touched(world, "real chance: random.Random without a seed")
+            return original(*seed)
+
+    return Seeded
+
+
+def _touched(world: World, what: str) -> RealWorldTouched:
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARY):
+        frame = frame.f_back  # who asked the library
+    where = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_qualname})"
+    owner = "between events" if world.current is None else f"on {world.current.name}"
+    error = RealWorldTouched(f"{what} was asked for in {where}, {owner}, at {world.now_ns} ns")
+    world.fail(error)
+    return error

@@ -1,0 +1,179 @@
+"""One direction between two machines of a simulated world: its latency and what faults made of it.
+
+Packets are segments of TCP connections. What is lost of them is sent again by the sender's kernel,
+so a loss is a delay. Times are Linux's defaults.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from harness.simulation.world.world import MS, NS, World
+from nemesis.hosts import Cut, Quality, Tampered
+
+FIRST_RETRY_NS: Final = 200 * MS
+"""TCP's least retransmission time-out (tcp(7))."""
+LAST_RETRY_NS: Final = 120 * NS
+GIVE_UP_NS: Final = 924 * NS
+"""What tcp_retries2 comes to by default."""
+LOST_IN_A_ROW: Final = 10
+LOOPBACK_NS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """How good the network is when nothing is wrong; ranges that each link draws from."""
+
+    base_ns: tuple[int, int] = (100_000, 600_000)
+    """The least time that a packet of the link takes."""
+    jitter_ns: tuple[int, int] = (20_000, 400_000)
+    """What may come on top."""
+    fragmented: float = 0.03
+    """Share of writes that arrive in two parts."""
+    lost: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Layer:
+    """What one fault does to a link, and has done."""
+
+    quality: Quality
+    free_at_ns: int = 0
+    """When the last packet will have passed the rate limit."""
+    packets: int = 0
+    delayed: int = 0
+    delay_ns: int = 0
+    lost: int = 0
+    reordered: int = 0
+    duplicated: int = 0
+
+
+@dataclass(slots=True)
+class Watch:
+    """A cut in force, or the count of requests for a cut of answers."""
+
+    cut: Cut
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """What a link needs to know of a packet: its ports, and whether it carries data."""
+
+    source: int
+    target: int
+    data: bool = True
+
+
+class Link:
+    """One direction between two machines."""
+
+    def __init__(self, world: World, src: int, dst: int, settings: NetworkSettings) -> None:
+        self._world = world
+        self._rng = rng = world.stream("link", src, dst)
+        if src == dst:
+            self._base_ns, self._jitter_ns = LOOPBACK_NS, LOOPBACK_NS
+        else:
+            self._base_ns = rng.randint(*settings.base_ns)
+            self._jitter_ns = rng.randint(*settings.jitter_ns)
+        self._chance = rng.random
+        self._lost = settings.lost
+        self.fragmented = settings.fragmented
+        self.packets = 0
+        """That arrived."""
+        self.dropped = 0
+        self.cuts: list[Watch] = []
+        self.asked: list[Watch] = []
+        """Requests on their way to a server whose answers are cut."""
+        self._layers: dict[str, _Layer] = {}
+
+    def fragment(self, size: int) -> int:
+        """Where a write of `size` bytes is torn; 0 when it is not."""
+        if size > 1 and self._chance() < self.fragmented:
+            return 1 + int(self._chance() * (size - 1))
+        return 0
+
+    def drops(self, packet: Passage) -> bool:
+        """Whether a packet that is on the link now is cut off; it is counted."""
+        dropped = False
+        for watch in self.cuts:
+            if _concerns(watch.cut, packet):
+                watch.count += 1
+                dropped = True
+        self.dropped += dropped
+        return dropped
+
+    def arrived(self, packet: Passage) -> None:
+        """A packet has passed the link."""
+        self.packets += 1
+        for watch in self.asked:
+            if packet.data and packet.target == watch.cut.port:
+                watch.count += 1
+
+    def delay_ns(self, size: int) -> int:
+        """How long a packet takes that is sent now, its retransmissions included."""
+        delay = self._base_ns + int(self._jitter_ns * self._chance())
+        if self._lost:
+            delay += self._retransmitted_ns(self._lost)[0]
+        for layer in self._layers.values():
+            delay += self._suffered_ns(layer, size)
+        return delay
+
+    def _suffered_ns(self, layer: _Layer, size: int) -> int:
+        quality, rng, now_ns = layer.quality, self._rng, self._world.now_ns
+        layer.packets += 1
+        delay = 0
+        if quality.lost:
+            delay, times = self._retransmitted_ns(quality.lost)
+            layer.lost += times
+        if quality.duplicated and rng.random() < quality.duplicated:
+            layer.duplicated += 1  # TCP drops the second
+        if quality.bytes_per_s:
+            layer.free_at_ns = max(layer.free_at_ns, now_ns) + size * NS // quality.bytes_per_s
+            delay += layer.free_at_ns - now_ns
+        if quality.delay_ms or quality.jitter_ms:
+            if quality.reordered and rng.random() < quality.reordered:
+                layer.reordered += 1
+            else:
+                some_ms = rng.uniform(-quality.jitter_ms, quality.jitter_ms)
+                delay += max(0, int((quality.delay_ms + some_ms) * MS))
+        if delay:
+            layer.delayed += 1
+            layer.delay_ns += delay
+        return delay
+
+    def _retransmitted_ns(self, lost: float) -> tuple[int, int]:
+        delay, times = 0, 0
+        while times < LOST_IN_A_ROW and self._rng.random() < lost:
+            delay += FIRST_RETRY_NS << times
+            times += 1
+        return delay, times
+
+    # -- faults
+
+    def degrade(self, quality: Quality, layer: str) -> None:
+        """Put a layer on the link, in place of the one of that name."""
+        self._layers[layer] = _Layer(quality=quality)
+
+    def restore(self, layer: str) -> None:
+        """Take a layer away, if there is one."""
+        self._layers.pop(layer, None)
+
+    def tampered(self, layer: str) -> Tampered | None:
+        """What a layer has done; None where there is none."""
+        found = self._layers.get(layer)
+        if found is None:
+            return None
+        return Tampered(
+            packets=found.packets,
+            delayed=found.delayed,
+            mean_delay_ms=found.delay_ns / MS / found.delayed if found.delayed else 0.0,
+            lost=found.lost,
+            reordered=found.reordered,
+            duplicated=found.duplicated,
+        )
+
+
+def _concerns(cut: Cut, packet: Passage) -> bool:
+    if cut.answers:
+        return packet.data and packet.source == cut.port
+    return not cut.port or cut.port in (packet.source, packet.target)

@@ -1,0 +1,372 @@
+"""Brokers that are configured by Kafka's properties, of any make.
+
+Every node is broker and controller unless a layout says otherwise; brokers may come and go while
+the cluster runs. Timeouts are short, so that a minute of faults holds many failovers; the plan's
+`broker` table overrides any of them. Addresses, directories and processes are the target's.
+"""
+
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from harness.admin.client import AdminClient
+from harness.admin.errors import AdminError
+from harness.brokers.choose import make_of
+from harness.brokers.errors import DeployError
+from harness.brokers.program import Make, NodeFiles
+from harness.plans.plan import Plan, stored
+from harness.recording.history import RowStream
+from harness.recording.store import Run
+from harness.systems import replica_files, startup
+from harness.systems.base import call_in_client_network
+from harness.systems.collect import FOREVER_NS, collect_decisions, collect_replicas
+from harness.systems.exit_reason import last_words
+from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER, Layout
+from harness.systems.observer.quorum_times import QuorumTimes
+from harness.targets.base import Target
+from harness.workloads.clients.access import OPEN, Access
+from nodes.config import ConfigError, parse_properties
+from nodes.log.checkpoints import META_PROPERTIES
+
+T = TypeVar("T")
+
+BROKER_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+
+PROPERTIES: Final = "server.properties"
+OUTPUT: Final = "node.log"
+LOGS: Final = Path("data", "log")
+"""Below the volume's root, which may hold the file system's own directories."""
+
+STOP_TIMEOUT_S: Final = 15.0
+
+QUICK_FAILOVER: Final[Mapping[str, str]] = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "400",  # a fifth of a session, about Kafka's proportion
+    "replica.lag.time.max.ms": "2000",
+    "replica.socket.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "500",
+    "controller.quorum.request.timeout.ms": "1000",
+    "controlled.shutdown.max.wait.ms": "3000",
+}
+
+
+def server_properties(
+    node: int,
+    addresses: Mapping[int, str],
+    *,
+    log_dir: Path,
+    cluster_id: str,
+    overrides: Mapping[str, str | int | float | bool],
+    layout: Layout | None = None,
+    joins: Sequence[int] = (),
+) -> dict[str, str]:
+    """One node's properties. Pure; `addresses` has every node of the layout, which is by default
+    all of them with both roles. A controller that is no voter from the beginning `joins` others.
+    """
+    layout = layout or Layout.combined(sorted(addresses))
+    address = addresses[node]
+    listeners = {
+        BROKER: f"PLAINTEXT://{address}:{BROKER_PORT}",
+        CONTROLLER: f"CONTROLLER://{address}:{CONTROLLER_PORT}",
+    }
+    rack = {"broker.rack": layout.racks[node]} if node in layout.racks else {}
+    return {
+        "node.id": str(node),
+        "process.roles": layout.roles[node],
+        "listeners": ",".join(listeners[role] for role in layout.roles[node].split(",")),
+        "controller.listener.names": "CONTROLLER",
+        **_quorum(addresses, layout.controllers, joins),
+        "cluster.id": cluster_id,
+        "log.dirs": str(log_dir),
+        **rack,
+        **QUICK_FAILOVER,
+        **{name: _property(value) for name, value in overrides.items()},
+    }
+
+
+def _quorum(
+    addresses: Mapping[int, str], voters: Sequence[int], joins: Sequence[int]
+) -> dict[str, str]:
+    """How a node finds the metadata quorum, and whether it is one of the first voters."""
+    at = {node: f"{addresses[node]}:{CONTROLLER_PORT}" for node in joins or voters}
+    if joins:
+        return {"controller.quorum.bootstrap.servers": ",".join(at.values())}
+    return {"controller.quorum.voters": ",".join(f"{node}@{at[node]}" for node in voters)}
+
+
+def _directory(target: Target, node: int) -> Path:
+    """A node's in the run: RUN/nodes/<node>."""
+    return target.data_dir(node).parent
+
+
+def _property(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class NodesSystem:
+    """The plan's cluster on `target`; files of the run go below `run`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        run: Run,
+        layout: Layout | None = None,
+        *,
+        make: Make | None = None,
+    ) -> None:
+        self._plan = plan
+        self._target = target
+        self._run = run
+        self.layout = layout or Layout.combined(target.node_ids())
+        self._make = make or make_of(plan)
+        self._stopping_ns = FOREVER_NS
+
+    @classmethod
+    def attach(cls, target: Target, run: Run) -> "NodesSystem":
+        """The system that another process configured on `target`, by its files in `run`.
+
+        Raises DeployError when they cannot be read.
+        """
+        try:
+            plan = stored(run.path)
+            properties = {
+                node: parse_properties((_directory(target, node) / PROPERTIES).read_text())
+                for node in target.node_ids()
+            }
+        except (OSError, ValueError, ConfigError) as error:
+            raise DeployError(f"{run.path}: its nodes' configuration is lost: {error}") from error
+        layout = Layout(
+            roles={node: each["process.roles"] for node, each in properties.items()},
+            racks={
+                n: each["broker.rack"] for n, each in properties.items() if "broker.rack" in each
+            },
+        )
+        system = cls(plan, target, run, layout, make=make_of(plan, lasting=True))
+        for node in layout.nodes:
+            system._register(node)
+        return system
+
+    @property
+    def brokers(self) -> dict[int, tuple[str, int]]:
+        """Where each broker serves clients."""
+        return {node: (self._target.address(node), BROKER_PORT) for node in self.layout.brokers}
+
+    @property
+    def controllers(self) -> dict[int, tuple[str, int]]:
+        """Where each controller serves the metadata quorum."""
+        return {
+            node: (self._target.address(node), CONTROLLER_PORT) for node in self.layout.controllers
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers' addresses as clients take them."""
+        return ",".join(f"{host}:{port}" for host, port in self.brokers.values())
+
+    def configure(self) -> None:
+        """Write server.properties of every node and register its command."""
+        for node in self.layout.nodes:
+            self._configure(node)
+
+    def _configure(self, node: int, joins: Sequence[int] = ()) -> None:
+        properties = server_properties(
+            node,
+            {each: self._target.address(each) for each in self.layout.nodes},
+            log_dir=self._target.home(node) / LOGS,
+            cluster_id=self._run.run_id,
+            overrides=self._plan.resolved_broker(),
+            layout=self.layout,
+            joins=joins,
+        )
+        self._log_dir(node).mkdir(parents=True, exist_ok=True)
+        self._make.configure(self._files(node), properties)
+        self._target.publish(node)
+        self._register(node)
+
+    def _register(self, node: int) -> None:
+        command = self._make.command(self._files(node))
+        log_path = self._target.home(node) / OUTPUT
+        self._target.set_command(node, command.argv, command.env, log_path)
+
+    def _files(self, node: int) -> NodeFiles:
+        home = self._target.home(node)
+        return NodeFiles(
+            node=node,
+            here=_directory(self._target, node),
+            properties=home / PROPERTIES,
+            log_dir=home / LOGS,
+            python=self._target.python(node),
+            environment=self._target.environment(node),
+            place=partial(self._target.place, node),
+        )
+
+    def start(self) -> None:
+        """Start all nodes and wait until each broker answers and knows all of them."""
+        for node in self.layout.nodes:
+            self._target.start(node)
+        self._await_brokers()
+
+    def add_broker(self, *, node: int | None = None, rack: str | None = None) -> int:
+        """Start one more broker, the next number in the emptiest rack unless they are named.
+
+        Returns its number when every broker knows it. Raises DeployError, TargetError; what was
+        made of it is then removed again.
+        """
+        before = self.layout
+        node = self.start_broker(node=node, rack=rack)
+        try:
+            self._await_brokers()
+        except BaseException:
+            self._unmake(node, before)
+            raise
+        return node
+
+    def start_broker(
+        self, *, node: int | None = None, rack: str | None = None, controller: bool = False
+    ) -> int:
+        """The same without the wait: it joins by itself, as a `controller` without a vote too."""
+        before = self.layout
+        node = max(before.nodes) + 1 if node is None else node
+        role = COMBINED if controller else BROKER
+        self.layout = before.with_node(node, role, rack or before.emptiest_rack())
+        try:
+            self._target.add_node(node)
+            self._configure(node, joins=before.controllers if controller else ())
+            self._target.start(node)
+        except BaseException:
+            self._unmake(node, before)
+            raise
+        return node
+
+    def _unmake(self, node: int, before: Layout) -> None:
+        self.layout = before
+        if node in self._target.node_ids():
+            self._target.remove_node(node)
+
+    def directory_id(self, node: int) -> UUID | None:
+        """What the node's directory is known by; None until it was started on it."""
+        self._target.fetch(node, str(LOGS / META_PROPERTIES))
+        return replica_files.directory_id(self._log_dir(node))
+
+    def wipe(self, node: int) -> None:
+        """Remove everything that a stopped node has kept."""
+        self._target.disks.wipe(node)
+        shutil.rmtree(self._log_dir(node), ignore_errors=True)
+        self._log_dir(node).mkdir()
+        self._target.publish(node)
+
+    def withdraw(self) -> list[str]:
+        """Nothing: the cluster ends with its machines."""
+        return []
+
+    @property
+    def access(self) -> Access:
+        """It asks nobody who they are."""
+        return OPEN
+
+    def output(self, node: int) -> Path:
+        """What the node has said until now."""
+        self._target.fetch(node, OUTPUT)
+        return _directory(self._target, node) / OUTPUT
+
+    def remove_node(self, node: int, *, keep_data: bool = False) -> bool:
+        """Stop a node in order and remove its machine; true when it ended by itself.
+
+        Whether it holds anything yet is the caller's to know.
+        """
+        ended = self.stop_node(node)
+        self.layout = self.layout.without(node)
+        self._target.remove_node(node, keep_data=keep_data)
+        return ended
+
+    def stop_node(self, node: int) -> bool:
+        """Stop a node in order; true when it ended by itself within the bound."""
+        return self._target.stop(node, STOP_TIMEOUT_S)
+
+    def _await_brokers(self) -> None:
+        self._administer(
+            "the cluster is not complete",
+            lambda admin: startup.await_brokers(admin, self.brokers, self._check_running),
+        )
+
+    def _check_running(self) -> None:
+        """Raises DeployError for a node that ended instead of starting."""
+        for node in self.layout.nodes:
+            if not self._target.is_running(node):
+                log_path = self.output(node)
+                raise DeployError(
+                    f"node {node} ended by itself, exit code {self._target.exit_code(node)}: "
+                    f"{last_words(log_path) or 'it did not say why'}; see {log_path}"
+                )
+
+    def create_topics(self) -> None:
+        """Create the topics, and wait until all nodes see them with every replica in sync."""
+        wanted = self._plan.topics
+        self._administer(
+            "the topics cannot be created", lambda admin: startup.create_topics(admin, wanted)
+        )
+        self._administer(
+            "the topics' replicas are not in sync",
+            lambda admin: startup.await_in_sync(admin, wanted, self.brokers),
+        )
+
+    def stop(self) -> list[int]:
+        """SIGTERM to all nodes at once; returns those that had to be killed at the bound."""
+        self._stopping_ns = self._run.now_ns()
+        # Together: the last to go could not ask a quorum for leave.
+        nodes = self.layout.nodes
+        with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
+            ended = list(pool.map(lambda n: self._target.stop(n, STOP_TIMEOUT_S), nodes))
+        return [node for node, clean in zip(nodes, ended, strict=True) if not clean]
+
+    def collect(
+        self, cluster: RowStream, quorum_times: QuorumTimes, *, but: Collection[int] = ()
+    ) -> None:
+        """Read the stopped nodes' files into the run, `but` those of some; the controllers'
+        decisions into `cluster`. All that a node said is in the run then.
+
+        What was decided because the nodes were told to stop is left out: the run was over.
+        """
+        nodes = [node for node in self.layout.nodes if node not in but]
+        for node in self.layout.nodes:
+            self._target.fetch(node, *(() if node in nodes else (OUTPUT,)))
+        log_dirs = {node: self._log_dir(node) for node in nodes}
+        kept = quorum_times.kept
+        collect_replicas(self._run, self._plan.topics, log_dirs, metadata_kept=kept)
+        collect_decisions(
+            cluster,
+            log_dirs,
+            quorum_times,
+            started_wall_ns=self._run.started_wall_ns,
+            until_ns=self._stopping_ns,
+        )
+
+    def _log_dir(self, node: int) -> Path:
+        return _directory(self._target, node) / LOGS
+
+    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine to its end on the clients' machine."""
+        return call_in_client_network(self._target, work)
+
+    def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
+        """Do `work` within a bound. Raises DeployError that begins with `failure`."""
+        timeout_s = self._plan.start_timeout_s * self._make.patience
+
+        async def working() -> None:
+            brokers = list(self.brokers.values())
+            async with AdminClient(brokers, timeout_s=timeout_s) as admin:
+                await work(admin)
+
+        try:
+            self.call(working)
+        except AdminError as error:
+            logs = self._run.path / "nodes"
+            raise DeployError(f"{failure}: {error}; see {logs}/*/node.log") from error

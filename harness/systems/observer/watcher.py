@@ -1,0 +1,437 @@
+"""Watches the cluster while it is broken: leaders, ISRs, end offsets, and the active controller.
+
+Asks every node for its own view every `poll_s` and records what changed; asks each leader for its
+end offsets every WATERMARK_S, as any client may, and records them as `watermark` operations. It is
+also the nemesis's ClusterView: the best knowledge at the moment, which may lag behind the truth.
+
+It runs on any event loop of the clients' machine and takes its time from its recorder; what it
+knows may be asked by any strand. Whether what it saw was right is judged by the checkers.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol
+
+from kio.schema.describe_quorum.v1.request import DescribeQuorumRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v7.request import ListOffsetsRequest
+from kio.schema.metadata.v12.request import MetadataRequest
+
+from harness.recording.history import FLUSH_INTERVAL_S, Operations
+from harness.systems.observer.cluster_view import (
+    ClusterTracker,
+    PartitionView,
+    Standing,
+    views_of,
+    votes_of,
+)
+from harness.systems.observer.final_epochs import FinalEpochs
+from harness.systems.observer.questions import FRESH_S, Eligible, Ends, Questions, Reassigning
+from harness.systems.observer.quorum_times import QuorumTimes
+from nodes.ids import TopicPartition
+from nodes.wire.client import Channel
+from nodes.wire.errors import WireError
+from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
+from nodes.wire.versions import fill
+
+POLL_S: Final = 0.1
+"""How often what the nemesis may ask is asked of every node; its age is this and an answer."""
+WATERMARK_S: Final = 1.0
+REQUEST_TIMEOUT_S: Final = 1.0
+SETTLE_POLL_S: Final = 0.1
+
+LATEST: Final = -1
+NO_REPLICA: Final = -1
+DEBUGGING_REPLICA: Final = -2
+"""Told the log's end, which clients are not."""
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+Address = tuple[str, int]
+
+
+class Rows(Protocol):
+    """Where rows of named columns are recorded."""
+
+    def append_named(self, **columns: Any) -> None: ...
+    def flush(self) -> object: ...
+
+
+def _nothing() -> None:
+    """Nobody needs to know."""
+
+
+class Watcher:
+    """One run's observer.
+
+    `brokers` and `controllers` are where each node serves clients and its quorum; `partitions` the
+    number of partitions per topic; `writer` and `client` record the watermarks, `cluster` (schema
+    CLUSTER) everything else.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: Mapping[int, Address],
+        controllers: Mapping[int, Address],
+        partitions: Mapping[str, int],
+        writer: Operations,
+        client: int,
+        cluster: Rows,
+        poll_s: float = POLL_S,
+        security: ClientSecurity = PLAINTEXT_CLIENT,
+    ) -> None:
+        self._brokers = dict(brokers)
+        self._controllers = dict(controllers)
+        self._tracker = ClusterTracker(
+            brokers,
+            [TopicPartition(topic, p) for topic, count in partitions.items() for p in range(count)],
+        )
+        self._topics = [{"name": topic} for topic in sorted(partitions)]
+        self._writer = writer
+        self._client = client
+        self._cluster = cluster
+        self._poll_s = poll_s
+        self._security = security
+        self._quorum: tuple[int, int] = (-1, -1)  # epoch, leader
+        self._votes: tuple[int, tuple[int, ...]] = (0, ())  # when they were told, voters
+        self._quorum_told: dict[int, tuple[tuple[int, int], tuple[int, ...]]] = {}
+        self.quorum_times = QuorumTimes()
+        """How long the metadata log was when; for the system, once the watching is over."""
+        self._channels: dict[int, Channel] = {}
+        self._standing = Standing()
+        self._questions = Questions(self._channels, self._leader_and_epoch, self._now_s)
+        self._views: dict[int, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+
+    # -- brokers that come and go
+
+    def add_broker(self, node: int, address: Address) -> None:
+        """Watch one more broker."""
+        self._in_loop(self._add, node, address)
+
+    def remove_broker(self, node: int) -> None:
+        """Watch this broker no longer: it is gone for good."""
+        self._in_loop(self._remove, node)
+
+    def excuse(self, node: int) -> None:
+        """Wait no longer for this node: it will not run again."""
+        self._in_loop(self._tracker.excuse, node)
+
+    def _in_loop(self, change: Callable[..., None], *arguments: object) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: the watching is over
+                self._loop.call_soon_threadsafe(change, *arguments)
+
+    def _add(self, node: int, address: Address) -> None:
+        assert self._tasks is not None
+        self._tracker.add_node(node)
+        self._channels[node] = self._channel(address)
+        poll = self._every(self._poll_s, lambda: self._poll_view(node))
+        self._views[node] = self._tasks.create_task(poll)
+
+    def _remove(self, node: int) -> None:
+        self._tracker.remove_node(node)
+        self._standing.remove(node)
+        self._views.pop(node).cancel()
+        self._channels.pop(node).close()
+
+    # -- what the nemesis asks
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The partition's leader, as far as is known."""
+        view = self._tracker.newest.get(TopicPartition(topic, partition))
+        return None if view is None else view.leader
+
+    def isr(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The partition's in-sync replicas, as far as is known."""
+        view = self._tracker.newest.get(TopicPartition(topic, partition))
+        return None if view is None else view.isr
+
+    def controller(self) -> int | None:
+        """The leader of the metadata quorum in the highest epoch heard of."""
+        leader = self._quorum[1]
+        return leader if leader >= 0 else None
+
+    def partitions(self) -> Sequence[tuple[str, int]]:
+        """All partitions of the run."""
+        return self._tracker.partitions
+
+    def replicas(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The nodes that are to hold the partition, as far as is known."""
+        view = self._tracker.newest.get(TopicPartition(topic, partition))
+        return None if view is None else view.replicas
+
+    def elr(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The partition's eligible leader replicas; known from the second time on."""
+        found: Sequence[int] | None = self._questions.answer(
+            Eligible(TopicPartition(topic, partition))
+        )
+        return found
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """The partition's high watermark and end; known from the second time on."""
+        found: tuple[int, int] | None = self._questions.answer(
+            Ends(TopicPartition(topic, partition))
+        )
+        return found
+
+    def reassigning(self) -> bool | None:
+        """Whether replicas are being moved; known from the second time on."""
+        found: bool | None = self._questions.answer(Reassigning())
+        return found
+
+    def brokers(self) -> Sequence[int]:
+        """The brokers of the run by now."""
+        return self._tracker.nodes
+
+    def controllers(self) -> Sequence[int]:
+        """The voters of the metadata quorum."""
+        return sorted(self._controllers)
+
+    def voters(self) -> Sequence[int] | None:
+        """Who votes and has all that is committed, by the quorum's leader; not what it said long
+        ago.
+        """
+        told_ns, found = self._votes
+        return found if self._writer.now_ns() < told_ns + round(FRESH_S * 1e9) else None
+
+    def answers(self, node: int) -> bool | None:
+        """Whether the node answered the last time."""
+        return self._standing.answers(node)
+
+    def fenced(self, node: int) -> bool | None:
+        """Whether most brokers that answer leave this one out; None for who is no broker."""
+        return self._standing.fenced(node) if node in self._tracker.nodes else None
+
+    # -- what the runner asks
+
+    def view(self) -> Mapping[TopicPartition, PartitionView]:
+        """The newest view of every partition seen so far."""
+        return self._tracker.newest
+
+    async def settled(self, timeout_s: float, *, quiet: bool = False) -> list[str]:
+        """Wait until the cluster is whole again; returns why it is not, empty when it is.
+
+        Whole: every node answers and sees every partition led and fully in sync; brokers may all
+        be behind the metadata log, so what counts is what they see once everything in that is
+        committed. With `quiet`, that is once nobody writes any more, also: every record is
+        committed, so that a read up to the high watermark is a read of everything.
+        """
+        since_ns = self._writer.now_ns()
+        while True:
+            reasons = self._unsettled(since_ns)
+            if quiet and not reasons:
+                reasons = await self._uncommitted()
+            if not reasons or self._now_s() > since_ns / 1e9 + timeout_s:
+                return reasons
+            await asyncio.sleep(SETTLE_POLL_S)
+
+    def _unsettled(self, since_ns: int) -> list[str]:
+        current_ns = self.quorum_times.current_since(since_ns) if self._controllers else since_ns
+        if current_ns is None:
+            unknown = "it is not known whether all of the metadata log is committed"
+            return [*self._tracker.unsettled(since_ns), unknown]
+        return self._tracker.unsettled(current_ns)
+
+    # -- watching
+
+    def stop(self) -> None:
+        """Let `watch` return soon; from any strand. Safe to call twice."""
+        if self._stopping is not None:
+            self._in_loop(self._stopping.set)
+
+    async def watch(self, ready: Callable[[], None] = _nothing) -> None:
+        """Watch until `stop`, or until something breaks it; `ready` is called once it can be
+        asked. The streams stay open.
+        """
+        self._writer.start(self._client)
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        quorum = {node: self._channel(address) for node, address in self._controllers.items()}
+        work: list[Coroutine[Any, Any, None]] = [
+            *(
+                self._every(self._poll_s, partial(self._poll_quorum, *each))
+                for each in quorum.items()
+            ),
+            self._every(self._poll_s, self._questions.ask),
+            self._every(WATERMARK_S, self._poll_watermarks),
+            self._every(FLUSH_INTERVAL_S, self._flush),
+        ]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                running = [tasks.create_task(each) for each in work]
+                for node, address in self._brokers.items():
+                    self._add(node, address)
+                ready()
+                await self._stopping.wait()
+                for task in [*running, *self._views.values()]:
+                    task.cancel()
+        finally:
+            for channel in [*self._channels.values(), *quorum.values()]:
+                channel.close()
+            await self._flush()
+        self._writer.end(self._client)
+
+    def _channel(self, address: Address) -> Channel:
+        return Channel(
+            *address,
+            client_id="highwater-monitor",
+            request_timeout_s=REQUEST_TIMEOUT_S,
+            security=self._security,
+        )
+
+    def _now_s(self) -> float:
+        return self._writer.now_ns() / 1e9
+
+    def _leader_and_epoch(self, partition: TopicPartition) -> tuple[int, int] | None:
+        view = self._tracker.newest.get(partition)
+        return None if view is None or view.leader is None else (view.leader, view.leader_epoch)
+
+    async def _every(
+        self, interval_s: float, step: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        while True:
+            with suppress(WireError):  # faults make nodes silent; the next round asks again
+                await step()
+            await asyncio.sleep(interval_s)
+
+    async def _flush(self) -> None:
+        self._writer.flush()
+        self._cluster.flush()
+
+    async def _poll_view(self, node: int) -> None:
+        request = fill(MetadataRequest, topics=self._topics)
+        try:
+            answer = await self._channels[node].request(request)
+        except WireError:
+            self._standing.silent(node)
+            raise
+        self._standing.heard(node, {int(broker.node_id) for broker in answer.brokers})
+        for row in self._tracker.observe(node, views_of(answer), self._writer.now_ns()):
+            self._cluster.append_named(**row)
+
+    async def _poll_quorum(self, node: int, channel: Channel) -> None:
+        asked_ns = self._writer.now_ns()
+        request = fill(
+            DescribeQuorumRequest,
+            topics=[{"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}],
+        )
+        dedicated = node not in self._tracker.nodes
+        try:
+            answer = await channel.request(request)
+        except WireError:
+            if dedicated:
+                self._standing.silent(node)
+            raise
+        if dedicated:
+            self._standing.heard(node, None)
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                if partition.error_code is ErrorCode.none and partition.leader_id >= 0:
+                    heard = (int(partition.leader_epoch), int(partition.leader_id))
+                    told_ns = self._writer.now_ns()
+                    self._record_quorum(node, heard, partition, told_ns)
+                    if heard >= self._quorum:
+                        self._quorum, self._votes = heard, (told_ns, votes_of(partition))
+                    self.quorum_times.heard(partition, asked_ns=asked_ns, told_ns=told_ns)
+
+    def _record_quorum(
+        self, node: int, heard: tuple[int, int], partition: Any, told_ns: int
+    ) -> None:
+        """A row for whatever a node says first of the quorum's leader and voters."""
+        voters = tuple(sorted(int(each.replica_id) for each in partition.current_voters))
+        if self._quorum_told.get(node) != (heard, voters):
+            self._quorum_told[node] = heard, voters
+            self._cluster.append_named(
+                at_ns=told_ns, kind="quorum", node=node, leader=heard[1], leader_epoch=heard[0],
+                isr=list(voters), source="describe-quorum",
+            )  # fmt: skip
+
+    def _by_leader(self) -> dict[int, list[tuple[TopicPartition, PartitionView]]]:
+        leaders: dict[int, list[tuple[TopicPartition, PartitionView]]] = {}
+        for partition, view in self._tracker.newest.items():
+            if view.leader is not None and view.leader in self._channels:
+                leaders.setdefault(view.leader, []).append((partition, view))
+        return leaders
+
+    async def _poll_watermarks(self) -> None:
+        work = [self._ask_watermarks(node, led) for node, led in self._by_leader().items()]
+        for outcome in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, WireError):
+                raise outcome
+
+    async def _ask_watermarks(
+        self, node: int, led: Sequence[tuple[TopicPartition, PartitionView]]
+    ) -> None:
+        """One ListOffsets to one leader: one operation, one row per partition it answered for."""
+        request = _latest_request(led, NO_REPLICA)
+        invoke_ns = self._writer.now_ns()
+        answer = await self._channels[node].request(request)
+        complete_ns = self._writer.now_ns()
+        op = None
+        for topic in answer.topics:
+            for found in topic.partitions:
+                if found.error_code is not ErrorCode.none:
+                    continue
+                if op is None:
+                    op = self._writer.next_op()
+                self._writer.record(
+                    op, self._client, "watermark", "ok", invoke_ns, complete_ns, str(topic.name),
+                    int(found.partition_index), None, int(found.offset),
+                    int(found.leader_epoch), node=node,
+                )  # fmt: skip
+
+    async def _uncommitted(self) -> list[str]:
+        """Partitions whose leader holds records beyond the high watermark, or does not answer."""
+        reasons = []
+        for node, led in self._by_leader().items():
+            try:
+                # In this order: with nobody writing, equal means that all of the log is committed.
+                committed = await self._ends(node, _latest_request(led, NO_REPLICA))
+                ends = await self._ends(node, _latest_request(led, DEBUGGING_REPLICA))
+            except WireError as error:
+                reasons.append(f"node {node}: {error}")
+                continue
+            for partition, _ in led:
+                known, end = committed.get(partition), ends.get(partition)
+                if known is None or known != end:
+                    reasons.append(f"{partition} is committed up to {known}, its log ends at {end}")
+        return reasons
+
+    async def _ends(self, node: int, request: Any) -> dict[TopicPartition, int]:
+        answer = await self._channels[node].request(request)
+        return {
+            TopicPartition(str(topic.name), int(found.partition_index)): int(found.offset)
+            for topic in answer.topics
+            for found in topic.partitions
+            if found.error_code is ErrorCode.none
+        }
+
+    async def record_final_epochs(self) -> list[str]:
+        """Record the final leader epochs of every partition; returns what could not be learnt."""
+        asking = FinalEpochs(self.view, self._channels, self._cluster, self._writer.now_ns)
+        return await asking.record(self._tracker.partitions)
+
+
+def _latest_request(led: Sequence[tuple[TopicPartition, PartitionView]], replica_id: int) -> Any:
+    """Asks a leader for end offsets: the high watermark as a client, the log's end otherwise."""
+    topics: dict[str, list[dict[str, int]]] = {}
+    for partition, view in led:
+        topics.setdefault(partition.topic, []).append(
+            {
+                "partition_index": partition.partition,
+                # So that a deposed leader refuses instead of answering for the past.
+                "current_leader_epoch": view.leader_epoch,
+                "timestamp": LATEST,
+            }
+        )
+    return fill(
+        ListOffsetsRequest,
+        replica_id=replica_id,
+        topics=[{"name": topic, "partitions": asked} for topic, asked in topics.items()],
+    )

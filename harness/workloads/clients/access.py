@@ -1,0 +1,116 @@
+"""How clients get into a cluster that asks who they are: Kafka's client properties, per library.
+
+Names are librdkafka's (those of Kafka's own clients, for what both have). librdkafka takes all of
+them as they are; the others, and the harness itself, take those in KNOWN, SASL by PLAIN. Client
+processes are told by their environment, so that no secret is in a file.
+"""
+
+import json
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from harness.plans.plan import ClientName, PlanError
+from nodes.wire.security import ClientSecurity, Credentials, SecurityProtocol
+
+VARIABLE: Final = "HIGHWATER_CLIENT_PROPERTIES"
+PROTOCOL: Final = "security.protocol"
+MECHANISMS: Final = ("sasl.mechanism", "sasl.mechanisms")
+USER: Final = "sasl.username"
+PASSWORD: Final = "sasl.password"
+AUTHORITY: Final = "ssl.ca.location"
+CERTIFICATE: Final = "ssl.certificate.location"
+KEY: Final = "ssl.key.location"
+KEY_PASSWORD: Final = "ssl.key.password"
+HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
+KNOWN: Final = frozenset(
+    {PROTOCOL, *MECHANISMS, USER, PASSWORD, AUTHORITY, CERTIFICATE, KEY, KEY_PASSWORD, HOST_NAMES}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The properties, secrets included. Raises PlanError, when used, for what cannot be."""
+
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def check(self, client: ClientName) -> None:
+        """Raises PlanError when they make no sense for the harness or for this client."""
+        self.channel()
+        if client != "librdkafka" and (unknown := sorted(self.properties.keys() - KNOWN)):
+            raise PlanError(
+                f"external.properties: {unknown[0]} is for librdkafka alone, and the client is "
+                f"{client}; leave it out, or take the other client"
+            )
+
+    def channel(self) -> ClientSecurity:
+        """For the harness itself, and for our own client."""
+        protocol = self._protocol()
+        return ClientSecurity(
+            tls=self._context() if protocol.uses_tls else None,
+            credentials=self._credentials() if protocol.uses_sasl else None,
+        )
+
+    def librdkafka(self) -> dict[str, Any]:
+        """On top of a client's own settings."""
+        return dict(self.properties)
+
+    def python(self) -> dict[str, Any]:
+        """For kafka-python and aiokafka, on top of a client's own settings."""
+        wanted, protocol = self.channel(), self._protocol()
+        found: dict[str, Any] = {"security_protocol": protocol.name}
+        if wanted.tls is not None:
+            found["ssl_context"] = wanted.tls
+        if wanted.credentials is not None:
+            found |= {
+                "sasl_mechanism": "PLAIN",
+                "sasl_plain_username": wanted.credentials.username,
+                "sasl_plain_password": wanted.credentials.password,
+            }
+        return found
+
+    def environment(self) -> dict[str, str]:
+        """What a client's process begins with."""
+        return {**os.environ, VARIABLE: json.dumps(dict(self.properties))}
+
+    def _protocol(self) -> SecurityProtocol:
+        name = self.properties.get(PROTOCOL, "PLAINTEXT").upper()
+        if name not in SecurityProtocol.__members__:
+            known = ", ".join(SecurityProtocol.__members__)
+            raise PlanError(f"external.properties: {PROTOCOL} {name} is none of {known}")
+        return SecurityProtocol[name]
+
+    def _credentials(self) -> Credentials:
+        mechanism = next((self.properties[n] for n in MECHANISMS if n in self.properties), "GSSAPI")
+        if mechanism.upper() != "PLAIN":
+            raise PlanError(
+                f"external.properties: sasl.mechanism {mechanism}: the harness speaks only PLAIN, "
+                "and has to ask the cluster as clients do; give it a user who may log in by PLAIN"
+            )
+        for name in (USER, PASSWORD):
+            if not self.properties.get(name):
+                raise PlanError(f"external.properties: {name} is missing, and SASL needs it")
+        return Credentials(username=self.properties[USER], password=self.properties[PASSWORD])
+
+    def _context(self) -> ssl.SSLContext:
+        get = self.properties.get
+        try:
+            context = ssl.create_default_context(cafile=get(AUTHORITY))
+            if CERTIFICATE in self.properties:
+                context.load_cert_chain(self.properties[CERTIFICATE], get(KEY), get(KEY_PASSWORD))
+        except OSError as error:  # ssl.SSLError is one
+            files = ", ".join(f"{n} {get(n)}" for n in (AUTHORITY, CERTIFICATE, KEY) if get(n))
+            raise PlanError(f"external.properties: {files}: {error.strerror or error}") from error
+        context.check_hostname = get(HOST_NAMES, "https").lower() not in ("", "none")
+        return context
+
+
+OPEN: Final = Access()
+"""To a cluster that asks nobody who they are."""
+
+
+def of_this_process() -> Access:
+    """What a client's process was told by whoever started it."""
+    return Access(json.loads(os.environ.get(VARIABLE, "{}")))

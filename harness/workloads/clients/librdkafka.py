@@ -1,0 +1,274 @@
+"""Producers and consumers on librdkafka that record every operation in the history.
+
+Each instance belongs to one thread, has a client number of its own and writes `start` before its
+first operation and `end` after its last; an instance whose process died has no `end`.
+
+The settings aim at quick failover: metadata is refreshed four times a second and at once after an
+error, reconnects back off for half a second at most, a request that a cut-off broker never answers
+is given up after SOCKET_TIMEOUT_MS. What to send when, and on which thread, is the workload's.
+
+An idempotent producer's debug log is read for the producer epochs that it leaves (see
+`producer_epochs`), which are operations of the history; the log itself is kept no more than before.
+"""
+
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from checkers.history.history import PRODUCER_EPOCH
+from harness.workloads.clients.access import OPEN, Access
+from harness.workloads.clients.options import ProducerOptions
+from harness.workloads.clients.outcomes import Outcome, delivery_outcome
+from harness.workloads.clients.payload import peek_value
+from harness.workloads.clients.producer_epochs import Bump, EpochWatch, Refused
+from harness.workloads.clients.reads import Read, Reads
+from harness.workloads.clients.sends import USED_UP, Sends
+
+SOCKET_TIMEOUT_MS: Final = 3_000
+REQUEST_TIMEOUT_MS: Final = 2_000
+"""How long a leader waits for its followers; it answers before the socket's timeout."""
+
+BATCH_MESSAGES: Final = 1_000
+"""librdkafka numbers a batch's reports upwards from its base offset even when that is "unknown"
+(-1001): beyond 1,001 messages the reported offsets would turn non-negative, and false."""
+
+POLL_RECORDS: Final = 1_000
+COMMON: Final[Mapping[str, Any]] = {
+    "socket.timeout.ms": SOCKET_TIMEOUT_MS,
+    "socket.connection.setup.timeout.ms": 1_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 250,
+    "topic.metadata.refresh.fast.interval.ms": 100,
+    "allow.auto.create.topics": False,
+    "broker.address.family": "v4",
+    "log.connection.close": False,
+    "log_level": 2,  # a cluster under faults has nothing but errors to log
+}
+
+
+def producer_config(options: ProducerOptions) -> dict[str, Any]:
+    """librdkafka's configuration of a workload's producer."""
+    return {
+        **options.access.librdkafka(),
+        **COMMON,
+        "bootstrap.servers": options.bootstrap,
+        "acks": options.acks,
+        "enable.idempotence": options.idempotence,
+        "max.in.flight.requests.per.connection": 5,
+        "linger.ms": options.linger_ms,
+        "batch.num.messages": BATCH_MESSAGES,
+        "message.timeout.ms": options.message_timeout_ms,
+        "request.timeout.ms": min(REQUEST_TIMEOUT_MS, options.message_timeout_ms),
+        "retry.backoff.ms": 50,
+        "retry.backoff.max.ms": 250,
+    }
+
+
+class LogLines(logging.Handler):
+    """Hands librdkafka's log lines on, as (facility, text), and keeps what is an emergency.
+
+    librdkafka serves its log from `poll`, ahead of the delivery reports that wait beside it.
+    """
+
+    def __init__(self, read: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._read = read
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line; confluent_kafka logs as ("%s [%s] %s", facility, client, text)."""
+        assert isinstance(record.args, tuple)
+        facility, _, text = record.args
+        self._read(str(facility), str(text))
+        if record.levelno >= logging.CRITICAL:  # what COMMON's log_level lets through
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"{record.getMessage()}\n")
+
+
+class RecordingProducer:
+    """Sends values of its own to the partitions of one topic and records what became of each."""
+
+    def __init__(self, config: Mapping[str, Any], sends: Sends) -> None:
+        self.fatal: str | None = None
+        """Set when librdkafka gave up for good: this instance cannot send any more."""
+        self._sends = sends
+        # Messages to each partition, as librdkafka counts them, and which one a pending value is.
+        self._accepted: dict[int, int] = {}
+        self._numbers: dict[int, tuple[int, int]] = {}
+        self._epochs = EpochWatch()
+        settings = {**config, "on_delivery": self._delivered, "error_cb": self._on_error}
+        if config.get("enable.idempotence"):
+            # Not registered: it ends with the client.
+            log = logging.Logger(f"client {sends.client}")
+            log.addHandler(LogLines(self._logged))
+            settings |= {"debug": "eos", "log_level": 7, "logger": log}
+        self._producer = Producer(settings)
+        sends.open()
+
+    def send(self, partition: int) -> None:
+        """Start one send; its outcome is recorded by a later `poll`, or now if it is refused."""
+        if self._sends.used_up:
+            self.fatal = USED_UP
+            return
+        value, payload = self._sends.begin(partition)
+        number = self._accepted.get(partition, 0) + 1
+        self._numbers[value] = (partition, number)
+        try:
+            self._producer.produce(self._sends.topic, payload, partition=partition)
+            self._accepted[partition] = number
+        except (KafkaException, BufferError) as error:
+            # Refused before anything was queued: it never left this process.
+            kafka_error: KafkaError | None = None
+            if error.args and isinstance(error.args[0], KafkaError):
+                kafka_error = error.args[0]
+            name = kafka_error.name() if kafka_error is not None else type(error).__name__
+            if kafka_error is not None and kafka_error.code() == KafkaError._FATAL:
+                self.fatal = str(kafka_error)
+            self._finish(value, Outcome.FAIL, error=name)
+
+    def poll(self, timeout_s: float) -> None:
+        """Record outcomes; waits up to `timeout_s` for the first."""
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as error:
+            # Raised once librdkafka declares the producer broken; its outcomes were delivered.
+            self._on_error(error.args[0])
+
+    def close(self, timeout_s: float) -> None:
+        """Wait up to `timeout_s` for outcomes, record what has none as `info`, end the client."""
+        deadline = time.monotonic() + timeout_s
+        while self._sends.pending and (left := deadline - time.monotonic()) > 0:
+            self.poll(min(left, 0.1))
+        self.poll(0)  # the rest of the log
+        self._left_epoch(self._epochs.close())
+        self._sends.abandon()
+        self._producer.purge()  # nothing is sent after the end row
+        self._sends.close()
+
+    def _logged(self, facility: str, text: str) -> None:
+        self._left_epoch(self._epochs.read(facility, text, self._sends.now_ns()))
+
+    def _left_epoch(self, bump: Bump | None) -> None:
+        if bump is None:
+            return
+        client, writer = self._sends.client, self._sends.writer
+        op = writer.next_op()
+        type_ = Outcome.INFO if bump.begun_ns is None else Outcome.OK
+        for cause in bump.causes:
+            writer.record(
+                op, client, PRODUCER_EPOCH, type_.value, bump.began_ns, bump.begun_ns,
+                cause.topic, cause.partition, self._failed_value(cause), error=cause.error,
+            )  # fmt: skip
+
+    def _failed_value(self, cause: Refused) -> int | None:
+        """The value of the message that had failed before the batch that was refused."""
+        wanted = (cause.partition, cause.failed_message)
+        return next((value for value, which in self._numbers.items() if which == wanted), None)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        value = peek_value(message.value())
+        if value not in self._sends:
+            return  # purged after close() recorded it as unfinished
+        if error is None:
+            self._finish(value, Outcome.OK, offset=message.offset())
+        else:
+            self._finish(value, delivery_outcome(error.code()), error=error.name())
+
+    def _finish(
+        self, value: int, outcome: Outcome, *, offset: int | None = None, error: str | None = None
+    ) -> None:
+        del self._numbers[value]
+        self._sends.end(value, outcome, at_ns=self._sends.now_ns(), offset=offset, error=error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._sends.note(error.name())
+        if error.fatal():
+            self.fatal = str(error)
+
+
+def consumer_config(*, bootstrap: str, group: str, access: Access = OPEN) -> dict[str, Any]:
+    """librdkafka's configuration of a consumer that assigns itself partitions."""
+    return {
+        **access.librdkafka(),
+        **COMMON,
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # A reset must come to us, to be recorded, instead of happening silently.
+        "auto.offset.reset": "error",
+        "check.crcs": True,
+        "fetch.wait.max.ms": 100,
+        "fetch.error.backoff.ms": 50,
+        "queued.max.messages.kbytes": 8_192,
+    }
+
+
+class RecordingConsumer:
+    """Reads partitions of one topic from given offsets on and records every record and jump."""
+
+    def __init__(self, config: Mapping[str, Any], reads: Reads) -> None:
+        self._reads = reads
+        self._consumer = Consumer({**config, "error_cb": self._on_error})
+        reads.open()
+
+    def assign(self, offsets: Mapping[int, int], *, reason: str | None = None) -> None:
+        """(Re)position on partitions: {partition: next offset}; everything else is given up."""
+        invoke_ns = self._reads.now_ns()
+        topic = self._reads.topic
+        self._consumer.assign([TopicPartition(topic, *place) for place in offsets.items()])
+        self._reads.assigned(offsets, invoke_ns, reason=reason)
+
+    def poll(self, timeout_s: float) -> int:
+        """Read what is there, waiting up to `timeout_s` for the first; returns records read."""
+        invoke_ns = self._reads.now_ns()
+        messages = self._consumer.consume(POLL_RECORDS, timeout_s)
+        if not messages:
+            return 0
+        cut: list[int] = []
+        records: list[Read] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(_read(message))
+                continue
+            self._reads.note(error.name())
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                cut.append(message.partition())
+        read = self._reads.polled(records, invoke_ns)
+        if cut:
+            self._rewind(cut)
+        return read
+
+    def close(self) -> None:
+        """End the client and leave the cluster."""
+        self._reads.close()
+        self._consumer.close()
+
+    def _rewind(self, partitions: Sequence[int]) -> None:
+        """The log was cut below our position there: go on from a place that exists, and say so."""
+        bounds = {partition: self._bounds(partition) for partition in partitions}
+        self.assign(self._reads.rewound(bounds), reason="_AUTO_OFFSET_RESET")
+
+    def _bounds(self, partition: int) -> tuple[int, int] | None:
+        """Where the partition begins and ends; None when no leader answers."""
+        where = TopicPartition(self._reads.topic, partition)
+        try:
+            low, high = self._consumer.get_watermark_offsets(
+                where, timeout=SOCKET_TIMEOUT_MS / 1000
+            )
+        except KafkaException:
+            return None
+        return low, high
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._reads.note(error.name())
+
+
+def _read(message: Message) -> Read:
+    return Read(message.partition(), message.offset(), message.leader_epoch(), message.value())

@@ -1,0 +1,64 @@
+"""The collection of `highwater zoo`: the mutants, and the schedules that show them.
+
+Faults of real processes show most; the others need single messages, or a disk that loses just this.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from harness.zoo import mutants
+from harness.zoo.entry import Exhibit
+from harness.zoo.schedules import SCHEDULES
+from harness.zoo.schedules.stage import Stage
+
+SCENARIOS: Final = Path(__file__).parent / "scenarios"
+
+SCENARIO_OF: Final[Mapping[str, str]] = {
+    "truncate_to_high_watermark": "truncation-to-high-watermark",
+    "never_compares_epochs": "shorter-log-leads",
+    "skips_unknown_epochs": "fast-failover",
+    "same_leader_skips_truncation": "missed-epoch",
+    "serves_zombies": "missed-epoch",
+    "commits_by_proposed_isr": "leader-on-its-own",
+    "readds_the_fenced": "fenced-member",
+    "last_replica_standing": "last-replica-standing",
+    "trusts_the_last_leader": "unclean-recovery",
+    "acknowledges_before_flush": "correlated-power-loss",
+    "elects_who_lags": "unclean-election",
+    "isr_of_one": "isr-of-one",
+    "commits_below_min_isr": "high-watermark-below-min-isr",
+    "forgets_sequences": "answers-lost",
+    "votes_by_node_id": "voter-returns-empty",
+    "sessions_by_wall_clock": "clock-set-back",
+    "metadata_in_page_cache": "page-cache-trusted",
+    "ack_before_replication": "leader-on-its-own",
+}
+"""Mutant -> the scenario that catches it, also with real processes."""
+
+
+def played(name: str, seed: int) -> str:
+    """Play the schedule of single messages for a mutant; what broke, or nothing."""
+    try:
+        Stage(SCHEDULES[name], seed).run()
+    except Exception as error:
+        return getattr(error, "name", None) or str(error)
+    return ""
+
+
+def _exhibit(name: str) -> Exhibit:
+    mutant = mutants.load(name)
+    scenario = SCENARIO_OF.get(name)
+    return Exhibit(
+        name=name,
+        bug=mutant.bug,
+        sources=mutant.sources,
+        shows=mutant.shows,
+        module=mutant.module,
+        scenario=None if scenario is None else SCENARIOS / f"{scenario}.toml",
+        script=partial(played, name) if name in SCHEDULES else None,
+    )
+
+
+EXHIBITS: Final = tuple(_exhibit(name) for name in mutants.NAMES)

@@ -1,0 +1,31 @@
+"""The high watermark goes on while fewer than min.insync.replicas are in sync.
+
+Nobody is lied to about acks=all, which is still refused. But acks=1 writes become visible although
+the leader alone has them, and who left the in-sync replicas then lacks what consumers have read.
+"""
+
+from harness.zoo.mutants.patching import Undo, patch, run
+from nodes.ids import Offset
+from nodes.replication.partition import PartitionState, Role
+
+BUG = "the high watermark ignores min ISR"
+SOURCES = ("KAFKA-15583", "KIP-966")
+SHOWS = ("truncated-read", "inconsistent-offset")
+
+
+def advance_high_watermark(self: PartitionState, leader_end: Offset) -> bool:
+    """As far as the in-sync replicas have everything, however few they are."""
+    end = self.replicated_end(leader_end)
+    if self.role is not Role.LEADER or end <= self.high_watermark:
+        return False
+    self.high_watermark = end
+    return True
+
+
+def apply() -> Undo:
+    """Break the broker; returns what mends it."""
+    return patch(PartitionState, advance_high_watermark=advance_high_watermark)
+
+
+if __name__ == "__main__":
+    run(apply)

@@ -1,0 +1,30 @@
+"""A quorum leader commits records of earlier epochs by counting who has them.
+
+They may still be replaced by a later leader that lacks them; only a record of its own epoch behind
+them makes sure of that (Raft, 5.4.2; KAFKA-12619).
+"""
+
+from harness.zoo.mutants.patching import Undo, patch, run
+from nodes.ids import Offset
+from nodes.raft.leadership import Leadership
+
+BUG = "committed before a record of its own epoch"
+SOURCES = ("KAFKA-12619", "Raft 5.4.2")
+SHOWS = ("lost-write", "unavailable")
+
+
+def committed_end(self: Leadership, own_flushed: Offset) -> Offset | None:
+    """Where a majority's flushed logs reach."""
+    ends = [Offset(0) if p.end_offset is None else p.end_offset for p in self.voters.values()]
+    if self._counts:
+        ends.append(own_flushed)
+    return sorted(ends, reverse=True)[self._set.majority - 1]
+
+
+def apply() -> Undo:
+    """Break the broker; returns what mends it."""
+    return patch(Leadership, committed_end=committed_end)
+
+
+if __name__ == "__main__":
+    run(apply)

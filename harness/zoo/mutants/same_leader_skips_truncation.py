@@ -1,0 +1,76 @@
+"""A follower does not compare logs with the leader that it fetched from last.
+
+In between it may have missed an epoch of another leader, in which that leader's log was cut
+(KAFKA-7164). Its own records at those offsets stay, and the next ones are put behind them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.static.primitive import i32
+
+from harness.zoo.mutants.patching import Undo, patch, run, together
+from nodes.ids import NodeId, TopicPartition
+from nodes.server.follower.fetch_session import Followed, Plan
+from nodes.server.follower.fetcher import Fetcher, FetcherPool
+from nodes.server.replicas.replica import Replica
+
+BUG = "the same leader again, no truncation"
+SOURCES = ("KAFKA-7164",)
+SHOWS = ("divergent-replicas", "truncated-read", "inconsistent-offset", "lost-write")
+
+
+def apply() -> Undo:
+    """Break the broker; returns what mends it."""
+    sound_follow, sound_request = FetcherPool.follow, Fetcher._request
+    sound_take = Fetcher._take_part
+
+    def follow(self: FetcherPool, changes: Mapping[TopicPartition, NodeId | None]) -> None:
+        """Note of each partition whether it was fetched from that leader last."""
+        for partition, leader in changes.items():
+            replica = self._replicas.find(partition)
+            if replica is not None:
+                notes = vars(replica.state)
+                if leader is None:  # led here
+                    notes.pop("fetched_from", None)
+                notes["same_leader"] = leader is not None and notes.get("fetched_from") == leader
+        sound_follow(self, changes)
+
+    def take_part(self: Fetcher, replica: Replica, followed: Followed, answer: Any) -> bool:
+        """Note who answered."""
+        if answer.error_code is ErrorCode.none:
+            vars(replica.state)["fetched_from"] = self._leader
+        return sound_take(self, replica, followed, answer)
+
+    def request(self: Fetcher, plan: Plan) -> Any:
+        """Without the last epoch of partitions whose leader is the same, nobody compares."""
+        asked = sound_request(self, plan).entity
+        blind = {
+            (each.topic_id, each.partition.partition)
+            for each in plan.named
+            if (replica := self._replicas.find(each.partition)) is not None
+            and vars(replica.state).get("same_leader")
+        }
+        topics = tuple(
+            replace(
+                topic,
+                partitions=tuple(
+                    replace(part, last_fetched_epoch=i32(-1))
+                    if (topic.topic_id, part.partition) in blind
+                    else part
+                    for part in topic.partitions
+                ),
+            )
+            for topic in asked.topics
+        )
+        return replace(asked, topics=topics)
+
+    return together(
+        patch(FetcherPool, follow=follow), patch(Fetcher, _request=request, _take_part=take_part)
+    )
+
+
+if __name__ == "__main__":
+    run(apply)

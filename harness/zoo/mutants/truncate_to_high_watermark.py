@@ -1,0 +1,32 @@
+"""A new follower cuts its log to its high watermark instead of where the epochs diverge.
+
+The original replication design did this (KIP-101, scenario 1). A follower's high watermark lags
+behind the leader's by one fetch, so it throws away records that it has acknowledged; if it is
+elected before it has fetched them again, they are lost.
+"""
+
+from harness.zoo.mutants.patching import Undo, patch, run
+from nodes.replication.partition import Assignment, Role
+from nodes.server.replicas.replica import Replica
+
+BUG = "truncation to the high watermark"
+SOURCES = ("KIP-101 (1)", "the original replication design")
+SHOWS = ("lost-write",)
+
+
+def apply() -> Undo:
+    """Break the broker; returns what mends it."""
+    sound = Replica.apply
+
+    def follow(self: Replica, assignment: Assignment, min_isr: int, now_ms: float) -> bool:
+        """On becoming a follower, trust nothing above the high watermark."""
+        changed = sound(self, assignment, min_isr, now_ms)
+        if changed and self.state.role is Role.FOLLOWER:
+            self.log.truncate_to(self.state.high_watermark)
+        return changed
+
+    return patch(Replica, apply=follow)
+
+
+if __name__ == "__main__":
+    run(apply)

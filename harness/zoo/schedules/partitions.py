@@ -1,0 +1,184 @@
+"""Schedules about one partition's replicas: brokers 2, 3 and 4, controller 1."""
+
+import asyncio
+
+from harness.zoo.schedules.stage import TOPIC, Stage, Unmet, answers, between, disk
+from nemesis.hosts import Quality
+from nodes.replication.partition import Role
+
+
+async def zombie(stage: Stage) -> None:
+    """A follower that has heard of no new epoch fetches from its old leader, which leads again.
+
+    Node 4 has a record of epoch 0 that nobody else has by then; at its offset is another one.
+    """
+    await stage.make([2, 3, 4])
+    await stage.send(count=3)
+    await stage.everywhere()
+    stage.cut(answers(2, 3))
+    stage.deafen(4, 1)
+    await stage.send(acks=1)
+    await stage.until("node 4 has it", lambda: stage.copy(4).end == stage.copy(2).end)
+    stage.cluster.kill(2)
+    await stage.until("node 3 leads", lambda: stage.replica(3).state.leader == 3)
+    await stage.send(acks=1)
+    stage.heal_but_deaf()
+    stage.cluster.start(2)
+    await stage.until("node 2 is in sync again", lambda: 2 in stage.partition.isr)
+    await stage.prefer()
+    await asyncio.sleep(5)
+    stage.heal()
+    await stage.until("node 4 follows again", lambda: stage.replica(4).state.leader_epoch == 2)
+    await asyncio.sleep(1)
+
+
+async def late_follower(stage: Stage) -> None:
+    """A new leader's high watermark is stale, and a replica that has no more asks for the rest."""
+    await stage.make([2, 3, 4])
+    await stage.send(count=3)
+    await stage.everywhere()
+    stage.cut(answers(2, 4))
+    sending = stage.send_soon()
+    await stage.until("node 4 has left the ISR", lambda: 4 not in stage.partition.isr)
+    if not await sending:
+        raise Unmet("a record was refused with two replicas in sync")
+    stage.cut(answers(3, 4))
+    stage.cluster.kill(2)
+    await stage.until("node 3 leads", lambda: stage.replica(3).state.leader == 3)
+    await asyncio.sleep(5)
+
+
+async def late_request(stage: Stage) -> None:
+    """A request to add a follower to the ISR is late: by then it is back with an empty disk."""
+    await stage.make([2, 3, 4])
+    await stage.send(count=3)
+    stage.cut(answers(2, 4))
+    sending = stage.send_soon()
+    await stage.until("node 4 has left the ISR", lambda: 4 not in stage.partition.isr)
+    await sending
+    stage.links.degrade([(2, 1)], Quality(delay_ms=4000), "schedule")
+    await asyncio.sleep(5)
+    stage.heal()
+    await stage.until("node 2 asks for it", lambda: stage.replica(2).state.proposal is not None)
+    stage.host(4).terminate()
+    await stage.until("node 4 has ended", lambda: not stage.host(4).running)
+    stage.wipe(4)
+    stage.cut(answers(2, 4), answers(3, 4))
+    stage.cluster.start(4)
+    await asyncio.sleep(15)
+    stage.links.restore([(2, 1)], "schedule")
+
+
+async def unknown_epochs(stage: Stage) -> None:
+    """A follower's tail is of two epochs that nobody else has, and shorter than the leader's log.
+
+    It is cut in two steps; the last epoch that both have is the first one.
+    """
+    await stage.make([4, 3, 2])
+    await stage.send(count=3)
+    await stage.everywhere()
+    stage.cut(answers(4, 3), answers(3, 2))
+    await stage.send(acks=1, count=2)
+    await stage.until("node 2 has them", lambda: stage.copy(2).end == stage.copy(4).end)
+    stage.cut(*between(4, 1))
+    await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
+    await stage.until("and knows it", lambda: stage.replica(3).state.role is Role.LEADER)
+    await stage.send(acks=1, to=3, count=6)
+    stage.cut(*between(3, 1))
+    await stage.until("node 2 leads", lambda: stage.replica(2).state.role is Role.LEADER)
+    await stage.send(acks=1, to=2, count=2)
+    stage.cut(*between(2, 1))
+    await stage.until("nobody leads", lambda: stage.partition.leader == -1)
+    stage.uncut(*between(3, 1))
+    await stage.until("node 3 leads again", lambda: stage.partition.leader == 3)
+    stage.uncut(*between(4, 1), answers(4, 3))
+    await stage.until("node 4 is in sync", lambda: 4 in stage.replica(3).state.isr)
+    await stage.send(to=3, count=5)
+
+
+async def leader_dies(stage: Stage) -> None:
+    """A leader is killed; what it committed last, the others do not know as committed."""
+    await stage.make([2, 3, 4])
+    await stage.send(count=3)
+    stage.cluster.kill(2)
+    await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
+    await asyncio.sleep(2)
+
+
+async def leader_alone(stage: Stage) -> None:
+    """A leader that is cut off from its followers goes on, and dies."""
+    await stage.make([2, 3, 4])
+    await stage.send()
+    stage.cut(answers(2, 3), answers(2, 4))
+    for acks in (-1, 1, -1, 1):
+        await stage.try_to_send(acks)
+    await stage.until("node 2 is alone", lambda: stage.partition.isr == (2,))
+    await stage.try_to_send(1)
+    stage.cluster.kill(2)
+    await stage.until("another one leads", lambda: stage.partition.leader in (3, 4))
+
+
+async def leader_dies_first(stage: Stage) -> None:
+    """A leader dies whose followers have not fetched for a moment."""
+    await stage.make([2, 3, 4])
+    await stage.send()
+    stage.cut(answers(2, 3), answers(2, 4))
+    await stage.try_to_send(-1)
+    stage.cluster.kill(2)
+    await stage.until("another one leads", lambda: stage.partition.leader in (3, 4))
+
+
+async def without_controller(stage: Stage) -> None:
+    """A follower hears nothing of the controller, and goes on fetching."""
+    await stage.make([2, 3, 4])
+    stage.cut(*between(4, 1))
+    await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
+    await asyncio.sleep(2)
+
+
+async def outsider(stage: Stage) -> None:
+    """Only one is left that has not been in sync for a while."""
+    await stage.make([2, 3, 4])
+    stage.cut(answers(2, 4))
+    await stage.try_to_send(-1)
+    await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
+    await stage.send(count=3)
+    stage.cluster.kill(2)
+    stage.cluster.kill(3)
+    stage.heal()
+    await asyncio.sleep(8)
+
+
+async def last_one(stage: Stage) -> None:
+    """Both followers fall behind, one after the other; then the leader loses power."""
+    await stage.make([2, 3, 4])
+    stage.cut(answers(2, 4))
+    await stage.try_to_send(-1)
+    await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
+    await stage.send(count=3)
+    stage.cut(answers(2, 3))
+    await stage.try_to_send(-1)
+    await stage.until("node 3 is out", lambda: 3 not in stage.partition.isr)
+    stage.lose_power(2)
+    await stage.until("nobody leads, or node 3", lambda: stage.partition.leader != 2)
+    stage.cluster.start(2)
+    await asyncio.sleep(3)
+
+
+async def damaged_log(stage: Stage) -> None:
+    """The last one in sync comes back with a flipped bit in the middle of its log."""
+    await stage.make([2, 3, 4], min_insync_replicas="1")
+    stage.cut(answers(2, 3), answers(2, 4))
+    sending = stage.send_soon()
+    await stage.until("node 2 is alone", lambda: stage.partition.isr == (2,))
+    await sending
+    await stage.send(count=9)
+    stage.cluster.kill(2)
+    await stage.until("nobody leads", lambda: stage.partition.leader == -1)
+    disk(stage.host(2)).content.corrupt(f"{TOPIC}/00000000000000000000.log", 300)
+    stage.invariants.damaged(2)
+    stage.heal()
+    stage.cluster.start(2)
+    await asyncio.sleep(10)
+    if any(stage.replica(node).state.role is Role.LEADER for node in (2, 3, 4)):
+        raise Unmet("somebody leads without what was acknowledged")

@@ -1,0 +1,295 @@
+"""A simulated cluster on which a schedule plays, every single message in its hands.
+
+The cluster has one topic, `t`, of one partition. What is cut and slowed down is undone in the end;
+then everything has to converge, and whatever was acknowledged must be there.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kio.schema.errors import ErrorCode
+
+from harness.admin import reassignments, topics
+from harness.admin.client import AdminClient
+from harness.simulation.invariants import Invariants
+from harness.simulation.invariants.checker import Eye
+from harness.simulation.invariants.convergence import converge
+from harness.simulation.invariants.copies import Copy
+from harness.simulation.world.cluster import SimCluster
+from harness.simulation.world.disk import SimDisk
+from harness.simulation.world.guard import guard
+from harness.simulation.world.host import Host
+from harness.simulation.world.network.link import Watch
+from harness.simulation.world.network.link_faults import SimLinks
+from harness.simulation.world.world import World
+from harness.systems.brokers import BROKER_PORT, CONTROLLER_PORT
+from harness.systems.node_roles import Layout
+from harness.zoo.schedules.load import Client, in_service
+from nemesis.hosts import Cut
+from nodes.ids import TopicPartition
+from nodes.metadata.image import PartitionImage
+from nodes.raft.roles import Role
+from nodes.server.replicas.replica import Replica
+from nodes.storage.memory import MemoryDisk
+from nodes.wire.client import Channel
+
+TOPIC = TopicPartition("t", 0)
+LOOK_EVERY_S = 0.002
+PATIENT = {
+    "replica.lag.time.max.ms": 60_000,
+    "controller.quorum.request.timeout.ms": 20_000,
+    "replica.socket.timeout.ms": 20_000,
+}
+"""Nobody gives anybody up because of what the schedule does to messages."""
+
+
+class Unmet(AssertionError):
+    """The cluster did not do what it must."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """`play` on a cluster of that layout; the mutant of the same name must not come through."""
+
+    play: Callable[["Stage"], Awaitable[None]]
+    layout: Callable[[], Layout] = lambda: Layout.split(controllers=1, brokers=3)
+    overrides: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    settles_s: float = 60.0
+    """Within which everything must converge in the end, and what was acknowledged be there; with 0
+    nothing need."""
+
+
+class Stage:
+    """See the module."""
+
+    def __init__(self, schedule: Schedule, seed: int) -> None:
+        self.world = World(seed)
+        self.cluster = SimCluster(self.world, schedule.layout(), overrides=schedule.overrides)
+        self.invariants = Invariants(self.cluster)
+        self.links = SimLinks(self.cluster.network)
+        self.client = Client(self.cluster)
+        self._schedule = schedule
+        self._cuts: list[Cut] = []
+        self._deafened: list[tuple[int, int, Watch]] = []
+
+    def run(self) -> None:
+        """Play it. Raises InvariantBroken, Unmet, SimulationError."""
+        with guard(self.world):
+            try:
+                self.cluster.start()
+                self.world.run_until(self.cluster.run_client(self._main), 900)
+            finally:
+                self.cluster.close()
+
+    async def _main(self) -> None:
+        await self._schedule.play(self)
+        if self._schedule.settles_s:
+            await self.settle(self._schedule.settles_s)
+
+    async def settle(self, within_s: float) -> None:
+        """Undo everything, and wait until the cluster is as it must be in the end.
+
+        Raises NotConverged, Unmet.
+        """
+        self.heal()
+        for node, host in self.cluster.nodes.items():
+            disk(host).repair()
+            disk(host).unlimit()
+            if not host.running:
+                self.cluster.start(node)
+        await converge(self.invariants, within_s)
+        await self.client.send_until_acked(*TOPIC)
+        await converge(self.invariants, within_s)
+        self.client.leaders.clear()  # a follower would tell less
+        read = await self.client.read(*TOPIC)
+        lost = sorted(set(self.client.acked.get(TOPIC, ())) - set(read))
+        if lost:
+            raise Unmet(f"acknowledged and lost: {lost}")
+
+    # -- what is there
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """In order."""
+        return self.cluster.layout.brokers
+
+    def host(self, node: int) -> Host:
+        """The node's machine."""
+        return self.cluster.nodes[node]
+
+    def eye(self, node: int) -> Eye:
+        """The node, running."""
+        return self.invariants.eyes[node]
+
+    def replica(self, node: int) -> Replica:
+        """The node's, which runs."""
+        return self.eye(node).watched[TOPIC].replica
+
+    @property
+    def partition(self) -> PartitionImage:
+        """As the newest metadata has it."""
+        found = self.invariants.images.newest.partition(*TOPIC)
+        assert found is not None
+        return found
+
+    def copy(self, node: int) -> Copy:
+        """The node's log of the topic."""
+        return self.eye(node).watched[TOPIC].copy
+
+    def metadata(self, node: int) -> Copy:
+        """The node's metadata log."""
+        return self.invariants.voting.copy(node)
+
+    def quorum_leader(self) -> int:
+        """The leader of the newest quorum epoch, or 0 if it has none."""
+        members = {node: eye.member for node, eye in self.invariants.eyes.items() if eye.member}
+        newest = max(member.quorum.epoch for member in members.values())
+        for node, member in members.items():
+            if member.quorum.role is Role.LEADER and member.quorum.epoch == newest:
+                return node
+        return 0
+
+    def voters_are_recorded(self, node: int) -> bool:
+        """Whether the node knows the voters by their disks."""
+        member = self.eye(node).member
+        return member is not None and not member.quorum.voters.is_static
+
+    async def until(self, what: str, look: Callable[[], bool], within_s: float = 60) -> None:
+        """Let time pass until it is so. Raises Unmet."""
+        for _ in range(round(within_s / LOOK_EVERY_S)):
+            if look():
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
+        raise Unmet(f"not within {within_s:g} s: {what}")
+
+    # -- the cluster's work
+
+    async def make(self, replicas: Sequence[int], **configs: str) -> None:
+        """Make the topic, led by the first of the replicas, and wait until all are in sync."""
+        async with AdminClient(list(self.cluster.brokers.values())) as admin:
+            await in_service(admin, len(self.brokers))
+            settings = {"min.insync.replicas": "2"}
+            settings |= {name.replace("_", "."): value for name, value in configs.items()}
+            await topics.create(admin, TOPIC.topic, assignment=[replicas], configs=settings)
+        await self.until("every replica runs", lambda: self._all_follow(replicas))
+
+    def _all_follow(self, replicas: Sequence[int]) -> bool:
+        return all(
+            node in self.invariants.eyes
+            and TOPIC in self.eye(node).watched
+            and self.replica(node).state.leader == replicas[0] == self.partition.leader
+            for node in replicas
+        ) and set(self.partition.isr) == set(replicas)
+
+    async def send(self, acks: int = -1, to: int = 0, count: int = 1) -> None:
+        """Send records to the leader, or to a node that believes itself to be. Raises Unmet."""
+        for _ in range(count):
+            self.client.leaders[TOPIC] = to or self.partition.leader
+            if not await self.client.send(*TOPIC, acks):
+                raise Unmet(f"a record with acks {acks} to node {to or 'that leads'} was refused")
+            if acks == 1:  # nothing is promised
+                self.client.acked[TOPIC].pop()
+
+    async def try_to_send(self, acks: int) -> None:
+        """Send a record to the leader, whatever comes of it."""
+        self.client.leaders[TOPIC] = self.partition.leader
+        if await self.client.send(*TOPIC, acks) and acks == 1:
+            self.client.acked[TOPIC].pop()
+
+    def send_soon(self) -> "asyncio.Task[bool]":
+        """Send a record to the leader, and do not wait for it."""
+        self.client.leaders[TOPIC] = self.partition.leader
+        return asyncio.ensure_future(self.client.send(*TOPIC, -1))
+
+    async def everywhere(self) -> None:
+        """Wait until all replicas have everything, and it is committed."""
+        await self.until("all replicas have everything", self._equal)
+
+    def _equal(self) -> bool:
+        ends = {self.copy(node).end for node in self.partition.replicas}
+        return {self.replica(self.partition.leader).state.high_watermark} == ends
+
+    async def prefer(self) -> None:
+        """Have the first replica lead."""
+        async with AdminClient(list(self.cluster.brokers.values())) as admin:
+            results = await reassignments.elect(admin, reassignments.PREFERRED, [TOPIC])
+        assert all(code is ErrorCode.none for code, _ in results.values()), results
+        first = self.partition.replicas[0]
+        await self.until("the first leads", lambda: self.replica(first).state.leader == first)
+
+    # -- messages
+
+    def cut(self, *cuts: Cut) -> None:
+        """Until `uncut` or `heal`."""
+        self.links.block(*cuts)
+        self._cuts += cuts
+
+    def uncut(self, *cuts: Cut) -> None:
+        """Undo these."""
+        self.links.unblock(*cuts)
+
+    def heal_but_deaf(self) -> None:
+        """Undo every cut; who hears no metadata goes on so."""
+        self.links.unblock(*self._cuts)
+        self._cuts.clear()
+
+    def heal(self) -> None:
+        """Undo everything."""
+        self.heal_but_deaf()
+        for src, dst, watch in self._deafened:
+            self.cluster.network.link(src, dst).cuts.remove(watch)
+        self._deafened.clear()
+
+    def deafen(self, node: int, controller: int) -> None:
+        """Let no metadata come to the node, while its heartbeats are answered."""
+        raft = self.eye(node)._raft
+        assert raft is not None
+        channel = raft.peers.fetching((self.host(controller).address, CONTROLLER_PORT))
+        assert isinstance(channel, Channel)
+        watch = Watch(_OneChannel(channel))  # type: ignore[arg-type] # as good as a Cut
+        self.cluster.network.link(controller, node).cuts.append(watch)
+        self._deafened.append((controller, node, watch))
+
+    def wipe(self, node: int) -> None:
+        """Leave nothing on the disk of a node that is down."""
+        disk(self.host(node)).content = MemoryDisk()
+        self.invariants.damaged(node, wiped=True)
+
+    def lose_power(self, node: int) -> None:
+        """Cut the power; of what was not synced, nothing is left."""
+        disk(self.host(node)).content.crash()
+        self.cluster.kill(node, "power")
+
+
+class _OneChannel:
+    """A cut of whatever connection a channel has at the moment."""
+
+    answers = False
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    @property
+    def port(self) -> int:
+        """The connection's, at the program's end."""
+        connection = self._channel._connection
+        if connection is None or connection.transport is None:
+            return -1
+        return int(connection.transport.get_extra_info("sockname")[1])
+
+
+def answers(of: int, to: int) -> Cut:
+    """What broker `to` fetches from broker `of`."""
+    return Cut(of, to, BROKER_PORT, answers=True)
+
+
+def between(one: int, other: int) -> tuple[Cut, Cut]:
+    """Everything between two machines."""
+    return Cut(one, other), Cut(other, one)
+
+
+def disk(host: Host) -> SimDisk:
+    """The machine's disk."""
+    assert host.disk is not None
+    return host.disk

@@ -1,0 +1,30 @@
+"""The catalogue: every fault by its name."""
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from nemesis.base import UnknownFault
+from nemesis.faults import clock, disk, machine, membership, network, process
+from nemesis.faults.fault import Fault
+
+_ALL: tuple[Fault, ...] = (
+    *network.FAULTS,
+    *process.FAULTS,
+    *disk.FAULTS,
+    *machine.FAULTS,
+    *clock.FAULTS,
+    *membership.FAULTS,
+)
+
+FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _ALL})
+"""Every fault by name, in a fixed order."""
+
+
+def find(name: str) -> Fault:
+    """The fault of that name. Raises UnknownFault, which lists the names and the nearest one."""
+    if name in FAULTS:
+        return FAULTS[name]
+    near = difflib.get_close_matches(name, FAULTS, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise UnknownFault(f"there is no fault {name!r}{hint}; faults are {', '.join(FAULTS)}")

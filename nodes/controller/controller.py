@@ -1,0 +1,496 @@
+"""The quorum controller: what the cluster's metadata becomes when brokers and clients ask. Pure.
+
+While its node leads the metadata quorum, a Controller holds the image of everything appended so
+far, committed or not, and decides each operation on it. An operation changes nothing of the image:
+it returns the records to append and the answer to give once they are committed (ControllerResult),
+or raises ControlError. The shell appends the records, reports them with `appended`, and answers
+after the commit; two operations never overlap. When leadership is lost the image and the sessions
+are dropped: whatever was not committed may vanish, and was not answered.
+
+Here are the brokers' lives and what time brings; administrative operations are functions of the
+`situation` in modules of their own (topics, topic_changes, reassignments, configs, elections).
+
+What holds after each result: a leader is in its ISR; ISR and eligible leaders are distinct replicas
+(see `nodes.controller.partition_changes`); a broker that is fenced or shutting down is in no ISR;
+leader epochs rise with each leadership, partition epochs with each change.
+
+Times are monotonic milliseconds. Broker sessions live in memory only.
+"""
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from nodes.controller import elections
+from nodes.controller.isr import IsrAnswer, IsrRequest, alter_isr
+from nodes.controller.sessions import BrokerSessions
+from nodes.controller.settings import ControlSettings
+from nodes.controller.situation import ControllerResult, Situation
+from nodes.ids import NO_NODE, BrokerEpoch, Epoch, NodeId, Offset
+from nodes.metadata.errors import ControlError
+from nodes.metadata.image import BrokerImage, ClusterImage, Delta, PartitionKey
+from nodes.metadata.records import (
+    BROKER_RESOURCE,
+    ELIGIBLE_LEADER_REPLICAS_FEATURE,
+    FENCE,
+    IN_CONTROLLED_SHUTDOWN,
+    METADATA_VERSION_FEATURE,
+    UNFENCE,
+    AbortTransactionRecord,
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from nodes.metadata.topic_configs import MIN_INSYNC_REPLICAS, effective
+
+NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+PRODUCER_ID_BLOCK: Final = 1000
+MAX_PREFERRED_ELECTIONS: Final = 1000
+"""Leaderships moved back to preferred replicas in one turn; the rest follows at the next tick."""
+METADATA_VERSION: Final = 23
+"""Kafka's 4.0-IV1: the level whose records this controller writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatAnswer:
+    """What a broker learns from its heartbeat."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool = False
+
+
+class Controller:
+    """The active controller's decisions; see the module for how a shell drives it."""
+
+    def __init__(self, *, cluster_id: str, settings: ControlSettings, rng: random.Random) -> None:
+        self._cluster_id = cluster_id
+        self._settings = settings
+        self._rng = rng
+        self._active = False
+        self._epoch = Epoch(-1)
+        self._image = ClusterImage()
+        self._sessions = BrokerSessions(settings.session_timeout_ms)
+        self._shutdown_offsets: dict[NodeId, Offset] = {}
+        self._leaderless: dict[PartitionKey, None] = {}
+        self._last_tick_ms = 0.0
+        self._next_election_ms = 0.0
+        self._next_rebalance_ms = 0.0
+        self._idle_since = (0.0, Offset(-1))
+        self._minimum_offset = Offset(-1)
+
+    @property
+    def active(self) -> bool:
+        """Whether this controller may be asked for anything."""
+        return self._active
+
+    @property
+    def image(self) -> ClusterImage:
+        """The image after everything appended, committed or not."""
+        return self._image
+
+    @property
+    def situation(self) -> Situation:
+        """What administrative operations decide on."""
+        return Situation(image=self._image, settings=self._settings, rng=self._rng)
+
+    @property
+    def leaderless(self) -> Collection[PartitionKey]:
+        """The partitions without a leader."""
+        return self._leaderless.keys()
+
+    # --- taking over and stepping down
+
+    def on_active(
+        self,
+        epoch: Epoch,
+        image: ClusterImage,
+        now_ms: float,
+        last_contact_ms: Mapping[NodeId, float],
+    ) -> None:
+        """Take over at `epoch` with the committed image, which is all there is in the log.
+
+        Every unfenced broker gets a full session from now. `last_contact_ms` holds the exception,
+        the deposed quorum leader: its silence is what brought this controller up, so its broker's
+        session is counted from when it was last heard of. Otherwise a node that led the quorum
+        and partitions would be fenced an election and a session after its death.
+        """
+        self._active = True
+        self._epoch = epoch
+        self._image = image
+        self._sessions = BrokerSessions(self._settings.session_timeout_ms)
+        self._shutdown_offsets = {}
+        self._last_tick_ms = self._next_election_ms = now_ms
+        self._next_rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
+        self._idle_since = (now_ms, image.offset)
+        self._minimum_offset = image.offset
+        self._leaderless = {key: None for key, p in image.partitions() if p.leader == NO_NODE}
+        for broker in image.brokers.values():
+            if not broker.fenced:
+                heard_ms = last_contact_ms.get(broker.node_id, now_ms)
+                self._sessions.touch(broker.node_id, min(heard_ms, now_ms))
+
+    def on_inactive(self) -> None:
+        """Leadership is lost: forget what was not committed, and all sessions."""
+        self._active = False
+        self._image = ClusterImage()
+        self._sessions = BrokerSessions(self._settings.session_timeout_ms)
+        self._shutdown_offsets = {}
+        self._leaderless = {}
+
+    def appended(self, records: Sequence[MetadataRecord], last_offset: Offset) -> None:
+        """One batch of a result's records is in the log, the last at `last_offset`."""
+        self._image, delta = self._image.apply(records, last_offset, self._epoch)
+        self._note_leaderless(delta)
+        if delta.configs:  # an unclean election may be allowed now
+            self._next_election_ms = self._last_tick_ms
+        if any(isinstance(r, ConfigRecord) and r.name == MIN_INSYNC_REPLICAS for r in records):
+            self._minimum_offset = last_offset
+
+    def _note_leaderless(self, delta: Delta) -> None:
+        for key, (_, partition) in delta.partitions.items():
+            if partition is not None and partition.leader == NO_NODE:
+                self._leaderless[key] = None
+            else:
+                self._leaderless.pop(key, None)
+
+    # --- brokers
+
+    def register_broker(
+        self,
+        *,
+        broker_id: NodeId,
+        cluster_id: str,
+        incarnation_id: UUID | None,
+        endpoints: tuple[BrokerEndpoint, ...],
+        now_ms: float,
+        rack: str | None = None,
+        log_dirs: tuple[UUID | None, ...] = (),
+        previous_broker_epoch: BrokerEpoch = NO_BROKER_EPOCH,
+    ) -> ControllerResult[BrokerEpoch]:
+        """Admit a broker process; the answer is its broker epoch. It starts fenced.
+
+        A new incarnation gets the offset of its registration record as its epoch, and leaves every
+        ISR in which the one before it was. `previous_broker_epoch` is the epoch under which that
+        one stopped cleanly; without it, or with another, the disk may have lost records, and the
+        broker is no eligible leader either (KIP-966). The same incarnation keeps epoch and state.
+        Raises INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and DUPLICATE_BROKER_REGISTRATION
+        while another incarnation is alive.
+        """
+        if cluster_id != self._cluster_id:
+            raise ControlError(
+                ErrorCode.inconsistent_cluster_id,
+                f"broker {broker_id} is of cluster {cluster_id}, this is {self._cluster_id}",
+            )
+        if incarnation_id is None or not endpoints:
+            raise ControlError(
+                ErrorCode.invalid_registration,
+                f"broker {broker_id} registers without "
+                + ("an endpoint" if incarnation_id else "an incarnation id"),
+            )
+        before = self._image.brokers.get(broker_id)
+        same = before is not None and before.incarnation_id == incarnation_id
+        if not same and self._sessions.live(broker_id, now_ms):
+            raise ControlError(
+                ErrorCode.duplicate_broker_registration,
+                f"another process is alive as broker {broker_id}; its session lasts "
+                f"{self._settings.session_timeout_ms:.0f} ms from its last heartbeat",
+            )
+        records: list[MetadataRecord] = []
+        if same and before is not None:
+            broker = replace(before, endpoints=endpoints, rack=rack, log_dirs=log_dirs)
+        else:
+            clean = before is not None and before.epoch == previous_broker_epoch
+            records += self._out_of_isrs([broker_id], unclean=not clean)
+            broker = BrokerImage(
+                node_id=broker_id,
+                epoch=BrokerEpoch(self._image.offset + len(records) + 1),
+                incarnation_id=incarnation_id,
+                endpoints=endpoints,
+                rack=rack,
+                log_dirs=log_dirs,
+            )
+        if broker != before:
+            records.append(_registration(broker))
+        self._sessions.touch(broker_id, now_ms)
+        return ControllerResult(records=records, response=broker.epoch, atomic=False)
+
+    def heartbeat(
+        self,
+        *,
+        broker_id: NodeId,
+        broker_epoch: BrokerEpoch,
+        current_metadata_offset: Offset,
+        want_fence: bool,
+        want_shut_down: bool,
+        now_ms: float,
+    ) -> ControllerResult[HeartbeatAnswer]:
+        """Prolong a broker's session and move it along: fenced, active, shutting down, gone.
+
+        A fenced broker is unfenced once it has read the metadata up to its own registration. An
+        active broker that wants to shut down first hands over its leaderships and leaves its ISRs,
+        in one batch; it may stop when the others have read that batch. Raises STALE_BROKER_EPOCH.
+        """
+        broker = self._checked(broker_id, broker_epoch)
+        self._sessions.touch(broker_id, now_ms, current_metadata_offset)
+        caught_up = current_metadata_offset >= broker.epoch
+        if broker.fenced:
+            if want_shut_down:
+                return self._let_go(broker, [], caught_up)
+            if want_fence or broker.in_controlled_shutdown or not caught_up:
+                return _state(caught_up, fenced=True)
+            return self._unfence(broker)
+        if want_shut_down:
+            return self._shut_down(broker, caught_up, at_once=want_fence)
+        if want_fence:
+            return _state(caught_up, fenced=True, records=self._fence([broker_id]))
+        return _state(caught_up, fenced=False)
+
+    def unregister_broker(self, broker_id: NodeId) -> ControllerResult[None]:
+        """Strike a broker from the cluster; its replicas stay assigned.
+
+        Raises BROKER_ID_NOT_REGISTERED.
+        """
+        broker = self._image.brokers.get(broker_id)
+        if broker is None:
+            raise ControlError(
+                ErrorCode.broker_id_not_registered, f"broker {broker_id} is not registered"
+            )
+        self._sessions.end(broker_id)
+        records: list[MetadataRecord] = [
+            *self._out_of_isrs([broker_id]),
+            UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch),
+        ]
+        return ControllerResult(records=records, response=None, atomic=False)
+
+    def tick(self, now_ms: float) -> ControllerResult[None]:
+        """Do what is due: bootstrap the log, fence the silent, elect, rebalance, show that the log
+        lives. To be called every tenth of the session timeout, or oftener.
+        """
+        stalled_ms = now_ms - self._last_tick_ms
+        self._last_tick_ms = now_ms
+        if stalled_ms > self._settings.stall_ms:
+            self._sessions.forgive(stalled_ms, now_ms)
+        records = (
+            self.unended()
+            or self._bootstrap()
+            or self._fence(self._sessions.expired(now_ms))
+            or self._elect(now_ms)
+            or self._rebalance(now_ms)
+            or self._idle(now_ms)
+        )
+        return ControllerResult(records=records, response=None, atomic=False)
+
+    def unended(self) -> list[MetadataRecord]:
+        """What ends a transaction that a controller of Kafka's did not live to end. Goes before all
+        else: what is appended within one would go with it.
+        """
+        if self._image.transaction is None:
+            return []
+        return [AbortTransactionRecord(reason="its controller did not end it")]
+
+    def _bootstrap(self) -> list[MetadataRecord]:
+        """The feature levels of a new log. With eligible leader replicas the controller and every
+        broker must go by one min.insync.replicas, so that becomes the cluster's configuration.
+        """
+        features = self._image.features
+        if METADATA_VERSION_FEATURE in features and ELIGIBLE_LEADER_REPLICAS_FEATURE in features:
+            return []
+        levels = {
+            METADATA_VERSION_FEATURE: METADATA_VERSION,
+            ELIGIBLE_LEADER_REPLICAS_FEATURE: self._settings.eligible_leader_replicas,
+        }
+        records: list[MetadataRecord] = [
+            FeatureLevelRecord(name=name, feature_level=level)
+            for name, level in levels.items()
+            if name not in self._image.features
+        ]
+        if records and MIN_INSYNC_REPLICAS not in self._image.cluster_config():
+            value = effective(MIN_INSYNC_REPLICAS, self._image, self._settings.static)
+            records.append(
+                ConfigRecord(
+                    resource_type=BROKER_RESOURCE,
+                    resource_name="",
+                    name=MIN_INSYNC_REPLICAS,
+                    value=value,
+                )
+            )
+        return records
+
+    def _elect(self, now_ms: float) -> list[MetadataRecord]:
+        """Leaders for the leaderless: after a change of controller or of configuration, and now and
+        then (KRaft's unclean.leader.election.interval.ms).
+        """
+        if now_ms < self._next_election_ms:
+            return []
+        self._next_election_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
+        return [*elections.of_leaderless(self._image, self.situation.policy)]
+
+    def _rebalance(self, now_ms: float) -> list[MetadataRecord]:
+        if now_ms < self._next_rebalance_ms or not self._settings.auto_leader_rebalance:
+            return []
+        moves = elections.rebalance(
+            self._image,
+            self.situation.policy,
+            limit=MAX_PREFERRED_ELECTIONS,
+            imbalance_percentage=self._settings.leader_imbalance_percentage,
+        )
+        if len(moves) < MAX_PREFERRED_ELECTIONS:
+            self._next_rebalance_ms = now_ms + self._settings.leader_imbalance_check_interval_ms
+        return [*moves]
+
+    def _idle(self, now_ms: float) -> list[MetadataRecord]:
+        """A record that says nothing, so that brokers can tell a quiet log from a dead one."""
+        since_ms, offset = self._idle_since
+        if offset != self._image.offset:
+            self._idle_since = (now_ms, self._image.offset)
+            return []
+        limit_ms = self._settings.max_idle_interval_ms
+        return [NoOpRecord()] if 0 < limit_ms <= now_ms - since_ms else []
+
+    # --- partitions
+
+    def alter_partition(
+        self, broker_id: NodeId, broker_epoch: BrokerEpoch, requests: Sequence[IsrRequest]
+    ) -> ControllerResult[list[IsrAnswer]]:
+        """A leader's ISR changes, each answered for itself (see `nodes.controller.isr`).
+
+        Raises STALE_BROKER_EPOCH.
+        """
+        self._checked(broker_id, broker_epoch)
+        knows_minimum = self._sessions.metadata_offset(broker_id) >= self._minimum_offset
+        records, answers = alter_isr(
+            self._image, broker_id, requests, self.situation.policy, knows_minimum=knows_minimum
+        )
+        return ControllerResult(records=records, response=answers, atomic=False)
+
+    def allocate_producer_ids(
+        self, broker_id: NodeId, broker_epoch: BrokerEpoch
+    ) -> ControllerResult[range]:
+        """A block of producer ids that nobody else gets. Raises STALE_BROKER_EPOCH."""
+        self._checked(broker_id, broker_epoch)
+        start = self._image.next_producer_id
+        record = ProducerIdsRecord(
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            next_producer_id=start + PRODUCER_ID_BLOCK,
+        )
+        return ControllerResult(records=[record], response=range(start, start + PRODUCER_ID_BLOCK))
+
+    # --- inside
+
+    def _checked(self, broker_id: NodeId, epoch: BrokerEpoch) -> BrokerImage:
+        broker = self._image.brokers.get(broker_id)
+        if broker is None:
+            raise ControlError(
+                ErrorCode.stale_broker_epoch, f"broker {broker_id} is not registered"
+            )
+        if broker.epoch != epoch:
+            raise ControlError(
+                ErrorCode.stale_broker_epoch,
+                f"broker {broker_id} has epoch {broker.epoch}, the request {epoch}",
+            )
+        return broker
+
+    def _out_of_isrs(
+        self, nodes: Sequence[NodeId], *, unclean: bool = False
+    ) -> list[PartitionChangeRecord]:
+        return elections.without(self._image, nodes, self.situation.policy, unclean=unclean)
+
+    def _fence(self, nodes: Sequence[NodeId]) -> list[MetadataRecord]:
+        """Fence those of `nodes` that are not; the partitions first, so that at no point of the
+        log a fenced broker leads. A session that has run out stays until its broker returns: should
+        the append fail, the next tick tries again.
+        """
+        known = (self._image.brokers.get(node) for node in nodes)
+        brokers = [broker for broker in known if broker is not None and not broker.fenced]
+        if not brokers:
+            return []
+        return [
+            *self._out_of_isrs([broker.node_id for broker in brokers]),
+            *(_registration_change(broker, fenced=FENCE) for broker in brokers),
+        ]
+
+    def _unfence(self, broker: BrokerImage) -> ControllerResult[HeartbeatAnswer]:
+        records: list[MetadataRecord] = [
+            _registration_change(broker, fenced=UNFENCE),
+            *elections.of_leaderless(self._image, self.situation.policy, broker.node_id),
+        ]
+        return _state(True, fenced=False, records=records)
+
+    def _let_go(
+        self, broker: BrokerImage, records: list[MetadataRecord], caught_up: bool
+    ) -> ControllerResult[HeartbeatAnswer]:
+        """The broker may stop; its next incarnation need not wait for a session to run out."""
+        self._sessions.end(broker.node_id)
+        self._shutdown_offsets.pop(broker.node_id, None)
+        return _state(caught_up, fenced=True, should_shut_down=True, records=records)
+
+    def _shut_down(
+        self, broker: BrokerImage, caught_up: bool, *, at_once: bool
+    ) -> ControllerResult[HeartbeatAnswer]:
+        node = broker.node_id
+        others = [b.node_id for b in self._image.brokers.values() if b.active and b is not broker]
+        since = self._shutdown_offsets.get(node)
+        if since is not None:
+            at_once |= all(self._sessions.metadata_offset(other) >= since for other in others)
+        if at_once or not others:
+            return self._let_go(broker, self._fence([node]), caught_up)
+        if since is not None:
+            return _state(caught_up, fenced=False)
+        records: list[MetadataRecord] = [*self._out_of_isrs([node])]
+        if not broker.in_controlled_shutdown:
+            if not records:
+                return self._let_go(broker, self._fence([node]), caught_up)
+            change = _registration_change(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)
+            records.insert(0, change)
+        self._shutdown_offsets[node] = Offset(self._image.offset + len(records))
+        return _state(caught_up, fenced=False, records=records)
+
+
+def _state(
+    caught_up: bool,
+    *,
+    fenced: bool,
+    should_shut_down: bool = False,
+    records: Sequence[MetadataRecord] = (),
+) -> ControllerResult[HeartbeatAnswer]:
+    answer = HeartbeatAnswer(
+        is_caught_up=caught_up, is_fenced=fenced, should_shut_down=should_shut_down
+    )
+    return ControllerResult(records=records, response=answer, atomic=False)
+
+
+def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.node_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=broker.endpoints,
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.log_dirs,
+    )
+
+
+def _registration_change(
+    broker: BrokerImage, *, fenced: int = 0, in_controlled_shutdown: int = 0
+) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.node_id,
+        broker_epoch=broker.epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )

@@ -1,0 +1,248 @@
+"""Which partitions change when brokers come and go, and when leaders are asked for. Pure.
+
+What a partition becomes is `nodes.controller.partition_changes`; here are the passes over all of
+them.
+A pass costs O(partitions), a few microseconds for each that changes and a tenth of that for each
+that does not: tables of the partitions by broker would cost more to keep than they save.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from nodes.controller.partition_changes import (
+    NO_LOGS,
+    Election,
+    IsLive,
+    Logs,
+    Rules,
+    Target,
+    change,
+)
+from nodes.ids import NO_NODE, NodeId
+from nodes.metadata.errors import ControlError
+from nodes.metadata.image import ClusterImage, PartitionImage, PartitionKey
+from nodes.metadata.records import PartitionChangeRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPolicy:
+    """The configuration of a topic that elections depend on."""
+
+    min_isr: int
+    unclean: bool = False
+    eligible_leaders: bool = True
+
+    def rules(self, live: IsLive, asked: Election | None = None) -> Rules:
+        """The rules of an election, as it was asked for or else as the topic has it."""
+        usual = Election.UNCLEAN if self.unclean else Election.CLEAN
+        return Rules(live, self.min_isr, asked or usual, self.eligible_leaders)
+
+
+PolicyOf = Callable[[str], TopicPolicy]
+"""The policy of the topic of this name."""
+
+LogsOf = Mapping[PartitionKey, Logs]
+"""The logs of leaderless partitions' replicas, as far as they are known."""
+
+
+def without(
+    image: ClusterImage, gone: Sequence[NodeId], policy: PolicyOf, *, unclean: bool = False
+) -> list[PartitionChangeRecord]:
+    """The changes that take the brokers `gone` out of every ISR and leadership.
+
+    After an unclean restart they are no eligible leaders either.
+    """
+    left = frozenset(gone)
+    lost = tuple(gone) if unclean else ()
+
+    def live(node: NodeId) -> bool:
+        return node not in left and image.active(node)
+
+    def concerned(partition: PartitionImage) -> bool:
+        return (
+            partition.leader in left
+            or not left.isdisjoint(partition.isr)
+            or (unclean and not left.isdisjoint(partition.elr))
+        )
+
+    records = []
+    for key, partition, rules in _with_rules(image, policy, live, concerned):
+        isr = tuple(node for node in partition.isr if node not in left)
+        target = Target(isr=isr, lost=lost)
+        records.append(change(key, partition, rules, target))
+    return [record for record in records if record is not None]
+
+
+def of_leaderless(
+    image: ClusterImage, policy: PolicyOf, back: NodeId = NO_NODE
+) -> list[PartitionChangeRecord]:
+    """Elections for the leaderless partitions that have a live candidate.
+
+    `back`, when given, is a broker that was unfenced just now: only its partitions are looked at.
+    """
+
+    def live(node: NodeId) -> bool:
+        return node == back or image.active(node)
+
+    def concerned(partition: PartitionImage) -> bool:
+        return partition.leader == NO_NODE and (back == NO_NODE or back in partition.replicas)
+
+    found = _with_rules(image, policy, live, concerned)
+    records = [change(key, partition, rules) for key, partition, rules in found]
+    return [record for record in records if record is not None]
+
+
+def _with_rules(
+    image: ClusterImage,
+    policy: PolicyOf,
+    live: IsLive,
+    concerned: Callable[[PartitionImage], bool],
+) -> Iterator[tuple[PartitionKey, PartitionImage, Rules]]:
+    """The partitions `concerned`, in order of creation, with the rules of their topics."""
+    for topic in image.topics.values():
+        rules = policy(topic.name).rules(live)
+        for number, partition in topic.partitions.items():
+            if concerned(partition):
+                yield PartitionKey(topic.topic_id, topic.name, number), partition, rules
+
+
+def elect(
+    image: ClusterImage,
+    partitions: Iterable[tuple[str, int]],
+    policy: PolicyOf,
+    *,
+    unclean: bool,
+    logs: LogsOf | None = None,
+) -> Iterator[PartitionChangeRecord | ControlError]:
+    """ElectLeaders: the preferred leader of each partition, or any for those that have none: of
+    several, who has the longest of the `logs`.
+
+    A refusal is ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE
+    or UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    election = Election.UNCLEAN if unclean else Election.PREFERRED
+    for name, number in partitions:
+        topic = image.topic(name)
+        partition = None if topic is None else topic.partitions.get(number)
+        if topic is None or partition is None:
+            what = f"topic as {name}" if topic is None else f"partition as {name}-{number}"
+            yield ControlError(ErrorCode.unknown_topic_or_partition, f"No such {what}")
+            continue
+        settled = partition.leader != NO_NODE if unclean else _led_as_preferred(partition)
+        if settled:
+            yield ControlError(
+                ErrorCode.election_not_needed, "Leader election not needed for topic partition."
+            )
+            continue
+        key = PartitionKey(topic.topic_id, name, number)
+        rules = policy(name).rules(image.active, election)
+        known = (logs or {}).get(key, NO_LOGS)
+        record = change(key, partition, rules._replace(logs=known))
+        if record is not None:
+            yield record
+        elif unclean:
+            yield ControlError(
+                ErrorCode.eligible_leaders_not_available,
+                "Eligible topic partition leaders are not available.",
+            )
+        else:
+            yield ControlError(
+                ErrorCode.preferred_leader_not_available, "The preferred leader was not available."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elections:
+    """Records to write, and an answer for each partition: (topic, partition, refusal or None)."""
+
+    records: list[PartitionChangeRecord]
+    answers: list[tuple[str, int, ControlError | None]]
+
+
+def elect_leaders(
+    image: ClusterImage,
+    wanted: Sequence[tuple[str, int]] | None,
+    policy: PolicyOf,
+    *,
+    unclean: bool,
+    logs: LogsOf | None = None,
+) -> Elections:
+    """ElectLeaders for the partitions `wanted`, or for all. Of all, those that need no election are
+    not answered. For `logs` see `elect`.
+    """
+    asked = wanted
+    if asked is None:
+        asked = [(key.topic, key.partition) for key, _ in image.partitions()]
+    records: list[PartitionChangeRecord] = []
+    answers: list[tuple[str, int, ControlError | None]] = []
+    partitions = dict.fromkeys(asked)
+    for (topic, number), found in zip(
+        partitions, elect(image, partitions, policy, unclean=unclean, logs=logs), strict=True
+    ):
+        if isinstance(found, PartitionChangeRecord):
+            records.append(found)
+            answers.append((topic, number, None))
+        elif wanted is not None or found.code is not ErrorCode.election_not_needed:
+            answers.append((topic, number, found))
+    return Elections(records=records, answers=answers)
+
+
+def rebalance(
+    image: ClusterImage, policy: PolicyOf, *, limit: int, imbalance_percentage: int
+) -> list[PartitionChangeRecord]:
+    """Hand leaderships back to live, in-sync preferred replicas; at most `limit` of them.
+
+    Only to brokers of which more than `imbalance_percentage` percent of the partitions that prefer
+    them are led by others (leader.imbalance.per.broker.percentage).
+    """
+    preferring: dict[NodeId, int] = {}
+    astray: dict[NodeId, int] = {}
+    for _, partition in image.partitions():
+        node = partition.preferred_leader
+        preferring[node] = preferring.get(node, 0) + 1
+        if partition.leader != node:
+            astray[node] = astray.get(node, 0) + 1
+    uneven = {
+        n for n, count in astray.items() if 100 * count > imbalance_percentage * preferring[n]
+    }
+    wanting = (
+        (key.topic, key.partition)
+        for key, partition in image.partitions()
+        if not _led_as_preferred(partition)
+        and partition.preferred_leader in uneven
+        and partition.preferred_leader in partition.isr
+        and image.active(partition.preferred_leader)
+    )
+    records: list[PartitionChangeRecord] = []
+    for found in elect(image, wanting, policy, unclean=False):
+        if isinstance(found, PartitionChangeRecord):
+            records.append(found)
+        if len(records) >= limit:
+            break
+    return records
+
+
+def ineligible(image: ClusterImage, topics: Iterable[str]) -> list[PartitionChangeRecord]:
+    """End the eligibility, past or present, of every replica outside the ISRs of `topics`.
+
+    Needed when min.insync.replicas changes: who left the ISR under another minimum may lack what
+    is committed under this one. Leaderless partitions keep theirs: nothing is committed in them.
+    """
+    return [
+        PartitionChangeRecord(
+            topic_id=topic.topic_id,
+            partition_id=number,
+            eligible_leader_replicas=() if partition.elr else None,
+            last_known_elr=() if partition.last_known_elr else None,
+        )
+        for name in topics
+        if (topic := image.topic(name)) is not None
+        for number, partition in topic.partitions.items()
+        if partition.isr and (partition.elr or partition.last_known_elr)
+    ]
+
+
+def _led_as_preferred(partition: PartitionImage) -> bool:
+    return partition.leader == partition.preferred_leader

@@ -1,0 +1,177 @@
+"""AlterPartition: what a partition's leader may do to its ISR. Pure.
+
+The leader proposes the whole new ISR under the leader epoch and partition epoch that it knows, with
+the broker epoch of every member (KIP-903: a follower that restarted since the leader saw it fetch
+is not the replica that was in sync). A recovery from an unclean election may end with it. What
+follows from the new ISR (eligible leaders, the end of a reassignment) is decided in
+`nodes.controller.partition_changes`; where a reassignment's end takes the leadership away, the
+answer is NEW_LEADER_ELECTED although the change was made.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from nodes.controller.elections import PolicyOf
+from nodes.controller.partition_changes import Target, change
+from nodes.ids import BrokerEpoch, Epoch, NodeId
+from nodes.metadata.errors import ControlError
+from nodes.metadata.image import ClusterImage, PartitionImage, PartitionKey
+from nodes.metadata.records import RECOVERED, RECOVERING, PartitionChangeRecord
+
+ANY_BROKER_EPOCH: Final = BrokerEpoch(-1)
+"""A member's broker epoch that the leader does not know: not checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrRequest:
+    """The ISR that a leader wants for one partition."""
+
+    topic_id: UUID | None
+    partition: int
+    leader_epoch: Epoch
+    partition_epoch: int
+    isr: tuple[tuple[NodeId, BrokerEpoch], ...]
+    leader_recovery_state: int = RECOVERED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrAnswer:
+    """One partition's answer: its state after the change, or why there was none."""
+
+    request: IsrRequest
+    partition: PartitionImage | None = None
+    error: ControlError | None = None
+
+
+def alter_isr(
+    image: ClusterImage,
+    leader: NodeId,
+    requests: Sequence[IsrRequest],
+    policy: PolicyOf,
+    *,
+    knows_minimum: bool,
+) -> tuple[list[PartitionChangeRecord], list[IsrAnswer]]:
+    """The changes to write and the answers, in the order of the requests.
+
+    `leader` is the broker that asks, known to be alive and of the current broker epoch. An ISR
+    with the members it has already is answered with the state as it is, and writes nothing.
+
+    Unless the leader `knows_minimum`, the present min.insync.replicas, who leaves the ISR does not
+    become eligible: the leader takes the smaller ISR from the answer, perhaps before it has read of
+    a higher minimum, and would commit alone what an eligible replica then lacks.
+    """
+    records: list[PartitionChangeRecord] = []
+    answers: list[IsrAnswer] = []
+    changed: dict[PartitionKey, PartitionImage] = {}
+    for request in requests:
+        try:
+            key, found = _find(image, request)
+            partition = changed.get(key, found)
+            _check_epochs(partition, leader, request)
+            _check_members(image, partition, request)
+        except ControlError as error:
+            answers.append(IsrAnswer(request=request, error=error.kept()))
+            continue
+        target = _target(partition, request, knows_minimum)
+        record = change(key, partition, policy(key.topic).rules(image.active), target)
+        if record is not None:
+            partition = changed[key] = partition.changed(record)
+            records.append(record)
+        answers.append(_answer(request, partition, leader))
+    return records, answers
+
+
+def _target(partition: PartitionImage, request: IsrRequest, knows_minimum: bool) -> Target:
+    """An ISR with the members it has already is not written again for their order."""
+    members = tuple(node for node, _ in request.isr)
+    left = tuple(node for node in partition.isr if node not in members)
+    same = not left and len(members) == len(partition.isr)
+    return Target(
+        isr=None if same else members,
+        leader_recovery_state=request.leader_recovery_state,
+        lost=() if knows_minimum else left,
+    )
+
+
+def _answer(request: IsrRequest, partition: PartitionImage, leader: NodeId) -> IsrAnswer:
+    if partition.leader == leader:
+        return IsrAnswer(request=request, partition=partition)
+    error = ControlError(
+        ErrorCode.new_leader_elected,
+        f"the change completed a reassignment and made {partition.leader} the leader",
+    )
+    return IsrAnswer(request=request, error=error)
+
+
+def _find(image: ClusterImage, request: IsrRequest) -> tuple[PartitionKey, PartitionImage]:
+    topic = None if request.topic_id is None else image.topics.get(request.topic_id)
+    if topic is None:
+        raise ControlError(ErrorCode.unknown_topic_id, f"no topic has id {request.topic_id}")
+    partition = topic.partitions.get(request.partition)
+    if partition is None:
+        raise ControlError(
+            ErrorCode.unknown_topic_or_partition, f"{topic.name}-{request.partition} is unknown"
+        )
+    return PartitionKey(topic.topic_id, topic.name, request.partition), partition
+
+
+def _check_epochs(partition: PartitionImage, leader: NodeId, request: IsrRequest) -> None:
+    leader_epoch, partition_epoch = partition.leader_epoch, partition.partition_epoch
+    if request.leader_epoch > leader_epoch or request.partition_epoch > partition_epoch:
+        raise ControlError(
+            ErrorCode.not_controller,
+            "the request knows a newer leader or partition epoch than this controller",
+        )
+    if request.leader_epoch < leader_epoch:
+        raise ControlError(
+            ErrorCode.fenced_leader_epoch,
+            f"the leader epoch is {leader_epoch}, not {request.leader_epoch}",
+        )
+    if leader != partition.leader:
+        raise ControlError(
+            ErrorCode.invalid_request, f"the leader is {partition.leader}, not {leader}"
+        )
+    if request.partition_epoch < partition_epoch:
+        raise ControlError(
+            ErrorCode.invalid_update_version,
+            f"the partition epoch is {partition_epoch}, not {request.partition_epoch}",
+        )
+
+
+def _check_members(image: ClusterImage, partition: PartitionImage, request: IsrRequest) -> None:
+    members = [node for node, _ in request.isr]
+    if len(set(members)) != len(members) or not set(members) <= set(partition.replicas):
+        raise ControlError(
+            ErrorCode.invalid_request,
+            f"ISR {members} must be distinct members of the replicas {list(partition.replicas)}",
+        )
+    if partition.leader not in members:
+        raise ControlError(
+            ErrorCode.invalid_request, f"ISR {members} lacks the leader {partition.leader}"
+        )
+    if request.leader_recovery_state == RECOVERING and (
+        len(members) > 1 or partition.leader_recovery_state == RECOVERED
+    ):
+        raise ControlError(
+            ErrorCode.invalid_request,
+            "a leader that recovers from an unclean election is alone in the ISR until it has, "
+            "and none begins to recover by itself",
+        )
+    for node, epoch in request.isr:
+        broker = image.brokers.get(node)
+        if broker is None or not broker.active or epoch not in (ANY_BROKER_EPOCH, broker.epoch):
+            raise ControlError(
+                ErrorCode.ineligible_replica,
+                f"broker {node} of epoch {epoch} may not join: it is "
+                + ("unknown" if broker is None else _why_not(broker.fenced, broker.epoch, epoch)),
+            )
+
+
+def _why_not(fenced: bool, current: BrokerEpoch, asked: BrokerEpoch) -> str:
+    if asked not in (ANY_BROKER_EPOCH, current):
+        return f"of epoch {current} now"
+    return "fenced" if fenced else "shutting down"

@@ -1,0 +1,500 @@
+"""The records of the metadata log, byte for byte as Kafka writes them.
+
+kio has every message of the protocol but not these, so they are declared here in kio's form (frozen
+dataclasses whose fields name their wire type) and go through kio's own readers and writers. Field
+names, order, versions and tags are those of Kafka's schema of the metadata log; each type is
+written in the version given by its class, and read in that and all before it: Kafka writes older
+ones where they say all that is to be said, or where its metadata.version is old.
+
+A record's frame: unsigned varints of the frame version (1), the type and the version, then the
+body in flexible encoding. Everything that is not exactly that is a MetadataError.
+"""
+
+import io
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from typing import Any, ClassVar, Final, cast, get_args
+from uuid import UUID
+
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+from kio.static.primitive import i16
+
+from nodes.ids import NO_EPOCH, NO_NODE, BrokerEpoch, Epoch, NodeId
+from nodes.metadata.errors import MetadataError
+
+FRAME_VERSION: Final = 1
+
+NO_LEADER_CHANGE: Final = NodeId(-2)
+"""The leader of a PartitionChangeRecord that leaves leader and leader epoch as they are."""
+
+RECOVERY_STATE_UNCHANGED: Final = -1
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+FENCE: Final = 1
+UNFENCE: Final = -1
+IN_CONTROLLED_SHUTDOWN: Final = 1
+
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+
+METADATA_VERSION_FEATURE: Final = "metadata.version"
+ELIGIBLE_LEADER_REPLICAS_FEATURE: Final = "eligible.leader.replicas.version"
+
+
+def _wire(kafka_type: str, *, tag: int | None = None, since: int = 0) -> dict[str, object]:
+    """`since` is the first version with the field, where an older one would be read differently:
+    a tagged field that is not there has its default."""
+    known: dict[str, object] = {"kafka_type": kafka_type, "since": since}
+    return known if tag is None else {**known, "tag": tag}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEndpoint:
+    """Where one listener of a broker can be reached."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(3)
+    __flexible__: ClassVar[bool] = True
+    name: str = field(metadata=_wire("string"))
+    host: str = field(metadata=_wire("string"))
+    port: int = field(metadata=_wire("uint16"))
+    security_protocol: int = field(metadata=_wire("int16"), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFeature:
+    """A range of feature levels that a broker supports."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(3)
+    __flexible__: ClassVar[bool] = True
+    name: str = field(metadata=_wire("string"))
+    min_supported_version: int = field(metadata=_wire("int16"))
+    max_supported_version: int = field(metadata=_wire("int16"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRecord:
+    """A broker's incarnation joins under a new broker epoch, or an incarnation amends its data."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(0)
+    __version__: ClassVar[i16] = i16(3)
+    __flexible__: ClassVar[bool] = True
+    broker_id: NodeId = field(metadata=_wire("int32"))
+    is_migrating_zk_broker: bool = field(metadata=_wire("bool", since=2), default=False)
+    incarnation_id: UUID | None = field(metadata=_wire("uuid"))
+    broker_epoch: BrokerEpoch = field(metadata=_wire("int64"))
+    end_points: tuple[BrokerEndpoint, ...]
+    features: tuple[BrokerFeature, ...] = ()
+    rack: str | None = field(metadata=_wire("string"), default=None)
+    fenced: bool = field(metadata=_wire("bool"), default=True)
+    in_controlled_shutdown: bool = field(metadata=_wire("bool", since=1), default=False)
+    log_dirs: tuple[UUID | None, ...] = field(metadata=_wire("uuid", tag=0), default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerRecord:
+    """A broker is no member of the cluster any more."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(1)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    broker_id: NodeId = field(metadata=_wire("int32"))
+    broker_epoch: BrokerEpoch = field(metadata=_wire("int64"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """A topic is created; its partitions follow."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(2)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    name: str = field(metadata=_wire("string"))
+    topic_id: UUID = field(metadata=_wire("uuid"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """The whole state of one partition: version 2, with room for eligible leaders (KIP-966)."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(3)
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = True
+    partition_id: int = field(metadata=_wire("int32"), default=-1)
+    topic_id: UUID = field(metadata=_wire("uuid"))
+    replicas: tuple[NodeId, ...] = field(metadata=_wire("int32"))
+    isr: tuple[NodeId, ...] = field(metadata=_wire("int32"))
+    removing_replicas: tuple[NodeId, ...] = field(metadata=_wire("int32"), default=())
+    adding_replicas: tuple[NodeId, ...] = field(metadata=_wire("int32"), default=())
+    leader: NodeId = field(metadata=_wire("int32"), default=NO_NODE)
+    leader_recovery_state: int = field(metadata=_wire("int8", tag=0), default=RECOVERED)
+    leader_epoch: Epoch = field(metadata=_wire("int32"), default=NO_EPOCH)
+    partition_epoch: int = field(metadata=_wire("int32"), default=-1)
+    directories: tuple[UUID | None, ...] = field(metadata=_wire("uuid", since=1), default=())
+    """Per replica the log directory that holds it; null (the zero id) while unassigned."""
+    eligible_leader_replicas: tuple[NodeId, ...] | None = field(
+        metadata=_wire("int32", tag=1), default=None
+    )
+    last_known_elr: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=2), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRecord:
+    """One configuration value of one resource; a null value deletes it."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(4)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    resource_type: int = field(metadata=_wire("int8"))
+    resource_name: str = field(metadata=_wire("string"))
+    name: str = field(metadata=_wire("string"))
+    value: str | None = field(metadata=_wire("string"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeRecord:
+    """What changed of one partition; null, -1 or -2 (the leader) stand for "as it was".
+
+    Any such record raises the partition epoch by one, and the leader epoch when it names a leader,
+    be it the same one.
+    """
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(5)
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = True
+    partition_id: int = field(metadata=_wire("int32"), default=-1)
+    topic_id: UUID = field(metadata=_wire("uuid"))
+    isr: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=0), default=None)
+    leader: NodeId = field(metadata=_wire("int32", tag=1), default=NO_LEADER_CHANGE)
+    replicas: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=2), default=None)
+    removing_replicas: tuple[NodeId, ...] | None = field(
+        metadata=_wire("int32", tag=3), default=None
+    )
+    adding_replicas: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=4), default=None)
+    leader_recovery_state: int = field(
+        metadata=_wire("int8", tag=5), default=RECOVERY_STATE_UNCHANGED
+    )
+    eligible_leader_replicas: tuple[NodeId, ...] | None = field(
+        metadata=_wire("int32", tag=6), default=None
+    )
+    last_known_elr: tuple[NodeId, ...] | None = field(metadata=_wire("int32", tag=7), default=None)
+    directories: tuple[UUID | None, ...] | None = field(metadata=_wire("uuid", tag=8), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopicRecord:
+    """A topic and all its partitions and configuration are gone."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(9)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    topic_id: UUID = field(metadata=_wire("uuid"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceBrokerRecord:
+    """A broker is fenced: what BrokerRegistrationChangeRecord says since Kafka 3.1. Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(7)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    id: NodeId = field(metadata=_wire("int32"))
+    epoch: BrokerEpoch = field(metadata=_wire("int64"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfenceBrokerRecord:
+    """A broker is unfenced: what BrokerRegistrationChangeRecord says since Kafka 3.1. Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(8)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    id: NodeId = field(metadata=_wire("int32"))
+    epoch: BrokerEpoch = field(metadata=_wire("int64"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevelRecord:
+    """The finalized level of one feature of the cluster."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(12)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    name: str = field(metadata=_wire("string"))
+    feature_level: int = field(metadata=_wire("int16"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsRecord:
+    """Producer ids below `next_producer_id` have been handed out in blocks."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(15)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    broker_id: NodeId = field(metadata=_wire("int32"))
+    broker_epoch: BrokerEpoch = field(metadata=_wire("int64"))
+    next_producer_id: int = field(metadata=_wire("int64"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistrationChangeRecord:
+    """A registered broker is fenced (1), unfenced (-1), or has begun a controlled shutdown (1)."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(17)
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = True
+    broker_id: NodeId = field(metadata=_wire("int32"))
+    broker_epoch: BrokerEpoch = field(metadata=_wire("int64"))
+    fenced: int = field(metadata=_wire("int8", tag=0), default=0)
+    in_controlled_shutdown: int = field(metadata=_wire("int8", tag=1), default=0)
+    log_dirs: tuple[UUID | None, ...] = field(metadata=_wire("uuid", tag=2), default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOpRecord:
+    """Nothing but an offset."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(20)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTransactionRecord:
+    """What follows counts only with the EndTransactionRecord (KIP-868). Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(23)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    name: str | None = field(metadata=_wire("string", tag=0), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionRecord:
+    """What followed the BeginTransactionRecord counts. Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(24)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransactionRecord:
+    """What followed the BeginTransactionRecord never was. Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(25)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    reason: str | None = field(metadata=_wire("string", tag=0), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterControllerRecord:
+    """A controller's incarnation and where it is reached (KIP-919). Read only."""
+
+    __type__: ClassVar = EntityType.data
+    __api_key__: ClassVar[i16] = i16(27)
+    __version__: ClassVar[i16] = i16(0)
+    __flexible__: ClassVar[bool] = True
+    controller_id: NodeId = field(metadata=_wire("int32"))
+    incarnation_id: UUID | None = field(metadata=_wire("uuid"))
+    zk_migration_ready: bool = field(metadata=_wire("bool"), default=False)
+    end_points: tuple[BrokerEndpoint, ...]
+    features: tuple[BrokerFeature, ...] = ()
+
+
+MetadataRecord = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | PartitionChangeRecord
+    | RemoveTopicRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | BrokerRegistrationChangeRecord
+    | NoOpRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
+    | RegisterControllerRecord
+)
+
+RECORD_TYPES: Final[tuple[type[MetadataRecord], ...]] = get_args(MetadataRecord)
+
+
+def _unsigned_varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _frame_of(cls: type[MetadataRecord]) -> bytes:
+    numbers = (FRAME_VERSION, int(cls.__api_key__), int(cls.__version__))
+    return b"".join(map(_unsigned_varint, numbers))
+
+
+_Writer = Callable[[io.BytesIO, Any], None]
+_Reader = Callable[[bytes, int], tuple[MetadataRecord, int]]
+
+_BY_API_KEY: Final = {int(cls.__api_key__): cls for cls in RECORD_TYPES}
+_FRAMES: Final = {cls: _frame_of(cls) for cls in RECORD_TYPES}
+_WRITERS: Final = {cls: cast(_Writer, entity_writer(cls)) for cls in RECORD_TYPES}
+
+
+def _reader(cls: type[MetadataRecord], version: int) -> _Reader:
+    """Reads a body of that version as a record of the newest."""
+    newer = [each.name for each in fields(cls) if each.metadata.get("since", 0) > version]
+    if not newer:
+        return cast(_Reader, entity_reader(cls))
+    older = make_dataclass(
+        f"{cls.__name__}V{version}",
+        [
+            (each.name, each.type, field(default=each.default, metadata=each.metadata))
+            for each in fields(cls)
+            if each.name not in newer
+        ],
+        namespace={
+            "__type__": cls.__type__,
+            "__version__": i16(version),
+            "__flexible__": cls.__flexible__,
+            "__api_key__": cls.__api_key__,
+        },
+        frozen=True,
+        slots=True,
+        kw_only=True,
+    )
+    read_older = entity_reader(cast(Any, older))
+
+    def read(value: bytes, position: int) -> tuple[MetadataRecord, int]:
+        found, size = read_older(value, position)
+        return cls(**{each.name: getattr(found, each.name) for each in fields(older)}), size
+
+    return read
+
+
+_READERS: Final = {
+    (cls, version): _reader(cls, version)
+    for cls in RECORD_TYPES
+    for version in range(cls.__version__ + 1)
+}
+
+
+def encode(record: MetadataRecord) -> bytes:
+    """The value of the metadata log's record: frame and body."""
+    cls = type(record)
+    buffer = io.BytesIO()
+    buffer.write(_FRAMES[cls])
+    _WRITERS[cls](buffer, record)
+    return buffer.getvalue()
+
+
+def encode_all(records: Sequence[MetadataRecord]) -> list[bytes]:
+    """What `encode` makes of each record.
+
+    The changes of a batch are mostly alike but for their partition, when a broker comes or goes:
+    what is alike is written once. It costs a tenth, and the controller does nothing meanwhile.
+    """
+    alike: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
+    values = []
+    for record in records:
+        if not isinstance(record, PartitionChangeRecord):
+            values.append(encode(record))
+            continue
+        what = _all_but_partition(record)
+        found = alike.get(what)
+        if found is None:
+            whole = encode(replace(record, partition_id=0, topic_id=_ANY_TOPIC))
+            found = alike[what] = (whole[:_PARTITION_AT], whole[_PARTITION_AT + _PARTITION.size :])
+        head, tail = found
+        values.append(head + _PARTITION.pack(record.partition_id, record.topic_id.bytes) + tail)
+    return values
+
+
+_ANY_TOPIC: Final = UUID(int=1)
+_PARTITION: Final = struct.Struct(">i16s")
+"""The first fields of a PartitionChangeRecord: partition and topic id."""
+_PARTITION_AT: Final = len(_FRAMES[PartitionChangeRecord])
+
+
+def _all_but_partition(record: PartitionChangeRecord) -> tuple[object, ...]:
+    return (
+        record.isr,
+        record.leader,
+        record.replicas,
+        record.removing_replicas,
+        record.adding_replicas,
+        record.leader_recovery_state,
+        record.eligible_leader_replicas,
+        record.last_known_elr,
+        record.directories,
+    )
+
+
+def _read_unsigned_varint(buffer: bytes, position: int, what: str) -> tuple[int, int]:
+    value = 0
+    for index in range(5):
+        if position >= len(buffer):
+            break
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, position
+    raise MetadataError(f"metadata record of {len(buffer)} bytes: its {what} is no varint")
+
+
+def decode(value: bytes) -> MetadataRecord:
+    """The record in `value`.
+
+    Raises MetadataError for an unknown frame version, type or version, for a body that is not of
+    the type's schema, and for bytes after its end.
+    """
+    frame_version, position = _read_unsigned_varint(value, 0, "frame version")
+    if frame_version != FRAME_VERSION:
+        raise MetadataError(f"metadata record with frame version {frame_version}, not 1")
+    api_key, position = _read_unsigned_varint(value, position, "type")
+    version, position = _read_unsigned_varint(value, position, "version")
+    cls = _BY_API_KEY.get(api_key)
+    if cls is None:
+        raise MetadataError(f"metadata record of unknown type {api_key}")
+    if version > cls.__version__:
+        raise MetadataError(
+            f"{cls.__name__} of version {version}; this build reads up to {cls.__version__}"
+        )
+    try:
+        record, size = _READERS[cls, version](value, position)
+    except Exception as error:
+        # kio's readers raise a family of unrelated types (its own, ValueError, KeyError for a tag
+        # that the schema lacks).
+        raise MetadataError(f"{cls.__name__} with a damaged body: {error}") from error
+    if position + size != len(value):
+        excess = len(value) - position - size
+        raise MetadataError(f"{cls.__name__} with {excess} bytes after its end")
+    return record

@@ -1,0 +1,314 @@
+"""Administrative requests at the controller: decoded, decided, answered. The decisions are pure and
+elsewhere (`nodes.controller`); brokers forward what clients ask (`forwarding`).
+
+A request that its client's timeout overtakes is answered REQUEST_TIMED_OUT: it may have happened.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from nodes.controller.configs import ConfigChange, ConfigOperation, ResourceChanges, alter_configs
+from nodes.controller.deletions import TopicRef, delete_topics
+from nodes.controller.elections import elect_leaders
+from nodes.controller.partition_changes import Election
+from nodes.controller.reassignments import (
+    Ongoing,
+    Reassignment,
+    alter_reassignments,
+    list_reassignments,
+)
+from nodes.controller.recovery import Inquiry, Report, credible
+from nodes.controller.situation import ControllerResult, Situation
+from nodes.controller.topics import (
+    MorePartitions,
+    NewTopic,
+    TopicAnswer,
+    create_partitions,
+    create_topics,
+)
+from nodes.ids import NodeId
+from nodes.metadata.errors import ControlError
+from nodes.metadata.image import ConfigResource
+from nodes.server import refusals
+from nodes.server.controller.controller import ControllerShell
+from nodes.server.controller.recovery import Recovery
+from nodes.wire.server import Api, RequestContext
+from nodes.wire.versions import respond
+
+PREFERRED_ELECTION = 0
+UNCLEAN_ELECTION = 1
+
+Row = dict[str, Any]
+
+
+class AdminRequests:
+    """Serves clients' administrative requests, at the controller."""
+
+    def __init__(self, shell: ControllerShell, recovery: Recovery) -> None:
+        self._shell = shell
+        self._recovery = recovery
+
+    def apis(self) -> dict[int, Api]:
+        """The requests served here, by api key."""
+        return {
+            refusals.CREATE_TOPICS: Api(2, 7, self._serve(_create_topics)),
+            refusals.DELETE_TOPICS: Api(1, 6, self._serve(_delete_topics)),
+            refusals.ALTER_CONFIGS: Api(0, 2, self._serve(_alter_configs)),
+            refusals.CREATE_PARTITIONS: Api(0, 3, self._serve(_create_partitions)),
+            refusals.ELECT_LEADERS: Api(0, 2, self._elect_leaders),
+            refusals.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, self._serve(_alter_configs)),
+            refusals.ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, self._serve(_reassign)),
+            refusals.LIST_PARTITION_REASSIGNMENTS: Api(0, 0, self._serve(_list_reassignments)),
+            refusals.UNREGISTER_BROKER: Api(0, 0, self._unregister_broker),
+        }
+
+    def _serve(
+        self, operation: Callable[[Any, Situation], ControllerResult[Any]]
+    ) -> Callable[[Any, RequestContext], Awaitable[Any]]:
+        """A handler for an operation whose result is the response's content."""
+
+        async def handler(request: Any, context: RequestContext) -> Any:
+            def decide() -> ControllerResult[Any]:
+                return operation(request, self._shell.controller.situation)
+
+            return await self._answer(request, decide)
+
+        return handler
+
+    async def _unregister_broker(self, request: Any, context: RequestContext) -> Any:
+        def decide() -> ControllerResult[Any]:
+            result = self._shell.controller.unregister_broker(NodeId(request.broker_id))
+            return ControllerResult(records=result.records, response={}, atomic=result.atomic)
+
+        return await self._answer(request, decide)
+
+    async def _elect_leaders(self, request: Any, context: RequestContext) -> Any:
+        """An unclean election asks the live replicas first, who of them has the longest log."""
+        wanted = None
+        if request.topic_partitions is not None:
+            wanted = [(t.topic, n) for t in request.topic_partitions for n in t.partitions]
+        unclean = getattr(request, "election_type", PREFERRED_ELECTION) == UNCLEAN_ELECTION
+        asked: list[Inquiry] = []
+        if unclean:
+            leaderless = self._shell.controller.leaderless
+            named = None if wanted is None else frozenset(wanted)
+            asked = self._recovery.inquiries(
+                [k for k in leaderless if named is None or (k.topic, k.partition) in named],
+                Election.UNCLEAN,
+            )
+        reports = await self._recovery.ask(asked)
+
+        def decide() -> ControllerResult[Row]:
+            situation = self._shell.controller.situation
+            return _elect_leaders(request, wanted, situation, asked, reports)
+
+        return await self._answer(request, decide)
+
+    async def _answer(self, request: Any, decide: Callable[[], ControllerResult[Row]]) -> Any:
+        timeout = getattr(request, "timeout", None)
+        timeout_s = 0.0 if timeout is None else timeout.total_seconds()
+        try:
+            async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
+                return respond(request, **await self._shell.decide(decide))
+        except ControlError as error:
+            return refusals.refuse(request, error.code, error.message)
+        except TimeoutError:
+            return refusals.refuse(request, ErrorCode.request_timed_out, "not committed in time")
+
+
+def _error(error: ControlError | None) -> Row:
+    if error is None:
+        return {"error_code": ErrorCode.none, "error_message": None}
+    return {"error_code": error.code, "error_message": error.message}
+
+
+def _result(result: ControllerResult[Any], content: Row) -> ControllerResult[Row]:
+    return ControllerResult(records=result.records, response=content, atomic=result.atomic)
+
+
+def _create_topics(request: Any, situation: Situation) -> ControllerResult[Row]:
+    topics = [
+        NewTopic(
+            name=topic.name,
+            partitions=topic.num_partitions,
+            replication_factor=topic.replication_factor,
+            assignments=tuple(
+                (item.partition_index, tuple(NodeId(node) for node in item.broker_ids))
+                for item in topic.assignments
+            ),
+            configs={config.name: config.value for config in topic.configs},
+        )
+        for topic in request.topics
+    ]
+    result = create_topics(situation, topics, validate_only=request.validate_only)
+    return _result(result, {"topics": [_topic_row(answer) for answer in result.response]})
+
+
+def _topic_row(answer: TopicAnswer) -> Row:
+    row = {"name": answer.name, **_error(answer.error)}
+    if answer.error is not None:
+        return row
+    configs = [
+        {"name": name, "value": sourced.value, "config_source": sourced.source}
+        for name, sourced in (answer.configs or {}).items()
+    ]
+    return row | {
+        "topic_id": answer.topic_id,
+        "num_partitions": answer.partitions,
+        "replication_factor": answer.replication_factor,
+        "configs": configs,
+    }
+
+
+def _delete_topics(request: Any, situation: Situation) -> ControllerResult[Row]:
+    names = getattr(request, "topic_names", None)
+    wanted = (
+        [TopicRef(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
+        if names is None
+        else [TopicRef(name=name) for name in names]
+    )
+    try:
+        result = delete_topics(situation, wanted)
+    except ControlError as error:
+        # TOPIC_DELETION_DISABLED is younger than the first versions of the request.
+        if request.__version__ >= 3:
+            raise
+        raise ControlError(ErrorCode.invalid_request, error.message) from error
+    rows = [
+        {"name": answer.name, "topic_id": answer.topic_id, **_error(answer.error)}
+        for answer in result.response
+    ]
+    return _result(result, {"responses": rows})
+
+
+def _create_partitions(request: Any, situation: Situation) -> ControllerResult[Row]:
+    topics = [
+        MorePartitions(
+            name=topic.name,
+            count=topic.count,
+            assignments=None
+            if topic.assignments is None
+            else tuple(tuple(map(NodeId, item.broker_ids)) for item in topic.assignments),
+        )
+        for topic in request.topics
+    ]
+    result = create_partitions(situation, topics, validate_only=request.validate_only)
+    rows = [{"name": answer.name, **_error(answer.error)} for answer in result.response]
+    return _result(result, {"results": rows})
+
+
+def _alter_configs(request: Any, situation: Situation) -> ControllerResult[Row]:
+    replaces = request.__api_key__ == refusals.ALTER_CONFIGS
+    changes = [
+        ResourceChanges(
+            resource=ConfigResource(resource.resource_type, resource.resource_name),
+            changes=tuple(
+                ConfigChange(
+                    name=config.name,
+                    operation=ConfigOperation.SET if replaces else config.config_operation,
+                    value=config.value,
+                )
+                for config in resource.configs
+            ),
+            replaces=replaces,
+        )
+        for resource in request.resources
+    ]
+    result = alter_configs(situation, changes, validate_only=request.validate_only)
+    rows = [
+        {
+            "resource_type": answer.resource.resource_type,
+            "resource_name": answer.resource.name,
+            **_error(answer.error),
+        }
+        for answer in result.response
+    ]
+    return _result(result, {"responses": rows})
+
+
+def _elect_leaders(
+    request: Any,
+    wanted: Sequence[tuple[str, int]] | None,
+    situation: Situation,
+    asked: Sequence[Inquiry],
+    reports: Sequence[Report],
+) -> ControllerResult[Row]:
+    kind = getattr(request, "election_type", PREFERRED_ELECTION)
+    if kind not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
+        raise ControlError(ErrorCode.invalid_request, f"Unknown election type {kind}")
+    image = situation.image
+    result = elect_leaders(
+        image,
+        wanted,
+        situation.policy,
+        unclean=kind == UNCLEAN_ELECTION,
+        logs=credible(image, asked, reports),
+    )
+    rows = [
+        {
+            "topic": topic,
+            "partition_result": [
+                {"partition_id": number, **_error(error)} for _, number, error in group
+            ],
+        }
+        for topic, group in groupby(result.answers, key=lambda answer: answer[0])
+    ]
+    return ControllerResult(
+        records=result.records, response={"replica_election_results": rows}, atomic=False
+    )
+
+
+def _reassign(request: Any, situation: Situation) -> ControllerResult[Row]:
+    wanted = [
+        Reassignment(
+            topic=topic.name,
+            partition=partition.partition_index,
+            replicas=None if partition.replicas is None else tuple(map(NodeId, partition.replicas)),
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    allowed = getattr(request, "allow_replication_factor_change", True)
+    result = alter_reassignments(situation, wanted, allow_factor_change=allowed)
+    left = iter(result.response)
+    rows = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": partition.partition_index, **_error(next(left).error)}
+                for partition in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
+    return _result(result, {"responses": rows, "allow_replication_factor_change": allowed})
+
+
+def _list_reassignments(request: Any, situation: Situation) -> ControllerResult[Row]:
+    wanted = None
+    if request.topics is not None:
+        wanted = {topic.name: topic.partition_indexes for topic in request.topics}
+    found = list_reassignments(situation.image, wanted)
+    return ControllerResult(response={"topics": _ongoing_rows(found)})
+
+
+def _ongoing_rows(found: Iterable[Ongoing]) -> list[Row]:
+    return [
+        {
+            "name": topic,
+            "partitions": [
+                {
+                    "partition_index": each.partition,
+                    "replicas": each.replicas,
+                    "adding_replicas": each.adding,
+                    "removing_replicas": each.removing,
+                }
+                for each in group
+            ],
+        }
+        for topic, group in groupby(found, key=lambda each: each.topic)
+    ]

@@ -1,0 +1,458 @@
+"""One member of the metadata quorum, running: carries out what the pure Quorum decides.
+
+It owns the metadata log, the quorum-state file, the timers and the tasks. Beneath `raft_io`, which
+joins it with what serves and fetches (`raft_handlers`, `raft_follow`, `raft_snapshotter`); it knows
+none of them.
+
+Guarantees: actions are carried out in the quorum's order and before any answer leaves, so a vote
+is on disk before it counts. Flushes are grouped (what is appended during one shares the next) and
+off the loop: a leader with a slow disk commits by the others' disks, a follower with one stops
+fetching. A failed write, a broken invariant or a failing listener halts the quorum member at once:
+it would no longer know what it has promised.
+
+Left to others: requests, what the records mean, and ending the process of a member that halted
+(`on_halt`).
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final, assert_never
+from uuid import UUID
+
+from nodes.ids import NO_EPOCH, Epoch, NodeId, Offset
+from nodes.log.batch import encode_batch
+from nodes.log.errors import LogOffline
+from nodes.raft.control_records import (
+    DYNAMIC_KRAFT_VERSION,
+    ControlMessage,
+    kraft_version,
+    leader_change,
+    record_of,
+    voters_record,
+)
+from nodes.raft.election_state import FILE_NAME, ElectionState, decode, encode
+from nodes.raft.epochs import credible_state
+from nodes.raft.errors import ControlRecordError, NotLeader, RaftError
+from nodes.raft.messages import (
+    Action,
+    AppendLeaderChange,
+    AppendVoters,
+    BecameLeader,
+    BeginEpochRequest,
+    EndEpochRequest,
+    HighWatermarkAdvanced,
+    LostLeadership,
+    Persist,
+    Send,
+    Truncate,
+    VoteRequest,
+)
+from nodes.raft.quorum import Quorum
+from nodes.raft.snapshot import Snapshot
+from nodes.raft.timing import QuorumTiming
+from nodes.raft.voters import Voter, VoterEndpoint, VoterSet
+from nodes.server.quorum import translation
+from nodes.server.quorum.delivery import Delivery, RaftListener
+from nodes.server.quorum.metadata_log import MetadataLog
+from nodes.server.quorum.peers import Address, Peer, Peers
+from nodes.storage.disk import Disk
+from nodes.wire.errors import ChannelError
+
+DIRECTORY: Final = f"{translation.METADATA_TOPIC}-0"
+FAREWELL_S: Final = 0.5
+"""How long a leader that stops waits for the others to hear of it."""
+
+log = logging.getLogger("nodes.raft")
+
+Announcement = VoteRequest | BeginEpochRequest | EndEpochRequest
+
+
+class Halted(RaftError):
+    """This node's quorum member stopped for good; the reason is the cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberConfig:
+    """Who this member is. `voters` are the configured ones, with host and port; `bootstrap` are
+    addresses to ask for the leader (controller.quorum.bootstrap.servers)."""
+
+    node_id: NodeId
+    directory_id: UUID | None
+    cluster_id: str
+    voters: Mapping[NodeId, Address]
+    bootstrap: tuple[Address, ...]
+    listener: str = "CONTROLLER"
+    """The controllers' listener."""
+    endpoints: tuple[VoterEndpoint, ...]
+    """This node's own, that the others reach it at."""
+    timing: QuorumTiming
+
+
+class RaftMember:
+    """See the module. `follow` is the endless job that fetches from whoever leads."""
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        *,
+        log: MetadataLog,
+        snapshot: Snapshot | None,
+        disk: Disk,
+        rng: random.Random,
+        wall_clock: Callable[[], int],
+        connect: Callable[[str, int], Peer],
+        follow: Callable[["RaftMember"], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.config = config
+        self.log = log
+        self.rng = rng
+        self.wall_clock = wall_clock
+        self.last_contact_ms: dict[NodeId, float] = {}
+        self.halted: Exception | None = None
+        self.on_halt: Callable[[Exception], None] | None = None
+        self.peers = Peers(config.voters, connect)
+        self.peers.learn_voters(log.voters)
+        self.delivery = Delivery(log, self._later)
+        self._snapshot = snapshot
+        self._follow = follow
+        self._disk = disk
+        self._quorum: Quorum | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = inf
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._next_task = 0
+        self._following: asyncio.Task[None] | None = None
+        self._followed: tuple[NodeId | None, Epoch] | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self._moved: asyncio.Future[None] | None = None
+
+    # -- what others see
+
+    @property
+    def quorum(self) -> Quorum:
+        """The state machine. Raises Halted, and RaftError before `start`."""
+        if self.halted is not None:
+            raise Halted("the quorum member halted") from self.halted
+        if self._quorum is None:
+            raise RaftError("the quorum member has not been started")
+        return self._quorum
+
+    @property
+    def listeners(self) -> list[RaftListener]:
+        """Told of commits and of leadership, in this order. Add to it before `start`."""
+        return self.delivery.listeners
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """The quorum's leader as last heard; None when unknown."""
+        return None if self._quorum is None or self.halted else self._quorum.leader_id
+
+    @property
+    def epoch(self) -> Epoch:
+        """The latest quorum epoch heard of."""
+        return NO_EPOCH if self._quorum is None else self._quorum.epoch
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Everything below is known here as committed."""
+        return Offset(0) if self._quorum is None else self._quorum.high_watermark
+
+    # -- life
+
+    async def start(self) -> None:
+        """Take part. Raises QuorumStateCorrupt, OSError."""
+        state = self._load_state()
+        self._quorum = Quorum(
+            node_id=self.config.node_id,
+            directory_id=self.config.directory_id,
+            state=state,
+            log=self.log,
+            timing=self.config.timing,
+            rng=self.rng,
+            now_ms=self.now_ms(),
+        )
+        self._moved = asyncio.get_running_loop().create_future()
+        log.info("starts as %s with %s", self._quorum.role.name, state)
+        if self._snapshot is not None:
+            with self.critical():
+                self.delivery.restore(self._snapshot)
+            self._snapshot = None
+        self.carry_out([])
+
+    def _load_state(self) -> ElectionState:
+        path = f"{DIRECTORY}/{FILE_NAME}"
+        state = decode(self._disk.read(path)) if self._disk.exists(path) else ElectionState()
+        if state.epoch < self.log.last_epoch:
+            # The file was lost, the log was not: never be candidate of an epoch that has records.
+            log.warning("quorum-state is older than the log: epoch %d", self.log.last_epoch)
+            state = ElectionState(epoch=self.log.last_epoch)
+        credible = credible_state(state, self.log.last_epoch)
+        if credible != state:
+            log.warning("quorum-state holds an impossible epoch: %s, not %s", credible, state)
+        return credible
+
+    async def stop(self) -> bool:
+        """Resign if leader, tell the others, and close the log; false if the member halted before.
+        Idempotent.
+        """
+        if self._quorum is not None and self.halted is None:
+            self.carry_out(self._quorum.resign(self.now_ms()))
+            farewells = list(self._tasks.values())
+            if farewells:
+                await asyncio.wait(farewells, timeout=FAREWELL_S)
+        if self._flushing is not None:
+            await asyncio.wait([self._flushing])
+        was_halted, self.halted = self.halted, self.halted or Halted("stopped")
+        self._cease()
+        self.delivery.lose(NotLeader(None, self.epoch))
+        if not was_halted:
+            self.log.close()
+        return not was_halted
+
+    def _cease(self) -> None:
+        """No more timers, tasks or connections; those who wait are told."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in [*self._tasks.values(), self._following]:
+            if task is not None:
+                task.cancel()
+        self.peers.close()
+        self._wake()
+
+    @contextmanager
+    def critical(self) -> Iterator[None]:
+        """Whatever goes wrong inside leaves the member in doubt: halt it."""
+        try:
+            yield
+        except Exception as error:
+            self._halt(error)
+            raise
+
+    def _halt(self, error: Exception) -> None:
+        if self.halted is not None:
+            return
+        log.critical("the quorum member halts: %r", error, exc_info=error)
+        self.halted = error
+        self._cease()
+        self.delivery.lose(NotLeader(None, self.epoch))
+        if self.on_halt is not None:
+            self.on_halt(error)
+
+    # -- carrying out
+
+    def now_ms(self) -> float:
+        """The loop's time."""
+        return asyncio.get_running_loop().time() * 1000
+
+    def heard_from(self, node: NodeId) -> None:
+        """A message of that node arrived."""
+        if node in self.quorum.voters.ids and node != self.config.node_id:
+            self.last_contact_ms[node] = self.now_ms()
+
+    def carry_out(self, actions: Sequence[Action]) -> None:
+        """Do what the quorum decided, in order; then set the timer, and follow who leads now."""
+        with self.critical():
+            for action in actions:
+                self._do(action)
+            self.peers.learn_voters(self.log.voters)
+            self._schedule()
+            self._retarget()
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Persist(state=state):
+                data = encode(state, self.log.voters)
+                self._disk.write_atomic(f"{DIRECTORY}/{FILE_NAME}", data)
+            case Send(to=to, request=request):
+                self.spawn(self._ask(to, request))
+            case Truncate(offset=offset):
+                log.info("truncates to %d, from %d", offset, self.log.end_offset)
+                self.log.truncate_to(offset)
+                self.carry_out(self.quorum.log_advanced(self.now_ms()))
+            case AppendLeaderChange(epoch=epoch):
+                self._append_control([leader_change(action)], epoch)
+            case AppendVoters(epoch=epoch, voters=voters, first=first):
+                log.info("the voters are to be %s", [tuple(v.key) for v in voters.voters])
+                messages: list[ControlMessage] = [voters_record(voters)]
+                if first:
+                    messages.insert(0, kraft_version(DYNAMIC_KRAFT_VERSION))
+                self._append_control(messages, epoch)
+                self.carry_out(self.quorum.log_advanced(self.now_ms()))
+            case HighWatermarkAdvanced():
+                self.delivery.advance(self.quorum.high_watermark, self.quorum.leadership)
+                self._wake()
+            case BecameLeader(epoch=epoch):
+                log.info("leads epoch %d from offset %d", epoch, self.log.end_offset)
+            case LostLeadership(epoch=epoch):
+                log.info("leads epoch %d no more", epoch)
+                self.delivery.lose(NotLeader(self.leader_id, self.epoch))
+                self._wake()
+            case _:
+                assert_never(action)
+
+    def _append_control(self, messages: Sequence[ControlMessage], epoch: Epoch) -> None:
+        records = [record_of(message) for message in messages]
+        batch = encode_batch(records, timestamp_ms=self.wall_clock(), control=True)
+        self.append_batch(batch, epoch)
+
+    def append_batch(self, batch: bytes, epoch: Epoch) -> Offset:
+        """Append one batch as the leader of `epoch`; its last offset. Raises MessageTooLarge."""
+        try:
+            appended = self.log.append_as_leader(batch, epoch)
+        except (OSError, LogOffline) as error:
+            self._halt(error)
+            raise
+        self.flush()
+        self._wake()
+        return appended.last_offset
+
+    def append_fetched(self, records: bytes, high_watermark: Offset) -> None:
+        """Append what the leader sent, with its high watermark. Raises CorruptBatch, OffsetGap,
+        EpochRegression: nothing was appended."""
+        if records:
+            try:
+                self.log.append_as_follower(records)
+            except (OSError, LogOffline, ControlRecordError) as error:
+                self._halt(error)
+                raise
+        self.carry_out(self.quorum.appended_as_follower(self.now_ms(), high_watermark))
+
+    def install(self, snapshot: Snapshot) -> None:
+        """Replace the log by a snapshot that was fetched from the leader."""
+        log.info("the log begins anew behind the leader's snapshot %s", snapshot.snapshot_id)
+        with self.critical():
+            self.log.install(snapshot, configured_voters(self.config))
+            self.delivery.restore(snapshot)
+        self.carry_out(self.quorum.installed_snapshot(self.now_ms()))
+
+    def flush(self) -> "asyncio.Task[None]":
+        """The flush that runs, or one begun now; it ends when all that was appended is on disk.
+
+        Shield it when awaiting: others share it.
+        """
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing.add_done_callback(self._ended)
+        return self._flushing
+
+    async def _flush(self) -> None:
+        while self.log.flushed_offset < self.log.end_offset and self.halted is None:
+            try:
+                await self.log.flush_async()
+            except (OSError, LogOffline) as error:
+                self._halt(error)
+                return
+            if self.halted is None:
+                self.carry_out(self.quorum.log_advanced(self.now_ms()))
+
+    def _schedule(self) -> None:
+        """Tick at the quorum's deadline, or before it: one that only moves on keeps its timer."""
+        due_s = self.quorum.next_deadline_ms() / 1000
+        if due_s < self._timer_s:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_s = due_s
+            self._timer = asyncio.get_running_loop().call_at(due_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer, self._timer_s = None, inf
+        self.carry_out(self.quorum.tick(self.now_ms()))
+
+    def _retarget(self) -> None:
+        """Keep one fetch task for the leader and epoch that are now; an observer always has one."""
+        quorum = self.quorum
+        target = quorum.fetch_target(self.now_ms())
+        wanted = (quorum.leader_id, quorum.epoch) if target or not quorum.is_voter else None
+        if wanted == self._followed:
+            return
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None
+        self._followed = wanted
+        if wanted is not None:
+            self._following = asyncio.get_running_loop().create_task(self._follow(self))
+            self._following.add_done_callback(self._ended)
+
+    # -- talking
+
+    def spawn(self, job: Coroutine[Any, Any, None]) -> None:
+        self._next_task += 1
+        number = self._next_task
+        task = asyncio.get_running_loop().create_task(job)
+        self._tasks[number] = task
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """A task that failed, rather than being cancelled, takes the member with it."""
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._halt(error)
+
+    async def _ask(self, to: NodeId, request: Announcement) -> None:
+        peer = self.peers.voting(to)
+        if peer is None:
+            return
+        own = self.config.endpoints
+        entity = translation.write_request(request, self.config.cluster_id, to, own)
+        try:
+            response = await peer.request(entity)
+            self.hear(to, response)
+            match request:
+                case VoteRequest():
+                    vote = translation.read_vote_answer(response)
+                    decide = self.quorum.on_vote_answer(self.now_ms(), to, request, vote)
+                case BeginEpochRequest() | EndEpochRequest():
+                    answer = translation.read_answer(response)
+                    decide = self.quorum.on_answer(self.now_ms(), answer)
+                case _:
+                    assert_never(request)
+            self.carry_out(decide)
+        except ChannelError:
+            pass  # the quorum's timers ask again
+        except translation.BadAnswer as error:
+            log.warning("voter %d refuses a request: %s", to, error)
+
+    def hear(self, sender: NodeId | None, response: Any) -> None:
+        """An answer arrived: note who is alive, and where it says that the leader is."""
+        if sender is not None:
+            self.heard_from(sender)
+        found = translation.leader_endpoint(response)
+        if found is not None:
+            self.peers.learn(*found)
+
+    # -- waking
+
+    def _later(self, do: Callable[[], None]) -> None:
+        def run() -> None:
+            if self.halted is None:
+                with self.critical():
+                    do()
+
+        asyncio.get_running_loop().call_soon(run)
+
+    def moved(self) -> "asyncio.Future[None]":
+        """Done when the log, the high watermark or the leadership next moves."""
+        assert self._moved is not None
+        return self._moved
+
+    def _wake(self) -> None:
+        if self._moved is not None and not self._moved.done():
+            self._moved.set_result(None)
+            self._moved = self._moved.get_loop().create_future()
+
+
+def configured_voters(config: MemberConfig) -> VoterSet:
+    """The voters that the configuration names: known by id only, with their addresses."""
+    return VoterSet.of(
+        Voter(
+            node_id=node,
+            endpoints=(VoterEndpoint(config.listener, host, port),),
+        )
+        for node, (host, port) in config.voters.items()
+    )

@@ -1,0 +1,59 @@
+"""What holds for a topic on this broker, resolved once for each change of configuration. Pure.
+
+The order of sources is KIP-226's and stands in `nodes.metadata.topic_configs`: the topic's own
+value, the broker's dynamic one, the cluster's, the broker's file, Kafka's default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodes.ids import NodeId
+from nodes.log.config import LogConfig
+from nodes.metadata.image import ClusterImage
+from nodes.metadata.topic_configs import effective
+
+UNBOUNDED = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """How this broker keeps and replicates the topic's partitions."""
+
+    log: LogConfig
+    min_isr: int
+    unclean_leader_election: bool
+
+
+def topic_settings(
+    image: ClusterImage, static: Mapping[str, str], node_id: NodeId, topic: str | None = None
+) -> TopicSettings:
+    """The settings of `topic`, or without one those of a topic that sets nothing itself.
+
+    `static` holds this broker's properties as they stand in its file.
+    """
+
+    def value(name: str) -> str:
+        return effective(name, image, static, topic=topic, node_id=node_id)
+
+    def number(name: str) -> int:
+        return int(value(name))
+
+    # This broker compacts nothing, and lets no topic ask for it. One that Kafka left in the
+    # directory is kept whole: the latest record of a key counts, however old.
+    deletes = "delete" in value("cleanup.policy").split(",")
+    return TopicSettings(
+        log=LogConfig(
+            segment_bytes=number("segment.bytes"),
+            segment_ms=number("segment.ms"),
+            index_interval_bytes=number("index.interval.bytes"),
+            max_message_bytes=number("max.message.bytes"),
+            retention_ms=number("retention.ms") if deletes else UNBOUNDED,
+            retention_bytes=number("retention.bytes") if deletes else UNBOUNDED,
+            flush_messages=number("flush.messages"),
+            flush_ms=number("flush.ms"),
+            log_append_time=value("message.timestamp.type").lower() == "logappendtime",
+            producer_expiration_ms=int(static.get("producer.id.expiration.ms", "86400000")),
+        ),
+        min_isr=number("min.insync.replicas"),
+        unclean_leader_election=value("unclean.leader.election.enable").lower() == "true",
+    )

@@ -1,0 +1,172 @@
+"""DescribeConfigs: every configuration of topics and of this node, its value, and where from.
+
+Answered from the metadata image and this node's own file. Another broker's configuration is that
+broker's to tell, as in Kafka. So many resources are described in one answer that the loop does not
+stand still for long; those beyond are refused, each for itself.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from nodes.config import NodeConfig, Property
+from nodes.controller.configs import BROKER_CONFIGS
+from nodes.controller.topics import check_name
+from nodes.metadata.errors import ControlError
+from nodes.metadata.image import ClusterImage, ConfigResource
+from nodes.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from nodes.metadata.topic_configs import TOPIC_CONFIGS, ConfigType, Source, Sourced, sources
+from nodes.wire.server import RequestContext
+from nodes.wire.versions import respond
+
+Row = dict[str, Any]
+
+MAX_DESCRIBED = 75
+"""Resources; one has about forty configurations, each with where its value can come from."""
+
+_SECRETS = ("password", "jaas", "secret")
+
+
+class DescribeConfigs:
+    """Serves DescribeConfigs."""
+
+    def __init__(self, config: NodeConfig, image: Callable[[], ClusterImage]) -> None:
+        self._config = config
+        self._newest = image
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._newest()
+
+    def handle(self, request: Any, context: RequestContext) -> Any:
+        """Each resource for itself."""
+        described, beyond = request.resources[:MAX_DESCRIBED], request.resources[MAX_DESCRIBED:]
+        results = [self._result(request, resource) for resource in described]
+        too_many = {
+            "error_code": ErrorCode.invalid_request,
+            "error_message": f"At most {MAX_DESCRIBED} resources are described by one request.",
+        }
+        results += [
+            {"resource_type": r.resource_type, "resource_name": r.resource_name, **too_many}
+            for r in beyond
+        ]
+        return respond(request, results=results)
+
+    def _result(self, request: Any, resource: Any) -> Row:
+        row: Row = {
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+        }
+        try:
+            found = self._described(ConfigResource(resource.resource_type, resource.resource_name))
+        except ControlError as error:
+            return row | {"error_code": error.code, "error_message": error.message}
+        keys = resource.configuration_keys
+        configs = [each for each in found if not keys or each["name"] in keys]
+        if not getattr(request, "include_synonyms", False):
+            configs = [{**each, "synonyms": ()} for each in configs]
+        return row | {"configs": configs}
+
+    def _described(self, resource: ConfigResource) -> Iterable[Row]:
+        name = resource.name
+        if resource.resource_type == TOPIC_RESOURCE:
+            return self._topic(name)
+        if resource.resource_type != BROKER_RESOURCE:
+            raise ControlError(
+                ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}"
+            )
+        if not name:
+            return self._cluster_default()
+        if name != str(self._config.node_id):
+            raise ControlError(
+                ErrorCode.invalid_request,
+                f"Unexpected broker id, expected {self._config.node_id} or empty string, but "
+                f"received {name}",
+            )
+        return self._broker()
+
+    def _topic(self, name: str) -> list[Row]:
+        check_name(name)
+        image, config = self._image, self._config
+        if name not in image.topic_ids:
+            raise ControlError(
+                ErrorCode.unknown_topic_or_partition,
+                "This server does not host this topic-partition.",
+            )
+        return [
+            _row(
+                key,
+                row.type,
+                sources(key, image, config.static, topic=name, node_id=config.node_id),
+                read_only=False,
+            )
+            for key, row in TOPIC_CONFIGS.items()
+        ]
+
+    def _cluster_default(self) -> list[Row]:
+        return [
+            _row(
+                name,
+                _type_of(name, self._config.known.get(name)),
+                [Sourced(name, Source.DYNAMIC_DEFAULT_BROKER, value)],
+                read_only=False,
+            )
+            for name, value in sorted(self._image.cluster_config().items())
+        ]
+
+    def _broker(self) -> list[Row]:
+        known = self._config.known
+        names = sorted({*known, *BROKER_CONFIGS})
+        return [
+            _row(
+                name,
+                _type_of(name, known.get(name)),
+                self._broker_sources(name, known.get(name)),
+                read_only=name not in BROKER_CONFIGS,
+            )
+            for name in names
+        ]
+
+    def _broker_sources(self, name: str, known: Property | None) -> list[Sourced]:
+        own = ConfigResource(BROKER_RESOURCE, str(self._config.node_id))
+        default = _DEFAULTS.get(name) if known is None else known.default
+        layers = (
+            (Source.DYNAMIC_BROKER, self._image.configs.get(own, {}).get(name)),
+            (Source.DYNAMIC_DEFAULT_BROKER, self._image.cluster_config().get(name)),
+            (Source.STATIC_BROKER, self._config.static.get(name)),
+            (Source.DEFAULT, default),
+        )
+        return [Sourced(name, source, value) for source, value in layers if value is not None]
+
+
+_DEFAULTS = {row.synonyms[0].name: row.default for row in TOPIC_CONFIGS.values() if row.synonyms}
+_TYPES = {synonym.name: row.type for row in TOPIC_CONFIGS.values() for synonym in row.synonyms}
+_KINDS = {
+    "string": ConfigType.STRING,
+    "int": ConfigType.INT,
+    "boolean": ConfigType.BOOLEAN,
+}
+
+
+def _type_of(name: str, known: Property | None) -> ConfigType:
+    if name in _TYPES:
+        return _TYPES[name]
+    return ConfigType.LONG if known is None else _KINDS[known.kind]
+
+
+def _row(name: str, type_: ConfigType, found: Sequence[Sourced], *, read_only: bool) -> Row:
+    secret = any(word in name for word in _SECRETS)
+    holds = found[0] if found else Sourced(name, Source.DEFAULT, "")
+    return {
+        "name": name,
+        "value": None if secret or not found else holds.value,
+        "config_source": holds.source,
+        "read_only": read_only,
+        "is_sensitive": secret,
+        "config_type": type_,
+        "synonyms": [
+            {"name": each.name, "value": None if secret else each.value, "source": each.source}
+            for each in found
+        ],
+    }

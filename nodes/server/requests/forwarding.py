@@ -1,0 +1,68 @@
+"""Client requests that the controller decides: sent on to it, its answer handed back."""
+
+import asyncio
+from typing import Any
+
+from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
+from kio.schema.errors import ErrorCode
+
+from nodes.ids import NodeId
+from nodes.server.controller_link import ControllerLink
+from nodes.server.refusals import refuse
+from nodes.server.replicas.isr import Registration
+from nodes.wire.server import RequestContext
+from nodes.wire.versions import fill, respond
+
+CONTROLLER_TIMEOUT_S = 10.0
+
+
+class Forwarding:
+    """Serves InitProducerId, and every request that is the controller's to decide."""
+
+    def __init__(
+        self, node_id: NodeId, controller: ControllerLink, registration: Registration
+    ) -> None:
+        self._node_id = node_id
+        self._controller = controller
+        self._registration = registration
+        self._ids = iter(range(0))
+        self._allocating = asyncio.Lock()
+
+    async def forward(self, request: Any, context: RequestContext) -> Any:
+        """Forwarded as it is; REQUEST_TIMED_OUT for all of it when no controller answers within
+        the client's own timeout, at least a second.
+        """
+        timeout = getattr(request, "timeout", None)
+        timeout_s = CONTROLLER_TIMEOUT_S if timeout is None else timeout.total_seconds()
+        response = await self._controller.forward(request, timeout_s=max(timeout_s, 1.0))
+        if response is not None:
+            return response
+        return refuse(request, ErrorCode.request_timed_out, "no controller answered in time")
+
+    async def init_producer_id(self, request: Any, context: RequestContext) -> Any:
+        """A producer id that no other producer was given, epoch 0. Transactions are not served."""
+        if request.transactional_id is not None:
+            # Clients get here past FindCoordinator alone, which has told them.
+            return respond(request, error_code=ErrorCode.unsupported_version)
+        producer_id = await self._next_id()
+        if producer_id is None:
+            return respond(request, error_code=ErrorCode.coordinator_not_available)
+        return respond(request, producer_id=producer_id, producer_epoch=0)
+
+    async def _next_id(self) -> int | None:
+        async with self._allocating:
+            taken = next(self._ids, None)
+            return taken if taken is not None else await self._allocate()
+
+    async def _allocate(self) -> int | None:
+        request = fill(
+            AllocateProducerIdsRequest,
+            broker_id=self._node_id,
+            broker_epoch=self._registration.broker_epoch,
+        )
+        response = await self._controller.forward(request, timeout_s=CONTROLLER_TIMEOUT_S)
+        if response is None or response.error_code is not ErrorCode.none:
+            return None
+        start = response.producer_id_start
+        self._ids = iter(range(start, start + response.producer_id_len))
+        return next(self._ids, None)

@@ -1,0 +1,176 @@
+"""The contract row by row: what is permitted needs its cause, everything else is forbidden."""
+
+import pytest
+
+from checkers.causes.cause import Cause, CauseKind
+from checkers.contract.contract import CONTRACT, Context, Judgement, in_force, judge
+from checkers.history.settings import acks_number, topic_settings
+
+ELECTION = Cause(
+    kind=CauseKind.ELECTION, topic="t", partition=0, text="", from_ns=0, near_until_ns=1
+)
+UNCLEAN = Cause(
+    kind=CauseKind.ELECTION, topic="t", partition=0, text="", from_ns=0, near_until_ns=1,
+    left_isr=True,
+)  # fmt: skip
+SOLE = Cause(
+    kind=CauseKind.ELECTION, topic="t", partition=0, text="", from_ns=0, near_until_ns=1,
+    left_isr=True, sole_isr=True,
+)  # fmt: skip
+FAULT = Cause(kind=CauseKind.FAULT, topic="t", partition=0, text="", from_ns=0, near_until_ns=1)
+FORGOTTEN = Cause(
+    kind=CauseKind.QUORUM_LOSS, topic="t", partition=0, text="", from_ns=0, near_until_ns=1
+)
+NOT_RECORDED = {"cause_recorded": False}
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "context", "judgement"),
+    [
+        ("lost-write", Context(acks=0), "permitted"),
+        ("lost-write", Context(acks=1), "forbidden"),
+        ("lost-write", Context(acks=1, cause=ELECTION), "permitted"),
+        ("lost-write", Context(acks=1, cause=FAULT), "forbidden"),
+        ("lost-write", Context(acks=1, cause_recorded=False), "unknown"),
+        ("lost-write", Context(acks=-1, min_insync_replicas=2, cause=ELECTION), "forbidden"),
+        ("lost-write", Context(acks=-1, min_insync_replicas=2, cause=SOLE), "forbidden"),
+        ("lost-write", Context(acks=-1, min_insync_replicas=2, cause_recorded=False), "forbidden"),
+        ("lost-write", Context(acks=-1, min_insync_replicas=1, cause=ELECTION), "forbidden"),
+        ("lost-write", Context(acks=-1, min_insync_replicas=1, cause=UNCLEAN), "forbidden"),
+        ("lost-write", Context(acks=-1, min_insync_replicas=1, cause=SOLE), "permitted"),
+        ("lost-write", Context(acks=-1, min_insync_replicas=1, cause_recorded=False), "unknown"),
+        (
+            "lost-write",
+            Context(acks=-1, min_insync_replicas=2, unclean_election=True, cause=UNCLEAN),
+            "permitted",
+        ),
+        (
+            "lost-write",
+            Context(acks=-1, min_insync_replicas=2, unclean_election=True, cause=ELECTION),
+            "forbidden",
+        ),
+        ("unseen", Context(acks=-1), "unknown"),
+        ("duplicate", Context(acks=-1, idempotence=True), "forbidden"),
+        ("duplicate", Context(acks=-1, idempotence=True, aspect="client-epoch"), "permitted"),
+        ("duplicate", Context(acks=1), "permitted"),
+        ("reordered-send", Context(acks=-1, idempotence=True), "forbidden"),
+        ("reordered-send", Context(acks=1), "permitted"),
+        ("reordered-send", Context(acks=1, max_in_flight=1), "forbidden"),
+        ("inconsistent-offset", Context(acks=1, aspect="read", cause=ELECTION), "forbidden"),
+        ("inconsistent-offset", Context(acks=1, aspect="acknowledged"), "forbidden"),
+        (
+            "inconsistent-offset",
+            Context(acks=1, aspect="acknowledged", cause=ELECTION),
+            "permitted",
+        ),
+        (
+            "inconsistent-offset",
+            Context(acks=-1, aspect="acknowledged", cause=ELECTION),
+            "forbidden",
+        ),
+        ("truncated-read", Context(acks=1, cause=ELECTION, min_insync_replicas=2), "forbidden"),
+        ("truncated-read", Context(acks=0, cause=SOLE, min_insync_replicas=1), "permitted"),
+        ("aborted-read", Context(acks=0), "forbidden"),
+        ("phantom", Context(acks=0), "forbidden"),
+        ("unrecorded", Context(acks=0), "informational"),
+        ("poll-skip", Context(acks=0), "forbidden"),
+        ("nonmonotonic-poll", Context(acks=0), "forbidden"),
+        ("watermark-regression", Context(acks=1), "forbidden"),
+        ("watermark-regression", Context(acks=1, cause=ELECTION), "informational"),
+        (
+            "watermark-regression",
+            Context(acks=1, aspect="advanced", cause=ELECTION),
+            "forbidden",
+        ),
+        ("watermark-regression", Context(acks=1, aspect="deposed"), "informational"),
+        ("uncommitted-read", Context(acks=1, cause_recorded=False), "unknown"),
+        ("uncommitted-read", Context(acks=1, cause=SOLE), "informational"),
+        ("uncommitted-read", Context(acks=1, state_in_doubt=True), "unknown"),
+        ("uncommitted-read", Context(acks=1), "forbidden"),
+        ("refused-head", Context(acks=-1, cause_recorded=False), "unknown"),
+        (
+            "refused-head",
+            Context(acks=-1, cause_recorded=False, min_insync_replicas=2),
+            "forbidden",
+        ),
+        (
+            "refused-head",
+            Context(acks=-1, min_insync_replicas=2, state_in_doubt=True),
+            "unknown",
+        ),
+        (
+            "divergent-replicas",
+            Context(acks=0, aspect="bytes", settled=False, min_insync_replicas=2),
+            "forbidden",
+        ),
+        ("divergent-replicas", Context(acks=0, aspect="bytes", settled=False), "unknown"),
+        ("divergent-replicas", Context(acks=0, aspect="bytes"), "forbidden"),
+        ("divergent-replicas", Context(acks=0, aspect="short"), "forbidden"),
+        ("divergent-replicas", Context(acks=0, aspect="short", settled=False), "informational"),
+        ("lost-write", Context(acks=-1, min_insync_replicas=3, cause=FORGOTTEN), "permitted"),
+        ("truncated-read", Context(acks=1, min_insync_replicas=3, cause=FORGOTTEN), "permitted"),
+        ("divergent-replicas", Context(acks=0, aspect="bytes", quorum_lost=True), "permitted"),
+        ("two-leaders", Context(acks=None, quorum_lost=True), "permitted"),
+        ("two-leaders", Context(acks=None), "forbidden"),
+        ("isr-broken", Context(acks=None, quorum_lost=True), "permitted"),
+        ("metadata-rollback", Context(acks=None, quorum_lost=True), "permitted"),
+        ("unequal-ends", Context(acks=0), "informational"),
+        ("unavailable", Context(acks=1), "informational"),
+        ("recovery", Context(acks=1), "informational"),
+    ],
+)
+def test_judgement(anomaly: str, context: Context, judgement: str) -> None:
+    """What the contract says of one anomaly in one setting."""
+    assert judge(anomaly, context).judgement.value == judgement
+
+
+def test_unspoken_anomaly_is_a_mistake() -> None:
+    """Nothing is silently ignored."""
+    with pytest.raises(LookupError, match="does not speak of 'novelty'"):
+        judge("novelty", Context(acks=-1))
+
+
+def test_rows_are_printable_and_not_repeated() -> None:
+    """Every row has all its texts, and no row is there twice."""
+    texts = ("configuration", "anomaly", "judgement", "reason", "source")
+    rows = [tuple(rule.as_json()[name] for name in texts) for rule in CONTRACT]
+    assert all(all(text.strip() for text in row) for row in rows)
+    assert len(set(rows)) == len(rows)
+
+
+def test_every_anomaly_ends_in_a_row_without_condition() -> None:
+    """The last row of each anomaly always applies: no setting falls through."""
+    last = {rule.anomaly: rule for rule in CONTRACT}
+    for rule in last.values():
+        assert rule.applies(Context(acks=None))
+
+
+def test_topic_settings_read_the_plan() -> None:
+    """Topic settings come before broker settings, those before Kafka's defaults."""
+    plan = {
+        "broker": {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"},
+        "topics": [
+            {"name": "a", "acks": "all", "idempotence": True, "min_insync_replicas": 3},
+            {"name": "b", "acks": 1, "configs": {"unclean.leader.election.enable": False}},
+        ],
+        "workload": {"max_in_flight": 1},
+    }
+    a, b, none = (in_force(topic_settings(plan, name)) for name in ("a", "b", "c"))
+    assert (a.acks, a.idempotence, a.min_insync_replicas, a.unclean_election) == (-1, True, 3, True)
+    assert (b.acks, b.idempotence, b.min_insync_replicas, b.unclean_election) == (
+        1,
+        False,
+        2,
+        False,
+    )
+    assert (none.acks, none.max_in_flight) == (None, 1)
+
+
+def test_acks_numbers() -> None:
+    """Kafka writes -1 also as `all`."""
+    assert [acks_number(acks) for acks in ("all", -1, "0", 1, None)] == [-1, -1, 0, 1, None]
+
+
+def test_judgements_are_what_the_report_expects() -> None:
+    """The words of verdict.json."""
+    assert {j.value for j in Judgement} == {"forbidden", "permitted", "informational", "unknown"}

@@ -1,0 +1,98 @@
+"""What was promised: out of the plan, and out of faults that change it for a while."""
+
+import json
+from typing import Any
+
+import pytest
+
+from checkers.history.settings import Settings, read_changes, topic_settings, weakest
+
+STRICT = Settings(acks=-1, min_insync_replicas=2, flush_before_ack=True)
+
+
+def changed(details: dict[str, str], fault: str = "config", **more: Any) -> dict[str, Any]:
+    """A row of the faults' table, of a fault from 10 to 20."""
+    targets = json.dumps({"details": details})
+    return {"fault": fault, "targets": targets, "started_ns": 10, "healed_ns": 20, **more}
+
+
+@pytest.mark.parametrize(
+    ("broker", "configs", "flushed"),
+    [
+        ({}, {}, False),
+        ({"log.flush.interval.messages": 1}, {}, True),
+        ({"log.flush.interval.messages": 1}, {"flush.messages": "10"}, False),
+        ({}, {"flush.messages": "1"}, True),
+    ],
+)
+def test_flush_of_a_topic(broker: dict[str, Any], configs: dict[str, str], flushed: bool) -> None:
+    """The topic's own setting comes before the broker's; only 1 flushes before every answer."""
+    plan = {"broker": broker, "topics": [{"name": "t", "acks": "all", "configs": configs}]}
+    assert topic_settings(plan, "t").flush_before_ack is flushed
+
+
+@pytest.mark.parametrize(
+    ("plan", "on"),
+    [
+        ({"system": "nodes"}, True),
+        ({"system": "nodes", "broker": {"eligible.leader.replicas.version": 0}}, False),
+        ({"system": "kafka"}, False),
+        ({"system": "kafka", "broker": {"eligible.leader.replicas.version": "1"}}, True),
+    ],
+)
+def test_eligible_leader_replicas(plan: dict[str, Any], on: bool) -> None:
+    """On where the built-in broker is not told otherwise; elsewhere only where it is said."""
+    assert topic_settings(plan, None).eligible_leader_replicas is on
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "least"),
+    [
+        ("min.insync.replicas", "1", "min_insync_replicas", 1),
+        ("min.insync.replicas", "3", "min_insync_replicas", 2),
+        ("unclean.leader.election.enable", "true", "unclean_election", True),
+        ("flush.messages", "1000", "flush_before_ack", False),
+        ("flush.messages", "1", "flush_before_ack", True),
+        ("segment.bytes", "16384", "min_insync_replicas", 2),
+    ],
+)
+def test_a_change_weakens_or_nothing(name: str, value: str, field: str, least: object) -> None:
+    """A stricter setting does not help what was written before it."""
+    changes = read_changes([changed({"topic": "t", "name": name, "value": value})])
+    assert getattr(weakest(STRICT, "t", changes, 0, 30), field) == least
+
+
+@pytest.mark.parametrize(
+    ("topic", "from_ns", "until_ns", "reached"),
+    [
+        ("t", 0, 9, False),
+        ("t", 0, 10, True),
+        ("t", 20, 30, True),
+        ("t", 21, 30, False),
+        ("another", 0, 30, False),
+    ],
+)
+def test_a_change_counts_while_it_lasts(
+    topic: str, from_ns: int, until_ns: int, reached: bool
+) -> None:
+    """For its own topic, from its injection to its heal."""
+    details = {"topic": "t", "name": "min.insync.replicas", "value": "1"}
+    least = weakest(STRICT, topic, read_changes([changed(details)]), from_ns, until_ns)
+    assert (least.min_insync_replicas == 1) is reached
+
+
+def test_whose_change_and_whose_not() -> None:
+    """Every topic's; an unclean election by order; not what never struck, nor what changes none."""
+    details = {"topic": "every", "name": "min.insync.replicas", "value": "1"}
+    [every] = read_changes([changed(details, healed_ns=None)])
+    assert (every.topic, every.until_ns > 1 << 60) == (None, True)
+    [unclean] = read_changes([changed({"topic": "t", "kind": "unclean"}, "elect")])
+    assert weakest(STRICT, "t", [unclean], 0, 30).unclean_election
+    others = [
+        changed(details, started_ns=None),
+        changed({"topic": "t", "kind": "preferred"}, "elect"),
+        changed(details, "kill"),
+        {"fault": "config", "targets": "nonsense", "started_ns": 1, "healed_ns": 2},
+        {"fault": "config", "targets": "[1]", "started_ns": 1, "healed_ns": 2},
+    ]
+    assert read_changes(others) == ()

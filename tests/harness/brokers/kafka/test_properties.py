@@ -1,0 +1,99 @@
+"""How a plan becomes Kafka's own configuration."""
+
+import base64
+import uuid
+from pathlib import Path
+
+import pytest
+
+from harness.brokers.kafka.properties import (
+    check_overrides,
+    kafka_format,
+    kafka_properties,
+    kafka_uuid,
+)
+from harness.plans.plan import PlanError
+from harness.systems.brokers import server_properties
+from harness.systems.node_roles import BROKER, COMBINED, Layout
+from tests.harness.systems.test_brokers import ADDRESSES
+
+
+def wanted(node: int = 2, **more: object) -> dict[str, str]:
+    """What all makes of broker are told."""
+    overrides = {"replica.lag.time.max.ms": 1234, "eligible.leader.replicas.version": 0}
+    given: dict[str, object] = {"overrides": overrides, **more}
+    return server_properties(node, ADDRESSES, log_dir=Path("/d"), cluster_id="c", **given)  # type: ignore[arg-type]
+
+
+def test_the_shared_properties_are_kafkas() -> None:
+    """Names and values stay; what is the built-in broker's alone goes."""
+    made = kafka_properties(wanted())
+    assert made["node.id"] == "2"
+    assert made["process.roles"] == "broker,controller"
+    assert made["broker.session.timeout.ms"] == "2000"
+    assert made["replica.lag.time.max.ms"] == "1234"
+    assert not made.keys() & {
+        "cluster.id",
+        "controlled.shutdown.max.wait.ms",
+        "eligible.leader.replicas.version",
+    }
+
+
+def test_voters_are_found_by_their_addresses() -> None:
+    """Who they are stands in the metadata log, so that they can change (KIP-853)."""
+    made = kafka_properties(wanted())
+    assert "controller.quorum.voters" not in made
+    assert made["controller.quorum.bootstrap.servers"] == ",".join(
+        f"{host}:9093" for host in ADDRESSES.values()
+    )
+
+
+@pytest.mark.parametrize(("voters", "replicas"), [(1, "1"), (3, "3")])
+def test_internal_topics_fit_the_cluster(voters: int, replicas: str) -> None:
+    """A single node can have no three replicas."""
+    layout = Layout.combined(range(1, voters + 1))
+    made = kafka_properties(wanted(1, layout=layout))
+    assert made["offsets.topic.replication.factor"] == replicas
+
+
+def test_every_first_voter_is_formatted_alike() -> None:
+    """They begin with the same voters, features and cluster, or would be no quorum."""
+    formats = [kafka_format(wanted(node)) for node in (1, 2, 3)]
+    assert formats[0] == formats[1] == formats[2]
+    arguments = formats[0].arguments(first=True)
+    assert f"--cluster-id={kafka_uuid('c')}" in arguments
+    assert "eligible.leader.replicas.version=0" in arguments
+    voters = arguments[arguments.index("--initial-controllers") + 1].split(",")
+    assert [each.rsplit(":", 1)[0] for each in voters] == [
+        f"{node}@{host}:9093" for node, host in ADDRESSES.items()
+    ]
+    assert len({each.rsplit(":", 1)[1] for each in voters}) == 3
+
+
+def test_who_is_no_first_voter_is_formatted_so() -> None:
+    """A mere broker, a controller that joins, and a voter whose disk was lost."""
+    broker = Layout(roles={1: COMBINED, 2: BROKER, 3: COMBINED})
+    joins = kafka_format(wanted(2, joins=(1, 3)))
+    for format, first in (
+        (kafka_format(wanted(2, layout=broker)), True),
+        (joins, True),
+        (kafka_format(wanted()), False),
+    ):
+        arguments = format.arguments(first=first)
+        assert "--no-initial-controllers" in arguments
+        assert "--initial-controllers" not in arguments
+
+
+def test_a_uuid_is_written_as_kafka_does() -> None:
+    """16 bytes in base64url without padding, the same for the same name."""
+    made = kafka_uuid("run/1")
+    assert len(made) == 22
+    assert len(base64.urlsafe_b64decode(made + "==")) == len(uuid.uuid4().bytes)
+    assert made == kafka_uuid("run/1") != kafka_uuid("run/2")
+
+
+def test_a_property_of_the_built_in_broker_is_refused() -> None:
+    """Kafka would ignore it, and the run would show something else than its plan says."""
+    check_overrides({"log.retention.ms": 5}, "plan p")
+    with pytest.raises(PlanError, match=r"plan p: broker.highwater.placement: only the built-in"):
+        check_overrides({"highwater.placement": "striped"}, "plan p")

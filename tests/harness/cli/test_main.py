@@ -1,0 +1,136 @@
+"""The command line through real processes: exit codes, one message, nothing started."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.plans import fault_catalogue
+from harness.recording import store
+from nemesis.conditions import FORMS
+from nemesis.faults.catalogue import FAULTS
+from nemesis.selectors import EXPRESSIONS
+
+KILL = '[[nemesis.events]]\nat_ms = 0\nfault = "kill"\nduration_ms = 100\n'
+
+
+def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user would, in a directory of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli.main", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("plan", "arguments", "said"),
+    [
+        (None, ["run", "absent.toml"], "plan absent.toml: cannot be read (No such file"),
+        (None, ["run", "."], "plan .: cannot be read (Is a directory)"),
+        ("nodes = ", ["run", "my.toml"], "plan my.toml: is no valid TOML"),
+        ("nodez = 3", ["run", "my.toml"], "nodez: there is no such key"),
+        ("nodes = 2", ["run", "my.toml"], "replication_factor 3 is more than the 2 nodes"),
+        ('[nemesis]\nfaults = ["melt"]', ["run", "my.toml"], "there is no fault 'melt'"),
+        (KILL + 'targets = "node:9"\n', ["run", "my.toml"], "there is no node 9"),
+        (None, ["run", "--faults", "kill,paws"], "there is no fault 'paws' (did you mean pause?)"),
+        (None, ["run", "--nodes", "1"], "replication_factor 3 is more than the 1 nodes"),
+        (
+            None,
+            ["run", "--target", "moon"],
+            "target: input should be 'local', ",
+        ),
+        (None, ["run", "--duration", "soon"], "no length of time"),
+        (None, ["run", "--acks", "2"], "--acks"),
+        (None, ["run", "quick", "random"], "unexpected extra argument"),
+        (None, ["run", "--loudly"], "No such option: --loudly"),
+        (None, ["run", "--replay", "nowhere"], "nowhere: no such run directory"),
+        (None, ["run", "quick", "--replay", "nowhere"], "leave out a plan"),
+        (None, ["run", "--resolved"], "--resolved is for --replay"),
+        (None, ["run", "--no-heal"], "say --no-teardown too"),
+        (None, ["run", "--schedule", "steps.toml"], "steps.toml: cannot be read (No such file"),
+        (None, ["run", "quick", "--dry-run", "--faults", "melt.*"], "no fault is like 'melt.*'"),
+        (None, ["walk"], "No such command 'walk'"),
+        (None, ["check"], "Missing argument"),
+        (None, ["check", "nowhere"], "nowhere: no such run directory"),
+        (None, ["check", "."], ".: is no run"),
+        (None, ["check", ".", "--engine", "abacus"], "--engine"),
+        (None, ["check", ".", "--expect", "lots = 0"], "did you mean lost?"),
+        (None, ["run", "--expect", "p99 <= 5"], "quantities are lost, duplicates"),
+        (None, ["simulate", "--expect", "lost"], "'lost' is no expectation"),
+        (
+            "[expect]\nlost.acks-2 = 0\n",
+            ["run", "my.toml"],
+            "expect: 'lost.acks-2 = 0': there is no",
+        ),
+        (None, ["report", "nowhere"], "nowhere: no such run directory"),
+        (None, ["cluster", "up", "--nodes", "0"], "--nodes"),
+        (None, ["cluster", "up", "--broker-module", "no way"], "broker_module: "),
+    ],
+)
+def test_bad_arguments_end_with_254_and_one_message(
+    tmp_path: Path, plan: str | None, arguments: list[str], said: str
+) -> None:
+    """Each mistake is named on stderr, without a traceback, and nothing is made or printed."""
+    if plan is not None:
+        (tmp_path / "my.toml").write_text('name = "mine"\nseed = 1\n' + plan)
+    before = sorted(tmp_path.iterdir())
+    done = highwater(tmp_path, *arguments)
+    assert done.returncode == 254, done.stderr
+    assert said in done.stderr
+    assert done.stderr.count("highwater: ") == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_debug_adds_the_traceback(tmp_path: Path) -> None:
+    """For us, with the same message and exit code."""
+    done = highwater(tmp_path, "run", "absent.toml", "--debug")
+    assert done.returncode == 254
+    assert "Traceback" in done.stderr
+    assert "cannot be read" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--version"], ["--help"], ["run", "--help"]),
+        *(["faults"], ["faults", "--json"], ["run", "quick", "--faults", "kill", "--dry-run"]),
+    ],
+)
+def test_asking_is_no_mistake(tmp_path: Path, arguments: list[str]) -> None:
+    """Help, version, catalogue and schedule go to stdout and exit 0; nothing is started."""
+    done = highwater(tmp_path, *arguments)
+    assert done.returncode == 0
+    assert done.stdout
+    assert done.stderr == ""
+
+
+def test_the_catalogue_tells_of_every_fault_target_and_condition() -> None:
+    """With all parameters and their defaults; for programs the same."""
+    told, data = fault_catalogue.text(), fault_catalogue.as_json()
+    assert [fault["name"] for fault in data["faults"]] == list(FAULTS)
+    for name, fault in FAULTS.items():
+        assert f"  {name}: {fault.about}\n" in told
+        for option in fault.options:
+            assert f"      {option.name} = {option.default or '(empty)'}: {option.about}\n" in told
+    for text in (*EXPRESSIONS, *EXPRESSIONS.values(), *FORMS, *FORMS.values()):
+        assert text in told
+
+
+def test_a_run_that_recorded_nothing_is_unknown(tmp_path: Path) -> None:
+    """A run directory with a plan and nothing else is a run; nothing can be concluded from it."""
+    run = store.create(tmp_path, "test", versions={}, commit=None)
+    run.write_json("plan.json", {"name": "test", "topics": [{"name": "t", "acks": 1}]})
+    done = highwater(tmp_path, "check", str(run.path), "--json", "--no-report")
+    assert done.returncode == 2, done.stderr
+    verdict = json.loads(done.stdout)
+    assert verdict["verdict"] == "UNKNOWN"
+    assert verdict["reasons"]
+    assert json.loads((run.path / "verdict.json").read_text()) == verdict

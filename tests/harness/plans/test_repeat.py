@@ -1,0 +1,76 @@
+"""Repeating a run: to the byte, or on the nodes of then."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.plans import repeat
+from harness.plans.plan import PlanError, build
+from harness.recording import store
+from harness.run.prepare import Prepared, prepare
+
+NOTHING: dict[str, Any] = {"seed": None, "broker_module": None}
+
+
+def stored(tmp_path: Path, rows: list[dict[str, Any]] | None) -> tuple[Path, Prepared]:
+    """A run with a script of three events, and what is recorded of them."""
+    kill = {"fault": "kill", "targets": "leader:t/0", "duration_ms": 100}
+    raw = {
+        "name": "then",
+        "seed": 1,
+        "topics": [{"name": "t", "acks": 1}],
+        "nemesis": {"events": [kill | {"at_ms": at_ms} for at_ms in (0, 1_000, 2_000)]},
+    }
+    prepared = prepare(build(raw, where="then"))
+    run = store.create(tmp_path, "then", versions={}, commit=None)
+    run.write_json("plan.json", prepared.plan.to_json())
+    (run.path / "schedule.json").write_bytes(prepared.schedule.to_json())
+    if rows is not None:
+        run.write_table("faults", rows)
+    return run.path, prepared
+
+
+def row(number: int, **targets: object) -> dict[str, Any]:
+    """One fault as it is recorded."""
+    return {
+        "fault_id": number,
+        "fault": "kill",
+        "targets": json.dumps({"asked": "leader:t/0", **targets}),
+        "took_effect": True,
+    }
+
+
+def test_a_run_is_repeated_to_the_byte(tmp_path: Path) -> None:
+    """The same plan, the same schedule; another broker may be put under it."""
+    path, then = stored(tmp_path, None)
+    plan, schedule = repeat.load(path, None, NOTHING)
+    assert plan == then.plan
+    assert schedule.to_json() == then.schedule.to_json()
+    other, _ = repeat.load(path, None, NOTHING | {"broker_module": "harness.zoo.mutants.one"})
+    assert other == plan.model_copy(update={"broker_module": "harness.zoo.mutants.one"})
+    with pytest.raises(PlanError, match="takes no other plan; leave out the flag for seed"):
+        repeat.load(path, None, NOTHING | {"seed": 4})
+
+
+def test_resolved_strikes_the_nodes_of_then(tmp_path: Path) -> None:
+    """By the record of faults; what struck nobody then is left out."""
+    rows = [row(0, meant=[2], nodes=[2]), row(1), row(2, meant=[3, 1], nodes=[3])]
+    path, then = stored(tmp_path, rows)
+    _, schedule = repeat.load(path, None, NOTHING, resolved=True)
+    assert [(event.id, event.nodes) for event in schedule.events] == [(0, (2,)), (2, (3, 1))]
+    assert prepare(then.plan, schedule=schedule).schedule == schedule
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"), [(None, "it has no record of faults"), ([row(0)], "no fault struck anybody")]
+)
+def test_nodes_that_nobody_knows_are_refused(
+    tmp_path: Path, rows: list[dict[str, Any]] | None, said: str
+) -> None:
+    """With what to do instead."""
+    path, _ = stored(tmp_path, rows)
+    with pytest.raises(PlanError, match=said) as caught:
+        repeat.load(path, None, NOTHING, resolved=True)
+    assert "leave out --resolved" in str(caught.value)

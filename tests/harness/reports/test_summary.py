@@ -1,0 +1,137 @@
+"""A verdict on the terminal: everything that matters, within 80 characters a row."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.reports import summary
+
+TOPIC = {
+    "topic": "acks-all", "acks": -1, "sent": 123_456, "acked": 123_000, "failed": 0,
+    "indeterminate": 456, "lost": 12_345, "lost_forbidden": 12, "duplicated": 0, "reordered": None,
+    "p50_ms": 1.234, "p99_ms": 1234.5, "loss_causes": [{"cause": "nobody knows", "count": 12}],
+}  # fmt: skip
+
+
+def shown(verdict: dict[str, Any], report: Path | None = None) -> str:
+    """What is printed for a verdict, 80 characters wide."""
+    screen = io.StringIO()
+    summary.print_verdict(Console(file=screen, width=80), verdict, Path("/runs/1"), report)
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize("answer", ["VALID", "INVALID", "UNKNOWN"])
+def test_a_verdict_has_its_reasons_its_table_and_its_way_back(answer: str) -> None:
+    """Answer, reasons, figures, causes, paths, and the command that repeats the run."""
+    text = shown(
+        {"verdict": answer, "reasons": ["because"], "topics": [TOPIC]}, Path("/runs/1/report.html")
+    )
+    assert text.split()[1] == f"{answer}:"
+    for part in ("because", "acks-all", "123,456", "1.23", "nobody knows", "/runs/1/report.html"):
+        assert part in text
+    assert "highwater run --replay /runs/1" in text
+    assert "…" not in text
+
+
+LOST = {
+    "kind": "lost-write", "judgement": "permitted", "acks": -1, "count": 934,
+    "permitted_by": "unclean.leader.election.enable=true",
+    "prevented_by": ["unclean.leader.election.enable=false"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "anomalies", "first", "colour"),
+    [
+        ("VALID", [], "✓ VALID: CONTRACT KEPT; NO ACKNOWLEDGED WRITE LOST", "32"),
+        ("VALID", [LOST], "! VALID: CONTRACT KEPT; ACKNOWLEDGED WRITES LOST", "33"),
+        ("INVALID", [LOST], "✕ INVALID: CONTRACT BROKEN; ACKNOWLEDGED WRITES LOST", "31"),
+        ("UNKNOWN", [], "? UNKNOWN: CONTRACT NOT DECIDED", "35"),
+    ],
+)
+def test_success_losses_violations_and_doubts_have_a_sign_and_a_colour_each(
+    answer: str, anomalies: list[dict[str, Any]], first: str, colour: str
+) -> None:
+    """And without colours the sign and the words remain."""
+    verdict = {"verdict": answer, "reasons": [], "topics": [], "anomalies": anomalies}
+    for no_color in (False, True):
+        screen = io.StringIO()
+        console = Console(
+            file=screen, width=80, force_terminal=True, color_system="256", no_color=no_color
+        )
+        summary.print_verdict(console, verdict, Path("/runs/1"), None)
+        assert first in screen.getvalue()
+        assert (f"\x1b[1;{colour}m{first}" in screen.getvalue()) is not no_color
+
+
+def test_each_loss_has_what_permits_and_what_prevents_it() -> None:
+    """Whole lines, however narrow the terminal."""
+    verdict = {"verdict": "VALID", "reasons": [], "topics": [TOPIC], "anomalies": [LOST]}
+    text = shown(verdict)
+    assert "  934 acks=all, permitted by unclean.leader.election.enable=true\n" in text
+    assert "    prevented by unclean.leader.election.enable=false\n" in text
+
+
+def test_expectations_are_named_apart_from_the_contract() -> None:
+    """What failed, what stayed open, what came out."""
+    rows = [
+        {"outcome": "failed", "said": "publish_p99_ms <= 50, measured 83"},
+        {"outcome": "unknown", "said": "stale_ms <= 5, not measured: no poll"},
+        {"outcome": "passed", "said": "lost = 0, measured 0"},
+    ]
+    text = shown({"verdict": "VALID", "reasons": [], "topics": [], "expectations": rows})
+    assert "✕ VALID: CONTRACT KEPT; NO ACKNOWLEDGED WRITE LOST; EXPECTATION FAILED\n" in text
+    assert "  EXPECTATION FAILED: publish_p99_ms <= 50, measured 83\n" in text
+    assert "  EXPECTATION NOT DECIDED: stale_ms <= 5, not measured: no poll\n" in text
+    assert "  as expected: lost = 0, measured 0\n" in text
+
+
+def test_signs_are_left_out_where_the_terminal_cannot_show_them() -> None:
+    """Of a terminal that knows ASCII alone."""
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    console = Console(file=screen, width=80)
+    summary.print_verdict(
+        console, {"verdict": "VALID", "reasons": [], "topics": []}, Path("/runs/1"), None
+    )
+    screen.seek(0)
+    assert screen.read().lstrip().startswith("VALID: CONTRACT KEPT")
+
+
+def test_stale_polls_are_told_with_their_lags() -> None:
+    """Of a topic that had any; otherwise there is nothing to say."""
+    lags = {"stale_polls": 1_200, "stale_p50_ms": 2.0, "stale_p99_ms": 15.5, "stale_max_ms": 800.0}
+    text = shown({"verdict": "VALID", "reasons": [], "topics": [TOPIC | lags]})
+    said = "1,200 stale polls, behind what acks=all had acknowledged: 2.00 ms in the median, "
+    assert f"acks-all: {said}15.5 ms at p99, 800 ms at most" in text
+    none = shown({"verdict": "VALID", "reasons": [], "topics": [TOPIC | {"stale_polls": 0}]})
+    assert "stale" not in none
+
+
+def test_many_reasons_and_causes_are_cut_with_a_word() -> None:
+    """The terminal shows the first ones and says where the rest is."""
+    causes = [{"cause": f"cause {number}", "count": 1} for number in range(20)]
+    reasons = [f"reason {number}" for number in range(30)]
+    text = shown(
+        {"verdict": "INVALID", "reasons": reasons, "topics": [TOPIC | {"loss_causes": causes}]}
+    )
+    assert f"and {30 - summary.MAX_REASONS} more reasons" in text
+    assert f"and {20 - summary.MAX_CAUSES} more causes" in text
+    assert "cause 19" not in text
+
+
+@pytest.mark.parametrize("noted", ['{"client": "aiokafka 0.14.0"}', "{}", "[]", "cut", None])
+def test_the_client_is_named_where_the_run_noted_it(tmp_path: Path, noted: str | None) -> None:
+    """Older runs did not, and a run that is damaged may not."""
+    if noted is not None:
+        (tmp_path / "run.json").write_text(noted)
+    screen = io.StringIO()
+    summary.print_verdict(
+        Console(file=screen, width=80),
+        {"verdict": "VALID", "reasons": [], "topics": [TOPIC]},
+        tmp_path,
+        None,
+    )
+    assert ("clients  aiokafka 0.14.0" in screen.getvalue()) == ("aiokafka" in (noted or ""))

@@ -1,0 +1,146 @@
+"""Where the replicas of a broker go that leaves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+
+from harness.admin import inspection, reassignments, topics, voters
+from harness.admin.client import AdminClient
+from harness.admin.descriptions import Partition, Reassignment, Topic
+from harness.admin.errors import AdminError, Unreachable
+from harness.run.administration.broker_removal import Leaving, evacuated, give_vote
+from nodes.ids import TopicPartition
+
+T = TypeVar("T")
+
+
+def topic(*placed: tuple[int, ...]) -> Topic:
+    """Topic t with these replicas."""
+    return Topic(
+        name="t",
+        topic_id=None,
+        internal=False,
+        partitions=tuple(
+            Partition(name=TopicPartition("t", n), leader=r[0], replicas=r, isr=r)
+            for n, r in enumerate(placed)
+        ),
+    )
+
+
+def test_the_emptiest_broker_takes_its_place() -> None:
+    """In the same place of the order; partitions without it stay as they are."""
+    found = evacuated(1, [2, 3, 4], [topic((1, 2), (2, 1), (3, 4))], {})
+    assert found == {TopicPartition("t", 0): (3, 2), TopicPartition("t", 1): (2, 4)}
+
+
+def test_what_is_on_its_way_counts_as_there() -> None:
+    """A move away from the broker is not ordered twice; a move to it is turned away."""
+    at = [TopicPartition("t", n) for n in (0, 1)]
+    ongoing = {
+        at[0]: Reassignment(replicas=(2, 3, 1), adding=(3,), removing=(1,)),
+        at[1]: Reassignment(replicas=(2, 1, 3), adding=(1,), removing=(3,)),
+    }
+    known = [topic((2, 3, 1), (2, 1, 3))]
+    assert evacuated(1, [2, 3, 4], known, ongoing) == {at[1]: (2, 4)}
+
+
+def test_a_partition_on_every_broker_has_nowhere_to_go() -> None:
+    """That is said, and nothing is ordered."""
+    with pytest.raises(AdminError, match="t-0 on broker 1 has nowhere to go"):
+        evacuated(1, [2, 3], [topic((1, 2, 3))], {})
+
+
+def test_nothing_goes_to_a_broker_that_is_on_its_way_out_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two that leave would hand it to each other for ever."""
+    ordered: list[Any] = []
+
+    async def alter(admin: Any, targets: Any) -> dict[Any, Any]:
+        ordered.append(targets)
+        return {}
+
+    async def said(answer: Any) -> Any:
+        return answer
+
+    live = SimpleNamespace(live=[SimpleNamespace(node_id=each) for each in (1, 2, 3, 4)])
+    monkeypatch.setattr(topics, "cluster", lambda admin: said(live))
+    monkeypatch.setattr(topics, "describe", lambda admin: said([topic((2, 1))]))
+    monkeypatch.setattr(reassignments, "ongoing", lambda admin: said({}))
+    monkeypatch.setattr(reassignments, "alter", alter)
+    processes: Any = SimpleNamespace(is_running=lambda node: True)
+    nowhere: Any = None
+    leaving = Leaving(
+        1,
+        ask=lambda work: asyncio.run(work(nowhere)),  # type: ignore[arg-type]
+        system=nowhere,
+        processes=processes,
+        now_s=lambda: 0.0,
+        leaving={1: None, 3: None}.keys(),
+    )
+    assert not leaving.step()
+    assert ordered == [{TopicPartition("t", 0): (2, 4)}]
+
+
+class Quorum:
+    """The leader's word on one vote, and who of those that ask for a change of it is answered."""
+
+    def __init__(self, known: list[UUID | None], answers: list[bool]) -> None:
+        self.known, self.answers, self.asked = known, answers, list[UUID]()
+
+    def ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+        """Only the stand-ins below are called."""
+        return work(None)  # type: ignore[arg-type,return-value]
+
+    def directory(self, admin: Any, node: int) -> UUID | None:
+        """What the leader knows now."""
+        return self.known.pop(0)
+
+    def quorum(self, admin: Any) -> Any:
+        """The voters that the leader knows now: the node, if it has a vote."""
+        disk = self.known.pop(0)
+        return SimpleNamespace(
+            voters=[] if disk is None else [SimpleNamespace(node_id=2, directory_id=disk)]
+        )
+
+    def change(self, admin: Any, node: int, directory_id: UUID, address: object = None) -> None:
+        """Taken, or given; but whoever is not answered cannot know."""
+        self.asked.append(directory_id)
+        if not self.answers.pop(0):
+            raise Unreachable("nobody answers")
+
+
+def test_a_vote_is_gone_when_that_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that says so may still lose it: it is asked until it has answered."""
+    disk = UUID(int=1)
+    quorum = Quorum([disk, None, None], [False, True])
+    monkeypatch.setattr(voters, "directory", quorum.directory)
+    monkeypatch.setattr(voters, "remove", quorum.change)
+    nowhere: Any = None
+    leaving = Leaving(
+        2, ask=quorum.ask, system=nowhere, processes=nowhere, now_s=lambda: 0.0, leaving=()
+    )
+    with pytest.raises(Unreachable):
+        leaving._has_vote()
+    assert leaving._has_vote()
+    assert not leaving._has_vote()
+    assert quorum.asked == [disk, disk]
+    assert leaving.gave_up_vote
+
+
+def test_a_vote_is_given_when_that_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that knows the voter may still lose it: it is asked until it has answered."""
+    disk = UUID(int=1)
+    quorum = Quorum([None, disk, disk], [False, False, True])
+    monkeypatch.setattr(inspection, "quorum", quorum.quorum)
+    monkeypatch.setattr(voters, "add", quorum.change)
+    system: Any = SimpleNamespace(directory_id=lambda node: disk, controllers={2: ("h", 9093)})
+    for _ in range(2):
+        with pytest.raises(Unreachable):
+            give_vote(2, quorum.ask, system)
+    assert give_vote(2, quorum.ask, system)
+    assert quorum.asked == [disk] * 3

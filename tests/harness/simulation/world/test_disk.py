@@ -1,0 +1,313 @@
+"""The disk of a simulated host: what a power loss takes, how long things take, how they fail."""
+
+import asyncio
+import errno
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from harness.simulation.world.disk import DiskSettings, SimDisk
+from harness.simulation.world.world import MS
+from tests.support.simulation.worlds import Bare, MakeBare
+
+NODE = 1
+
+
+def disk_of(world: Bare) -> SimDisk:
+    disk = world.hosts[NODE].disk
+    assert disk is not None
+    return disk
+
+
+def mounted(world: Bare) -> Any:
+    """The disk as the program that runs now sees it."""
+    loop = world.hosts[NODE].loop
+    assert loop is not None
+    return disk_of(world).mount(loop)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_a_kill_loses_nothing_a_power_cut_what_was_not_synced(make: MakeBare) -> None:
+    """The page cache is the kernel's; names need a sync of their own."""
+    world = make()
+
+    async def write() -> None:
+        disk = mounted(world)
+        for name in ("kept", "nameless", "cached"):
+            disk.open(name, create=True).append(b"synced")
+        await disk.sync("")
+        disk.open("late", create=True).append(b"never")
+        for name in ("kept", "late"):
+            await disk.sync(disk.open(name))
+
+    world.run(NODE, write)
+    content = disk_of(world).content
+    assert content.listdir("") == ["cached", "kept", "late", "nameless"]
+    seen = []
+    for seed in range(10):
+        other = make(seed=seed)
+        other.run(NODE, partial(_again, other))
+        other.hosts[NODE].kill("power")
+        seen.append(disk_of(other).content.read("kept"))
+        assert disk_of(other).content.exists("unsynced") in (True, False)
+    assert set(seen) == {b"synced"}
+
+
+async def _again(world: Bare) -> None:
+    disk = mounted(world)
+    file = disk.open("kept", create=True)
+    file.append(b"synced")
+    await disk.sync(file)
+    await disk.sync("")
+    disk.open("unsynced", create=True).append(b"x")
+
+
+def test_a_sync_keeps_what_was_there_when_it_began(make: MakeBare) -> None:
+    """What is appended while it runs is not on the disk when it returns."""
+    world = make(disk=DiskSettings(sync_ns=(5 * MS, 5 * MS)))
+
+    async def main() -> float:
+        disk = mounted(world)
+        file = disk.open("log", create=True)
+        await disk.sync("")
+        file.append(b"before")
+        began = now()
+        syncing = asyncio.ensure_future(disk.sync(file))
+        await asyncio.sleep(0.001)
+        file.append(b"after")
+        await syncing
+        return now() - began
+
+    assert 0.005 <= world.run(NODE, main) < 0.006
+    disk_of(world).content.crash()
+    assert disk_of(world).content.read("log") == b"before"
+
+
+def test_power_that_goes_during_a_sync_may_take_all_of_it(make: MakeBare) -> None:
+    """Until the sync has returned, nothing is promised."""
+    lost = 0
+    for seed in range(12):
+        world = make(seed=seed, disk=DiskSettings(sync_ns=(5 * MS, 5 * MS)))
+
+        async def main(world: Bare = world) -> None:
+            disk = mounted(world)
+            file = disk.open("log", create=True)
+            await disk.sync("")
+            file.append(b"x" * 100)
+            await disk.sync(file)
+
+        world.world.after(8 * MS, world.hosts[NODE].kill, "power")
+        world.hosts[NODE].boot(main)
+        world.world.run_for(1)
+        lost += len(disk_of(world).content.read("log")) < 100
+    assert 1 < lost < 12
+
+
+def test_a_blocking_sync_stops_the_whole_host(make: MakeBare) -> None:
+    """Who syncs without awaiting keeps everybody else of the program waiting."""
+    world = make(disk=DiskSettings(sync_ns=(50 * MS, 50 * MS)))
+    ticks: list[float] = []
+
+    async def tick() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            ticks.append(now())
+
+    async def main() -> None:
+        ticking = asyncio.ensure_future(tick())
+        await asyncio.sleep(0.055)
+        file = mounted(world).open("vote", create=True)
+        file.sync()
+        await ticking
+
+    world.run(NODE, main)
+    gaps = [after - before for before, after in itertools.pairwise(ticks)]
+    assert 0.049 < max(gaps) < 0.061
+
+
+def test_a_frozen_disk_stops_who_writes_and_hangs_who_syncs(make: MakeBare) -> None:
+    """Syncs hang and grow old; a write stops the host in the middle of it, until the thaw."""
+    world = make()
+    disk = disk_of(world)
+    seen: list[tuple[str, float]] = []
+
+    async def main() -> None:
+        mount = mounted(world)
+        file = mount.open("log", create=True)
+        disk.freeze()
+        syncing = asyncio.ensure_future(mount.sync(file))
+        await asyncio.sleep(2)
+        seen.append(("age", mount.oldest_sync_age_ms(now() * 1000)))
+        assert not syncing.done()
+        file.append(b"x")
+        await asyncio.sleep(0)
+        seen.append(("written", now()))
+        await syncing
+        assert mount.oldest_sync_age_ms(now() * 1000) == 0
+
+    task = world.hosts[NODE].boot(main)
+    world.world.run_for(10)
+    assert world.hosts[NODE].state == "D"
+    assert [name for name, _ in seen] == ["age"]
+    disk.thaw()
+    world.world.run_until(task)
+    assert abs(seen[0][1] - 2000) < 1
+    assert seen[1][1] == pytest.approx(11, abs=0.01)
+
+
+def test_what_a_host_in_the_middle_of_a_write_sends_waits(make: MakeBare) -> None:
+    """An answer that the code wrote after the write leaves when the disk lets it go on."""
+    world = make()
+    disk = disk_of(world)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        mounted(world).open("log", create=True).append(b"x")
+        writer.write(b"done")
+        await reader.read(1)
+        writer.close()
+
+    async def server() -> None:
+        await (await asyncio.start_server(answer, "0.0.0.0", 7)).serve_forever()
+
+    async def client() -> float:
+        reader, writer = await world.connect()
+        disk.freeze()
+        world.world.after(3_000_000_000, disk.thaw)
+        began = now()
+        writer.write(b"?")
+        assert await reader.readexactly(4) == b"done"
+        return now() - began
+
+    world.hosts[NODE].boot(server)
+    world.world.run_for(0.1)
+    assert 3 <= world.run(0, client) < 3.1
+
+
+@pytest.mark.parametrize(
+    ("break_it", "heal", "reads", "code"),
+    [
+        (SimDisk.fill, SimDisk.drain, True, errno.ENOSPC),
+        (SimDisk.set_read_only, SimDisk.repair, True, errno.EROFS),
+        (SimDisk.fail, SimDisk.repair, False, errno.EIO),
+    ],
+)
+def test_disks_that_refuse(
+    make: MakeBare,
+    break_it: Callable[[SimDisk], None],
+    heal: Callable[[SimDisk], None],
+    reads: bool,
+    code: int,
+) -> None:
+    """Full, read-only, failing: the errors are the kernel's, and go with the fault."""
+    world = make()
+    disk = disk_of(world)
+
+    async def main() -> None:
+        mount = mounted(world)
+        file = mount.open("log", create=True)
+        file.append(b"before")
+        break_it(disk)
+        assert disk.ailment or disk.free_bytes() == 0
+        with pytest.raises(OSError) as refused:
+            file.append(b"x")
+        assert refused.value.errno == code
+        if code == errno.EIO:
+            with pytest.raises(OSError, match="Input/output"):
+                await mount.sync(file)
+        if reads:
+            assert file.pread(0, 6) == b"before"
+        else:
+            with pytest.raises(OSError, match="Input/output"):
+                file.pread(0, 6)
+        heal(disk)
+        file.append(b"x")
+        assert file.size() == 7
+        assert not disk.ailment
+
+    world.run(NODE, main)
+
+
+def test_a_limit_makes_syncs_slow(make: MakeBare) -> None:
+    """Bytes and operations cost time while it is there."""
+    world = make()
+    disk = disk_of(world)
+
+    async def main() -> tuple[float, float]:
+        mount = mounted(world)
+        file = mount.open("log", create=True)
+        disk.limit(bytes_per_s=1000, operations_per_s=2)
+        assert disk.limited
+        file.append(bytes(1000))
+        began = now()
+        await mount.sync(file)
+        slow = now() - began
+        disk.unlimit()
+        file.append(bytes(1000))
+        began = now()
+        await mount.sync(file)
+        return slow, now() - began
+
+    slow, quick = world.run(NODE, main)
+    assert 1.5 <= slow < 1.6
+    assert quick < 0.1
+
+
+def test_a_bit_flips(make: MakeBare) -> None:
+    """On the disk and in the cache: who reads it next sees it."""
+    world = make()
+
+    async def main() -> bytes:
+        mount = mounted(world)
+        file = mount.open("log", create=True)
+        file.append(b"aaaa")
+        disk_of(world).content.corrupt("log", 2)
+        return bytes(file.pread(0, 4))
+
+    assert world.run(NODE, main) == b"aa`a"
+
+
+def test_a_later_sync_is_not_undone_by_an_older_one(make: MakeBare) -> None:
+    """Two syncs of a file that was cut between them may end in either order."""
+    content = disk_of(make()).content
+    file = content.open("log", create=True)
+    content.sync_dir("")
+    file.append(b"a" * 100)
+    older = file.begin_sync()
+    file.truncate(10)
+    file.append(b"b" * 40)
+    file.begin_sync()()
+    older()
+    content.crash()
+    assert content.read("log") == b"a" * 10 + b"b" * 40
+
+
+def test_a_sync_that_fails_drops_what_it_was_to_write(make: MakeBare) -> None:
+    """It is reported once; the next sync succeeds, and a loss of power takes what was dropped."""
+    world = make()
+
+    async def main() -> None:
+        disk = mounted(world)
+        file = disk.open("log", create=True)
+        await disk.sync("")
+        disk_of(world).drop_sync(after=1)
+        for content in (b"kept ", b"gone "):
+            file.append(content)
+            with suppress(OSError):
+                await disk.sync(file)
+        file.append(b"later")
+        file.sync()
+
+    world.run(NODE, main)
+    content = disk_of(world).content
+    assert not disk_of(world).drops
+    assert content.read("log") == b"kept gone later"
+    world.hosts[NODE].kill("power")
+    assert content.read("log") == b"kept \0\0\0\0\0later"

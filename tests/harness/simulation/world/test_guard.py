@@ -1,0 +1,113 @@
+"""Code that reaches around the simulation fails the run, whatever it makes of the error."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.simulation.world.clocks import EPOCH_MS
+from harness.simulation.world.guard import RealWorldTouched, guard
+from harness.simulation.world.world import World
+from tests.support.simulation.worlds import MakeBare
+
+
+@pytest.mark.parametrize(
+    ("reach", "named"),
+    [
+        (lambda: time.time(), "time.time"),
+        (lambda: time.time_ns(), "time.time_ns"),
+        (lambda: time.monotonic(), "time.monotonic"),
+        (lambda: time.perf_counter(), "time.perf_counter"),
+        (lambda: time.sleep(0.01), "time.sleep"),
+        (lambda: random.random(), "random.random"),
+        (lambda: random.shuffle([1, 2]), "random.shuffle"),
+        (lambda: random.Random(), "random.Random without a seed"),
+        (lambda: os.urandom(4), "os.urandom"),
+        (lambda: uuid.uuid4(), "uuid.uuid4"),
+        (lambda: threading.Thread(target=print).start(), "a thread"),
+        (lambda: socket.socket(), "a real socket"),
+        (lambda: socket.create_connection(("127.0.0.1", 9)), "the real resolver"),
+        (lambda: subprocess.Popen(["true"]), "a real process"),
+    ],
+)
+def test_the_real_world_is_refused(make: MakeBare, reach: Callable[[], Any], named: str) -> None:
+    """Even where the code under test swallows every exception."""
+    world = make()
+
+    async def main() -> None:
+        with contextlib.suppress(Exception):
+            reach()
+        await asyncio.sleep(10)
+
+    with guard(world.world), pytest.raises(RealWorldTouched, match=named) as touched:
+        world.run(1, main)
+    assert "test_guard.py" in str(touched.value)
+    assert "on node-1" in str(touched.value)
+
+
+def test_everything_is_put_back(make: MakeBare) -> None:
+    """After the guard, also one that failed, clocks, chance and sockets are the real ones."""
+
+    def real() -> list[object]:
+        chance = [random.random, random.Random, os.urandom]
+        return [time.time, time.sleep, *chance, socket.socket.__init__]
+
+    before = real()
+    with contextlib.suppress(KeyError), guard(make().world):
+        assert real() != before
+        raise KeyError
+    assert real() == before
+
+
+def test_seeded_chance_and_log_lines_are_fine(make: MakeBare) -> None:
+    """Log records bear the world's time."""
+    world = make()
+    records: list[logging.LogRecord] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    logger = logging.Logger("sim")
+    logger.addHandler(Keep())
+
+    async def main() -> float:
+        await asyncio.sleep(2)
+        logger.info("hello")
+        return random.Random(3).random()
+
+    with guard(world.world):
+        drawn = world.run(1, main)
+    assert drawn == random.Random(3).random()
+    assert records[0].created == pytest.approx(EPOCH_MS / 1000 + 3, abs=0.01)
+
+
+def test_other_threads_are_left_alone() -> None:
+    """A thread of some library, started before, may sleep: it is no part of the world."""
+    world = World(1)
+    go, slept = threading.Event(), threading.Event()
+
+    def sleeper() -> None:
+        go.wait(10)
+        time.sleep(0.001)
+        slept.set()
+
+    thread = threading.Thread(target=sleeper)
+    thread.start()
+    try:
+        with guard(world):
+            go.set()
+            assert slept.wait(10)
+    finally:
+        thread.join()
+        world.end()

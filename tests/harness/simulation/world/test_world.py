@@ -1,0 +1,174 @@
+"""The clock, the order of events and the chance of a simulated world."""
+
+import asyncio
+import gc
+import itertools
+
+import pytest
+
+from harness.simulation.world.loop import Unsimulated
+from harness.simulation.world.world import NS, Livelock, NothingLeft, TooLate, World
+from tests.support.simulation.worlds import MakeBare
+
+
+def test_timers_fire_in_order_and_at_their_time() -> None:
+    """By time, and in the order in which they were set when that is equal."""
+    world = World(1)
+    fired: list[tuple[int, str]] = []
+
+    def note(name: str) -> None:
+        fired.append((world.now_ns, name))
+
+    world.after(30, note, "c")
+    world.after(10, note, "a")
+    world.after(20, note, "not").cancel()
+    world.after(10, note, "b")
+    world.run_for(1)
+    assert fired == [(NS + 10, "a"), (NS + 10, "b"), (NS + 30, "c")]
+    assert world.now_ns == 2 * NS
+
+
+def test_streams_are_independent_and_repeatable() -> None:
+    """A purpose's numbers depend on the seed and the purpose alone."""
+    first = World(1).stream("link", 1, 2)
+    other = World(1)
+    other.stream("another").random()
+    assert other.stream("link", 1, 2).random() == first.random()
+    assert World(1).stream("link", 2, 1).random() != World(1).stream("link", 1, 2).random()
+    assert World(2).stream("link", 1, 2).random() != World(1).stream("link", 1, 2).random()
+
+
+def test_cancelled_timers_do_not_pile_up() -> None:
+    """A million time-outs that never strike leave the heap small."""
+    world = World(1)
+    for _ in range(10_000):
+        world.after(NS, print).cancel()
+    assert len(world._timers) < 1000
+    assert world.pending == 0
+
+
+def test_no_passing_of_time_is_a_livelock(make: MakeBare) -> None:
+    """Code that goes round without waiting for anything is stopped."""
+    world = make()
+
+    async def main() -> None:
+        for _ in itertools.count():
+            await asyncio.sleep(0)
+
+    with pytest.raises(Livelock):
+        world.run(0, main)
+
+
+def test_timers_set_for_the_same_instant_are_a_livelock_too(make: MakeBare) -> None:
+    """Time must pass, not only timers fire."""
+    world = make()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        instant = loop.time()
+
+        def again() -> None:
+            loop.call_at(instant, again)
+
+        again()
+        await asyncio.sleep(1)
+
+    with pytest.raises(Livelock):
+        world.run(0, main)
+
+
+def test_timers_do_not_fire_before_their_time_in_milliseconds(make: MakeBare) -> None:
+    """However often a time is turned from one unit into another on its way."""
+    world = make()
+    early: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(20_000):
+            deadline_ms = loop.time() * 1000 + 0.123457
+            fired = loop.create_future()
+            loop.call_at(deadline_ms / 1000, fired.set_result, None)
+            await fired
+            if loop.time() * 1000 < deadline_ms:
+                early.append(deadline_ms)
+
+    world.run(0, main)
+    assert not early
+
+
+def test_waiting_for_what_cannot_happen_ends(make: MakeBare) -> None:
+    """Nothing left to do, or not in time: both end the run, in words."""
+    world = make()
+
+    async def main() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def slow() -> None:
+        await asyncio.sleep(100)
+
+    with pytest.raises(NothingLeft):
+        world.run(0, main)
+    with pytest.raises(TooLate):
+        world.run(1, slow, within_s=10)
+
+
+def test_the_collector_does_not_run_by_itself() -> None:
+    """Finalizers run where garbage is collected on purpose, and the setting is put back."""
+    world = World(1)
+    seen: list[bool] = []
+    world.after(1, lambda: seen.append(gc.isenabled()))
+    world.run_for(1)
+    assert seen == [False]
+    assert gc.isenabled()
+
+
+def test_exceptions_that_nobody_takes_are_kept(make: MakeBare) -> None:
+    """By host; the run goes on."""
+    world = make()
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        await asyncio.sleep(1)
+
+    world.run(2, main)
+    (trouble,) = world.world.troubles
+    assert trouble.host == "node-2"
+    assert isinstance(trouble.error, ZeroDivisionError)
+
+
+def test_what_is_not_simulated_says_so(make: MakeBare) -> None:
+    """Descriptors, processes, other sockets: refused in words, never half done."""
+    world = make()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        with pytest.raises(Unsimulated, match="add_reader is not simulated"):
+            loop.add_reader(1, print)
+        with pytest.raises(Unsimulated, match="subprocess_exec"):
+            await asyncio.create_subprocess_exec("true")
+        with pytest.raises(Unsimulated, match="ssl"):
+            await loop.create_connection(asyncio.Protocol, "198.18.0.2", 1, ssl=True)
+
+    world.run(0, main)
+
+
+def test_the_usual_tools_of_asyncio_work(make: MakeBare) -> None:
+    """Timeouts, groups, locks, queues, threads that are none."""
+    world = make()
+
+    async def main() -> list[int]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        queue: asyncio.Queue[int] = asyncio.Queue(1)
+        async with asyncio.TaskGroup() as group:
+            for number in range(3):
+                group.create_task(queue.put(number))
+            taken = [await queue.get() for _ in range(3)]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await asyncio.Event().wait()
+        assert await asyncio.to_thread(lambda: 42) == 42
+        assert 2 <= loop.time() - began < 2.001
+        return taken
+
+    assert world.run(0, main) == [0, 1, 2]

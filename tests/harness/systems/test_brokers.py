@@ -1,0 +1,213 @@
+"""How the built-in broker is configured, found ready, given topics, and collected."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from kio.schema.errors import ErrorCode
+
+from harness.brokers.errors import DeployError
+from harness.plans.plan import Plan, Topic
+from harness.recording import store
+from harness.recording.store import Run
+from harness.systems.brokers import NodesSystem, server_properties
+from harness.systems.node_roles import COMBINED, Layout
+from harness.systems.observer.quorum_times import QuorumTimes
+from nodes.config import load_config, parse_properties
+from nodes.ids import Epoch, Offset
+from nodes.log.batch import Record, encode_batch
+from tests.support.clusters.fake_node import FakeNode, serving
+from tests.support.clusters.fake_target import FakeTarget
+
+METADATA, CREATE_TOPICS = 3, 19
+PLAN = Plan(
+    seed=1,
+    topics=(Topic(name="t", acks=1, partitions=1, min_insync_replicas=2),),
+    broker={"replica.lag.time.max.ms": 1234, "auto.leader.rebalance.enable": False},
+)
+ADDRESSES = {1: "198.18.0.1", 2: "198.18.0.2", 3: "198.18.0.3"}
+
+
+def test_the_broker_accepts_its_properties(tmp_path: Path) -> None:
+    """Every property is one that the broker knows, and the plan's overrides win."""
+    properties = server_properties(
+        2, ADDRESSES, log_dir=tmp_path, cluster_id="c", overrides=PLAN.broker
+    )
+    config, unknown = load_config(properties)
+    assert unknown == []
+    assert config.node_id == 2
+    assert config.replication.lag_time_max_ms == 1234
+    assert not config.administration.auto_leader_rebalance
+    assert config.voters == {node: (host, 9093) for node, host in ADDRESSES.items()}
+
+
+def test_a_controller_that_joins_is_no_first_voter(tmp_path: Path) -> None:
+    """It finds the quorum by those that it joins, and is added to it while it runs (KIP-853)."""
+    layout = Layout(roles={1: COMBINED, 2: COMBINED, 3: COMBINED})
+    properties = server_properties(
+        3, ADDRESSES, log_dir=tmp_path, cluster_id="c", overrides={}, layout=layout, joins=(1, 2)
+    )
+    config, unknown = load_config(properties)
+    assert unknown == []
+    assert config.is_controller
+    assert config.voters == {}
+    assert config.quorum.bootstrap_servers == ((ADDRESSES[1], 9093), (ADDRESSES[2], 9093))
+
+
+def test_a_wiped_node_has_another_directory(system: NodesSystem, target: FakeTarget) -> None:
+    """Nobody knows it by what it lost."""
+    system.configure()
+    log_dir = target.data_dir(2) / "log"
+    assert system.directory_id(2) is None
+    known = "f5s4wzBHQsqq8Cn4PPR3Tw"
+    (log_dir / "meta.properties").write_text(
+        f"version=1\ncluster.id=c\nnode.id=2\ndirectory.id={known}\n"
+    )
+    assert str(system.directory_id(2)) == "7f9b38c3-3047-42ca-aaf0-29f83cf4774f"
+    system.wipe(2)
+    assert system.directory_id(2) is None
+    assert list(log_dir.iterdir()) == []
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """An empty one."""
+    return store.create(tmp_path / "store", "p", versions={}, commit=None)
+
+
+@pytest.fixture
+def target(run: Run) -> FakeTarget:
+    """Three nodes without machines."""
+    return FakeTarget(run.path)
+
+
+@pytest.fixture
+def system(run: Run, target: FakeTarget) -> NodesSystem:
+    """The plan's system on them."""
+    return NodesSystem(PLAN, target, run)
+
+
+def test_configure_registers_every_nodes_command(system: NodesSystem, target: FakeTarget) -> None:
+    """Each node runs the broker module on a file of its own that reads back."""
+    system.configure()
+    assert sorted(target.commands) == [1, 2, 3]
+    argv, _, log_path = target.commands[3]
+    assert argv[1:3] == ("-m", "nodes")
+    assert parse_properties(Path(argv[3]).read_text())["node.id"] == "3"
+    assert log_path.parent == Path(argv[3]).parent
+    assert (target.data_dir(3) / "log").is_dir()
+
+
+class Cluster:
+    """Three fake nodes at the ports that the system is told."""
+
+    def __init__(self) -> None:
+        self.brokers: tuple[int, ...] = (1, 2, 3)
+        self.isr: tuple[int, ...] = (1, 2, 3)
+        self.create_error = ErrorCode.none
+        answers = {METADATA: self.metadata, CREATE_TOPICS: self.create}
+        self.nodes = {node: FakeNode(answers) for node in (1, 2, 3)}
+
+    def metadata(self, _: Any) -> dict[str, Any]:
+        partition = {"partition_index": 0, "leader_id": 1, "isr_nodes": self.isr}
+        return {
+            "brokers": [{"node_id": node} for node in self.brokers],
+            "topics": [{"name": "t", "partitions": [partition]}],
+        }
+
+    def create(self, request: Any) -> dict[str, Any]:
+        (topic,) = request.topics
+        assert {config.name: config.value for config in topic.configs} == {
+            "min.insync.replicas": "2"
+        }
+        return {"topics": [{"name": topic.name, "error_code": self.create_error}]}
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """The fake cluster, served, with the system looking for it on its ports."""
+    made = Cluster()
+    with serving(*made.nodes.values()):
+        addresses = {node: ("127.0.0.1", fake.port) for node, fake in made.nodes.items()}
+        monkeypatch.setattr(NodesSystem, "brokers", addresses)
+        yield made
+
+
+def test_a_complete_cluster_with_topics_in_sync_is_deployed(
+    system: NodesSystem, cluster: Cluster, target: FakeTarget
+) -> None:
+    """Start and topic creation return once every node answers as planned."""
+    system.start()
+    assert target.started == [1, 2, 3]
+    system.create_topics()
+
+
+def test_a_node_that_ends_instead_of_starting_says_why(
+    system: NodesSystem, cluster: Cluster, target: FakeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, and with its own words: the others would wait for it in vain."""
+    system.configure()
+    target.commands[2][2].write_text("the disk is not mine\n")
+    monkeypatch.setattr(target, "is_running", lambda node: node != 2)
+    monkeypatch.setattr(target, "exit_code", lambda _: 1)
+    with pytest.raises(DeployError, match=r"node 2 ended by itself, exit code 1: the disk is not"):
+        system.start()
+
+
+def test_topics_that_exist_already_were_created_by_a_lost_answer(
+    system: NodesSystem, cluster: Cluster
+) -> None:
+    """A retry that meets its own earlier success is a success."""
+    cluster.create_error = ErrorCode.topic_already_exists
+    system.create_topics()
+
+
+def test_what_is_missing_is_named(run: Run, target: FakeTarget, cluster: Cluster) -> None:
+    """A missing node, a short ISR and a refused topic each end in a DeployError that says so, after
+    as long as the plan says.
+    """
+    hasty = PLAN.model_copy(update={"start_timeout_s": 0.001})
+    system = NodesSystem(hasty, target, run)
+    cluster.brokers = (1, 2)
+    with pytest.raises(DeployError, match=r"knows brokers \[1, 2\] of \[1, 2, 3\]"):
+        system.start()
+    cluster.isr = (1,)
+    with pytest.raises(DeployError, match=r"t-0 with leader 1 and in-sync replicas \[1\]"):
+        system.create_topics()
+    cluster.create_error = ErrorCode.invalid_replication_factor
+    with pytest.raises(DeployError, match="topic t: INVALID_REPLICATION_FACTOR"):
+        system.create_topics()
+
+
+def test_stop_names_those_that_were_killed(system: NodesSystem, target: FakeTarget) -> None:
+    """All nodes are stopped; the one that had to be killed is returned."""
+    assert system.stop() == [3]
+    assert sorted(target.stopped) == [1, 2, 3]
+
+
+def test_collect_reads_replicas_and_ends(run: Run, target: FakeTarget) -> None:
+    """Every replica that exists gives its batches and its ends; one that does not gives none."""
+    system = NodesSystem(PLAN, target, run)
+    data = encode_batch(
+        [Record(value=b"x")] * 3, base_offset=Offset(0), leader_epoch=Epoch(1), timestamp_ms=1
+    )
+    for node in (1, 2):
+        directory = target.data_dir(node) / "log" / "t-0"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020d}.log").write_bytes(data)
+        (directory.parent / "replication-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+    (target.data_dir(3) / "log").mkdir(parents=True)
+    cluster = run.cluster_stream()
+    system.collect(cluster, QuorumTimes())
+    cluster.close()
+    store.seal(run.path)
+    replicas = pq.read_table(run.path / "replicas.parquet").to_pylist()
+    assert [(row["node"], row["last_offset"]) for row in replicas] == [(1, 2), (2, 2)]
+    assert replicas[0]["digest"] == replicas[1]["digest"]
+    ends = pq.read_table(run.path / "replica_ends.parquet").to_pylist()
+    assert [(row["node"], row["end_offset"], row["high_watermark"]) for row in ends] == [
+        (1, 3, 2),
+        (2, 3, 2),
+    ]

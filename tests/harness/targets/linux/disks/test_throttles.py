@@ -1,0 +1,55 @@
+"""Whose limits are set, and how they are written for either version of control groups."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.targets.linux.disks import throttles
+from harness.targets.linux.disks.throttles import Group, candidates
+
+V1 = """\
+24 23 0:21 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+30 24 0:27 / /sys/fs/cgroup/blkio rw,relatime shared:9 - cgroup cgroup rw,blkio
+31 24 0:28 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+"""
+V2 = "30 24 0:27 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def test_version_1_has_a_group_of_ours_and_the_root() -> None:
+    """The kernel writes back in the name of the root; version 2's group has no such files there."""
+    found = list(candidates("7:blkio:/jobs/a\n6:freezer:/\n0::/jobs/a\n", V1))
+    assert found == [
+        Group(directory=Path("/sys/fs/cgroup/blkio/jobs/a"), unified=False),
+        Group(directory=Path("/sys/fs/cgroup/blkio"), unified=False),
+        Group(directory=Path("/sys/fs/cgroup/unified/jobs/a"), unified=True),
+    ]
+
+
+def test_version_2_has_one_group() -> None:
+    """The one that our processes live in."""
+    found = list(candidates("0::/user.slice/session-1.scope\n", V2))
+    assert found == [
+        Group(directory=Path("/sys/fs/cgroup/user.slice/session-1.scope"), unified=True)
+    ]
+
+
+def test_without_control_groups_there_is_none() -> None:
+    """Nothing is mounted."""
+    assert list(candidates("7:blkio:/\n0::/\n", "")) == []
+
+
+@pytest.mark.parametrize("unified", [False, True])
+def test_limits_are_written_and_read_for_one_device(tmp_path: Path, unified: bool) -> None:
+    """As the kernel's documentation of blkio and io has it."""
+    group = Group(directory=tmp_path, unified=unified)
+    names = ["io.max"] if unified else [f"blkio.throttle.{k}_device" for k in throttles.KINDS]
+    for name in names:
+        (tmp_path / name).write_text("7:9 5\n")
+    assert group.limits("7:1") == ""
+    group.set("7:1", bytes_per_s=1000, operations_per_s=0)
+    written = [(tmp_path / name).read_text() for name in names]
+    if unified:
+        assert written == ["7:1 rbps=1000 wbps=1000 riops=max wiops=max"]
+    else:
+        assert written == ["7:1 1000", "7:1 1000", "7:1 0", "7:1 0"]
+    assert "1000" in group.limits("7:1")

@@ -1,0 +1,356 @@
+"""Every fault of the network, by its name, on real kernel objects: what it does, its undoing."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from harness.systems.brokers import BROKER_PORT, CONTROLLER_PORT
+from harness.targets.abilities import NEEDS
+from harness.targets.base import CLIENTS
+from harness.targets.linux import kernel
+from harness.targets.local import LocalTarget
+from nemesis.faults.catalogue import find
+from nemesis.faults.fault import Fault, Params, Strike
+from nemesis.faults.network.options import PORTS
+from nemesis.hosts import Hosts
+from tests.support.nemesis.fakes import FakeMachines, Trace
+from tests.support.require import require
+from tests.support.targets import traffic
+from tests.support.targets.machine import local_target
+from tests.support.targets.traffic import Numbered, blocked, connects, passes
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[LocalTarget]:
+    """Three machines and the clients'."""
+    require("root", "netns")
+    with local_target(tmp_path, nodes=3) as made:
+        yield made
+
+
+@dataclass
+class InForce:
+    """A fault that has been injected."""
+
+    fault: Fault
+    hosts: Hosts
+    strike: Strike
+
+    def pulse(self, elapsed_ms: int) -> None:
+        """Let it act again."""
+        self.fault.pulse(self.hosts, self.strike, elapsed_ms)
+
+    def evidence(self) -> str:
+        """The proof that it took effect."""
+        found = self.fault.effect(self.hosts, self.strike)
+        assert found.took, found.evidence
+        return found.evidence
+
+    def counts(self, packets: int) -> dict[str, int]:
+        """The counters of one bad link that `packets` have come by on, when they all have."""
+        layer = self.strike.detail("layer")
+
+        def total() -> Counter[str]:
+            found = [self.hosts.links.tampered(link, layer) for link in self.strike.links]
+            return sum((Counter(asdict(each)) for each in found if each), Counter[str]())
+
+        # The kernel may hand them over a little later than they were sent.
+        assert kernel.wait_until(lambda: total()["packets"] == packets, traffic.TIMEOUT_S), total()
+        return total()
+
+    def heal(self) -> None:
+        """Heal it, twice, and see the proof of that."""
+        for _ in range(2):
+            self.fault.heal(self.hosts, self.strike)
+        found = self.fault.healing(self.hosts, self.strike)
+        assert found.took, found.evidence
+
+
+def inject(target: LocalTarget, name: str, *targets: int, **params: str) -> InForce:
+    """Inject a fault by its name."""
+    fault = find(name)
+    require(*(name for ability in sorted(fault.needs) for name in NEEDS[ability]))
+    hosts = replace(FakeMachines(Trace()).hosts(), links=target.links)
+    given = Params.of(fault.options, params)
+    strike = fault.aim(targets, target.node_ids(), random.Random(str(params)), given)
+    fault.inject(hosts, strike)
+    return InForce(fault, hosts, strike)
+
+
+@contextmanager
+def in_force(target: LocalTarget, name: str, *targets: int, **params: str) -> Iterator[InForce]:
+    """A fault that is healed at the end of the block."""
+    fault = inject(target, name, *targets, **params)
+    yield fault
+    fault.heal()
+
+
+def test_ports_are_those_that_the_cluster_uses() -> None:
+    """A port by its name is where the brokers and controllers of a run listen."""
+    assert PORTS == {"data": BROKER_PORT, "controller": CONTROLLER_PORT}
+
+
+def test_a_one_way_partition_passes_one_direction(target: LocalTarget) -> None:
+    """Node 1 hears nobody, and everybody hears node 1."""
+    with in_force(target, "partition.one-way", 1, direction="in") as fault:
+        assert blocked(target, 2, 1)
+        assert passes(target, 1, 2)
+        assert "1 packets dropped" in fault.evidence()
+    assert passes(target, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("direction", "hears", "is_heard"), [("in", False, True), ("out", True, False)]
+)
+def test_clients_are_cut_off_one_way(
+    target: LocalTarget, direction: str, hears: bool, is_heard: bool
+) -> None:
+    """Only between the target and the clients, only in the direction that is said."""
+    with in_force(target, "cut.clients", 1, direction=direction) as fault:
+        assert (passes if hears else blocked)(target, CLIENTS, 1)
+        assert (passes if is_heard else blocked)(target, 1, CLIENTS)
+        assert passes(target, 2, 1)
+        assert passes(target, CLIENTS, 2)
+        assert fault.evidence().startswith("1 packets dropped")
+    assert passes(target, CLIENTS, 1)
+    assert passes(target, 1, CLIENTS)
+
+
+@pytest.mark.parametrize(("cut", "other"), [("data", 9093), ("controller", 9092)])
+def test_one_port_is_cut_and_the_other_left_alone(
+    target: LocalTarget, cut: str, other: int
+) -> None:
+    """Both ways between the target and other nodes, not for clients, not for other ports."""
+    port = PORTS[cut]
+    with in_force(target, "cut.port", 1, port=cut) as fault:
+        assert not connects(target, 2, 1, port, within_s=traffic.ABSENCE_S)
+        assert not connects(target, 1, 3, port, within_s=traffic.ABSENCE_S)
+        assert connects(target, 2, 1, other)
+        assert connects(target, 3, 2, port)
+        assert connects(target, CLIENTS, 1, port)
+        assert f"port {port}" in fault.evidence()
+    assert connects(target, 2, 1, port)
+
+
+def test_a_flapping_link_cuts_and_lets_pass_in_turn(target: LocalTarget) -> None:
+    """By the time within the period; what was dropped adds up over the turns."""
+    flapping = {"period_ms": "1000", "duty_percent": "30", "direction": "in"}
+    with in_force(target, "cut.flapping", 1, **flapping) as fault:
+        assert blocked(target, 2, 1)
+        for elapsed_ms, cut in (
+            (200, True),
+            (300, False),
+            (900, False),
+            (1000, True),
+            (4299, True),
+        ):
+            fault.pulse(elapsed_ms)
+            assert (blocked if cut else passes)(target, 2, 1)
+            assert passes(target, 1, 2)
+        assert fault.evidence().startswith("4 packets dropped")
+    assert passes(target, 2, 1)
+
+
+def test_a_lost_response_is_to_a_request_that_arrived(target: LocalTarget) -> None:
+    """On connections new and old the server gets every request and the client no answer; requests
+    go on being acknowledged, so that there may be many; healed, the answers arrive.
+    """
+    with (
+        traffic.listening(target, 1) as server,
+        traffic.connect(target, CLIENTS, 1) as old,
+        server.accept()[0] as old_at_server,
+        in_force(target, "response-lost", 1) as fault,
+        traffic.connect(target, CLIENTS, 1) as new,
+        server.accept()[0] as new_at_server,
+    ):
+        for client, at_server in ((old, old_at_server), (new, new_at_server)) * 5:
+            client.sendall(b"append this " * 5000)
+            left = 60_000
+            while left:
+                left -= len(at_server.recv(left))
+            at_server.sendall(b"done")
+        for client in (old, new):
+            client.settimeout(traffic.ABSENCE_S)
+            with pytest.raises(TimeoutError):
+                client.recv(100)
+        assert "requests arrived" in fault.evidence()
+        fault.heal()
+        for client in (old, new):
+            client.settimeout(traffic.TIMEOUT_S)
+            assert client.recv(4) == b"done"
+
+
+def test_a_long_answer_is_lost_as_well(target: LocalTarget) -> None:
+    """Not only its last packet: the client sees nothing of it."""
+    with (
+        traffic.connection(target, CLIENTS, 1) as (client, server),
+        in_force(target, "response-lost", 1),
+    ):
+        client.sendall(b"?")
+        assert server.recv(1) == b"?"
+        server.sendall(bytes(50_000))
+        client.settimeout(traffic.ABSENCE_S)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+
+
+def test_a_reset_ends_the_connections_of_the_target_and_no_others(target: LocalTarget) -> None:
+    """Both ends learn of it at once; who was thrown out may connect again."""
+    with (
+        traffic.connection(target, 2, 1) as first,
+        traffic.connection(target, CLIENTS, 1, 9094) as second,
+        traffic.connection(target, 1, 3) as third,
+        traffic.connection(target, 2, 3, 9094) as other,
+    ):
+        with in_force(target, "reset", 1) as fault:
+            for connection in (first, second, third):
+                for end in connection:
+                    with pytest.raises(ConnectionError):
+                        end.recv(1)
+            assert fault.evidence() == "3 connections ended by a reset"
+            fault.pulse(1000)
+            assert fault.evidence() == "3 connections ended by a reset"
+        other[0].sendall(b"still here")
+        assert other[1].recv(100) == b"still here"
+    assert connects(target, 2, 1, 9092)
+
+
+def test_a_repeated_reset_ends_what_connects_again(target: LocalTarget) -> None:
+    """Every pulse ends the connections of that moment with those peers, and no others."""
+    with (
+        traffic.connection(target, 1, 2) as other,
+        in_force(target, "reset", 1, repeat="yes", peers="clients") as fault,
+    ):
+        for pulse in (1, 2):
+            with traffic.connection(target, CLIENTS, 1) as (client, _server):
+                fault.pulse(pulse * 1000)
+                with pytest.raises(ConnectionError):
+                    client.recv(1)
+        assert fault.evidence() == "2 connections ended by a reset"
+        other[0].sendall(b"still here")
+        assert other[1].recv(100) == b"still here"
+
+
+def test_a_slow_link_delays_by_what_was_asked(target: LocalTarget) -> None:
+    """Each direction once; other links are as quick as before, and so is this one afterwards."""
+    before_ms = traffic.round_trip_ms(target, 2, 1)
+    with in_force(target, "link.slow", 1, delay_ms="50", jitter_ms="0") as fault:
+        assert traffic.round_trip_ms(target, 2, 1) >= 100
+        assert traffic.round_trip_ms(target, 2, 3) < 100
+        evidence = fault.evidence()
+        assert float(evidence.split("delayed by ")[1].split()[0]) >= 50
+    assert before_ms < 100
+    assert traffic.round_trip_ms(target, 2, 1) < 100
+
+
+def test_jitter_keeps_the_order(target: LocalTarget) -> None:
+    """Delays vary, packets do not overtake."""
+    with (
+        Numbered(target, 1, 2) as datagrams,
+        in_force(target, "link.slow", 1, delay_ms="10", jitter_ms="10", direction="out"),
+    ):
+        sent = datagrams.send(200, pause_s=0.0005)
+        assert datagrams.receive(200) == sent
+
+
+def test_a_lossy_link_loses_the_share_that_was_asked(target: LocalTarget) -> None:
+    """About that share, counted; what is not counted as lost arrives; nothing is afterwards."""
+    with Numbered(target, 1, 2) as there, Numbered(target, 2, 1) as back:
+        with in_force(target, "link.lossy", 1, lost_percent="30", direction="out") as fault:
+            there.send(400)
+            back.send(100)
+            lost = fault.counts(400)["lost"]
+            assert f"{lost} lost" in fault.evidence()
+            assert 75 < lost < 165
+            arrived = there.receive(400 - lost)
+            assert arrived == sorted(arrived)
+            assert there.nothing_more()
+            assert len(back.receive(100)) == 100
+        there.send(100)
+        assert len(there.receive(100)) == 100
+
+
+def test_a_reordered_link_lets_packets_overtake(target: LocalTarget) -> None:
+    """All arrive, in another order; TCP puts them right."""
+    with Numbered(target, 1, 2) as datagrams:
+        with in_force(target, "link.reordered", 1, direction="out") as fault:
+            sent = datagrams.send(200)
+            arrived = datagrams.receive(200)
+            assert arrived != sent
+            assert sorted(arrived) == sent
+            assert "reordered" in fault.evidence()
+            traffic.transfer_s(target, 1, 2, 300_000)
+        sent = datagrams.send(100)
+        assert datagrams.receive(100) == sent
+
+
+def test_a_duplicating_link_lets_packets_arrive_twice(target: LocalTarget) -> None:
+    """As many as are counted, none three times; TCP does not mind."""
+    with (
+        Numbered(target, 1, 2) as datagrams,
+        in_force(target, "link.duplicated", 1, duplicated_percent="40", direction="out") as fault,
+    ):
+        sent = datagrams.send(200)
+        doubled = fault.counts(200)["duplicated"]
+        assert f"{doubled} duplicated" in fault.evidence()
+        assert 48 < doubled < 112
+        arrived = datagrams.receive(200 + doubled)
+        assert set(arrived) == set(sent)
+        assert max(map(arrived.count, sent)) == 2
+        assert datagrams.nothing_more()
+        traffic.transfer_s(target, 1, 2, 300_000)
+
+
+def test_a_limited_link_bounds_the_rate(target: LocalTarget) -> None:
+    """No more bytes a second than asked, give or take the first packet; the way back is free."""
+    with in_force(target, "link.limited", 1, kb_per_s="1000", direction="out") as fault:
+        assert traffic.transfer_s(target, 1, 2, 1_000_000) > 0.9
+        assert traffic.transfer_s(target, 2, 1, 10_000_000) < 10
+        assert "delayed" in fault.evidence()
+
+
+def test_a_bad_link_does_everything_at_once(target: LocalTarget) -> None:
+    """Late, lost, overtaking, doubled, all counted; TCP gets through."""
+    with Numbered(target, 1, 2) as datagrams:
+        bad = {"lost_percent": "20", "reordered_percent": "20", "duplicated_percent": "20"}
+        with in_force(target, "link.bad", 1, direction="out", **bad) as fault:
+            datagrams.send(200)
+            traffic.transfer_s(target, 2, 1, 20_000)
+            words = ("delayed by", "lost", "reordered", "duplicated")
+            assert kernel.wait_until(
+                lambda: all(word in fault.evidence() for word in words), traffic.TIMEOUT_S
+            )
+
+
+def test_faults_on_one_link_go_one_by_one(target: LocalTarget) -> None:
+    """Delays of two add up; healing one, or a loss beside them, leaves the others."""
+    whole = {"jitter_ms": "0", "direction": "out"}
+    first = inject(target, "link.slow", 1, delay_ms="40", **whole)
+    second = inject(target, "link.slow", 1, delay_ms="100", **whole)
+    lossy = inject(target, "link.lossy", 1, lost_percent="1")
+    assert traffic.round_trip_ms(target, 2, 1) >= 140
+    second.heal()
+    lossy.heal()
+    assert 40 <= traffic.round_trip_ms(target, 2, 1, 10) < 100
+    assert "delayed" in first.evidence()
+    first.heal()
+    assert traffic.round_trip_ms(target, 2, 1) < 40
+
+
+def test_a_flapping_link_leaves_a_partition_in_place(target: LocalTarget) -> None:
+    """What another fault cuts stays cut when the flapping one lets pass, and when it is healed."""
+    partition = inject(target, "partition.isolate-one", 1)
+    flapping = inject(target, "cut.flapping", 1)
+    assert blocked(target, 2, 1)
+    assert "packets dropped" in flapping.evidence()
+    flapping.pulse(1500)
+    assert blocked(target, 2, 1)
+    flapping.heal()
+    assert blocked(target, 2, 1)
+    partition.heal()
+    assert passes(target, 2, 1)

@@ -1,0 +1,79 @@
+"""The doctor tries what it reports, and leaves nothing behind."""
+
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.recording import journal
+from harness.targets import doctor
+from tests.support.require import is_there, require
+
+
+@pytest.fixture(autouse=True)
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The probes' own journals are registered here, not where this machine's runs are."""
+    monkeypatch.setattr(journal, "registry_dir", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["root", "netns", "userns", "loop", "kcat", "chromium"])
+def test_the_doctor_and_the_tests_agree_on_the_machine(name: str) -> None:
+    """What tests find here, the doctor finds too."""
+    [found] = doctor.capabilities([name])
+    assert found.name == name
+    assert found.available == is_there(name), found.detail
+    assert found.detail
+
+
+def test_packet_drops_and_frozen_disks_are_really_tried(
+    registry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the kernel refuses, the capability is missing, with the kernel's reason."""
+    require("root", "loop")
+    assert doctor.missing_for({"nftables", "freeze"}) == []
+    assert list(registry.iterdir()) == []
+
+    def refuse(_mountpoint: Path) -> bool:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("harness.targets.linux.kernel.freeze", refuse)
+    [missing] = doctor.missing_for({"nftables", "freeze"})
+    assert missing.name == "freeze"
+    assert "Operation not supported" in missing.detail
+    assert missing.how_to_get
+    assert list(registry.iterdir()) == []
+
+
+def test_a_missing_program_comes_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The table shows the hint for what is missing, and only for that."""
+    monkeypatch.setattr("shutil.which", lambda *_args, **_options: None)
+    found = doctor.capabilities(["kcat", "python-packages"])
+    assert [(c.name, c.available) for c in found] == [("kcat", False), ("python-packages", True)]
+    text = StringIO()
+    Console(file=text, width=200).print(doctor.table(found))
+    assert "apt install kcat" in text.getvalue()
+    assert "pip install" not in text.getvalue()
+
+
+def test_json_holds_what_the_table_holds() -> None:
+    """For programs: one object per capability, in a fixed order."""
+    found = doctor.capabilities(["root", "python-packages"])
+    objects = json.loads(doctor.as_json(reversed(found)))
+    assert [fields["name"] for fields in objects] == ["python-packages", "root"]
+    assert set(objects[0]) == {"name", "available", "detail", "how_to_get"}
+    argv = [sys.executable, "-m", "harness.targets.doctor", "root"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == objects[1:]
+
+
+def test_a_capability_that_does_not_exist_is_an_error() -> None:
+    """A typing error in a plan must not pass as something that the machine has."""
+    with pytest.raises(KeyError, match="teleport"):
+        doctor.missing_for({"root", "teleport"})

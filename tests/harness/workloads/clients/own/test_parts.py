@@ -1,0 +1,102 @@
+"""The small parts of our own client: leaders, records, pauses."""
+
+import asyncio
+import random
+from uuid import UUID
+
+import pytest
+
+from harness.workloads.clients.own import records
+from harness.workloads.clients.own.leaders import Leader, Leaders
+from harness.workloads.clients.own.waiting import Backoff, Signal
+from nodes.ids import Epoch, Offset
+from nodes.log.batch import Record, encode_batch, read_header
+from nodes.log.errors import CorruptBatch
+
+
+def test_an_older_epoch_says_nothing_of_the_leader() -> None:
+    """KIP-320: what a deposed leader still believes must not send us back to it."""
+    leaders = Leaders()
+    assert leaders.heard(0, Leader(1, 4))
+    assert not leaders.heard(0, Leader(2, 3))
+    assert not leaders.heard(0, Leader(1, 4))
+    assert leaders.get(0) == Leader(1, 4)
+    assert leaders.heard(0, Leader(-1, 5))
+    assert leaders.get(0) is None
+
+
+def test_a_topic_of_another_id_begins_anew() -> None:
+    """A topic that was deleted and made again has epochs of its own."""
+    leaders = Leaders()
+    leaders.of_topic(UUID(int=1))
+    leaders.heard(0, Leader(1, 9))
+    leaders.of_topic(UUID(int=1))
+    assert leaders.get(0) == Leader(1, 9)
+    leaders.of_topic(UUID(int=2))
+    assert leaders.heard(0, Leader(2, 0))
+
+
+def test_records_before_the_position_are_left_out() -> None:
+    """A fetch gives whole batches, from the one that holds the wanted offset on."""
+    data = b"".join(
+        encode_batch(
+            [Record(value=b"%d" % (base + n)) for n in range(3)],
+            base_offset=Offset(base),
+            leader_epoch=Epoch(epoch),
+            timestamp_ms=1,
+        )
+        for base, epoch in ((10, 1), (13, 2))
+    )
+    fetched = records.decode(data + data[:40], offset=11, epoch=0)
+    assert [(r.offset, r.leader_epoch, r.value) for r in fetched.records] == [
+        (11, 1, b"11"),
+        (12, 1, b"12"),
+        (13, 2, b"13"),
+        (14, 2, b"14"),
+        (15, 2, b"15"),
+    ]
+    assert (fetched.next_offset, fetched.last_epoch) == (16, 2)
+    assert records.decode(b"", offset=5, epoch=3) == ([], 5, 3)
+
+
+def test_what_is_intact_before_a_damaged_batch_is_read() -> None:
+    """As Kafka's consumers do: the fetch after it begins with the damage, and fails."""
+    intact = encode_batch([Record(value=b"a")], base_offset=Offset(10), timestamp_ms=1)
+    damaged = encode_batch([Record(value=b"b")], base_offset=Offset(11), timestamp_ms=1)[:-1] + b"?"
+    fetched = records.decode(intact + damaged, offset=10, epoch=0)
+    assert [read.value for read in fetched.records] == [b"a"]
+    assert fetched.next_offset == 11
+    for offset, data in ((11, damaged), (11, intact + damaged)):
+        with pytest.raises(CorruptBatch):
+            records.decode(data, offset=offset, epoch=0)
+
+
+def test_a_batch_says_who_wrote_it() -> None:
+    """Producer id, epoch and sequence of KIP-98."""
+    data = records.encode([b"a", b"b"], timestamp_ms=5, producer_id=7, epoch=2, sequence=9)
+    header = read_header(data)
+    written = (header.producer_id, header.producer_epoch, header.base_sequence)
+    assert (*written, header.record_count) == (7, 2, 9, 2)
+
+
+def test_pauses_double_up_to_a_bound() -> None:
+    """A fifth more or less, so that clients do not come all at once."""
+    backoff = Backoff(first_s=0.1, last_s=0.5)
+    rng = random.Random(1)
+    for failures, about_s in ((1, 0.1), (2, 0.2), (3, 0.4), (4, 0.5), (1000, 0.5)):
+        assert 0.8 * about_s <= backoff.pause_s(failures, rng) <= 1.2 * about_s
+
+
+def test_a_signal_wakes_whoever_waits_and_whoever_comes() -> None:
+    """Set before the wait counts, and only once; a wait ends at its bound."""
+
+    async def scenario() -> None:
+        signal = Signal()
+        signal.set()
+        await signal.wait(60)
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.01, signal.set)
+        await signal.wait(60)
+        await signal.wait(0.01)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))

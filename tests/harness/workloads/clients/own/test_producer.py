@@ -1,0 +1,179 @@
+"""Our own producer against brokers that answer as they are told, and clusters under faults."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from harness.workloads.clients.own.cluster import Cluster, Timing
+from harness.workloads.clients.own.partition_queue import End, Limits
+from harness.workloads.clients.own.producer import Producer, ProducerSettings
+from nodes.log.batch import read_header
+from nodes.wire.errors import Unanswerable
+from tests.support.clients.scripted_brokers import PRODUCE, Script
+
+Outcome = tuple[End, int | None, str | None]
+
+TIMING = Timing(request_s=1.0, metadata_age_s=0.5)
+
+
+class Partition(Script):
+    """A script that answers produces with `codes`, one after the other, and then with success."""
+
+    def __init__(self, codes: Iterable[ErrorCode] = (), **row: Any) -> None:
+        super().__init__()
+        self.codes = list(codes)
+        self.row = row
+        self.answers[PRODUCE] = self.produce
+        self.outcomes: dict[int, Outcome] = {}
+        self.bumps: list[str] = []
+
+    def produce(self, node: int, request: Any) -> Mapping[str, Any]:
+        if node != self.leader[0]:
+            code = ErrorCode.not_leader_or_follower
+        else:
+            code = self.codes.pop(0) if self.codes else ErrorCode.none
+        if request.acks == 0:
+            raise Unanswerable("acks=0 is not answered")
+        part = {"index": 0, "error_code": code, "base_offset": 40}
+        part |= self.row if code is not ErrorCode.none else {}
+        endpoints = [self.endpoint(1), self.endpoint(2)]
+        topic = {"name": "t", "partition_responses": [part]}
+        return {"responses": [topic], "node_endpoints": endpoints}
+
+    def headers(self) -> list[tuple[int, int, int]]:
+        """Producer epoch, first sequence and count of every batch that was sent."""
+        batches = [
+            read_header(request.topic_data[0].partition_data[0].records)
+            for request in self.asked(PRODUCE)
+        ]
+        return [(b.producer_epoch, b.base_sequence, b.record_count) for b in batches]
+
+    def send(
+        self,
+        messages: int = 2,
+        *,
+        acks: int = -1,
+        timeout_s: float = 3.0,
+        drain_s: float = 10.0,
+        idempotence: bool = True,
+    ) -> None:
+        """Send some messages and wait for their outcomes."""
+
+        async def client(cluster: Cluster) -> None:
+            producer = Producer(
+                cluster,
+                ProducerSettings(
+                    acks=acks, idempotence=idempotence, limits=Limits(timeout_s=timeout_s)
+                ),
+                wall_clock_ms=itertools.count(1).__next__,
+                on_ended=lambda _, ended, __: self.outcomes.update(
+                    {m.tag: (ended.end, ended.offset, ended.error) for m in ended.messages}
+                ),
+                on_bump=lambda _, bump: self.bumps.append(bump.reason),
+            )
+            for tag in range(messages):
+                producer.send(0, tag, b"%d" % tag)
+            await producer.close(drain_s)
+            assert producer.pending == 0
+
+        self.run(client, TIMING)
+
+
+OK: Callable[[Outcome], bool] = lambda outcome: outcome == (End.OK, 40, None)  # noqa: E731
+
+
+def test_what_is_acknowledged_has_an_offset() -> None:
+    """One batch, from sequence 0 of epoch 0 of the producer id that was asked for."""
+    partition = Partition()
+    partition.send()
+    assert partition.headers() == [(0, 0, 2)]
+    assert all(OK(outcome) for outcome in partition.outcomes.values())
+
+
+def test_a_refusal_and_a_lost_answer_are_sent_again_as_they_were() -> None:
+    """The same batch until it is told to be there; a duplicate is a success."""
+    codes = [
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.duplicate_sequence_number,
+    ]
+    partition = Partition(codes)
+    partition.send()
+    assert partition.headers() == [(0, 0, 2)] * 3
+    assert {outcome[0] for outcome in partition.outcomes.values()} == {End.OK}
+    sent = [r.topic_data[0].partition_data[0].records for r in partition.asked(PRODUCE)]
+    assert len({bytes(each) for each in sent}) == 1
+
+
+def test_the_answer_says_who_leads() -> None:
+    """KIP-951: the next attempt goes to the new leader at once, and no metadata is waited for."""
+    partition = Partition(current_leader={"leader_id": 2, "leader_epoch": 3})
+    partition.leader = (2, 3)
+    metadata = partition._metadata
+    partition.answers[3] = lambda node, request: {
+        **metadata(node, request),
+        "topics": [
+            {
+                **metadata(node, request)["topics"][0],
+                "partitions": [{"partition_index": 0, "leader_id": 1, "leader_epoch": 2}],
+            }
+        ],
+    }
+    partition.send()
+    assert [node for node, r in partition.seen if int(r.__api_key__) == PRODUCE] == [1, 2]
+    assert all(OK(outcome) for outcome in partition.outcomes.values())
+
+
+def test_a_head_of_the_line_that_is_out_of_order_goes_on_in_a_new_epoch() -> None:
+    """KIP-360: it surely is not there, so it begins the next epoch from sequence 0."""
+    partition = Partition([ErrorCode.unknown_producer_id])
+    partition.send()
+    assert partition.headers() == [(0, 0, 2), (1, 0, 2)]
+    assert partition.bumps == ["UNKNOWN_PRODUCER_ID"]
+
+
+def test_what_may_be_there_is_never_sent_under_a_new_epoch() -> None:
+    """After an open fate, an out-of-order head is given up, unknown."""
+    partition = Partition([ErrorCode.request_timed_out, ErrorCode.out_of_order_sequence_number])
+    partition.send()
+    assert partition.headers() == [(0, 0, 2)] * 2
+    assert {outcome[0] for outcome in partition.outcomes.values()} == {End.INFO}
+    assert len(partition.bumps) == 1
+
+
+def test_what_is_too_large_has_failed() -> None:
+    """Asked once; the outcome is sure."""
+    partition = Partition([ErrorCode.message_too_large])
+    partition.send(1)
+    assert partition.outcomes == {0: (End.FAIL, None, "MESSAGE_TOO_LARGE")}
+    assert len(partition.headers()) == 1
+
+
+def test_what_never_had_a_leader_has_failed_and_what_was_always_refused_too() -> None:
+    """A time-out is sure where nothing can have been appended."""
+    leaderless = Partition()
+    leaderless.leader = (-1, 0)
+    leaderless.send(timeout_s=1.0)
+    refused = Partition([ErrorCode.not_enough_replicas] * 1000)
+    refused.send(timeout_s=1.0)
+    for partition in (leaderless, refused):
+        assert {outcome[0] for outcome in partition.outcomes.values()} == {End.FAIL}
+    assert len(leaderless.headers()) == 0
+    assert len(refused.headers()) > 3
+
+
+def test_what_has_no_outcome_at_the_end_is_unknown() -> None:
+    """An answer that does not come in time for the end: neither an error nor a completion."""
+    partition = Partition([ErrorCode.not_leader_or_follower] * 1000)
+    partition.send(drain_s=0.5)
+    assert {outcome[0] for outcome in partition.outcomes.values()} == {End.INFO}
+
+
+def test_without_acknowledgement_sent_is_all_there_is() -> None:
+    """acks=0: ok without an offset, and nothing is repeated."""
+    partition = Partition()
+    partition.send(acks=0, idempotence=False)
+    assert set(partition.outcomes.values()) == {(End.OK, None, None)}
+    assert partition.headers() == [(-1, -1, 2)]

@@ -1,0 +1,121 @@
+"""The processes of all clients: what they record, and how they end.
+
+librdkafka and our own client use librdkafka's mock brokers, a cluster of another make. The others
+use a broker in the test's own process: the mock answers kafka-python in a form that this cannot
+read.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from harness.plans.plan import ClientName, Plan, Topic, Workload
+from harness.recording import store
+from harness.workloads.config import ClientConfig
+from harness.workloads.launch import launch
+from tests.support.clients.workloads import DEADLINE_S, client_config, rows_of, running
+from tests.support.clusters.fake_target import FakeTarget
+from tests.support.clusters.kafka_mock import PARTITIONS, mock_cluster
+from tests.support.clusters.loopback_cluster import serving
+from tests.support.nodes.cluster import Cluster
+
+CLIENTS: list[ClientName] = list(get_args(ClientName))
+CONNECTING: list[ClientName] = ["kafka-python", "aiokafka"]
+"""Whose clients do not begin before a broker has answered."""
+
+
+@contextmanager
+def cluster_for(client: ClientName) -> Iterator[str]:
+    """The bootstrap addresses of a cluster with the topic `t`."""
+    brokers = serving(Cluster(1), t=PARTITIONS) if client in CONNECTING else mock_cluster("t")
+    with brokers as bootstrap:
+        yield bootstrap
+
+
+def run(client: ClientName, wanted: ClientConfig, until: str) -> list[dict[str, Any]]:
+    """Run the process until it counts 20 of `until`; the rows of its history."""
+    with running(client, wanted) as lines:
+        for line in lines:
+            if json.loads(line)[until] >= 20:
+                break
+    return rows_of(Path(wanted.history_dir))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("acks", "idempotence"), [(0, False), (1, False), (-1, True)])
+def test_what_was_acknowledged_is_read_back_at_its_offset(
+    tmp_path: Path, client: ClientName, acks: int, idempotence: bool
+) -> None:
+    """Sends, polls and positions are recorded alike, and every client ends in order."""
+    with cluster_for(client) as bootstrap:
+        wanted = client_config(tmp_path, bootstrap=bootstrap, acks=acks, idempotence=idempotence)
+        rows = run(client, wanted, "read")
+    sends = {row["value"]: row for row in rows if row["f"] == "send"}
+    polls = [row for row in rows if row["f"] == "poll"]
+    assert {row["type"] for row in sends.values()} == {"ok"}
+    assert {row["acks"] for row in sends.values()} == {acks}
+    assert len(polls) >= 20
+    for row in polls:
+        sent = sends[row["value"]]
+        assert (row["partition"], row["error"]) == (sent["partition"], None)
+        assert sent["offset"] == (None if acks == 0 else row["offset"])
+        assert sent["invoke_ns"] <= row["complete_ns"]
+    assigned = [row for row in rows if row["f"] == "assign"]
+    assert [(row["partition"], row["offset"]) for row in assigned] == [
+        (partition, 0) for partition in range(PARTITIONS)
+    ]
+    for frame in ("start", "end"):
+        assert sorted(row["client"] for row in rows if row["f"] == frame) == [1000, 1001]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_one_producers_sends_to_a_partition_land_in_their_order(
+    tmp_path: Path, client: ClientName
+) -> None:
+    """Full speed and batches that fill up: still in the order in which they began."""
+    with cluster_for(client) as bootstrap:
+        wanted = client_config(
+            tmp_path, bootstrap=bootstrap, idempotence=True, rate_per_s=0, value_bytes=4_096,
+            consumers=0,
+        )  # fmt: skip
+        rows = run(client, wanted, "acked")
+    for partition in range(PARTITIONS):
+        sent = [row for row in rows if row["f"] == "send" and row["partition"] == partition]
+        sent.sort(key=lambda row: row["value"])
+        offsets = [row["offset"] for row in sent]
+        assert offsets == sorted(offsets)
+        assert len(set(offsets)) == len(offsets)
+
+
+@pytest.mark.parametrize("client", CONNECTING)
+def test_without_a_cluster_nothing_is_sent_and_the_process_ends(
+    tmp_path: Path, client: ClientName
+) -> None:
+    """No broker is there: no client begins, and a stop is heard."""
+    with running(client, client_config(tmp_path)) as lines:
+        assert json.loads(next(lines))["sent"] == 0
+    assert rows_of(tmp_path) == []
+
+
+def test_a_plan_says_which_client_it_is(tmp_path: Path) -> None:
+    """`workload.client` decides what the processes run: ours names the broker that answered."""
+    plan = Plan(
+        seed=1,
+        topics=(Topic(name="t", acks=1, partitions=PARTITIONS),),
+        workload=Workload(client="own", producers=1, consumers=1, rate_per_s=100),
+    )
+    run = store.create(tmp_path, "p", versions={}, commit=None)
+    with mock_cluster("t") as bootstrap:
+        clients = launch(plan, FakeTarget(tmp_path), bootstrap, run)
+        deadline_s = time.monotonic() + DEADLINE_S
+        while clients.stats()["t"].get("read", 0) < 10 and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        assert clients.stop() == []
+    sends = [row for row in rows_of(run.history_dir) if row["f"] == "send"]
+    assert len(sends) >= 10
+    assert {row["node"] for row in sends} <= {1, 2, 3}

@@ -1,0 +1,52 @@
+"""What a consumer's reads become in the record, and where it goes on after a cut."""
+
+import pytest
+
+from harness.workloads.clients.counts import REWIND_RECORDS
+from harness.workloads.clients.reads import Read
+from tests.support.clients.recorded import CODEC, Recorded
+
+
+def test_a_record_is_a_row_and_a_poll_an_operation() -> None:
+    """Value, place and leader epoch; an epoch that nobody tells stays unknown."""
+    seen = Recorded()
+    reads = seen.reads()
+    records = [Read(0, 5, 2, CODEC.encode(1, 1)), Read(1, 8, None, b"what is this?")]
+    assert reads.polled(records, 10) == 2
+    [(first, *_), (second, *_)] = seen.writer.of("poll", "op")
+    assert first == second
+    columns = ("invoke_ns", "partition", "offset", "leader_epoch", "error")
+    assert seen.writer.of("poll", *columns) == [(10, 0, 5, 2, None), (10, 1, 8, None, "foreign")]
+    assert seen.tally.read == 2
+
+
+def test_a_jump_in_one_partition_leaves_the_others_where_they_are() -> None:
+    """It is a row with its reason, and what is read after it is no step back inside a poll."""
+    seen = Recorded()
+    reads = seen.reads()
+    reads.assigned({0: 5, 1: 8}, 1)
+    reads.moved({0: 2}, 3, reason="WHY")
+    assigned = seen.writer.of("assign", "invoke_ns", "partition", "offset", "error")
+    assert assigned == [(1, 0, 5, None), (1, 1, 8, None), (3, 0, 2, "WHY")]
+    payload = CODEC.encode(1, 1)
+    reads.polled([Read(1, 8, 0, payload), Read(0, 2, 0, payload)], 10, node=3)
+    [(first, node), (second, _)] = seen.writer.of("poll", "op", "node")
+    assert (first, node) == (second, 3)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "goes_on"),
+    [
+        ((0, 3_000), 3_000 - REWIND_RECORDS),
+        ((2_500, 3_000), 2_500),
+        ((0, 9_000), 5_000 - REWIND_RECORDS),
+        (None, 5_000 - REWIND_RECORDS),
+    ],
+)
+def test_after_a_cut_it_goes_back_to_a_place_that_exists(
+    bounds: tuple[int, int] | None, goes_on: int
+) -> None:
+    """A while before the log's end or its own position; other partitions stay where they are."""
+    reads = Recorded().reads()
+    reads.assigned({0: 5_000, 1: 70}, 1)
+    assert reads.rewound({0: bounds}) == {0: goes_on, 1: 70}

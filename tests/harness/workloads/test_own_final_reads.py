@@ -1,0 +1,131 @@
+"""Final reads on our own client: whatever can be read is, as long as something comes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from harness.simulation.recording import History
+from harness.workloads.clients.own.cluster import Cluster, Timing
+from harness.workloads.final_reads import FinalReadConfig
+from harness.workloads.own import World
+from harness.workloads.own_final_reads import read_everything
+from tests.support.clients.scripted_brokers import (
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    PORT,
+    TOPIC_ID,
+    Script,
+    fetched,
+    wanted,
+)
+
+TIMING = Timing(metadata_age_s=0.2)
+NOBODY = -1
+
+
+class Logs(Script):
+    """Partitions 0, 1, ... of t, whose leaders and numbers of records are given."""
+
+    def __init__(self, *leaders: int, records: int = 10, at_once: int = 100) -> None:
+        super().__init__()
+        self.leaders, self.records, self.at_once = list(leaders), records, at_once
+        self.answers |= {
+            METADATA: self._all_leaders,
+            FETCH: self._fetch,
+            LIST_OFFSETS: self._ends,
+        }
+
+    def _all_leaders(self, node: int, request: Any) -> Mapping[str, Any]:
+        partitions = [
+            {"partition_index": number, "leader_id": leader, "leader_epoch": 0}
+            for number, leader in enumerate(self.leaders)
+        ]
+        topic = {"name": "t", "topic_id": TOPIC_ID, "partitions": partitions}
+        return {"brokers": [self.endpoint(1), self.endpoint(2)], "topics": [topic]}
+
+    def _fetch(self, node: int, request: Any) -> Mapping[str, Any]:
+        row = wanted(request)
+        rest = range(row.fetch_offset, self.records)
+        return fetched(dict.fromkeys(rest[: self.at_once], 0), partition_index=row.partition)
+
+    def _ends(self, node: int, request: Any) -> Mapping[str, Any]:
+        asked = request.topics[0].partitions[0]
+        offset = 0 if asked.timestamp == -2 else self.records
+        row = {"partition_index": asked.partition_index, "offset": offset}
+        return {"topics": [{"name": "t", "partitions": [row]}]}
+
+    def read(self, *, patience_s: float, timeout_s: float = 100.0) -> History:
+        """What a final read records."""
+        world = self.world.world
+        history = History("final-reads", 2, lambda: world.now_ns)
+        config = FinalReadConfig(
+            run_id="run",
+            base_ns=0,
+            history_dir="",
+            bootstrap=f"{self.world.hosts[1].address}:{PORT}",
+            topics={"t": len(self.leaders)},
+            value_bytes=100,
+            patience_s=patience_s,
+            timeout_s=timeout_s,
+        )
+        outside = World(rng=world.stream("reads"), wall_clock_ms=lambda: 0, timing=TIMING)
+
+        async def client(cluster: Cluster) -> None:
+            await cluster.close()
+            await read_everything(config, history, outside)
+
+        self.run(client, TIMING)
+        return history
+
+
+def ends(history: History) -> dict[int, tuple[str, int | None, str | None]]:
+    """How far each partition was read, and why no further."""
+    return {
+        row["partition"]: (row["type"], row["offset"], row["error"])
+        for row in history.named()
+        if row["f"] == "final-read-end"
+    }
+
+
+def took_s(history: History) -> float:
+    """From the first row to the last."""
+    rows = list(history.named())
+    return float(rows[-1]["complete_ns"] - rows[0]["invoke_ns"]) / 1e9
+
+
+def test_a_log_that_comes_slowly_is_read_to_its_end() -> None:
+    """One record a fetch, as from segments of one batch: patience is for when nothing comes."""
+    history = Logs(1, records=2_000, at_once=1).read(patience_s=0.5)
+    assert ends(history) == {0: ("ok", 2_000, None)}
+    assert took_s(history) > 0.5
+
+
+def test_a_read_has_a_bound_all_the_same() -> None:
+    """However much comes."""
+    history = Logs(1, records=2_000, at_once=1).read(patience_s=0.5, timeout_s=0.6)
+    assert ends(history)[0][::2] == ("info", "timeout")
+    assert took_s(history) < 0.7
+
+
+def test_a_partition_without_a_leader_keeps_no_other_from_being_read() -> None:
+    """The others are read; for that one all patience is used up."""
+    history = Logs(NOBODY, 2, NOBODY).read(patience_s=5)
+    missing = ("info", None, "LEADER_NOT_AVAILABLE")
+    assert ends(history) == {0: missing, 1: ("ok", 10, None), 2: missing}
+    assert 5 < took_s(history) < 7
+
+
+def test_a_leader_that_comes_late_is_read_too() -> None:
+    """It is asked for again and again, while others are read."""
+    logs = Logs(1, NOBODY)
+    logs.world.world.after(3_000_000_000, lambda: logs.leaders.__setitem__(1, 2))
+    assert ends(logs.read(patience_s=5)) == {0: ("ok", 10, None), 1: ("ok", 10, None)}
+
+
+def test_a_log_that_refuses_is_waited_for_in_patience() -> None:
+    """And the reason is told."""
+    logs = Logs(1)
+    logs.answers[FETCH] = lambda node, _: fetched({}, error_code=ErrorCode.corrupt_message)
+    assert ends(logs.read(patience_s=2)) == {0: ("info", 0, "CORRUPT_MESSAGE")}

@@ -1,0 +1,256 @@
+"""The faults of administration against a cluster that does as it is told, or does not answer."""
+
+import random
+
+import pytest
+
+from nemesis.administration import At, Placed
+from nemesis.base import Futile
+from nemesis.faults.catalogue import find
+from nemesis.faults.fault import Fault, Params, Strike
+from nemesis.faults.membership import FAULTS
+from nemesis.faults.membership.brokers import can_leave, with_node
+from nemesis.faults.membership.replicas import elsewhere
+from tests.support.nemesis.fakes import FakeAdministration, FakeMachines, Trace
+
+
+def aimed(fault_name: str, /, *nodes: int, seed: int = 1, **params: str) -> tuple[Fault, Strike]:
+    """A fault and its strike."""
+    fault = find(fault_name)
+    given = Params.of(fault.options, params)
+    return fault, fault.aim(nodes, [1, 2, 3], random.Random(seed), given)
+
+
+@pytest.fixture
+def machines() -> FakeMachines:
+    """Three of them."""
+    return FakeMachines(Trace())
+
+
+@pytest.fixture
+def cluster(machines: FakeMachines) -> FakeAdministration:
+    """Their administration."""
+    return machines.cluster
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_the_same_seed_aims_the_same(fault: Fault) -> None:
+    """What is left open is drawn from the seed; strikes of other seeds have layers of their own."""
+    assert aimed(fault.name, 1) == aimed(fault.name, 1)
+    layers = {aimed(fault.name, 1, seed=seed)[1].detail("layer") for seed in range(20)}
+    assert len(layers) == 20
+
+
+ASKING = [each for each in FAULTS if each.name not in ("broker.add", "quorum.add-voter")]
+"""Those that make no machine first."""
+
+
+@pytest.mark.parametrize("fault", ASKING, ids=lambda fault: fault.name)
+def test_what_nobody_answers_is_not_taken(fault: Fault, machines: FakeMachines) -> None:
+    """Whatever asks the cluster fails when it does not answer; its undoing does not."""
+    machines.cluster.deaf = True
+    _, strike = aimed(fault.name, 2)
+    hosts = machines.hosts()
+    with pytest.raises(OSError, match="nobody answers"):
+        fault.inject(hosts, strike)
+    fault.heal(hosts, strike)
+    assert machines.cluster.undone == [strike.detail("layer")]
+
+
+def test_a_reassignment_is_to_other_replicas(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """As many as before, on brokers in service; it is proven by where the partition is then."""
+    hosts = machines.hosts()
+    fault, strike = aimed("reassign", topic="a", scope="topic")
+    before = dict(cluster.placed)
+    assert not fault.effect(hosts, strike).took
+    fault.inject(hosts, strike)
+    for at, each in cluster.placed.items():
+        assert len(each.target) == 2
+        assert each.target != before[at].target
+        assert set(each.target) <= {1, 2, 3}
+    assert fault.effect(hosts, strike).took
+    cluster.placed["a", 0] = before["a", 0]
+    assert not fault.effect(hosts, strike).took
+
+
+def test_a_reassignment_that_is_refused_is_futile(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """So is one for which there are too few brokers, or of a topic that there is not."""
+    hosts = machines.hosts()
+    cluster.refused = {("a", 0): "no", ("a", 1): "no"}
+    with pytest.raises(Futile, match="every move was refused"):
+        find("reassign").inject(hosts, aimed("reassign")[1])
+    cluster.live = [1]
+    with pytest.raises(Futile, match="no other place"):
+        find("reassign").inject(hosts, aimed("reassign")[1])
+    with pytest.raises(Futile, match="no topic b"):
+        find("reassign").inject(hosts, aimed("reassign", topic="b")[1])
+
+
+@pytest.mark.parametrize(
+    ("now", "brokers", "found"),
+    [((1, 2), [1], None), ((1,), [1], None), ((1, 2), [1, 2], (2, 1)), ((1,), [1, 2], (2,))],
+)
+def test_elsewhere(now: tuple[int, ...], brokers: list[int], found: tuple[int, ...]) -> None:
+    """Other brokers or another order; nobody where there is neither."""
+    assert elsewhere(now, brokers, random.Random(1)) == found
+
+
+def test_leaders_are_elected_where_they_do_not_lead(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """Only those partitions are asked for; none is futile, and so is a refusal of all."""
+    hosts = machines.hosts()
+    fault, strike = aimed("elect", topic="a")
+    with pytest.raises(Futile, match="each has its preferred leader already"):
+        fault.inject(hosts, strike)
+    cluster.placed["a", 1] = Placed(3, (2, 3), (2, 3))
+    cluster.refused = {("a", 1): "it is not in sync"}
+    with pytest.raises(Futile, match="nobody was elected: it is not in sync"):
+        fault.inject(hosts, strike)
+    cluster.refused = {}
+    fault.inject(hosts, strike)
+    assert cluster.elections[-1] == ([("a", 1)], False)
+    assert fault.effect(hosts, strike).evidence == "a/0 is led by 1, a/1 is led by 2"
+
+
+def test_an_unclean_election_needs_a_partition_without_leader(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """It is of any kind of leader that there is none then."""
+    hosts = machines.hosts()
+    fault, strike = aimed("elect", topic="a", kind="unclean")
+    with pytest.raises(Futile, match="each has a leader already"):
+        fault.inject(hosts, strike)
+    cluster.placed["a", 0] = Placed(None, (1, 2), (1, 2))
+    fault.inject(hosts, strike)
+    assert cluster.elections[-1] == ([("a", 0)], True)
+    assert fault.effect(hosts, strike).took
+    assert fault.label(strike) == "elect topic=a kind=unclean"
+
+
+def test_a_config_that_is_so_already_is_futile(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """Otherwise the cluster's own word proves it; and until nothing is owed, it is not healed."""
+    hosts = machines.hosts()
+    fault, strike = aimed("config", name="segment.bytes", value="1073741824")
+    with pytest.raises(Futile, match="is 1073741824 already"):
+        fault.inject(hosts, strike)
+    fault, strike = aimed("config", name="segment.bytes", value="65536")
+    fault.inject(hosts, strike)
+    assert fault.effect(hosts, strike).evidence == "segment.bytes is a 65536"
+    cluster.debts = "nobody answers"
+    assert not fault.healing(hosts, strike).took
+    cluster.debts = ""
+    assert fault.healing(hosts, strike).took
+
+
+def test_a_config_is_in_the_record() -> None:
+    """Its topic, name and value, drawn where they were left open: the contract reads them."""
+    _, strike = aimed("config")
+    details = dict(strike.details)
+    assert details["topic"] == "every"
+    assert "any" not in (details["name"], details["value"])
+    with pytest.raises(Futile, match="name a value"):
+        aimed("config", name="min.insync.replicas")
+
+
+def test_topics_come_one_after_the_other(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """With each pulse there is a new one, and the one before it is gone."""
+    hosts = machines.hosts()
+    fault, strike = aimed("topic.create-delete", partitions="2")
+    fault.inject(hosts, strike)
+    first = set(cluster.topics()) - {"a"}
+    assert fault.effect(hosts, strike).took
+    fault.pulse(hosts, strike, 1000)
+    second = set(cluster.topics()) - {"a"}
+    assert len(first) == len(second) == 1
+    assert first != second
+
+
+def test_a_topic_grows_to_its_bound(machines: FakeMachines, cluster: FakeAdministration) -> None:
+    """A partition at a time."""
+    hosts = machines.hosts()
+    fault, strike = aimed("partitions.grow", most="4")
+    fault.inject(hosts, strike)
+    (name,) = set(cluster.topics()) - {"a"}
+    assert cluster.topics()[name] == 2
+    for turn in range(5):
+        fault.pulse(hosts, strike, 1000 * turn)
+    assert cluster.topics()[name] == 4
+    assert fault.effect(hosts, strike).took
+
+
+def test_a_broker_that_joined_gets_replicas_once(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """It takes the place of others; and stays after the heal where that was asked."""
+    hosts = machines.hosts()
+    fault, strike = aimed("broker.add", replicas="1", stay="yes")
+    fault.inject(hosts, strike)
+    for turn in range(3):
+        fault.pulse(hosts, strike, 1000 * turn)
+    held = [at for at, each in cluster.placed.items() if 4 in each.target]
+    assert len(held) == 1
+    assert fault.effect(hosts, strike).took
+    fault.heal(hosts, strike)
+    assert cluster.kept == [strike.detail("layer")]
+    assert cluster.undone == []
+    assert fault.healing(hosts, strike).evidence == "it stays"
+
+
+def test_a_broker_leaves_when_others_can_take_what_it_holds(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """Otherwise that is futile, as it is for one that is not in service."""
+    hosts = machines.hosts()
+    fault, strike = aimed("broker.remove", 2)
+    fault.inject(hosts, strike)
+    assert cluster.left == {2}
+    assert fault.effect(hosts, strike).took
+    with pytest.raises(Futile, match="no brokers in service"):
+        fault.inject(hosts, strike)
+    with pytest.raises(Futile, match="has nowhere to go"):
+        fault.inject(hosts, aimed("broker.remove", 3)[1])
+
+
+PLACED: list[tuple[At, Placed]] = [(("a", 0), Placed(1, (1, 2), (1, 2)))]
+
+
+@pytest.mark.parametrize(
+    ("node", "brokers", "found"),
+    [(1, [1, 2, 3], None), (1, [1, 2], ("a", 0)), (3, [1, 2, 3], None), (1, [2, 3], None)],
+)
+def test_can_leave(node: int, brokers: list[int], found: At | None) -> None:
+    """Whoever holds a replica for which no other broker would be left cannot."""
+    assert can_leave(node, PLACED, brokers) == found
+
+
+def test_with_node() -> None:
+    """The new one takes somebody's place, and nobody is there twice."""
+    for seed in range(10):
+        found = with_node((1, 2, 3), 4, random.Random(seed))
+        assert len(set(found)) == 3
+        assert 4 in found
+
+
+def test_a_vote_is_taken_where_others_have_one(
+    machines: FakeMachines, cluster: FakeAdministration
+) -> None:
+    """One of several targets; two voters keep theirs."""
+    hosts = machines.hosts()
+    fault, strike = aimed("quorum.remove-voter", 1, 2)
+    assert strike.detail("nodes") in ("1", "2")
+    assert fault.label(strike) == f"quorum.remove-voter node {strike.detail('nodes')}"
+    assert strike.nodes == (), "nobody is excused by it"
+    assert not fault.effect(hosts, strike).took
+    fault.inject(hosts, strike)
+    assert fault.effect(hosts, strike).took
+    with pytest.raises(Futile, match="cannot give up a vote"):
+        fault.inject(hosts, aimed("quorum.remove-voter", 3)[1])

@@ -1,0 +1,184 @@
+"""Whom the faults of the network mean, what they ask of links, and what they make of counters."""
+
+import random
+
+import pytest
+
+from nemesis.base import BadSchedule, Futile
+from nemesis.faults.catalogue import find
+from nemesis.faults.fault import Params, Strike
+from nemesis.faults.network import FAULTS
+from nemesis.faults.network.links import FAULTS as BAD_LINKS
+from nemesis.hosts import CLIENTS, Cut, Quality
+from tests.support.nemesis.fakes import FakeMachines, Trace
+
+NODES = (1, 2, 3)
+
+
+def aim(name: str, *targets: int, **params: str) -> Strike:
+    """A fault's strike against these of three nodes."""
+    return aim_by_chance(1, name, *targets, **params)
+
+
+def aim_by_chance(chance: int, name: str, *targets: int, **params: str) -> Strike:
+    """A fault's strike, as one of several events has it."""
+    fault = find(name)
+    return fault.aim(targets, NODES, random.Random(chance), Params.of(fault.options, params))
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "cuts"),
+    [
+        ("cut.clients", {}, {Cut(0, 1), Cut(1, 0)}),
+        ("cut.clients", {"direction": "out"}, {Cut(1, 0)}),
+        ("cut.port", {"direction": "in"}, {Cut(2, 1, 9092), Cut(3, 1, 9092)}),
+        (
+            "cut.port",
+            {"port": "controller", "direction": "out"},
+            {Cut(1, 2, 9093), Cut(1, 3, 9093)},
+        ),
+        ("cut.port", {"port": "80", "peers": "clients"}, {Cut(0, 1, 80), Cut(1, 0, 80)}),
+        ("response-lost", {}, {Cut(1, 0, 9092, answers=True)}),
+        (
+            "response-lost",
+            {"peers": "nodes"},
+            {Cut(1, 2, 9092, answers=True), Cut(1, 3, 9092, answers=True)},
+        ),
+    ],
+)
+def test_cuts_are_aimed_at_what_the_parameters_say(
+    name: str, params: dict[str, str], cuts: set[Cut]
+) -> None:
+    """Who, which way, which port."""
+    strike = aim(name, 1, **params)
+    assert set(strike.cuts) == cuts
+    assert strike.nodes == (1,)
+
+
+def test_all_nodes_as_targets_means_every_link_between_them() -> None:
+    """Not none because nobody else is left."""
+    strike = aim("link.slow", 1, 2, 3, peers="nodes")
+    assert strike.links == ((1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2))
+    assert (CLIENTS, 2) in aim("link.slow", 1, 2, 3, peers="all").links
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "quality"),
+    [
+        ("link.slow", {"delay_ms": "7"}, Quality(delay_ms=7, jitter_ms=20)),
+        ("link.lossy", {}, Quality(lost=0.05)),
+        ("link.reordered", {}, Quality(delay_ms=20, reordered=0.25)),
+        ("link.duplicated", {}, Quality(duplicated=0.1)),
+        ("link.limited", {"kb_per_s": "1.5"}, Quality(bytes_per_s=1500)),
+        (
+            "link.bad",
+            {},
+            Quality(delay_ms=50, jitter_ms=25, lost=0.02, reordered=0.05, duplicated=0.02),
+        ),
+    ],
+)
+def test_bad_links_are_asked_for_and_proven(
+    name: str, params: dict[str, str], quality: Quality
+) -> None:
+    """The parameters make the quality; counters that stand still are no proof; healed, none is."""
+    fault, machines = find(name), FakeMachines(Trace())
+    hosts, strike = machines.hosts(), aim(name, 1, direction="out", peers="nodes", **params)
+    fault.inject(hosts, strike)
+    assert set(machines.links.layers.values()) == {quality}
+    assert fault.effect(hosts, strike).took
+    machines.links.traffic = 0
+    assert not fault.effect(hosts, strike).took
+    assert not fault.healing(hosts, strike).took
+    fault.heal(hosts, strike)
+    assert fault.healing(hosts, strike).took
+    assert machines.links.layers == {}
+
+
+def test_overlapping_strikes_of_one_fault_are_layers_apart() -> None:
+    """Each has a name of its own, so that healing one leaves the other, whatever it shares."""
+    first, second = aim("link.slow", 1), aim_by_chance(2, "link.slow", 1)
+    assert first.detail("layer") != second.detail("layer")
+    assert first.without([second], same_fault=[second]).links == first.links
+    flapping, other = aim("cut.flapping", 1), aim_by_chance(2, "cut.flapping", 1)
+    assert not set(flapping.cuts) & set(other.cuts)
+    assert flapping.without([other], same_fault=[other]).cuts == flapping.cuts
+
+
+def test_the_same_event_makes_the_same_strike() -> None:
+    """A replay must not differ in the names of layers."""
+    for fault in FAULTS:
+        targets = NODES[: 1 if fault.default_targets != "all" else 3]
+        assert aim(fault.name, *targets) == aim(fault.name, *targets)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "complaint"),
+    [
+        ("cut.port", {"port": "metadata"}, "data, controller or a number"),
+        ("cut.port", {"port": "65536"}, "1 to 65535"),
+        ("cut.clients", {"direction": "up"}, "in, out, both"),
+        ("cut.clients", {"peers": "nodes"}, "no parameter 'peers'"),
+        ("link.lossy", {"lost_percent": "101"}, "from 0 to 100"),
+        ("link.slow", {"delay_ms": "long"}, "a number from 0"),
+        ("link.limited", {"kb_per_s": "0"}, "a number from 1"),
+        ("cut.flapping", {"duty_percent": "nan"}, "from 1 to 99"),
+        ("reset", {"repeat": "often"}, "no, yes"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(
+    name: str, params: dict[str, str], complaint: str
+) -> None:
+    """With what they can be."""
+    with pytest.raises(BadSchedule, match=complaint):
+        Params.of(find(name).options, params)
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("link.lossy", {"lost_percent": "0"}), ("link.slow", {"delay_ms": "0", "jitter_ms": "0"})],
+)
+def test_a_quality_that_is_none_is_futile(name: str, params: dict[str, str]) -> None:
+    """Rather than a fault that took no effect."""
+    with pytest.raises(Futile):
+        find(name).inject(FakeMachines(Trace()).hosts(), aim(name, 1, **params))
+
+
+def test_a_lone_node_cannot_be_cut_from_others() -> None:
+    """There is nobody, which is said."""
+    for name in ("cut.port", "reset", "cut.flapping"):
+        fault = find(name)
+        params = Params.of(fault.options, {"peers": "nodes"})
+        strike = fault.aim([1], [1], random.Random(1), params)
+        with pytest.raises(Futile):
+            fault.inject(FakeMachines(Trace()).hosts(), strike)
+
+
+def test_a_lost_response_is_proven_by_both_directions() -> None:
+    """Dropped answers alone may be answers to nobody."""
+    fault, machines = find("response-lost"), FakeMachines(Trace())
+    strike = aim("response-lost", 1)
+    fault.inject(machines.hosts(), strike)
+    assert fault.effect(machines.hosts(), strike).took
+    machines.links.blocked = dict.fromkeys(machines.links.blocked, 0)
+    assert not fault.effect(machines.hosts(), strike).took
+
+
+def test_a_reset_that_ended_nothing_took_no_effect() -> None:
+    """The count is of connections, not of attempts; repeats add up."""
+    fault, machines = find("reset"), FakeMachines(Trace())
+    strike = aim("reset", 1, repeat="yes", peers="clients")
+    machines.links.traffic = 0
+    fault.inject(machines.hosts(), strike)
+    assert not fault.effect(machines.hosts(), strike).took
+    machines.links.traffic = 2
+    fault.pulse(machines.hosts(), strike, 1000)
+    fault.pulse(machines.hosts(), strike, 2000)
+    assert fault.effect(machines.hosts(), strike).evidence.startswith("4 connections")
+
+
+def test_every_fault_and_every_number_says_what_it_is() -> None:
+    """The catalogue is read by people: what is done, and in which unit it is asked for."""
+    assert len({fault.about for fault in FAULTS}) == len(FAULTS)
+    for option in (each for fault in BAD_LINKS for each in fault.options):
+        if option.default.isdigit():
+            assert option.about.endswith(("ms", "percent", "kB/s"))

@@ -1,0 +1,56 @@
+"""Strands of the real world: threads that are waited for, and whose errors are not lost."""
+
+import threading
+
+import pytest
+
+from nemesis.concurrency import Threads
+
+
+def test_a_strand_runs_beside_its_caller() -> None:
+    """Waiting has a bound, and says whether it is over."""
+    go_on = threading.Event()
+    strand = Threads().spawn(lambda: [go_on.wait(30)].clear(), "waits")
+    assert not strand.wait(0.01)
+    assert not strand.done()
+    go_on.set()
+    assert strand.wait()
+    assert strand.done()
+    strand.result()
+
+
+def test_what_it_raises_is_its_results() -> None:
+    """Not the waiting's, nor the thread's."""
+
+    def fails() -> None:
+        raise LookupError("nothing")
+
+    strand = Threads().spawn(fails, "fails")
+    assert strand.wait()
+    with pytest.raises(LookupError, match="nothing"):
+        strand.result()
+
+
+def test_time_goes_on() -> None:
+    """Monotonic, and at least as long as one sleeps."""
+    strands = Threads()
+    began_s = strands.now_s()
+    strands.sleep(0.01)
+    assert strands.now_s() - began_s >= 0.009
+
+
+def test_a_mutex_may_be_taken_twice() -> None:
+    """By its holder; another waits."""
+    strands, order = Threads(), list[str]()
+    mutex = strands.mutex()
+
+    def other() -> None:
+        with mutex:
+            order.append("other")
+
+    with mutex, mutex:
+        waiting = strands.spawn(other, "other")
+        assert not waiting.wait(0.01)
+        order.append("holder")
+    assert waiting.wait()
+    assert order == ["holder", "other"]

@@ -1,0 +1,229 @@
+"""Target expressions: read at planning, resolved at injection."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemesis import selectors
+from nemesis.base import BadTargets, Unresolved
+from tests.support.nemesis.fakes import FakeView
+
+NODES = [1, 2, 3]
+
+
+def resolve(expression: str, view: FakeView | None = None, seed: int = 1) -> tuple[int, ...]:
+    """The nodes that an expression means in the fake cluster."""
+    return selectors.resolve(expression, NODES, view or FakeView(), random.Random(seed)).nodes
+
+
+@pytest.mark.parametrize(
+    ("expression", "nodes"),
+    [
+        ("all", (1, 2, 3)),
+        ("node:2", (2,)),
+        ("controller", (3,)),
+        ("leader:a/0", (1,)),
+        ("leader:a/1", (2,)),
+        ("nodes:3,1,3", (1, 3)),
+        ("quorum-leader", (3,)),
+        ("brokers", (1, 2, 3)),
+        ("controllers", (1, 2, 3)),
+        ("followers:a/0", (2, 3)),
+        ("isr:a/0", (1, 2, 3)),
+        ("isr", (1, 2, 3)),
+        ("clients", (0,)),
+    ],
+)
+def test_definite_targets(expression: str, nodes: tuple[int, ...]) -> None:
+    """Expressions that leave nothing to chance mean what the view says."""
+    assert resolve(expression) == nodes
+
+
+def test_random_targets_have_their_size_and_their_seed() -> None:
+    """Sizes are as named, and one seed gives one choice."""
+    assert [len(resolve(e)) for e in ("one", "minority", "majority")] == [1, 1, 2]
+    assert all(resolve("majority", seed=s) == resolve("majority", seed=s) for s in range(20))
+    assert len({resolve("one", seed=s) for s in range(20)}) == 3
+
+
+def split_view() -> FakeView:
+    """Two controllers, 1 and 2, and two brokers."""
+    view = FakeView()
+    view.roles, view.active = ((3, 4), (1, 2)), 2
+    view.leaders = {("a", 0): 3}
+    view.isrs = {("a", 0): (3, 4)}
+    return view
+
+
+@pytest.mark.parametrize(
+    ("expression", "choices"),
+    [
+        ("controller", {2}),
+        ("quorum-follower", {1}),
+        ("controllers", {1, 2}),
+        ("broker", {3, 4}),
+        ("brokers", {3, 4}),
+        ("leader", {3}),
+        ("followers", {4}),
+        ("isr-one", {4}),
+        ("one", {1, 2, 3, 4}),
+    ],
+)
+def test_roles_are_told_apart(expression: str, choices: set[int]) -> None:
+    """With controllers of their own, brokers and controllers are other nodes."""
+    seen = {
+        node
+        for seed in range(30)
+        for node in selectors.resolve(
+            expression, [1, 2, 3, 4], split_view(), random.Random(seed)
+        ).nodes
+    }
+    assert seen == choices
+
+
+def test_the_last_in_sync_replica_is_one_that_is_alone() -> None:
+    """Until the ISR has shrunk to one, there is no last one; then any such partition will do."""
+    view = FakeView()
+    for expression in ("last-isr", "last-isr:a/0"):
+        with pytest.raises(Unresolved, match="last in-sync replica"):
+            resolve(expression, view)
+    view.isrs["a", 0] = (2,)
+    assert resolve("last-isr", view) == resolve("last-isr:a/0", view) == (2,)
+    view.isrs["a", 0] = ()
+    with pytest.raises(Unresolved):
+        resolve("isr:a/0", view)
+
+
+def test_the_only_replica_in_sync_has_no_fellow() -> None:
+    """One in-sync follower is wanted, and the leader is none."""
+    view = FakeView()
+    view.isrs["a", 0] = (1,)
+    with pytest.raises(Unresolved, match="in-sync follower"):
+        resolve("isr-one", view)
+
+
+SIMPLE = [text for text in selectors.EXPRESSIONS if ":" not in text]
+WITH_PARTITION = [
+    text.replace("<topic>/<partition>", "a/0")
+    for text in selectors.EXPRESSIONS
+    if "<topic>" in text
+]
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[list[int], FakeView]:
+    """Combined or split, with leaders and ISRs as they happen to be, known or not."""
+    nodes = list(range(1, draw(st.integers(1, 7)) + 1))
+    split = draw(st.integers(0, len(nodes) - 1))
+    view = FakeView()
+    view.roles = (nodes[split:], nodes[:split] or nodes)
+    view.active = draw(st.sampled_from([None, *view.roles[1]]))
+    view.leaders, view.isrs = {}, {}
+    for partition in range(draw(st.integers(0, 3))):
+        isr = draw(st.lists(st.sampled_from(nodes[split:]), unique=True))
+        led = draw(st.booleans())
+        view.isrs["a", partition] = tuple(isr)
+        if isr and led:
+            view.leaders["a", partition] = isr[0]
+    return nodes, view
+
+
+@given(clusters(), st.sampled_from([*SIMPLE, *WITH_PARTITION]), st.integers(0, 2**32))
+def test_whatever_is_resolved(
+    cluster: tuple[list[int], FakeView], expression: str, seed: int
+) -> None:
+    """One seed, one answer; never nobody, never a stranger, never a node twice."""
+    nodes, view = cluster
+    try:
+        found = selectors.resolve(expression, nodes, view, random.Random(seed))
+    except (Unresolved, BadTargets):
+        return
+    assert found == selectors.resolve(expression, nodes, view, random.Random(seed))
+    assert found.nodes
+    assert set(found.nodes) <= {0, *nodes}
+    assert list(found.nodes) == sorted(set(found.nodes))
+    assert found.because
+
+
+SUBSETS = [
+    ("leader:a/0", "isr:a/0"),
+    ("isr-one:a/0", "isr:a/0"),
+    ("isr-one:a/0", "followers:a/0"),
+    ("last-isr:a/0", "isr:a/0"),
+    ("controller", "controllers"),
+    ("quorum-follower", "controllers"),
+    ("broker", "brokers"),
+    ("brokers", "all"),
+    ("controllers", "all"),
+    ("minority", "all"),
+]
+
+
+@given(clusters(), st.sampled_from(SUBSETS), st.integers(0, 2**32))
+def test_smaller_sets_are_parts_of_larger_ones(
+    cluster: tuple[list[int], FakeView], pair: tuple[str, str], seed: int
+) -> None:
+    """Who is one of a kind is among all of that kind."""
+    nodes, view = cluster
+    try:
+        part, whole = (
+            set(selectors.resolve(each, nodes, view, random.Random(seed)).nodes) for each in pair
+        )
+    except (Unresolved, BadTargets):
+        return
+    assert part <= whole
+
+
+@given(clusters(), st.integers(0, 2**32))
+def test_leaders_and_followers_are_all_replicas(
+    cluster: tuple[list[int], FakeView], seed: int
+) -> None:
+    """Nobody is both, and the active controller is no quorum follower."""
+    nodes, view = cluster
+    for one, other in [("leader:a/0", "followers:a/0"), ("controller", "quorum-follower")]:
+        try:
+            found = [
+                selectors.resolve(each, nodes, view, random.Random(seed)) for each in (one, other)
+            ]
+        except (Unresolved, BadTargets):
+            continue
+        assert not set(found[0].nodes) & set(found[1].nodes)
+
+
+def test_leader_names_the_partition_that_it_chose() -> None:
+    """The leader of a random partition is recorded with the partition."""
+    found = selectors.resolve("leader", NODES, FakeView(), random.Random(1))
+    assert found.because in ("leader of a/0", "leader of a/1")
+
+
+@pytest.mark.parametrize("expression", ["leader", "leader:a/0", "leader:other/0", "controller"])
+def test_what_nobody_knows_is_unresolved(expression: str) -> None:
+    """A leader that the view does not know may be known later: not an error for good."""
+    view = FakeView()
+    view.leaders.clear()
+    view.active = None
+    with pytest.raises(Unresolved):
+        resolve(expression, view)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("", "two", "node:", "node:x", "nodes:", "nodes:1,", "node:1,2", "leader:", "leader:a"),
+        *("One", "controller:a/0", "isr:a/x", "node:N", "leader:<topic>/<partition>"),
+    ],
+)
+def test_nonsense_is_refused_and_the_language_explained(expression: str) -> None:
+    """The error lists what can be said."""
+    with pytest.raises(BadTargets, match="leader:<topic>/<partition>"):
+        selectors.parse(expression)
+
+
+def test_strangers_and_empty_minorities_are_refused() -> None:
+    """A node that is not there, and a minority of two nodes, can never be hit."""
+    with pytest.raises(BadTargets, match="no node 4"):
+        resolve("node:4")
+    with pytest.raises(BadTargets, match="no minority"):
+        selectors.resolve("minority", [1, 2], FakeView(), random.Random(1))

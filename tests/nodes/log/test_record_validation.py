@@ -1,0 +1,136 @@
+"""Which batches of a producer a log takes: none that every consumer would stop at."""
+
+import gzip
+import struct
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodes.ids import Epoch
+from nodes.log.batch import HEADER_BYTES, Record, decode_records, encode_batch
+from nodes.log.errors import CorruptBatch, InvalidBatch
+from nodes.log.record_validation import MAX_WALKED, check_records
+from nodes.storage.memory import MemoryDisk
+from tests.support.nodes.batches import open_log
+
+BYTES = st.none() | st.binary(max_size=300)
+RECORDS = st.lists(
+    st.builds(
+        Record,
+        timestamp=st.integers(-1, 2**62),
+        key=BYTES,
+        value=BYTES,
+        headers=st.lists(st.tuples(st.text(max_size=9), BYTES), max_size=3).map(tuple),
+    ),
+    min_size=1,
+    max_size=80,
+)
+
+
+def rewritten(batch: bytes, **changes: int | bytes) -> bytes:
+    """The batch with other header fields or another body, and lengths and a CRC that are right."""
+    names = ("attributes", "last_offset_delta", "base_timestamp", "max_timestamp", "producer_id",
+             "producer_epoch", "base_sequence", "record_count")  # fmt: skip
+    form = struct.Struct(">hiqqqhii")
+    values = dict(zip(names, form.unpack_from(batch, 21), strict=True))
+    body = changes.pop("body", batch[HEADER_BYTES:])
+    assert isinstance(body, bytes)
+    values.update(changes)
+    checked = form.pack(*values.values()) + body
+    head = struct.pack(">qiib", 0, 9 + len(checked), -1, 2)
+    return head + struct.pack(">I", crc32c(checked)) + checked
+
+
+def refused(batch: bytes) -> bool:
+    """Whether the log takes nothing of it."""
+    log = open_log(MemoryDisk())
+    try:
+        log.append_as_leader(batch, Epoch(1))
+    except InvalidBatch:
+        assert log.end_offset == 0
+        return True
+    return False
+
+
+PLAIN = encode_batch([Record(key=b"k", value=b"v%d" % n) for n in range(3)], timestamp_ms=1)
+BODY = PLAIN[HEADER_BYTES:]
+FIRST = BODY[: 1 + (BODY[0] >> 1)]
+
+
+@given(RECORDS)
+def test_what_is_well_formed_passes(records: list[Record]) -> None:
+    """Nulls, headers, any lengths, any times."""
+    batch = encode_batch(records, timestamp_ms=5)
+    check_records(batch, HEADER_BYTES, len(batch), 0, len(records))
+
+
+@given(RECORDS, st.integers(0, 2**31), st.binary(min_size=1, max_size=6))
+def test_what_passes_can_be_read(records: list[Record], at: int, new: bytes) -> None:
+    """Bytes that are put anywhere into the records are refused, or the records can be decoded."""
+    batch = bytearray(encode_batch(records, timestamp_ms=5))
+    at = HEADER_BYTES + at % (len(batch) - HEADER_BYTES)
+    batch[at : at + len(new)] = new
+    changed = bytes(batch)
+    try:
+        check_records(changed, HEADER_BYTES, len(changed), 0, len(records))
+    except InvalidBatch:
+        return
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    try:
+        read = decode_records(bytes(batch))
+    except CorruptBatch as error:
+        if "codec can't decode" in str(error):  # a header's name: what it says, nobody looks at
+            return
+        raise
+    assert [record.offset for record in read] == list(range(len(records)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"record_count": 2**31 - 1, "last_offset_delta": 2**31 - 2},
+        {"record_count": 4, "last_offset_delta": 3},
+        {"record_count": 2, "last_offset_delta": 1},
+        {"record_count": 0},
+        {"record_count": -1},
+        {"body": b""},
+        {"body": b"garbage" * 9},
+        {"body": BODY + b"\0"},
+        {"body": BODY[:-1]},
+        {"body": FIRST * 3},
+        {"body": b"\xff" * 60},
+        {"body": b"\x01" * 60},
+        {"attributes": 5},
+        {"attributes": 7},
+        {"attributes": 1},
+        {"attributes": 1, "body": gzip.compress(BODY, mtime=0)[:20], "record_count": 2**31 - 1,
+         "last_offset_delta": 2**31 - 2},
+        {"attributes": 3},
+        {"attributes": 4},
+        {"attributes": 2, "body": b""},
+        {"producer_id": 7, "producer_epoch": 0, "base_sequence": -1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_behind_a_right_crc_there_must_be_records(changes: dict[str, int | bytes]) -> None:
+    """What Kafka refuses at its header, or at a walk through its records."""
+    assert refused(rewritten(PLAIN, **changes))
+    assert not refused(rewritten(PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("codec", "body"),
+    [(1, gzip.compress(BODY, mtime=0)), (2, b"\x2a" + BODY), (3, b"\x04\x22\x4d\x18" + BODY),
+     (4, b"\x28\xb5\x2f\xfd" + BODY)],
+)  # fmt: skip
+def test_of_compressed_records_the_beginning_is_looked_at(codec: int, body: bytes) -> None:
+    """Nothing is decompressed."""
+    assert not refused(rewritten(PLAIN, attributes=codec, body=body))
+
+
+def test_a_walk_ends_after_so_many_records() -> None:
+    """A batch of very many tiny records must not hold the loop: the rest of it is believed."""
+    batch = encode_batch([Record()] * (MAX_WALKED + 10), timestamp_ms=1)
+    check_records(batch + b"?", HEADER_BYTES, len(batch) + 1, 0, MAX_WALKED + 10)

@@ -1,0 +1,421 @@
+"""A follower and its leader, without sockets, in virtual time."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from nodes.config import load_config
+from nodes.ids import BrokerEpoch, NodeId, Offset
+from nodes.log.batch import Record, encode_batch
+from nodes.log.errors import OffsetGap
+from nodes.log.log import LogConfig
+from nodes.server.follower.fetch_session import Following
+from nodes.server.follower.fetcher import FetcherPool
+from nodes.server.replicas.replica import Replica
+from nodes.wire.errors import Disconnected
+from tests.support.nodes import virtual_time
+from tests.support.nodes.fetching import BATCH, EPOCH, FOLLOWER, LEADER, SOMEBODY, FetchBroker
+
+CONFIG, _ = load_config(
+    {
+        "node.id": "2",
+        "process.roles": "broker",
+        "listeners": "PLAINTEXT://h2:9092",
+        "controller.quorum.voters": "1@h1:9093",
+        "log.dirs": "/memory",
+    }
+)
+WAIT_S = CONFIG.replication.fetch_wait_max_ms / 1000
+ONE_WAY_S = 0.001
+
+
+class Registered:
+    """The follower's registration."""
+
+    broker_epoch = BrokerEpoch(7)
+
+
+class Wire:
+    """A Channel to the leader; `down` breaks it."""
+
+    def __init__(self, pair: "Pair") -> None:
+        self._pair = pair
+
+    def begin(self, entity: Any, *, timeout_s: float) -> "asyncio.Future[Any]":
+        return asyncio.get_running_loop().create_task(self._ask(entity))
+
+    async def _ask(self, entity: Any) -> Any:
+        pair = self._pair
+        pair.requests.append(entity)
+        await self._travel()
+        answer = pair.leader.handler.handle(entity, SOMEBODY)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        await self._travel()
+        return answer
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(3600 if self._pair.mute else ONE_WAY_S)
+        if self._pair.down:
+            raise Disconnected("the network is down")
+
+    def close(self) -> None:
+        pass
+
+
+class Pair:
+    """Broker 1 leads `count` partitions that broker 2 follows; broker 3 is not in sync."""
+
+    def __init__(self, count: int, fetch_bytes: int = 1 << 20) -> None:
+        self.leader = FetchBroker(count)
+        self.leader.clock = lambda: asyncio.get_running_loop().time() * 1000
+        self.follower = FetchBroker(count, local=FOLLOWER)
+        self.follower.racks()
+        self.requests: list[Any] = []
+        self.down = False
+        self.mute = False
+        for number in range(count):
+            self.leader.assign(number, isr=(1, 2))
+        self.pool = FetcherPool(
+            replace(CONFIG, replication=replace(CONFIG.replication, fetch_max_bytes=fetch_bytes)),
+            cast(Any, self.follower.hosted),
+            Registered(),
+            lambda host, port: cast(Any, Wire(self)),
+        )
+
+    def follow(self, *numbers: int, leader: NodeId | None = LEADER) -> None:
+        self.pool.follow({self.follower.replica(n).partition: leader for n in numbers})
+
+    def same(self, number: int) -> bool:
+        ours, theirs = self.follower.replica(number).log, self.leader.replica(number).log
+        start, end = theirs.start_offset, theirs.end_offset
+        if (ours.start_offset, ours.end_offset) != (start, end):
+            return False
+        return bytes(ours.read(start, 1 << 20, end)) == bytes(theirs.read(start, 1 << 20, end))
+
+
+async def until(condition: Callable[[], bool], patience_s: float = 10.0) -> float:
+    """Wait until `condition()`; how long that took, in seconds."""
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    async with asyncio.timeout(patience_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for knows of no event
+            await asyncio.sleep(ONE_WAY_S / 4)
+    return loop.time() - begin
+
+
+def following(count: int, test: Callable[[Pair], Awaitable[None]]) -> None:
+    async def run() -> None:
+        pair = Pair(count)
+        pair.follow(*range(count))
+        try:
+            await test(pair)
+        finally:
+            pair.pool.stop()
+            await asyncio.sleep(0)
+
+    virtual_time.run(run())
+
+
+def test_records_and_commits_are_followed() -> None:
+    """Byte for byte; and the leader commits when the follower's next fetch says so."""
+
+    async def test(pair: Pair) -> None:
+        await asyncio.sleep(1)
+        pair.leader.replica(1).append(BATCH)
+        committed = pair.leader.replica(1).state
+        took_s = await until(lambda: committed.high_watermark == 1)
+        assert took_s < 5 * ONE_WAY_S, "one way, back, and one way"
+        assert pair.same(1)
+        await until(lambda: pair.follower.replica(1).state.high_watermark == 1)
+
+    following(3, test)
+
+
+def test_an_idle_follower_names_nothing() -> None:
+    """One request for each wait, none of them with a partition."""
+
+    async def test(pair: Pair) -> None:
+        await asyncio.sleep(1)
+        pair.requests.clear()
+        await asyncio.sleep(10 * WAIT_S)
+        assert 9 <= len(pair.requests) <= 11
+        assert not any(request.topics for request in pair.requests)
+
+    following(50, test)
+
+
+def test_leadership_news_need_not_wait_for_the_long_poll() -> None:
+    """A partition that is to be followed now is fetched now, beside the fetch that waits."""
+
+    async def test(pair: Pair) -> None:
+        pair.follow(1, leader=None)
+        await asyncio.sleep(1 + WAIT_S / 2)
+        pair.leader.replica(1).append(BATCH)
+        pair.follow(1)
+        assert await until(lambda: pair.same(1)) < 10 * ONE_WAY_S
+
+    following(2, test)
+
+
+def test_a_new_leader_epoch_is_followed_at_once() -> None:
+    """Also when the leader hears of it later than the follower."""
+
+    async def test(pair: Pair) -> None:
+        await asyncio.sleep(1)
+        pair.follower.assign(0, epoch=6)
+        pair.follow(0)
+        await asyncio.sleep(0.1)
+        pair.leader.assign(0, epoch=6, isr=(1, 2))
+        pair.leader.replica(0).append(BATCH)
+        pair.leader.replica(1).append(BATCH)
+        assert await until(lambda: pair.same(1)) < 10 * ONE_WAY_S, "the other one goes on"
+        await until(lambda: pair.same(0))
+        assert pair.follower.replica(0).log.last_epoch == 6
+
+    following(2, test)
+
+
+def test_a_partition_in_error_holds_up_no_other() -> None:
+    """It is asked for again and again, with pauses; the others as ever."""
+
+    async def test(pair: Pair) -> None:
+        await asyncio.sleep(1)
+        broken = pair.leader.hosted.replicas.pop(pair.leader.replica(0).partition)
+        broken.watchers.changed()
+        await asyncio.sleep(0.5)
+        for _ in range(20):
+            pair.leader.replica(1).append(BATCH)
+            assert await until(lambda: pair.same(1)) < 10 * ONE_WAY_S
+        await asyncio.sleep(2)
+        pair.requests.clear()
+        await asyncio.sleep(5)
+        assert len(pair.requests) < 5 * 2 * 1000 / CONFIG.replication.fetch_backoff_ms + 15
+        pair.leader.hosted.replicas[broken.partition] = broken
+        broken.append(BATCH)
+        await until(lambda: pair.same(0))
+
+    following(2, test)
+
+
+def test_waiting_for_a_mute_leader_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What becomes due again while a request is under way waits, and keeps nobody busy."""
+    turns = 0
+    has_news = Following.has_news
+
+    def counted(self: Following, now_ms: float) -> bool:
+        nonlocal turns
+        turns += 1
+        assert turns < 10_000, "virtual time stands still"
+        return has_news(self, now_ms)
+
+    async def test(pair: Pair) -> None:
+        pair.mute = True
+        await asyncio.sleep(ONE_WAY_S)
+        fetcher = pair.pool._fetchers[LEADER]
+        followed = fetcher.following.accept(1, pair.follower.replica(0).partition)
+        assert followed is not None
+        fetcher.following.pause(followed, asyncio.get_running_loop().time() * 1000 + 10)
+        fetcher.news()
+        monkeypatch.setattr(Following, "has_news", counted)
+        await asyncio.sleep(60)
+        assert turns < 100
+
+    following(2, test)
+
+
+def test_a_broken_connection_is_made_anew() -> None:
+    """And everything is named again, for nobody knows what the leader still knows."""
+
+    async def test(pair: Pair) -> None:
+        await asyncio.sleep(1)
+        pair.down = True
+        pair.leader.replica(0).append(BATCH)
+        await asyncio.sleep(2)
+        assert not pair.same(0)
+        pair.down = False
+        await until(lambda: pair.same(0))
+        assert pair.requests[-1].session_id != 0
+
+    following(2, test)
+
+
+def test_the_log_start_follows_the_leaders() -> None:
+    """Records that the leader deleted go here too, and what is committed is not before them."""
+
+    async def test(pair: Pair) -> None:
+        leader = pair.leader.replica(0)
+        for _ in range(3):
+            leader.append(BATCH)
+        await until(lambda: pair.same(0))
+        leader.log.advance_start(Offset(2))
+        leader.watchers.changed()
+        await until(lambda: pair.same(0))
+        follower = pair.follower.replica(0)
+        assert follower.log.start_offset == 2 <= follower.state.high_watermark
+        progress = leader.state.followers[FOLLOWER]
+        await until(lambda: progress.log_start == 2)
+
+    following(1, test)
+
+
+def test_a_log_that_the_leaders_has_moved_past_begins_anew() -> None:
+    """At the leader's start; the change is checkpointed before anything is appended."""
+
+    async def test(pair: Pair) -> None:
+        leader = pair.leader.replica(0)
+        await asyncio.sleep(1)
+        pair.down = True
+        for _ in range(5):
+            leader.append(BATCH)
+        leader.log.advance_start(Offset(3))
+        pair.down = False
+        await until(lambda: pair.same(0))
+        assert pair.follower.hosted.truncations == 1
+
+    following(1, test)
+
+
+@pytest.mark.parametrize("common", [0, 2])
+def test_a_log_that_departs_from_the_leaders_is_cut(common: int) -> None:
+    """By leader epoch: what only the follower had goes, what is common stays (KIP-101)."""
+
+    async def run() -> None:
+        pair = Pair(1)
+        leader, follower = pair.leader.replica(0), pair.follower.replica(0)
+        for _ in range(common):
+            leader.append(BATCH)
+        if common:
+            follower.log.append_as_follower(leader.log.read(Offset(0), 1 << 20, Offset(common)))
+        mine = encode_batch([Record(value=b"of nobody else")], timestamp_ms=1)
+        pair.follower.assign(0, leader=FOLLOWER, epoch=6)
+        follower.append(mine)
+        for broker in (pair.leader, pair.follower):
+            broker.assign(0, epoch=7, isr=(1, 2))
+        leader.append(BATCH)
+        pair.follow(0)
+        await until(lambda: pair.same(0))
+        assert leader.log.end_offset == common + 1
+        pair.pool.stop()
+        await asyncio.sleep(0)
+
+    virtual_time.run(run())
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_replica_out_of_sync_is_throttled(side: str) -> None:
+    """It gets the rate and not much more; the topic that is not named gets all at once."""
+    rate = 10 * len(BATCH)
+
+    async def test(pair: Pair) -> None:
+        broker = pair.leader if side == "leader" else pair.follower
+        for each in (pair.leader, pair.follower):
+            for number in range(2):
+                each.assign(number, isr=(1,))
+        for number in range(2):
+            for _ in range(100):
+                pair.leader.replica(number).append(BATCH)
+        named = f"0:{1 if side == 'leader' else 2},1:3"
+        broker.configure(
+            "t0",
+            {f"{side}.replication.throttled.rate": str(rate)},
+            {f"{side}.replication.throttled.replicas": named},
+        )
+        throttled = pair.follower.replica(0).log
+        pair.follow(0, 1)
+        await until(lambda: pair.same(1))
+        await asyncio.sleep(4)
+        assert 20 <= throttled.end_offset <= 10 + 40 + 5
+        for each in (pair.leader, pair.follower):
+            each.assign(0, isr=(1, 2))
+        pair.leader.replica(0).append(BATCH)
+        pair.follow(0)
+        await until(lambda: pair.same(0), 1)
+
+    async def run() -> None:
+        pair = Pair(2, fetch_bytes=2 * len(BATCH))
+        try:
+            await test(pair)
+        finally:
+            pair.pool.stop()
+            await asyncio.sleep(0)
+
+    virtual_time.run(run())
+
+
+def test_who_cannot_append_asks_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong with its log: nothing is better a moment later."""
+
+    def append(*_: object) -> None:
+        raise OffsetGap("a batch at offset 434 for a log at 435")
+
+    async def test(pair: Pair) -> None:
+        pair.leader.replica(0).append(BATCH)
+        monkeypatch.setattr(Replica, "append_fetched", append)
+        pair.follow(0)
+        await asyncio.sleep(10)
+        assert 5 <= sum(1 for request in pair.requests if asked(request)) <= 20
+
+    following(1, test)
+
+
+async def unflushed(pair: Pair, records: int) -> asyncio.Event:
+    """Both have the records, the follower not on its disk, with flush.messages=1; it is told to
+    follow. The event lets its disk sync."""
+    pair.follow(0, leader=None)
+    await asyncio.sleep(1)
+    synced, log = asyncio.Event(), pair.leader.replica(0).log
+    sync = pair.follower.disk.sync
+
+    async def slowly(target: Any) -> None:
+        await synced.wait()
+        await sync(target)
+
+    pair.follower.disk.sync = slowly  # type: ignore[method-assign]
+    for _ in range(records):
+        pair.leader.replica(0).append(BATCH)
+    replica = pair.follower.replica(0)
+    replica.configure(LogConfig(flush_messages=1), 1)
+    replica.append_fetched(bytes(log.read(Offset(0), 1 << 20, log.end_offset)), Offset(0))
+    pair.requests.clear()
+    pair.follow(0)
+    await asyncio.sleep(1)
+    return synced
+
+
+def test_a_log_that_is_not_flushed_is_not_fetched_for(caplog: pytest.LogCaptureFixture) -> None:
+    """With flush.messages=1 the first fetch waits until the log may claim its end: a leader that is
+    asked for less sends what is there already."""
+
+    async def test(pair: Pair) -> None:
+        synced = await unflushed(pair, 3)
+        assert not pair.requests
+        synced.set()
+        await until(lambda: pair.leader.replica(0).state.high_watermark == 3)
+        assert asked(pair.requests[0]) == [3]
+        assert "cannot follow" not in caplog.text
+
+    following(1, test)
+
+
+def test_a_log_that_leads_by_the_time_it_is_flushed_is_not_fetched_for() -> None:
+    """What it appended meanwhile is of a new epoch; the old leader would take it for its own."""
+
+    async def test(pair: Pair) -> None:
+        synced = await unflushed(pair, 3)
+        pair.follower.assign(0, leader=FOLLOWER, epoch=EPOCH + 1, isr=(1, 2))
+        pair.follower.replica(0).append(BATCH)
+        synced.set()
+        await until(lambda: bool(pair.requests))
+        assert asked(pair.requests[0]) == []
+
+    following(1, test)
+
+
+def asked(request: Any) -> list[int]:
+    """The offsets that a fetch asks for."""
+    return [part.fetch_offset for topic in request.topics for part in topic.partitions]

@@ -1,0 +1,196 @@
+"""What a cluster says of itself, as Kafka 4.2 does: features, controllers, permissions, room."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+
+from nodes.ids import Offset
+from nodes.metadata.image import ClusterImage
+from nodes.metadata.records import METADATA_VERSION_FEATURE
+from nodes.server import features
+from nodes.server.features import KRAFT_VERSION_FEATURE
+from nodes.storage.memory import CAPACITY_BYTES
+from nodes.wire.client import Channel
+from nodes.wire.versions import fill
+from tests.support.nodes.cluster import Cluster, running
+
+LIST_OFFSETS, METADATA, API_VERSIONS, DESCRIBE_CONFIGS = 2, 3, 18, 32
+DESCRIBE_LOG_DIRS, DESCRIBE_QUORUM, DESCRIBE_CLUSTER, DESCRIBE_TOPICS = 35, 55, 60, 75
+BROKERS, CONTROLLERS, STRANGERS = 1, 2, 9
+NOT_ASKED = -(2**31)
+TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 3576, 8096
+"""What Kafka 4.2 without an authorizer answers."""
+
+
+async def ask_controller(cluster: Cluster, node: int, key: int, version: int, **values: Any) -> Any:
+    """One request to a node's controller listener."""
+    channel = Channel("127.0.0.1", cluster.controller_ports[node], client_id="test")
+    try:
+        return await channel.request(fill(load_request_schema(key, version), **values))
+    finally:
+        channel.close()
+
+
+def test_features_by_version_of_the_question() -> None:
+    """Old clients cannot read ranges from 0 on; level 0 and what is unknown is not finalized."""
+    levels = {
+        METADATA_VERSION_FEATURE: 23,
+        "eligible.leader.replicas.version": 0,
+        "group.version": 1,
+    }
+    image = ClusterImage(offset=Offset(7), features=levels)
+    for version, supported in ((3, 1), (4, 3)):
+        found = features.described(version, image, kraft_version=1)
+        assert len(found["supported_features"]) == supported
+        finalized = {row["name"]: row["max_version_level"] for row in found["finalized_features"]}
+        assert finalized == {METADATA_VERSION_FEATURE: 23, KRAFT_VERSION_FEATURE: 1}
+        assert found["finalized_features_epoch"] == 7
+    static = features.described(4, image, kraft_version=0)
+    assert [row["name"] for row in static["finalized_features"]] == [METADATA_VERSION_FEATURE]
+
+
+def test_every_listener_tells_the_features() -> None:
+    """The same of brokers and controllers, within what is supported; not in versions before 3."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            for version in range(3):
+                old = await cluster.ask(1, API_VERSIONS, version)
+                assert not hasattr(old, "finalized_features")
+            software = {"client_software_name": "t", "client_software_version": "1"}
+            for ask in (cluster.ask, partial(ask_controller, cluster)):
+                answer = await ask(1, API_VERSIONS, 4, **software)
+                ranges = {f.name: f for f in answer.supported_features}
+                assert answer.finalized_features_epoch > 0
+                assert {f.name for f in answer.finalized_features} == set(features.SUPPORTED)
+                for level in answer.finalized_features:
+                    found = ranges[level.name]
+                    assert found.min_version <= level.max_version_level <= found.max_version
+
+    asyncio.run(main())
+
+
+def test_controllers_describe_themselves() -> None:
+    """KIP-919: their addresses, and which is active; brokers are for brokers to describe."""
+
+    async def main() -> None:
+        async with running(3) as cluster:
+            for version in (1, 2):
+                found = await ask_controller(
+                    cluster, 1, DESCRIBE_CLUSTER, version, endpoint_type=CONTROLLERS
+                )
+                ports = {broker.broker_id: broker.port for broker in found.brokers}
+                assert ports == cluster.controller_ports
+                assert found.controller_id in cluster.ids
+                assert found.endpoint_type == CONTROLLERS
+            for ask, other in (
+                (cluster.ask, CONTROLLERS),
+                (partial(ask_controller, cluster), BROKERS),
+            ):
+                for wanted, code in (
+                    (other, ErrorCode.mismatched_endpoint_type),
+                    (STRANGERS, ErrorCode.unsupported_endpoint_type),
+                ):
+                    refused = await ask(1, DESCRIBE_CLUSTER, 2, endpoint_type=wanted)
+                    assert refused.error_code is code
+                    assert refused.error_message
+            untyped = await ask_controller(cluster, 1, DESCRIBE_CLUSTER, 0)
+            assert untyped.error_code is ErrorCode.invalid_request
+
+    asyncio.run(main())
+
+
+def test_controllers_describe_configurations() -> None:
+    """Their own and topics': what a tool with --bootstrap-controller asks."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            resources = [{"resource_type": 4, "resource_name": "1"}]
+            found = await ask_controller(cluster, 1, DESCRIBE_CONFIGS, 4, resources=resources)
+            (broker,) = found.results
+            assert broker.error_code is ErrorCode.none
+            assert {"node.id", "log.dirs"} <= {config.name for config in broker.configs}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_operations_are_told_to_those_who_ask(asked: bool) -> None:
+    """Everything is permitted; unasked, the field says that nobody asked (KIP-430)."""
+    wanted = {
+        "include_cluster_authorized_operations": asked,
+        "include_topic_authorized_operations": asked,
+    }
+    of_cluster = CLUSTER_OPERATIONS if asked else NOT_ASKED
+    of_topic = TOPIC_OPERATIONS if asked else NOT_ASKED
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await cluster.create_topic("t", num_partitions=1, replication_factor=1)
+            for version in range(8, 14):
+                names = [{"name": "t"}, {"name": "none"}]
+                found = await cluster.ask(1, METADATA, version, topics=names, **wanted)
+                told = {topic.name: topic.topic_authorized_operations for topic in found.topics}
+                assert told == {"t": of_topic, "none": NOT_ASKED}
+                if version <= 10:
+                    assert found.cluster_authorized_operations == of_cluster
+            for version in range(3):
+                values = {**wanted, "endpoint_type": BROKERS}
+                described = await cluster.ask(1, DESCRIBE_CLUSTER, version, **values)
+                assert described.cluster_authorized_operations == of_cluster
+            page = await cluster.ask(1, DESCRIBE_TOPICS, 0, topics=[{"name": "t"}])
+            assert page.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
+
+    asyncio.run(main())
+
+
+def test_room_on_the_disk() -> None:
+    """From version 4 on (KIP-827)."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            (directory,) = (await cluster.ask(1, DESCRIBE_LOG_DIRS, 4, topics=None)).results
+            assert directory.total_bytes == CAPACITY_BYTES
+            assert 0 < directory.usable_bytes < CAPACITY_BYTES
+
+    asyncio.run(main())
+
+
+def test_nothing_waits_for_an_upload() -> None:
+    """ListOffsets knows that time from version 11 on (KIP-1023); no log is stored elsewhere."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            await cluster.create_topic("t", num_partitions=1, replication_factor=1)
+            leader = await cluster.leader("t")
+            for version, code in ((10, ErrorCode.unsupported_version), (11, ErrorCode.none)):
+                parts = [{"partition_index": 0, "timestamp": -6}]
+                answer = await cluster.ask(
+                    leader,
+                    LIST_OFFSETS,
+                    version,
+                    replica_id=-1,
+                    topics=[{"name": "t", "partitions": parts}],
+                )
+                (part,) = answer.topics[0].partitions
+                assert (part.error_code, part.offset) == (code, -1)
+
+    asyncio.run(main())
+
+
+def test_the_quorum_leader_has_just_fetched_from_itself() -> None:
+    """As Kafka's: it is as caught up as can be, at the time of the answer."""
+
+    async def main() -> None:
+        async with running(1) as cluster:
+            topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+            found = await cluster.ask(1, DESCRIBE_QUORUM, 2, topics=topics)
+            (voter,) = found.topics[0].partitions[0].current_voters
+            assert voter.last_fetch_timestamp == voter.last_caught_up_timestamp
+            assert voter.last_fetch_timestamp > 0
+
+    asyncio.run(main())

@@ -1,0 +1,110 @@
+"""Sizes, producers and the end of old records, asked of whole nodes."""
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from nodes.ids import TopicPartition
+from nodes.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
+from tests.nodes.server.test_broker import batch, consume, produce, values_of
+from tests.support.nodes.cluster import Cluster, running
+
+DELETE_RECORDS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = 21, 35, 61
+
+
+def whole_cluster(count: int, test: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Run `test` against `count` nodes with a topic `t` of one partition on all of them."""
+
+    async def run() -> None:
+        async with running(count) as cluster:
+            await cluster.create_topic("t", num_partitions=1, replication_factor=count)
+            await cluster.leader("t", isr=count)
+            await test(cluster)
+
+    asyncio.run(run())
+
+
+async def delete_records(cluster: Cluster, node: int, offset: int) -> Any:
+    part = {"partition_index": 0, "offset": offset}
+    answer = await cluster.ask(
+        node,
+        DELETE_RECORDS,
+        2,
+        topics=[{"name": "t", "partitions": [part]}],
+        timeout=timedelta(seconds=3),
+    )
+    return answer.topics[0].partitions[0]
+
+
+def test_sizes_are_told_for_all_or_for_some() -> None:
+    """The one directory, with what lies in it."""
+
+    async def test(cluster: Cluster) -> None:
+        await produce(cluster, 1, batch(b"1"))
+        size = len(batch(b"1"))
+        for topics in (None, [{"topic": "t", "partitions": [0, 7]}]):
+            answer = await cluster.ask(1, DESCRIBE_LOG_DIRS, 4, topics=topics)
+            (directory,) = answer.results
+            assert directory.log_dir == "/memory"
+            ((topic, parts),) = [(t.name, t.partitions) for t in directory.topics]
+            assert topic == "t"
+            assert [(p.partition_index, p.partition_size) for p in parts] == [(0, size)]
+        other = await cluster.ask(1, DESCRIBE_LOG_DIRS, 4, topics=[])
+        assert other.results[0].topics == ()
+
+    whole_cluster(1, test)
+
+
+def test_producers_are_told_by_the_leader() -> None:
+    """Id, epoch and last sequence (KIP-664); others name the error."""
+
+    async def test(cluster: Cluster) -> None:
+        leader = await cluster.leader("t")
+        for sequence in range(2):
+            records = batch(b"1", producer_id=9, epoch=4, sequence=sequence)
+            await produce(cluster, leader, records)
+        topics = [{"name": "t", "partition_indexes": [0, 5]}]
+        answer = await cluster.ask(leader, DESCRIBE_PRODUCERS, 0, topics=topics)
+        known, unknown = answer.topics[0].partitions
+        (producer,) = known.active_producers
+        assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (9, 4, 1)
+        assert unknown.error_code is ErrorCode.unknown_topic_or_partition
+        other = next(node for node in cluster.ids if node != leader)
+        elsewhere = await cluster.ask(other, DESCRIBE_PRODUCERS, 0, topics=topics)
+        code = elsewhere.topics[0].partitions[0].error_code
+        assert code is ErrorCode.not_leader_or_follower
+
+    whole_cluster(2, test)
+
+
+def test_deleted_records_are_gone_on_every_replica() -> None:
+    """The answer comes when the followers' logs begin there too (KIP-107), and the start is on the
+    leader's disk.
+    """
+
+    async def test(cluster: Cluster) -> None:
+        leader = await cluster.leader("t")
+        for number in range(4):
+            await produce(cluster, leader, batch(b"%d" % number))
+        answer = await delete_records(cluster, leader, 3)
+        assert (answer.error_code, answer.low_watermark) == (ErrorCode.none, 3)
+        dark = copy.deepcopy(cluster.disks[leader])
+        dark.crash()
+        starts = OffsetCheckpoint(dark, LOG_START_OFFSETS).read()
+        assert starts == {TopicPartition("t", 0): 3}
+        gone = await consume(cluster, leader, 2)
+        assert gone.error_code is ErrorCode.offset_out_of_range
+        assert values_of((await consume(cluster, leader, 3)).records) == [b"3"]
+        assert (await delete_records(cluster, leader, -1)).low_watermark == 4
+        beyond = await delete_records(cluster, leader, 5)
+        assert beyond.error_code is ErrorCode.offset_out_of_range
+        assert (await produce(cluster, leader, batch(b"4"))).base_offset == 4
+        other = next(node for node in cluster.ids if node != leader)
+        elsewhere = await delete_records(cluster, other, 4)
+        assert elsewhere.error_code is ErrorCode.not_leader_or_follower
+
+    whole_cluster(2, test)

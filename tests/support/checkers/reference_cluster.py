@@ -1,0 +1,150 @@
+"""What the tables beside a history show, counted in the plainest Python; see `reference`."""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from checkers.history.history import METADATA_TOPIC
+from tests.support.checkers.reference import Counts, Row
+from tests.support.histories.story import S, Story
+
+PATIENCE_NS = 10 * S
+
+
+def find_in_cluster(story: Story) -> Counts:
+    """Every instance of every anomaly that is in the cluster's and the replicas' tables, and of
+    those that only all tables together show."""
+    found: Counts = Counter()
+    rows = [r for r in story.cluster + story.replica_ends if r.get("topic") is not None]
+    partitions = {(r["topic"], r["partition"]) for r in rows}
+    for topic, partition in sorted(partitions):
+        of = (topic, partition)
+        cluster = [r for r in story.cluster if (r.get("topic"), r.get("partition")) == of]
+        batches = [r for r in story.replicas if (r["topic"], r["partition"]) == of]
+        ends = [r for r in story.replica_ends if (r["topic"], r["partition"]) == of]
+        history = [r for r in story.history if (r.get("topic"), r.get("partition")) == of]
+        for kind, aspect in (
+            *_leaders(cluster, history, batches),
+            *_replicas(batches, ends, copied=topic == METADATA_TOPIC),
+            *_stuck(story, cluster, history),
+        ):
+            found[kind, aspect, topic, partition] += 1
+    return found
+
+
+def _leaders(
+    cluster: list[Row], history: list[Row], batches: list[Row]
+) -> Iterable[tuple[str, str | None]]:
+    told, answered, wrote = defaultdict(set), defaultdict(set), defaultdict(set)
+    for row in cluster:
+        if row["kind"] in ("leader", "view") and row["leader"] not in (None, -1):
+            told[row["leader_epoch"]].add(row["leader"])
+    for row in history:
+        told_by = row.get("node"), row.get("leader_epoch")
+        if row["f"] in ("send", "watermark") and row["type"] == "ok" and None not in told_by:
+            answered[row["leader_epoch"]].add(row["node"])
+    for row in batches:
+        wrote[row["leader_epoch"], row["base_offset"]].add(row["crc"])
+    for aspect, claims in (("told", told), ("answered", answered), ("wrote", wrote)):
+        for several in claims.values():
+            if len(several) > 1:
+                yield "two-leaders", aspect
+
+
+def _replicas(
+    batches: list[Row], ends: list[Row], *, copied: bool
+) -> Iterable[tuple[str, str | None]]:
+    if not ends:
+        return
+    best = min(ends, key=lambda r: (-r["high_watermark"], r["node"]))
+    held: dict[int, dict[int, Row]] = defaultdict(dict)
+    for row in batches:
+        held[row["node"]][row["base_offset"]] = row
+    theirs = held[best["node"]]
+    for end in ends:
+        if end is best:
+            continue
+        if end["end_offset"] < best["high_watermark"] and not copied:
+            yield "divergent-replicas", "short"
+        elif end["end_offset"] != best["end_offset"]:
+            yield "unequal-ends", None
+        mine = held[end["node"]]
+        for offset in sorted(mine.keys() | theirs.keys()):
+            row = mine.get(offset) or theirs[offset]
+            if row["last_offset"] >= end["high_watermark"]:
+                continue
+            if offset not in mine:
+                yield "divergent-replicas", "missing"
+            elif offset not in theirs:
+                yield "divergent-replicas", "extra"
+            elif mine[offset]["digest"] != theirs[offset]["digest"]:
+                yield "divergent-replicas", "bytes"
+
+
+def _stuck(
+    story: Story, cluster: list[Row], history: list[Row]
+) -> Iterable[tuple[str, str | None]]:
+    took = [r for r in story.faults if r["took_effect"]]
+    if any(r["healed_ns"] is None for r in took):
+        return
+    healed = max((r["healed_ns"] for r in story.faults if r["healed_ns"] is not None), default=0)
+    ended = {r["client"]: r["invoke_ns"] for r in story.history if r["f"] == "end"}
+    for client, over in ended.items():
+        sends = [
+            r for r in history
+            if (r["client"], r["f"]) == (client, "send")
+            and r["acks"] != 0
+            and (r["complete_ns"] is None or r["complete_ns"] > healed)
+        ]  # fmt: skip
+        late = [r["invoke_ns"] for r in sends if r["invoke_ns"] >= healed]
+        futile = late and all(r["type"] != "ok" for r in sends)
+        if futile and over - min(late) >= PATIENCE_NS:
+            yield "stuck", "producer"
+        polls = [r for r in history if (r["client"], r["f"]) == (client, "poll")]
+        if polls and max(r["complete_ns"] for r in polls) < healed:
+            after = max(r["offset"] for r in polls) + 1
+            log = {(r["offset"], r["value"]) for r in history if r["f"] == "final-read"}
+            acked = [
+                r["complete_ns"] for r in history
+                if (r["f"], r["type"], r.get("acks")) == ("send", "ok", -1)
+                and r["offset"] == after
+                and (after, r["value"]) in log
+            ]  # fmt: skip
+            if acked and over - max(healed, min(acked)) >= PATIENCE_NS:
+                yield "stuck", "consumer"
+    read = [r["complete_ns"] for r in history if r["f"] == "final-read-end"]
+    rows = [r for r in cluster if r["kind"] == "leader" and read and r["at_ns"] <= max(read)]
+    if rows:
+        last = max(rows, key=lambda r: (r["leader_epoch"], r["partition_epoch"], r["at_ns"]))
+        nobody = last["leader"] is None or last["leader"] < 0
+        if nobody and max(read) - max(healed, last["at_ns"]) >= PATIENCE_NS:
+            yield "stuck", "election"
+    told = [r for r in rows if r.get("replicas") is not None]
+    if told:
+        last = max(told, key=lambda r: (r["leader_epoch"], r["partition_epoch"], r["at_ns"]))
+        (planned,) = [t for t in story.plan["topics"] if t["name"] == last["topic"]]
+        moving = len(last["replicas"]) > planned["replication_factor"]
+        if moving and max(read) - max(healed, last["at_ns"]) >= PATIENCE_NS:
+            yield "stuck", "reassignment"
+
+
+def elections(story: Story, topic: str) -> list[tuple[int, int, int, int]]:
+    """(start offset, elected_ns, until_ns, deposed node) of every change of leadership."""
+    rows = [r for r in story.cluster if r["kind"] == "leader" and r["topic"] == topic]
+    first: dict[int, Row] = {}
+    for row in sorted(rows, key=lambda r: (r["leader_epoch"], r["at_ns"])):
+        first.setdefault(row["leader_epoch"], row)
+    starts = [r for r in story.cluster if r["kind"] == "epoch" and r["topic"] == topic]
+    found = []
+    for before, after in itertools.pairwise(first.values()):
+        if before["leader"] == after["leader"]:
+            continue
+        start = min(r["start_offset"] for r in starts if r["leader_epoch"] >= after["leader_epoch"])
+        learned = [
+            r["at_ns"] for r in story.cluster
+            if r["kind"] == "view" and r["topic"] == topic and r["node"] == before["leader"]
+            and r["leader_epoch"] >= after["leader_epoch"]
+        ]  # fmt: skip
+        until = max(min(learned), after["at_ns"]) + S // 4
+        found.append((start, after["at_ns"], until, before["leader"]))
+    return found

@@ -1,0 +1,62 @@
+"""Sends and Reads of one client into a list, for tests."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkers.history.history import HISTORY
+from harness.recording.history import Operations
+from harness.workloads.clients.counts import Tally
+from harness.workloads.clients.payload import PayloadCodec
+from harness.workloads.clients.reads import Reads
+from harness.workloads.clients.sends import Sends
+
+CODEC = PayloadCodec("run", 64)
+
+
+class Rows(Operations):
+    """Operations in a list, at a time that goes on by 1 ns."""
+
+    def __init__(self) -> None:
+        super().__init__(writer_id=1)
+        self.rows: list[tuple[Any, ...]] = []
+        self.append = self.rows.append
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        self._now_ns += 1
+        return self._now_ns
+
+    def flush(self) -> int:
+        return 0
+
+    def of(self, f: str, *columns: str) -> list[tuple[Any, ...]]:
+        """These columns of the operations of one kind."""
+        named = [dict(zip(HISTORY.names, row, strict=True)) for row in self.rows]
+        return [tuple(row[name] for name in columns) for row in named if row["f"] == f]
+
+
+@dataclass
+class Recorded:
+    """A client's ledgers."""
+
+    client: int = 1
+    topic: str = "t"
+    acks: int = -1
+    codec: PayloadCodec = CODEC
+    writer: Rows = field(default_factory=Rows)
+    tally: Tally = field(default_factory=Tally)
+
+    def sends(self) -> Sends:
+        """Of a producer."""
+        return Sends(**self._common, acks=self.acks)
+
+    def reads(self) -> Reads:
+        """Of a consumer."""
+        return Reads(**self._common)
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        return {
+            "client": self.client, "topic": self.topic, "writer": self.writer, "codec": self.codec,
+            "tally": self.tally,
+        }  # fmt: skip

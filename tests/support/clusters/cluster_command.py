@@ -1,0 +1,102 @@
+"""`highwater cluster up` as a person starts it, for tests that need a cluster from outside."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v12.request import MetadataRequest
+
+from nodes.wire.client import Channel
+from nodes.wire.versions import fill
+
+PATIENCE_S = 90.0
+"""The bound of every wait for a command: far above what a busy machine needs."""
+
+
+def command(*arguments: str | Path) -> list[str]:
+    """The command line of `highwater`."""
+    return [sys.executable, "-m", "harness.cli.main", *map(str, arguments)]
+
+
+def highwater(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run `highwater` to its end."""
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """A cluster that is up: what it said of itself, and its harness in the foreground."""
+
+    bootstrap: str
+    run: Path
+    process: subprocess.Popen[str]
+
+
+def facts(output: str) -> dict[str, str]:
+    """What `cluster up` prints: a name and a value to each line."""
+    return dict(line.split(maxsplit=1) for line in output.splitlines() if line.strip())
+
+
+@contextmanager
+def cluster_up(store: Path, *options: str) -> Iterator[Up]:
+    """A cluster in the foreground; ended by Ctrl-C's signal, and that must go well."""
+    with (store.parent / "cluster-up.err").open("w+") as errors:
+        process = subprocess.Popen(
+            command("cluster", "up", "--store", store, *options),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            said: dict[str, str] = {}
+            while "run" not in said:
+                line = process.stdout.readline()
+                assert line, f"cluster up ended: {Path(errors.name).read_text()}"
+                said |= facts(line)
+            yield Up(said["bootstrap"], Path(said["run"]), process)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 0, Path(errors.name).read_text()
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.wait(PATIENCE_S)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def known_everywhere(bootstrap: str, topic: str) -> None:
+    """Wait until every broker knows the topic and its leaders.
+
+    CreateTopics is answered when the topic is in the metadata log; brokers learn of it a little
+    later, as Kafka's do, and until then refuse it: for ever to a client that asks only once, or
+    that wants no acknowledgement.
+    """
+
+    async def known(host: str, port: int) -> None:
+        channel = Channel(host, port, client_id="test", request_timeout_s=PATIENCE_S)
+        try:
+            while True:
+                answer = await channel.request(fill(MetadataRequest, topics=[{"name": topic}]))
+                found = answer.topics[0]
+                errors = {found.error_code, *(each.error_code for each in found.partitions)}
+                if errors == {ErrorCode.none}:
+                    return
+                await asyncio.sleep(0.02)
+        finally:
+            channel.close()
+
+    async def all_of_them() -> None:
+        brokers = [address.rpartition(":") for address in bootstrap.split(",")]
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*(known(host, int(port)) for host, _, port in brokers))
+
+    asyncio.run(all_of_them())

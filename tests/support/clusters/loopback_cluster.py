@@ -1,0 +1,41 @@
+"""Real brokers inside the test's own process, on loopback ports and disks in memory."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.support.nodes.cluster import Cluster
+
+PATIENCE_S = 60
+
+
+@contextmanager
+def serving(cluster: Cluster, **topics: int) -> Iterator[str]:
+    """The cluster in a thread with a loop of its own, with {topic: partitions}; its bootstrap
+    addresses."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="cluster")
+    thread.start()
+
+    def call(work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE_S)
+
+    async def up() -> None:
+        for node in cluster.ids:
+            await cluster.start(node)
+        await cluster.in_service(len(cluster.ids))
+        for topic, partitions in topics.items():
+            await cluster.create_topic(
+                topic, num_partitions=partitions, replication_factor=len(cluster.ids)
+            )
+
+    try:
+        call(up())
+        yield ",".join(f"127.0.0.1:{port}" for port in cluster.ports.values())
+    finally:
+        call(cluster.close())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE_S)
+        loop.close()

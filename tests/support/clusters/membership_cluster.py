@@ -1,0 +1,137 @@
+"""A real cluster of three, and what the faults of administration act on."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.admin.client import Address
+from harness.plans.plan import build
+from harness.recording import store
+from harness.run.administration.administrator import Administrator
+from harness.run.hosts import hosts_of
+from harness.systems.brokers import NodesSystem
+from harness.targets.local import LocalTarget
+from nemesis.faults.catalogue import find
+from nemesis.faults.fault import Effect, Params, Strike
+from nemesis.hosts import Hosts
+from tests.support.nemesis.fakes import FakeView
+from tests.support.targets.machine import local_target
+
+PATIENCE_S = 30.0
+TOPICS = {"one": 2, "two": 1}
+
+
+@dataclass
+class Roster:
+    """Nobody watches the brokers; who came and went is remembered."""
+
+    came: list[int] = field(default_factory=list)
+    went: list[int] = field(default_factory=list)
+
+    def add_broker(self, node: int, address: Address) -> None:
+        """A broker has come."""
+        self.came.append(node)
+
+    def remove_broker(self, node: int) -> None:
+        """A broker has gone."""
+        self.went.append(node)
+
+    def controller(self) -> int | None:
+        """Unknown."""
+
+    def answers(self, node: int) -> bool | None:
+        """Unknown."""
+
+
+@dataclass
+class Cluster:
+    """Three nodes, and what faults act on."""
+
+    target: LocalTarget
+    system: NodesSystem
+    admin: Administrator
+    hosts: Hosts
+    roster: Roster
+    strikes: int = 0
+
+    def aim(self, fault_name: str, /, *nodes: int, **params: str) -> Strike:
+        """A strike of its own."""
+        self.strikes += 1
+        fault = find(fault_name)
+        given = Params.of(fault.options, params)
+        return fault.aim(nodes, [1, 2, 3], random.Random(self.strikes), given)
+
+    def until(self, measure: Callable[[], Effect]) -> str:
+        """Measure until it took."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not (found := measure()).took:
+            assert time.monotonic() < deadline_s, found.evidence
+            time.sleep(0.1)
+        return found.evidence
+
+    def until_settled(self, strike: Strike) -> None:
+        """Wait until nothing of it is owed."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while owed := self.admin.owed(strike.detail("layer")):
+            assert time.monotonic() < deadline_s, owed
+            time.sleep(0.1)
+
+    def play(
+        self, fault_name: str, /, *nodes: int, pulses: int = 0, **params: str
+    ) -> tuple[Strike, str]:
+        """Strike, and wait for the proof of the effect."""
+        fault, strike = find(fault_name), self.aim(fault_name, *nodes, **params)
+        fault.inject(self.hosts, strike)
+        for pulse in range(pulses):
+            time.sleep(0.5)
+            fault.pulse(self.hosts, strike, 1000 * (pulse + 1))
+        return strike, self.until(lambda: fault.effect(self.hosts, strike))
+
+    def heal(self, name: str, strike: Strike) -> str:
+        """Heal it twice, wait until that is done, and measure."""
+        fault = find(name)
+        fault.heal(self.hosts, strike)
+        fault.heal(self.hosts, strike)
+        self.until_settled(strike)
+        found = fault.healing(self.hosts, strike)
+        assert found.took, found.evidence
+        return found.evidence
+
+
+@contextmanager
+def running(place: Path) -> Iterator[Cluster]:
+    """Three brokers and controllers, with two topics of two replicas; their files below `place`."""
+    plan = build(
+        {
+            "name": "membership",
+            "seed": 0,
+            "topics": [
+                {"name": name, "acks": "all", "partitions": count, "replication_factor": 2}
+                for name, count in TOPICS.items()
+            ],
+            "broker": {"auto.leader.rebalance.enable": False},
+        },
+        where="membership",
+    )
+    run = store.create(place / "store", plan.name, versions={}, commit=None)
+    with local_target(place, nodes=3) as target:
+        system = NodesSystem(plan, target, run)
+        system.configure()
+        roster, view = Roster(), FakeView()
+        admin = Administrator(system, target, roster)
+        view.leaders = {(name, n): 1 for name, count in TOPICS.items() for n in range(count)}
+        hosts = hosts_of(target, view, admin)
+        try:
+            system.start()
+            system.create_topics()
+            yield Cluster(target=target, system=system, admin=admin, hosts=hosts, roster=roster)
+        finally:
+            assert list(admin.finish(PATIENCE_S)) == []
+            system.stop()
+            for node in range(1, 5):
+                log = place / "run/nodes" / str(node) / "node.log"
+                if log.exists():
+                    (place / f"node-{node}.log").write_bytes(log.read_bytes())

@@ -1,0 +1,69 @@
+"""Programs on Kafka's own client library: tests compile them and run each in its own process."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.require import KAFKA_JARS
+
+SOURCES: Final = Path(__file__).parent
+TIMEOUT_S: Final = 400.0
+"""Of a whole program, on a busy machine; what waits for the cluster gives up long before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one call of AdminClient came to.
+
+    sent: how many requests of each kind went to each node. seen: what the answer said.
+    """
+
+    method: str
+    outcome: str
+    sent: dict[str, int]
+    seen: dict[str, str]
+
+    @property
+    def error(self) -> str:
+        """The class of the error; "ok" without one."""
+        return self.outcome.partition(":")[0]
+
+    @property
+    def retries(self) -> int:
+        """How often it repeated the request that it repeated most, to one node."""
+        return max(self.sent.values(), default=1) - 1
+
+
+def compiled(program: str, into: Path) -> None:
+    """Compile the source file of that name."""
+    subprocess.run(
+        ["javac", "-nowarn", "-cp", f"{KAFKA_JARS}/*", "-d", into, SOURCES / f"{program}.java"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def run(main: str, arguments: Sequence[str], *, classes: Path | None = None) -> Any:
+    """The class's `main` to its end: exit status, output and errors."""
+    path = [f"{KAFKA_JARS}/*", *([] if classes is None else [str(classes)])]
+    return subprocess.run(
+        ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(path), main, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def swept(lines: str) -> dict[str, Swept]:
+    """What AdminSweep prints, by method."""
+    rows = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
+    return {
+        row["method"]: Swept(row["method"], row["outcome"], row["sent"], row["seen"])
+        for row in rows
+    }

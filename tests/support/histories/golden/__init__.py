@@ -1,0 +1,23 @@
+"""The golden histories, by family: one module for each, all of them in ALL_GOLDEN."""
+
+from tests.support.histories.golden import (  # noqa: F401 - they register what they have
+    assumptions,
+    client_epochs,
+    consumers,
+    last_standing,
+    leadership,
+    losses,
+    order,
+    progress,
+    quorum_losses,
+    reads,
+    real_time,
+    replicas,
+    state_losses,
+    transactions,
+    unasked,
+    unread,
+)
+from tests.support.histories.golden.base import ALL_GOLDEN, Golden
+
+__all__ = ["ALL_GOLDEN", "Golden"]

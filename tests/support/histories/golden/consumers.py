@@ -1,0 +1,114 @@
+"""Positions and end offsets as clients see them."""
+
+from tests.support.histories.golden.base import INFO, F, P, golden
+from tests.support.histories.story import ALL, S, Story, v
+
+
+@golden("INVALID", {("poll-skip", None): (F, 1)})
+def consumer_skips_a_record(s: Story) -> None:
+    """The consumer never got offset 4, which holds a record."""
+    s.history = [
+        r for r in s.history if not (r["f"] == "poll" and r["topic"] == ALL and r["offset"] == 4)
+    ]
+
+
+@golden("INVALID", {("poll-skip", None): (F, 1)})
+def consumer_skips_a_record_between_polls(s: Story) -> None:
+    """The second poll starts one too high."""
+    s.history = [
+        r for r in s.history if not (r["f"] == "poll" and r["topic"] == ALL and r["offset"] == 10)
+    ]
+
+
+@golden("VALID")
+def consumer_steps_over_a_gap(s: Story) -> None:
+    """Near miss of a skip: offset 20 holds no record that anyone was ever given."""
+    s.send(ALL, 99, 21, 20)
+    s.poll(ALL, 21, {21: v(ALL, 99)})
+    s.read_in_the_end(ALL, 21, v(ALL, 99))
+
+
+@golden("VALID")
+def consumer_is_assigned_elsewhere(s: Story) -> None:
+    """Near miss of a skip and of a step back: it was told to go there."""
+    s.assign(ALL, 18, 3)
+    s.poll(ALL, 19, {3: v(ALL, 4), 4: v(ALL, 5)})
+    s.assign(ALL, 20, 9)
+    s.poll(ALL, 21, {9: v(ALL, 10)})
+    s.assign(ALL, 22, -1)
+    s.poll(ALL, 23, {15: v(ALL, 16)})
+
+
+@golden("INVALID", {("poll-skip", None): (F, 1)})
+def consumer_skips_from_where_it_was_assigned(s: Story) -> None:
+    """Assigned at 3, given 5."""
+    s.assign(ALL, 18, 3)
+    s.poll(ALL, 19, {5: v(ALL, 6)})
+
+
+@golden("INVALID", {("nonmonotonic-poll", None): (F, 1)})
+def consumer_goes_back(s: Story) -> None:
+    """After offset 19 it is given 18 again, and nobody told it to go there."""
+    s.poll(ALL, 18, {18: v(ALL, 19), 19: v(ALL, 20)})
+
+
+@golden("INVALID", {("nonmonotonic-poll", None): (F, 1)})
+def one_poll_returns_a_record_twice(s: Story) -> None:
+    """The same offset twice inside one poll."""
+    last = s.rows("poll", ALL)[-1]
+    s.history.append(dict(last))
+
+
+@golden("INVALID", {("watermark-regression", None): (F, 1), ("uncommitted-read", None): (F, 1)})
+def end_offset_goes_back(s: Story) -> None:
+    """One client asked twice, long after everything was quiet."""
+    s.watermark(ALL, 40, 20)
+    s.watermark(ALL, 41, 19)
+
+
+@golden("INVALID", {("watermark-regression", "advanced"): (F, 1),
+                    ("uncommitted-read", None): (INFO, 1)})  # fmt: skip
+def end_offset_goes_back_with_the_new_leader(s: Story) -> None:
+    """The new leader told its end before it had caught up with what was committed."""
+    s.rows("watermark", ALL)[1].update(invoke_ns=20 * S, complete_ns=20 * S, leader_epoch=1)
+    s.watermark(ALL, 10.5, 10, leader_epoch=0)
+    s.watermark(ALL, 11.2, 9, leader_epoch=1)
+
+
+@golden("VALID", {("watermark-regression", "advanced"): (P, 1)},
+        cause="the new leader was not in sync")  # fmt: skip
+def end_offset_goes_back_over_an_unclean_election(s: Story) -> None:
+    """It is not long before the second answer that who was asked lost its records, but between."""
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+    s.leader(ALL, 8, 1, 0, [1])
+    s.rows("watermark", ALL)[1].update(invoke_ns=20 * S, complete_ns=20 * S, leader_epoch=1)
+    s.watermark(ALL, 9.5, 10, leader_epoch=0)
+    s.watermark(ALL, 18, 9, leader_epoch=1)
+    for row in s.rows("poll", ALL):
+        row.update(invoke_ns=19 * S, complete_ns=19 * S)
+
+
+@golden("VALID", {("watermark-regression", "deposed"): (INFO, 1),
+                  ("uncommitted-read", "deposed"): (INFO, 1)})  # fmt: skip
+def end_offset_of_a_deposed_leader(s: Story) -> None:
+    """Near miss: the lower end is an older leader's."""
+    s.watermark(ALL, 40, 20, leader_epoch=1)
+    s.watermark(ALL, 41, 19, leader_epoch=0)
+
+
+@golden("VALID", {("watermark-regression", None): (INFO, 1)})
+def end_offset_goes_back_around_an_election(s: Story) -> None:
+    """A deposed leader that does not know it may still answer."""
+    s.rows("watermark", ALL)[1].update(invoke_ns=12 * S, complete_ns=12 * S)
+    s.watermark(ALL, 14.5, 10)
+    s.watermark(ALL, 41, 20)
+
+
+@golden("VALID")
+def end_offsets_of_concurrent_asks(s: Story) -> None:
+    """Near miss of a regression: the asks overlap, or are of two clients."""
+    s.row("start", 98, 0)
+    s.watermark(ALL, 40, 22, complete_ns=42 * S)
+    s.watermark(ALL, 41, 21, complete_ns=43 * S)
+    s.watermark(ALL, 44, 20, client=98)
+    s.row("end", 98, 61)

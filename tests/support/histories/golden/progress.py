@@ -1,0 +1,195 @@
+"""Who never got on again, and for what reason."""
+
+import json
+
+from tests.support.histories.golden.base import F, P, U, golden
+from tests.support.histories.golden.client_epochs import OWN
+from tests.support.histories.golden.state_losses import LOST, taken, wiped
+from tests.support.histories.story import ALL, ONE, PRODUCER, S, Story, v, value
+
+OTHER = 99
+HEAD = "refused at the head of the line"
+
+
+def _never_answered(s: Story, *, from_s: float) -> None:
+    s.row("start", OTHER, 0)
+    for number in (1, 2):
+        s.send(ONE, 0, None, from_s + number, client=OTHER, value=value(OTHER, number),
+               type="info", complete_ns=None)  # fmt: skip
+    s.row("end", OTHER, 61)
+
+
+@golden("UNKNOWN", {("stuck", "producer"): (U, 1)}, because="how long that may take")
+def producer_never_recovers(s: Story) -> None:
+    """Others write to the partition; this one gets no answer from 21 s on."""
+    _never_answered(s, from_s=20)
+
+
+@golden("UNKNOWN", {("stuck", "producer"): (U, 1)}, expectation="failed")
+def producer_never_recovers_as_soon_as_expected(s: Story) -> None:
+    """The same where the user expects that it takes 7 s at most."""
+    s.plan["expect"] = ["unavailable_ms <= 7000"]
+    _never_answered(s, from_s=20)
+
+
+@golden("VALID")
+def producer_had_no_time_to_recover(s: Story) -> None:
+    """Near miss: its first send was nine seconds before its end."""
+    _never_answered(s, from_s=51)
+
+
+@golden("VALID")
+def producer_is_stuck_while_a_fault_is_in_force(s: Story) -> None:
+    """Near miss: the fault was not healed."""
+    s.faults[0]["healed_ns"] = None
+    _never_answered(s, from_s=20)
+
+
+@golden("VALID")
+def producer_had_no_time_to_recover_from_what_nobody_saw(s: Story) -> None:
+    """Near miss: a second fault was healed at 55 s, before anybody had seen what it did."""
+    unseen = s.faults[0] | {"fault_id": 1, "took_effect": False, "effective_ns": None}
+    s.faults.append(unseen | {"started_ns": 54 * S, "healed_ns": 55 * S, "effect": "not yet"})
+    _never_answered(s, from_s=20)
+
+
+def _polls_once(s: Story, *, until_s: float) -> None:
+    s.row("start", OTHER, 0)
+    s.poll(ALL, 6, {offset: v(ALL, offset + 1) for offset in range(5)}, client=OTHER)
+    s.row("end", OTHER, until_s)
+
+
+@golden("UNKNOWN", {("stuck", "consumer"): (U, 1)})
+def consumer_never_recovers(s: Story) -> None:
+    """Offset 5 lay before it when the fault was healed, and when it ended."""
+    _polls_once(s, until_s=61)
+
+
+@golden("VALID")
+def consumer_had_no_time_to_recover(s: Story) -> None:
+    """Near miss: it ended ten seconds and no more after the heal, less a moment."""
+    _polls_once(s, until_s=23.9)
+
+
+@golden("UNKNOWN", {("stuck", "election"): (U, 1)}, because="the cluster settled: no")
+def election_never_ends(s: Story) -> None:
+    """From 20 s on nobody leads."""
+    s.leader(ALL, 20, -1, 2, [2, 3, 1])
+
+
+def _moved(s: Story, *, from_s: float, to_s: float | None = None) -> None:
+    """Node 4 is to take a replica over, and lags."""
+    s.leader(ALL, from_s, 2, 1, [2, 3, 1])
+    s.cluster[-1]["replicas"] = [1, 2, 3, 4]
+    for rows in (s.replicas, s.replica_ends):
+        rows += [row | {"node": 4} for row in rows if (row["node"], row["topic"]) == (3, ALL)]
+    if to_s is not None:
+        s.leader(ALL, to_s, 2, 1, [2, 3, 4])
+        s.cluster[-1]["replicas"] = [2, 3, 4]
+
+
+@golden(
+    "UNKNOWN",
+    {("stuck", "reassignment"): (U, 1)},
+    because="how long one may take",
+    expectation="passed",
+)
+def reassignment_never_ends(s: Story) -> None:
+    """From 20 s on, whatever the plan says of writing."""
+    s.plan["expect"] = ["unavailable_ms <= 7000"]
+    _moved(s, from_s=20)
+
+
+@golden("VALID")
+def reassignment_ends(s: Story) -> None:
+    """Near miss: at 40 s it was over."""
+    _moved(s, from_s=20, to_s=40)
+
+
+@golden("VALID")
+def reassignment_goes_on(s: Story) -> None:
+    """Near miss: it began nine seconds before the partition was read for the last time."""
+    _moved(s, from_s=51)
+
+
+@golden("INVALID", {("refused-head", None): (F, 1)})
+def broker_refuses_the_next_in_line(s: Story) -> None:
+    """Though it should know the last."""
+    s.new_epoch(PRODUCER[ALL], 22, 23, HEAD, partition=0)
+
+
+@golden("VALID")
+def broker_refuses_what_was_sent_ahead(s: Story) -> None:
+    """Near miss: the client had skipped a batch itself."""
+    s.new_epoch(PRODUCER[ALL], 22, 23, OWN, partition=0)
+
+
+@golden("VALID")
+def broker_refuses_after_the_client_gave_up(s: Story) -> None:
+    """Near miss: the client's own time-out took sequences away."""
+    s.new_epoch(PRODUCER[ALL], 22, 23, "timed-out: 7 message(s) timed out on all [0]", HEAD,
+                partition=0)  # fmt: skip
+
+
+@golden("VALID", {("refused-head", "bereft"): (P, 1), LOST: (P, 1)})
+def broker_refuses_since_its_records_are_gone(s: Story) -> None:
+    """So many lost power that records went, and what was known of producers."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.new_epoch(PRODUCER[ALL], 22, 23, HEAD, partition=0)
+
+
+@golden("VALID", {("refused-head", "bereft"): (P, 1), LOST: (P, 1)})
+def broker_refuses_before_anybody_saw_that_it_leads(s: Story) -> None:
+    """The record has an election when somebody looked, the client met the leader before."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.new_epoch(PRODUCER[ALL], 9, 9.5, HEAD, partition=0)
+
+
+@golden("INVALID", {("refused-head", None): (F, 1), LOST: (P, 1)})
+def broker_refuses_long_before_its_records_go(s: Story) -> None:
+    """Near miss: it had them still."""
+    wiped(s)
+    taken(s, 1, 2)
+    s.new_epoch(PRODUCER[ALL], 7, 7.5, HEAD, partition=0)
+
+
+def _kill(s: Story, nodes: list[int], from_s: float, to_s: float) -> None:
+    s.plan["expect"] = ["unavailable_ms <= 5000"]
+    targets = json.dumps({"nodes": nodes})
+    began_ns = round(from_s * S)
+    s.faults[0].update(
+        targets=targets, started_ns=began_ns, effective_ns=began_ns, healed_ns=round(to_s * S)
+    )
+
+
+@golden("VALID", expectation="passed")
+def nobody_could_write_while_most_were_dead(s: Story) -> None:
+    """From 5.0 s to 11.5 s there was no acknowledgement; two of three were dead until 11 s."""
+    _kill(s, [1, 2], 5.5, 11)
+
+
+@golden("VALID", expectation="failed")
+def nobody_could_write_though_most_lived_again(s: Story) -> None:
+    """Near miss: they were dead for a second only."""
+    _kill(s, [1, 2], 5.1, 6.1)
+
+
+@golden("VALID", expectation="passed")
+def nobody_could_write_while_all_were_apart(s: Story) -> None:
+    """No in-sync replica heard another."""
+    s.plan["expect"] = ["unavailable_ms <= 5000"]
+    cuts = [[a, b, 0] for a in (1, 2, 3) for b in (1, 2, 3) if a != b]
+    s.faults[0].update(fault="partition.halves", targets=json.dumps({"cuts": cuts}),
+                       started_ns=round(5.5 * S), healed_ns=11 * S)  # fmt: skip
+
+
+@golden("VALID", expectation="failed")
+def nobody_could_write_though_two_heard_each_other(s: Story) -> None:
+    """Near miss: only node 1 was cut off."""
+    s.plan["expect"] = ["unavailable_ms <= 5000"]
+    cuts = [[1, 2, 0], [2, 1, 0], [1, 3, 0], [3, 1, 0]]
+    s.faults[0].update(fault="partition.isolate-one",
+                       targets=json.dumps({"nodes": [1], "cuts": cuts}),
+                       started_ns=round(5.5 * S), healed_ns=11 * S)  # fmt: skip

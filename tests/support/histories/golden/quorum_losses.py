@@ -1,0 +1,95 @@
+"""Golden histories of controllers that lost their disks: a majority of them forgets, fewer do not.
+
+In all of them a write that acks=all had acknowledged at 9.4 s, at offset 10, is gone, though node 3
+was in sync and kept everything that it had.
+"""
+
+from tests.support.histories.golden.base import F, P, golden
+from tests.support.histories.golden.state_losses import LOST, led, taken
+from tests.support.histories.story import ALL, S, Story
+
+CAUSE = "of the voters 1, 2, 3 lacked their disks together from"
+
+
+def voters(s: Story, at_s: float, *nodes: int) -> None:
+    """Who the voters are from then on."""
+    said = {"kind": "quorum", "node": 3, "leader": 3, "leader_epoch": round(at_s)}
+    s.cluster.append(said | {"at_ns": round(at_s * S), "isr": list(nodes), "source": "story"})
+
+
+def forgetful(s: Story) -> None:
+    """Node 3 knows better than whoever leads next."""
+    s.plan["name"] = "one with a quorum of its own"
+    s.faults.clear()
+    voters(s, 0, 1, 2, 3)
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (10, 2, 1, (2, 3)), (16, 2, 1, (2, 3, 1)))
+    s.send(ALL, 99, 10, 9.4)
+
+
+@golden("VALID", {LOST: (P, 1)}, cause=CAUSE)
+def most_controllers_lose_their_disks(s: Story) -> None:
+    """Two of three, at once."""
+    forgetful(s)
+    taken(s, 1, 2, fault="disk.lost")
+
+
+@golden("VALID", {LOST: (P, 1)}, cause=CAUSE)
+def most_controllers_lose_their_disks_one_after_the_other(s: Story) -> None:
+    """The second before anybody took the vote of the first away."""
+    forgetful(s)
+    s.rows("send", ALL)[-1].update(invoke_ns=round(4.8 * S), complete_ns=round(4.9 * S))
+    taken(s, 1, fault="disk.lost", by_s=5)
+    taken(s, 2, fault="disk.lost")
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def one_controller_loses_its_disk(s: Story) -> None:
+    """Near miss: the two others know all that was decided."""
+    forgetful(s)
+    taken(s, 1, fault="disk.lost")
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def one_of_the_voters_left_loses_its_disk(s: Story) -> None:
+    """Near miss: what two voters had decided since, both had."""
+    forgetful(s)
+    taken(s, 1, fault="disk.lost", by_s=5)
+    voters(s, 6, 2, 3)
+    taken(s, 2, fault="disk.lost")
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def controllers_lose_their_disks_far_apart(s: Story) -> None:
+    """Near miss: the first was a voter again, on its new disk, before the second lost its own."""
+    forgetful(s)
+    taken(s, 1, fault="disk.lost", by_s=5)
+    voters(s, 6, 2, 3)
+    voters(s, 8, 1, 2, 3)
+    taken(s, 2, fault="disk.lost")
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def most_controllers_lose_power(s: Story) -> None:
+    """Near miss: nothing of the metadata log counts before it is on the disk."""
+    forgetful(s)
+    s.set_topic(ALL, configs={"flush.messages": "1"})
+    taken(s, 1, 2)
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def brokers_lose_their_disks(s: Story) -> None:
+    """Near miss: neither of them had a vote."""
+    forgetful(s)
+    s.cluster = [row for row in s.cluster if row["kind"] != "quorum"]
+    voters(s, 0, 3, 4, 5)
+    taken(s, 1, 2, fault="disk.lost")
+
+
+@golden("INVALID", {LOST: (F, 1)})
+def what_is_written_after_the_quorum_is_whole_is_kept(s: Story) -> None:
+    """Near miss: acknowledged long after the controllers had voters with memories again."""
+    forgetful(s)
+    s.rows("send", ALL)[-1].update(invoke_ns=19 * S, complete_ns=round(19.1 * S))
+    taken(s, 1, 2, fault="disk.lost")
+    voters(s, 10, 3)
+    voters(s, 12, 1, 2, 3)

@@ -1,0 +1,132 @@
+"""What began after something else was over, and does not show it."""
+
+from tests.support.histories.golden.base import INFO, F, P, golden
+from tests.support.histories.golden.state_losses import led
+from tests.support.histories.story import ALL, Story, v, value
+
+OTHER = 99
+"""A second client."""
+
+
+def _after_another(s: Story, at_s: float, **more: int) -> None:
+    """The topic's producer writes at `at_s` what lands before a write of another client, which
+    was acknowledged at 20.001 s."""
+    s.row("start", OTHER, 0)
+    first = value(OTHER, 1)
+    s.send(ALL, 0, 21, 20.0, client=OTHER, value=first, **more)
+    s.send(ALL, 97, 20, at_s)
+    s.read_in_the_end(ALL, 20, v(ALL, 97))
+    s.read_in_the_end(ALL, 21, first)
+    s.row("end", OTHER, 61)
+
+
+@golden("INVALID", {("reordered-ack", None): (F, 1)}, because="1 reordered-ack in all-0")
+def write_lands_before_what_was_acknowledged(s: Story) -> None:
+    """A log grows at its end, whoever writes."""
+    _after_another(s, 20.5)
+
+
+@golden("INVALID", {("reordered-ack", None): (F, 1)})
+def write_lands_before_what_was_just_acknowledged(s: Story) -> None:
+    """The same a moment later."""
+    _after_another(s, 20.002)
+
+
+@golden("VALID")
+def write_begins_when_the_other_is_acknowledged(s: Story) -> None:
+    """Near miss: neither was over when the other began."""
+    _after_another(s, 20.001)
+
+
+@golden("INVALID", {("reordered-ack", None): (F, 1), ("reordered-send", None): (F, 1)})
+def one_client_is_reordered_after_the_acknowledgement(s: Story) -> None:
+    """A producer's second write lands before its first, which it knew to be written."""
+    s.send(ALL, 97, 21, 20.0)
+    s.send(ALL, 98, 20, 20.3)
+    s.read_in_the_end(ALL, 20, v(ALL, 98))
+    s.read_in_the_end(ALL, 21, v(ALL, 97))
+
+
+@golden("INVALID", {("uncommitted-read", None): (F, 1)})
+def consumer_read_beyond_the_high_watermark(s: Story) -> None:
+    """Offset 19 was given at 17 s; at 30 s the log is committed up to 15 only."""
+    s.row("start", OTHER, 0)
+    s.watermark(ALL, 30, 15, client=OTHER)
+    s.row("end", OTHER, 61)
+
+
+@golden("VALID")
+def end_was_told_while_the_consumer_read(s: Story) -> None:
+    """Near miss: what was asked before the poll was over may not show it."""
+    s.row("start", OTHER, 0)
+    s.watermark(ALL, 17.0005, 10, client=OTHER)
+    s.watermark(ALL, 17.0025, 20, client=OTHER)
+    s.row("end", OTHER, 61)
+
+
+@golden("VALID", {("uncommitted-read", None): (INFO, 1)})
+def older_end_is_told_around_an_election(s: Story) -> None:
+    """Near miss: node 1 does not know yet that it is deposed."""
+    s.row("start", OTHER, 0)
+    s.watermark(ALL, 14.5, 9, client=OTHER)
+    s.row("end", OTHER, 61)
+
+
+@golden("VALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1)})
+def lower_end_is_told_long_after_what_was_read_was_lost(s: Story) -> None:
+    """Near miss: what had been read at offset 20 was taken back, as an unclean election may."""
+    _read_then_lost(s)
+    s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
+
+
+@golden("INVALID", {("truncated-read", None): (F, 1), ("lost-write", "tail"): (F, 1)})
+def lower_end_is_told_after_what_was_read_was_lost_though_it_might_not_be(s: Story) -> None:
+    """The record is held against the cluster once, by what it lost."""
+    _read_then_lost(s)
+
+
+@golden("INVALID", {("truncated-read", None): (P, 1), ("lost-write", "tail"): (P, 1),
+                    ("uncommitted-read", None): (F, 1)})  # fmt: skip
+def lower_end_is_told_than_what_was_kept(s: Story) -> None:
+    """It is below offset 19 too, which nobody took back."""
+    lower_end_is_told_long_after_what_was_read_was_lost(s)
+    s.rows("watermark", ALL)[-1]["offset"] = 19
+
+
+def _read_then_lost(s: Story) -> None:
+    """Node 2, which is not in sync, leads from 10 s on; at 30 s the log is committed up to 20."""
+    led(s, ALL, (0, 1, 0, (1, 2, 3)), (8, 1, 0, (1, 3)), (10, 2, 1, (2,)), (16, 2, 1, (2, 3, 1)))
+    s.send(ALL, 99, 20, 9.4)
+    s.poll(ALL, 9.5, {20: v(ALL, 99)})
+    s.row("start", OTHER, 0)
+    s.watermark(ALL, 30, 20, client=OTHER)
+    s.row("end", OTHER, 61)
+
+
+def _late_poll(s: Story, most_ms: int) -> None:
+    """Acknowledged at 16.401 s, and the poll at 17 s ends short of it."""
+    s.plan["expect"] = [f"stale_ms <= {most_ms}"]
+    s.send(ALL, 98, 20, 16.4)
+    s.read_in_the_end(ALL, 20, v(ALL, 98))
+    s.poll(ALL, 18, {20: v(ALL, 98)})
+
+
+@golden("VALID", expectation="failed")
+def poll_ends_short_of_what_was_committed(s: Story) -> None:
+    """For 0.6 s; expected is half a second at most."""
+    _late_poll(s, 500)
+
+
+@golden("VALID", expectation="passed")
+def poll_ends_short_for_a_while(s: Story) -> None:
+    """Near miss: expected are 0.7 s at most."""
+    _late_poll(s, 700)
+
+
+@golden("VALID", expectation="passed")
+def poll_ends_before_anything_was_behind_it(s: Story) -> None:
+    """Near miss: the next record was acknowledged after the poll had begun."""
+    s.plan["expect"] = ["stale_ms <= 1"]
+    s.send(ALL, 98, 20, 17.0005)
+    s.read_in_the_end(ALL, 20, v(ALL, 98))
+    s.poll(ALL, 18, {20: v(ALL, 98)})

@@ -1,0 +1,480 @@
+"""A cluster of dictionaries, a clock that moves when somebody waits, a journal in memory."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nemesis.administration import At, Placed
+from nemesis.hosts import Cut, Hosts, Quality, Reading, Tampered
+from tests.support.nemesis.fake_disks import FakeDisks
+from tests.support.nemesis.fake_power import FakePower
+
+
+@dataclass
+class Trace:
+    """What happened in which order, over all fakes of a test."""
+
+    entries: list[tuple[object, ...]] = field(default_factory=list)
+
+    def of(self, kind: str) -> list[tuple[object, ...]]:
+        """The entries of one kind."""
+        return [entry for entry in self.entries if entry[0] == kind]
+
+
+class FakeClock:
+    """Run time that passes in `wait`; `stop_at_ns` makes the stop arrive during a wait."""
+
+    def __init__(self) -> None:
+        self.ns = 1_000_000_000
+        self.stop_at_ns: int | None = None
+
+    def now_ns(self) -> int:
+        """The fake time."""
+        return self.ns
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        """Let time pass at once."""
+        self.ns += max(1, round(seconds * 1e9))
+        time.sleep(0)  # who works beside the nemesis has real work to do
+        if self.stop_at_ns is not None and self.ns >= self.stop_at_ns:
+            stop.set()
+        return stop.is_set()
+
+
+class FakeProcesses:
+    """Processes as letters."""
+
+    def __init__(self, machines: "FakeMachines", nodes: Sequence[int]) -> None:
+        self._did = machines.did
+        self.states = dict.fromkeys(nodes, "S")
+        self.deaf: set[int] = set()
+        """Who does not end when told to."""
+        self.ending: set[int] = set()
+        """Who was told so since it started, and has not ended yet."""
+
+    def node_ids(self) -> Sequence[int]:
+        """All nodes."""
+        return list(self.states)
+
+    def start(self, node: int) -> None:
+        """Run again."""
+        self._did("start", node)
+        self.states[node] = "S"
+        self.ending.discard(node)
+
+    def kill(self, node: int) -> None:
+        """Gone."""
+        self._did("kill", node)
+        self.states[node] = ""
+        self.ending.discard(node)
+
+    def pause(self, node: int) -> None:
+        """Stopped."""
+        self._did("pause", node)
+        self.states[node] = "T"
+
+    def resume(self, node: int) -> None:
+        """Running."""
+        self._did("resume", node)
+        self.states[node] = "S"
+
+    def terminate(self, node: int) -> None:
+        """Gone, or ignored by those that do not listen."""
+        self._did("terminate", node)
+        if node not in self.deaf:
+            self.states[node] = ""
+        elif self.states[node]:
+            self.ending.add(node)
+
+    def exit_code(self, node: int) -> int | None:
+        """In order, once it has ended."""
+        return None if self.states[node] else 0
+
+    def is_running(self, node: int) -> bool:
+        """Whether there is a process."""
+        return self.states[node] != ""
+
+    def state(self, node: int) -> str:
+        """The letter."""
+        return self.states[node]
+
+
+class FakeClients:
+    """Two processes of clients."""
+
+    def __init__(self, machines: "FakeMachines") -> None:
+        self._did = machines.did
+        self.letters = {101: "S", 102: "S"}
+
+    def pause(self) -> None:
+        """Stopped."""
+        self._did("pause-clients")
+        self.letters = dict.fromkeys(self.letters, "T")
+
+    def resume(self) -> None:
+        """Running."""
+        self._did("resume-clients")
+        self.letters = dict.fromkeys(self.letters, "S")
+
+    def states(self) -> dict[int, str]:
+        """The letters by pid."""
+        return dict(self.letters)
+
+
+class FakeLinks:
+    """Packet counters that count when traffic is said to flow."""
+
+    def __init__(self, machines: "FakeMachines") -> None:
+        self._did = machines.did
+        self.blocked: dict[Cut, int] = {}
+        self.layers: dict[tuple[tuple[int, int], str], Quality] = {}
+        self.resets: dict[str, int] = {}
+        self.traffic = 7
+
+    def block(self, *cuts: Cut) -> None:
+        """Packets are dropped from now on."""
+        for cut in cuts:
+            self._did("block", *cut[:3])
+            self.blocked.setdefault(cut, self.traffic)
+
+    def unblock(self, *cuts: Cut) -> None:
+        """Packets pass again."""
+        for cut in cuts:
+            self._did("unblock", *cut[:3])
+            self.blocked.pop(cut, None)
+
+    def dropped(self, cut: Cut) -> int | None:
+        """The counter."""
+        return self.blocked.get(cut)
+
+    def dropped_in_turns(self, cut: Cut) -> int:
+        """The counter."""
+        return self.blocked.get(cut, 0)
+
+    def asked(self, cut: Cut) -> int | None:
+        """As many as were dropped."""
+        return self.blocked.get(cut)
+
+    def prepare(self, links: Sequence[tuple[int, int]], quality: Quality) -> None:
+        """Noted."""
+        self._did("prepare", *links)
+
+    def degrade(self, links: Sequence[tuple[int, int]], quality: Quality, layer: str) -> None:
+        """Every link gets the layer."""
+        for link in links:
+            self._did("degrade", *link)
+            self.layers[link, layer] = quality
+
+    def restore(self, links: Sequence[tuple[int, int]], layer: str) -> None:
+        """Every link loses the layer."""
+        for link in links:
+            self._did("restore", *link)
+            self.layers.pop((link, layer), None)
+
+    def tampered(self, link: tuple[int, int], layer: str) -> Tampered | None:
+        """As much traffic as there is, all of it badly treated in the ways that were asked for."""
+        quality, n = self.layers.get((link, layer)), self.traffic
+        if quality is None:
+            return None
+        return Tampered(
+            packets=n,
+            delayed=n if quality.delay_ms or quality.bytes_per_s else 0,
+            mean_delay_ms=quality.delay_ms if n else 0.0,
+            lost=n if quality.lost else 0,
+            reordered=n if quality.reordered else 0,
+            duplicated=n if quality.duplicated else 0,
+        )
+
+    def reset(self, pairs: Sequence[tuple[int, int]], layer: str) -> int:
+        """As many connections for each pair as there is traffic."""
+        for pair in pairs:
+            self._did("reset", *pair)
+            self.resets[layer] = self.resets.get(layer, 0) + self.traffic
+        return self.ended(layer)
+
+    def ended(self, layer: str) -> int:
+        """What was counted."""
+        return self.resets.get(layer, 0)
+
+
+class FakeClocks:
+    """Clocks that show what they are told, unless their nodes are down or they are broken."""
+
+    def __init__(self, machines: "FakeMachines") -> None:
+        self._machines = machines
+        self.layers: dict[int, dict[str, float]] = {}
+        self.deaf = False
+        """Whether what is asked for is not what is shown."""
+
+    def skew(self, node: int, layer: str, offset_ms: float) -> None:
+        """Add a layer."""
+        self._machines.did("skew", node, offset_ms)
+        self.layers.setdefault(node, {})[layer] = offset_ms
+
+    def unskew(self, node: int, layer: str) -> None:
+        """Take it away."""
+        self._machines.did("unskew", node)
+        self.layers.get(node, {}).pop(layer, None)
+
+    def asked_ms(self, node: int, layer: str = "") -> float:
+        """The sum, or one part of it."""
+        layers = self.layers.get(node, {})
+        return layers.get(layer, 0.0) if layer else sum(layers.values())
+
+    def shown(self, node: int) -> Reading | None:
+        """To the millisecond."""
+        if not self._machines.processes.is_running(node):
+            return None
+        shown = 0.0 if self.deaf else self.asked_ms(node)
+        return Reading(shown - 1, shown + 1, True)
+
+
+class FakeAdministration:
+    """A cluster that does as it is told, unless it is `deaf`."""
+
+    def __init__(self) -> None:
+        self.live = [1, 2, 3]
+        self.votes = [1, 2, 3]
+        self.placed: dict[At, Placed] = {
+            ("a", 0): Placed(1, (1, 2), (1, 2)),
+            ("a", 1): Placed(2, (2, 3), (2, 3)),
+        }
+        self.settings = {("a", "segment.bytes"): "1073741824"}
+        self.refused: dict[At, str] = {}
+        self.elections: list[tuple[Sequence[At], bool]] = []
+        self.moves: dict[str, dict[At, Sequence[int]]] = {}
+        self.members: dict[str, int] = {}
+        self.left: set[int] = set()
+        self.undone: list[str] = []
+        self.kept: list[str] = []
+        self.debts = ""
+        self.deaf = False
+
+    def brokers(self) -> Sequence[int]:
+        """As set. Raises OSError when deaf."""
+        self._hear()
+        return list(self.live)
+
+    def voters(self) -> Sequence[int]:
+        """As set."""
+        self._hear()
+        return list(self.votes)
+
+    def topics(self) -> Mapping[str, int]:
+        """As placed."""
+        self._hear()
+        return dict(Counter(topic for topic, _ in self.placed))
+
+    def placement(self, topics: Sequence[str]) -> Mapping[At, Placed]:
+        """As set."""
+        self._hear()
+        return {at: each for at, each in self.placed.items() if at[0] in topics}
+
+    def move(self, layer: str, targets: Mapping[At, Sequence[int]]) -> Mapping[At, str]:
+        """At once, unless refused."""
+        self._hear()
+        for at, replicas in targets.items():
+            if at not in self.refused:
+                self.moves.setdefault(layer, {})[at] = tuple(replicas)
+                self.placed[at] = Placed(replicas[0], tuple(replicas), tuple(replicas))
+        return {at: why for at, why in self.refused.items() if at in targets}
+
+    def ordered(self, layer: str) -> Mapping[At, Sequence[int]]:
+        """The moves made."""
+        return self.moves.get(layer, {})
+
+    def elect(self, partitions: Sequence[At], *, unclean: bool) -> Mapping[At, str]:
+        """The preferred, unless refused."""
+        self._hear()
+        self.elections.append((partitions, unclean))
+        for at in partitions:
+            if at not in self.refused:
+                self.placed[at] = self.placed[at]._replace(leader=self.placed[at].target[0])
+        return {at: self.refused.get(at, "") for at in partitions}
+
+    def setting(self, topic: str, name: str) -> str | None:
+        """As set."""
+        self._hear()
+        return self.settings.get((topic, name))
+
+    def configure(self, layer: str, topics: Sequence[str], name: str, value: str) -> None:
+        """At once."""
+        self._hear()
+        self.settings.update({(topic, name): value for topic in topics})
+
+    def create_topic(self, layer: str, name: str, *, partitions: int, replicas: int) -> None:
+        """Led by broker 1."""
+        self._hear()
+        on = tuple(self.live[:replicas])
+        self.placed.update({(name, n): Placed(1, on, on) for n in range(partitions)})
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Led by broker 1."""
+        self._hear()
+        self.placed.update({(name, n): Placed(1, (1,), (1,)) for n in range(partitions)})
+
+    def delete_topic(self, name: str) -> None:
+        """At once."""
+        self._hear()
+        self.placed = {at: each for at, each in self.placed.items() if at[0] != name}
+
+    def join(self, layer: str, *, voter: bool = False) -> int:
+        """The next number, in service and with a vote at once."""
+        node = self.members[layer] = max(self.live) + 1
+        self.live.append(node)
+        if voter:
+            self.votes.append(node)
+        return node
+
+    def joined(self, layer: str) -> int:
+        """Who joined."""
+        return self.members[layer]
+
+    def leave(self, layer: str, node: int) -> None:
+        """At once."""
+        self.live.remove(node)
+        self.left.add(node)
+
+    def remove_voter(self, layer: str, node: int) -> None:
+        """At once."""
+        self._hear()
+        self.votes.remove(node)
+
+    def has_left(self, node: int) -> bool:
+        """Who was told to."""
+        return node in self.left
+
+    def keep(self, layer: str) -> None:
+        """Note it."""
+        self.kept.append(layer)
+
+    def undo(self, layer: str) -> None:
+        """Note it."""
+        self.undone.append(layer)
+
+    def owed(self, layer: str) -> str:
+        """As set."""
+        return self.debts
+
+    def _hear(self) -> None:
+        if self.deaf:
+            raise OSError("nobody answers")
+
+
+class FakeMachines:
+    """All parts of the fake cluster, and the names of the calls that fail."""
+
+    def __init__(self, trace: Trace, nodes: Sequence[int] = (1, 2, 3)) -> None:
+        self.trace = trace
+        self.broken: set[str] = set()
+        self.processes = FakeProcesses(self, nodes)
+        self.clients = FakeClients(self)
+        self.links = FakeLinks(self)
+        self.disks = FakeDisks(self.did, nodes)
+        self.clocks = FakeClocks(self)
+        self.power = FakePower(self.did, self.processes.states)
+        self.cluster = FakeAdministration()
+        self.view = FakeView()
+
+    def did(self, *what: object) -> None:
+        """Note a call. Raises OSError when it is one that fails."""
+        self.trace.entries.append(what)
+        if what[0] in self.broken:
+            raise OSError(f"{what[0]} is broken")
+
+    def hosts(self) -> Hosts:
+        """As faults see them."""
+        return Hosts(
+            processes=self.processes,
+            clients=self.clients,
+            links=self.links,
+            disks=self.disks,
+            clocks=self.clocks,
+            power=self.power,
+            cluster=self.cluster,
+            view=self.view,
+        )
+
+
+class FakeView:
+    """Leaders by partition; None until somebody sets them."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[tuple[str, int], int] = {("a", 0): 1, ("a", 1): 2}
+        self.isrs: dict[tuple[str, int], Sequence[int]] = {("a", 0): (1, 2, 3)}
+        self.eligible: dict[tuple[str, int], Sequence[int]] = {}
+        self.known_ends: dict[tuple[str, int], tuple[int, int]] = {}
+        self.active: int | None = 3
+        self.roles: tuple[Sequence[int], Sequence[int]] = ((1, 2, 3), (1, 2, 3))
+        self.answering: dict[int, bool] = {}
+        self.out_of_service: dict[int, bool] = {}
+        self.moving: bool | None = None
+        self.voting: Sequence[int] | None = (1, 2, 3)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The leader as set."""
+        return self.leaders.get((topic, partition))
+
+    def controller(self) -> int | None:
+        """The controller as set."""
+        return self.active
+
+    def isr(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The ISR as set."""
+        return self.isrs.get((topic, partition))
+
+    def partitions(self) -> Sequence[tuple[str, int]]:
+        """Every partition that ever had a leader."""
+        return sorted(self.leaders)
+
+    def replicas(self, topic: str, partition: int) -> Sequence[int] | None:
+        """Every broker, where there is a leader."""
+        return self.roles[0] if (topic, partition) in self.leaders else None
+
+    def elr(self, topic: str, partition: int) -> Sequence[int] | None:
+        """The eligible leader replicas as set."""
+        return self.eligible.get((topic, partition))
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """High watermark and end as set."""
+        return self.known_ends.get((topic, partition))
+
+    def brokers(self) -> Sequence[int]:
+        """The brokers as set."""
+        return self.roles[0]
+
+    def controllers(self) -> Sequence[int]:
+        """The controllers as set."""
+        return self.roles[1]
+
+    def voters(self) -> Sequence[int] | None:
+        """As set."""
+        return self.voting
+
+    def answers(self, node: int) -> bool | None:
+        """As set."""
+        return self.answering.get(node)
+
+    def fenced(self, node: int) -> bool | None:
+        """As set."""
+        return self.out_of_service.get(node)
+
+    def reassigning(self) -> bool | None:
+        """As set."""
+        return self.moving
+
+
+class FakeJournal:
+    """Entries in the common trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.full = False
+
+    def record(self, kind: str, /, **fields: object) -> None:
+        """Note it, unless the disk is full."""
+        if self.full:
+            raise OSError("no space left on device")
+        self.trace.entries.append(("journal", kind, fields))

@@ -1,0 +1,86 @@
+"""A Docker daemon of the tests' own, and an image for it that no registry has.
+
+Everything of the daemon is in a directory of its own, and its network in a namespace of its own, so
+that neither this machine's bridges and rules nor other daemons notice it.
+"""
+
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import docker
+
+from harness.targets.linux import kernel
+
+START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 60.0
+BASE = "highwater-test-base"
+KEPT = Path(__file__).parents[3] / ".docker"
+"""Where the base is kept for the next time."""
+PACKAGES = (
+    *("python3-minimal", "libpython3-stdlib", "dash", "coreutils"),
+    *("libstdc++6", "zlib1g"),  # of the JVM
+)
+
+
+def base() -> Path:
+    """A tar file of a small Debian, of the release that this machine has, with Python in it."""
+    release = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    path = KEPT / f"{release}.tar"
+    if not path.exists():
+        KEPT.mkdir(exist_ok=True)
+        (KEPT / ".gitignore").write_text("*\n")
+        made = path.with_suffix(f".{os.getpid()}.tar")
+        options = ("--quiet", "--variant=extract", f"--include={','.join(PACKAGES)}")
+        subprocess.run(["mmdebstrap", *options, release, made], check=True, timeout=600)
+        made.replace(path)
+    return path
+
+
+@contextmanager
+def daemon() -> Iterator[str]:
+    """Where a daemon listens that has the base, and nothing else, for the block."""
+    place = Path(tempfile.mkdtemp(prefix="highwater-docker-"))
+    address = f"unix://{place}/socket"
+    options = (
+        *("--data-root", place / "data", "--exec-root", place / "exec"),
+        *("--pidfile", place / "pid", "--host", address),
+        *("--iptables=false", "--ip6tables=false", "--ip-forward=false", "--bridge=none"),
+    )
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            ["unshare", "--net", "dockerd", *options], stdout=log, stderr=log
+        )
+    try:
+        assert kernel.wait_until(lambda: _answers(place / "socket"), START_TIMEOUT_S, 0.1), (
+            place / "log"
+        ).read_text()
+        client = docker.DockerClient(base_url=address, timeout=600)
+        try:
+            client.api.import_image_from_file(str(base()), repository=BASE)
+        finally:
+            client.close()
+        yield address
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(END_TIMEOUT_S)
+        shutil.rmtree(place)
+
+
+def _answers(path: Path) -> bool:
+    # Asked for plainly: Docker's library leaks a connection that fails.
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1.0)
+        try:
+            connection.connect(str(path))
+            connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return b" 200 " in connection.recv(64)
+        except OSError:
+            return False

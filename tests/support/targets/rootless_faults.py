@@ -1,0 +1,80 @@
+"""Makes every fault that the doctor offers without root: a program for a user who is not root.
+
+Prints a JSON object with a list for each fault: what went wrong; empty when it was made, proven
+and healed, or when it was said to be unavailable and the target lacks what it needs as well.
+"""
+
+from harness.targets.local.rootless import ensure_privileges
+
+ensure_privileges()
+
+import json  # noqa: E402 - the rest runs inside the user namespace
+import tempfile  # noqa: E402
+import time  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from harness.recording.journal import Journal  # noqa: E402
+from harness.run.hosts import hosts_of  # noqa: E402
+from harness.targets import abilities  # noqa: E402
+from harness.targets.linux import kernel  # noqa: E402
+from nemesis.faults.catalogue import FAULTS  # noqa: E402
+from nemesis.faults.fault import Fault, Strike  # noqa: E402
+from nemesis.hosts import Hosts  # noqa: E402
+from tests.support.nemesis.fakes import FakeView  # noqa: E402
+from tests.support.targets.machine import new_run_id  # noqa: E402
+from tests.tools import undo_kills  # noqa: E402
+
+UNPROVEN = ("cut.port", "response-lost", "reset")
+"""Their proof takes TCP connections, which nobody has here."""
+PROOF_S = 10.0
+
+
+def main() -> None:
+    """Try them all."""
+    offers = [o for o in abilities.offers() if o.target == abilities.WITHOUT_ROOT]
+    print(json.dumps({o.fault: attempt(FAULTS[o.fault], bool(o.available)) for o in offers}))
+
+
+def attempt(fault: Fault, offered: bool) -> list[str]:
+    """What went wrong."""
+    with tempfile.TemporaryDirectory() as place:
+        run_dir, run_id = Path(place), new_run_id()
+        with Journal.create(run_dir / "journal.jsonl", run_id=run_id) as journal:
+            try:
+                target = undo_kills.machines(fault, journal, run_dir, run_id)
+            except undo_kills.Unavailable as error:
+                journal.finish()
+                return [f"it was offered, but {error}"] if offered else []
+            try:
+                if not offered:
+                    return ["it was not offered, but the target has all that it needs"]
+                undo_kills.life(target, run_dir)
+                hosts = hosts_of(target, FakeView(), undo_kills.Members(target, run_dir))
+                return made(fault, hosts, undo_kills.aimed(fault, hosts, "1"))
+            except Exception as error:  # an answer: it could not be made
+                return [f"{type(error).__name__}: {error}"]
+            finally:
+                target.down()
+                journal.finish()
+
+
+def made(fault: Fault, hosts: Hosts, strike: Strike) -> list[str]:
+    """Inject, prove and heal it."""
+    began_s = time.monotonic()
+    fault.inject(hosts, strike)
+
+    def proven() -> bool:
+        if fault.pulse_ms is not None:
+            fault.pulse(hosts, strike, round(1000 * (time.monotonic() - began_s)))
+        return fault.effect(hosts, strike).took
+
+    wrong = []
+    if fault.name not in UNPROVEN and not kernel.wait_until(proven, PROOF_S, 0.02):
+        wrong.append(f"no effect: {fault.effect(hosts, strike).evidence}")
+    fault.heal(hosts, strike)
+    healing = fault.healing(hosts, strike)
+    return wrong if healing.took else [*wrong, f"not healed: {healing.evidence}"]
+
+
+if __name__ == "__main__":
+    main()

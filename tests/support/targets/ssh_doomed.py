@@ -1,0 +1,65 @@
+"""A harness that breaks machines and then does nothing, to be killed: `python -m ...doomed PLACE`.
+
+Node 1 does not hear node 2, node 2's disk is stalled, node 3's process stands still.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from harness.recording.journal import Journal
+from harness.targets.ssh.install import Cargo
+from harness.targets.ssh.inventory import load
+from harness.targets.ssh.power import Plug
+from harness.targets.ssh.target import SshTarget, Wanted
+from nemesis.hosts import Cut
+
+RUN_ID: Final = f"doomed-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+"""Another one for each process of tests: on this machine, rules go by it."""
+REGISTRY: Final = "unfinished"
+READY: Final = "all is broken"
+_BEAT: Final = "date +%s.%N > data/new && mv data/new data/beat"
+
+
+def target_of(place: Path, journal: Journal, plugs: Mapping[int, Plug] | None = None) -> SshTarget:
+    """The target on the inventory in `place`, its run there too."""
+    wanted = Wanted(cargo=Cargo(module="nodes"), clocks=True, root=True)
+    inventory = load(place / "lab.toml")
+    return SshTarget(RUN_ID, place / RUN_ID, (1, 2, 3), journal, inventory, wanted, plugs)
+
+
+def begin(target: SshTarget) -> None:
+    """Up, with a process on each node that writes to its disk ten times a second."""
+    target.up()
+    for node in target.node_ids():
+        home = target.home(node)
+        argv = ("sh", "-c", f"cd {home}; while :; do {_BEAT}; sleep 0.1; done")
+        target.set_command(node, argv, target.environment(node), home / "node.log")
+        target.start(node)
+
+
+def break_all(target: SshTarget) -> None:
+    """As the module says."""
+    target.links.block(Cut(2, 1))
+    target.disks.freeze(2)
+    target.pause(3)
+    target.clocks.skew(1, "layer", 60_000)
+
+
+def main(place: Path) -> None:
+    """Break, tell, and wait for the end."""
+    with Journal.create(
+        place / RUN_ID / "journal.jsonl", run_id=RUN_ID, registry=place / REGISTRY
+    ) as journal:
+        target = target_of(place, journal)
+        begin(target)
+        break_all(target)
+        print(READY, flush=True)
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

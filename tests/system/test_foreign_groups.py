@@ -1,0 +1,292 @@
+"""Where a client asks for consumer groups or transactions, which this broker lacks, it ends at once
+with a clear error; where it only names a group, it reads.
+
+Three nodes run in a thread of this process, on loopback ports and disks in memory.
+"""
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
+from aiokafka.errors import KafkaError as AioError
+from aiokafka.errors import UnsupportedVersionError as AioUnsupported
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.support.clients.kafka_python import (
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+    UnsupportedVersionError,
+)
+from tests.support.clients.kafka_python import KafkaError as PyError
+from tests.support.clusters.loopback_cluster import serving
+from tests.support.nodes.cluster import Cluster
+from tests.support.require import require
+
+pytestmark = pytest.mark.slow
+
+TOPIC = "plain"
+GROUP = "g"
+PATIENCE_S = 60.0
+UNSUPPORTED = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """Addresses of a cluster with one topic, in which there is one record."""
+    with serving(Cluster(3), **{TOPIC: 1}) as addresses:
+        producer = confluent_kafka.Producer({"bootstrap.servers": addresses})
+        producer.produce(TOPIC, b"hello")
+        assert producer.flush(PATIENCE_S) == 0
+        yield addresses
+
+
+# -- librdkafka --------------------------------------------------------------------------------
+
+
+def rd_consumer(bootstrap: str, protocol: str = "classic") -> confluent_kafka.Consumer:
+    """One of librdkafka's, in a group, that commits by itself."""
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 100,
+            "log_level": 0,
+        }
+    )
+
+
+def rd_partition(offset: int = confluent_kafka.OFFSET_INVALID) -> confluent_kafka.TopicPartition:
+    """The partition, at the offset that the group has committed."""
+    return confluent_kafka.TopicPartition(TOPIC, 0, offset)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_librdkafka_reads_what_it_was_assigned(bootstrap: str, protocol: str) -> None:
+    """Without a position: from where auto.offset.reset says, as nothing was ever committed."""
+    consumer = rd_consumer(bootstrap, protocol)
+    consumer.assign([rd_partition()])
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None
+    assert (message.error(), message.value()) == (None, b"hello")
+    consumer.close()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_librdkafka_may_not_subscribe(bootstrap: str, protocol: str) -> None:
+    """The first thing that it hands out is the error, in the old protocol and the new (KIP-848)."""
+    consumer = rd_consumer(bootstrap, protocol)
+    consumer.subscribe([TOPIC])
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None
+    error = message.error()
+    assert error is not None
+    fatal = error.code() == KafkaError._FATAL
+    assert fatal or error.code() in UNSUPPORTED, error
+    assert "API version not supported" in error.str()
+    consumer.close()
+
+
+def test_librdkafka_may_not_commit(bootstrap: str) -> None:
+    """What is not kept is refused."""
+    consumer = rd_consumer(bootstrap)
+    consumer.assign([rd_partition()])
+    with pytest.raises(KafkaException) as refused:
+        consumer.commit(offsets=[rd_partition(1)], asynchronous=False)
+    assert refused.value.args[0].code() in UNSUPPORTED
+    consumer.close()
+
+
+def test_librdkafka_has_no_transactions(bootstrap: str) -> None:
+    """A fatal error instead of a wait for a coordinator."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": "t", "log_level": 0}
+    )
+    with pytest.raises(KafkaException) as refused:
+        producer.init_transactions(PATIENCE_S)
+    error = refused.value.args[0]
+    assert error.fatal()
+    assert error.code() in UNSUPPORTED
+
+
+def test_librdkafka_administers_no_groups(bootstrap: str) -> None:
+    """Each of its requests about groups ends, with what is true of a cluster without groups."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def refused(futures: dict[str, Any]) -> int:
+        with pytest.raises(KafkaException) as refusal:
+            futures[GROUP].result(PATIENCE_S)
+        return int(refusal.value.args[0].code())
+
+    listed = admin.list_consumer_groups().result(PATIENCE_S)
+    assert not listed.valid
+    assert {error.code() for error in listed.errors} == {KafkaError._UNSUPPORTED_FEATURE}
+    asked = ConsumerGroupTopicPartitions(GROUP, [rd_partition()])
+    found = admin.list_consumer_group_offsets([asked])[GROUP].result(PATIENCE_S)
+    assert [each.offset for each in found.topic_partitions] == [confluent_kafka.OFFSET_INVALID]
+    assert refused(admin.describe_consumer_groups([GROUP])) in UNSUPPORTED
+    assert refused(admin.delete_consumer_groups([GROUP])) == KafkaError.GROUP_ID_NOT_FOUND
+    moved = ConsumerGroupTopicPartitions(GROUP, [rd_partition(1)])
+    altered = admin.alter_consumer_group_offsets([moved])[GROUP].result(PATIENCE_S)
+    assert [each.error.code() for each in altered.topic_partitions] == [
+        KafkaError.UNSUPPORTED_VERSION
+    ]
+
+
+# -- kafka-python ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def py(bootstrap: str) -> Iterator[Any]:
+    """kafka-python's consumer, in a group."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap.split(","),
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=100,
+        consumer_timeout_ms=PATIENCE_S * 1000,
+    )
+    yield consumer
+    consumer.close()
+
+
+def test_kafka_python_reads_what_it_was_assigned(py: Any) -> None:
+    """From the beginning."""
+    py.assign([TopicPartition(TOPIC, 0)])
+    assert next(py).value == b"hello"
+
+
+def test_kafka_python_may_not_subscribe(py: Any) -> None:
+    """The first look for a record is refused."""
+    py.subscribe([TOPIC])
+    with pytest.raises(UnsupportedVersionError):
+        next(py)
+
+
+def test_kafka_python_may_not_commit(py: Any) -> None:
+    """What is not kept is refused."""
+    py.assign([TopicPartition(TOPIC, 0)])
+    with pytest.raises(UnsupportedVersionError):
+        py.commit({TopicPartition(TOPIC, 0): OffsetAndMetadata(1, "", -1)})
+
+
+def test_kafka_python_has_no_transactions(bootstrap: str) -> None:
+    """It negotiates an old FindCoordinator down to one without transactions, and fails after."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap.split(","), transactional_id="t", max_block_ms=PATIENCE_S * 1000
+    )
+    with pytest.raises(PyError, match="UnsupportedVersion"):
+        producer.init_transactions()
+    producer.close(timeout=1)
+
+
+# -- aiokafka ----------------------------------------------------------------------------------
+
+
+def with_aiokafka(
+    bootstrap: str, job: Callable[[AIOKafkaConsumer], Awaitable[Any]], **options: Any
+) -> Any:
+    """What `job` gives with one of its consumers, in a group."""
+
+    async def main() -> Any:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=GROUP, auto_offset_reset="earliest", **options
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                return await job(consumer)
+            finally:
+                await consumer.stop()
+
+    return asyncio.run(main())
+
+
+async def aio_assigned(consumer: AIOKafkaConsumer) -> Any:
+    consumer.assign([AioPartition(TOPIC, 0)])
+    await consumer.start()
+    return (await consumer.getone()).value
+
+
+def test_aiokafka_reads_what_it_was_assigned(bootstrap: str) -> None:
+    """From the beginning; it may not commit by itself, which would be refused."""
+    assert with_aiokafka(bootstrap, aio_assigned, enable_auto_commit=False) == b"hello"
+
+
+def test_aiokafka_may_not_subscribe(bootstrap: str) -> None:
+    """It does not start."""
+
+    async def subscribe(consumer: AIOKafkaConsumer) -> None:
+        consumer.subscribe([TOPIC])
+        await consumer.start()
+        await consumer.getone()
+
+    with pytest.raises(AioError, match="UnsupportedVersion"):
+        with_aiokafka(bootstrap, subscribe)
+
+
+def test_aiokafka_may_not_commit(bootstrap: str) -> None:
+    """Neither when it is told to, nor by itself; and it can still be closed."""
+
+    async def commit(consumer: AIOKafkaConsumer) -> None:
+        consumer.assign([AioPartition(TOPIC, 0)])
+        await consumer.start()
+        await consumer.commit({AioPartition(TOPIC, 0): 1})
+
+    async def wait_for_it(consumer: AIOKafkaConsumer) -> None:
+        await aio_assigned(consumer)
+        await consumer.getone()
+
+    with pytest.raises(AioUnsupported):
+        with_aiokafka(bootstrap, commit, enable_auto_commit=False)
+    with pytest.raises(AioUnsupported):
+        with_aiokafka(bootstrap, wait_for_it, auto_commit_interval_ms=100)
+
+
+def test_aiokafka_has_no_transactions(bootstrap: str) -> None:
+    """It does not start."""
+
+    async def main() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="t")
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                await producer.start()
+            finally:
+                await producer.stop()
+
+    with pytest.raises(AioError, match="IncompatibleBrokerVersion"):
+        asyncio.run(main())
+
+
+# -- kcat --------------------------------------------------------------------------------------
+
+
+def kcat(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    """kcat to its end."""
+    require("kcat")
+    return subprocess.run(
+        ["kcat", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def test_kcat_has_neither(bootstrap: str) -> None:
+    """It ends with the error, as a member of a group and as a transactional producer."""
+    member = kcat("-b", bootstrap, "-G", GROUP, TOPIC)
+    assert member.returncode == 1
+    assert "JoinGroup failed: Broker: API version not supported" in member.stderr
+    sender = kcat("-b", bootstrap, "-P", "-t", TOPIC, "-X", "transactional.id=t", stdin="x\n")
+    assert sender.returncode == 1
+    assert "not supported" in sender.stderr

@@ -1,0 +1,162 @@
+"""Kafka's own shell tools on a cluster of ours, each as `bin/kafka-*.sh` starts it: it does its
+work, or ends with an error that names what the cluster does not serve.
+
+Three nodes run in a thread of this process, on loopback ports and disks in memory.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.clusters.loopback_cluster import serving
+from tests.support.foreign import java
+from tests.support.nodes.cluster import Cluster
+from tests.support.require import require
+
+pytestmark = pytest.mark.slow
+
+TOPIC: Final = "tooled"
+BROKERS, CONTROLLERS = "--bootstrap-server", "--bootstrap-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A call of a tool, and what it prints. A word that is a file's name stands for the file."""
+
+    script: str
+    main: str
+    arguments: str
+    prints: str
+    by: str = BROKERS
+
+
+FILES: Final = {
+    "delete.json": {"partitions": [{"topic": TOPIC, "partition": 0, "offset": 0}], "version": 1},
+    "move.json": {
+        "partitions": [{"topic": TOPIC, "partition": 0, "replicas": [3, 2, 1]}],
+        "version": 1,
+    },
+}
+TOOLS: Final = "org.apache.kafka.tools"
+CONFIGS: Final = "kafka.admin.ConfigCommand"
+GROUPS: Final = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+REASSIGN: Final = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+
+CALLS: Final = (
+    Tool(
+        "topics",
+        f"{TOOLS}.TopicCommand",
+        "--create --topic made --partitions 2 --replication-factor 3",
+        "Created topic made.",
+    ),
+    Tool("topics", f"{TOOLS}.TopicCommand", f"--describe --topic {TOPIC}", "PartitionCount: 1"),
+    Tool(
+        "configs",
+        CONFIGS,
+        f"--alter --entity-type topics --entity-name {TOPIC} --add-config retention.ms=-1",
+        f"Completed updating config for topic {TOPIC}.",
+    ),
+    Tool(
+        "configs",
+        CONFIGS,
+        "--describe --all --entity-type brokers --entity-name 1",
+        "node.id=1",
+        CONTROLLERS,
+    ),
+    Tool("configs", CONFIGS, "--describe --entity-type users", "support DESCRIBE_CLIENT_QUOTAS"),
+    Tool("metadata-quorum", f"{TOOLS}.MetadataQuorumCommand", "describe --replication", "Leader"),
+    Tool(
+        "metadata-quorum",
+        f"{TOOLS}.MetadataQuorumCommand",
+        "describe --status",
+        "CurrentVoters",
+        CONTROLLERS,
+    ),
+    Tool("log-dirs", f"{TOOLS}.LogDirsCommand", "--describe", f'"partition":"{TOPIC}-0"'),
+    Tool("features", f"{TOOLS}.FeatureCommand", "describe", "FinalizedVersionLevel: 4.0-IV1"),
+    Tool("features", f"{TOOLS}.FeatureCommand", "describe", "Feature: kraft.version", CONTROLLERS),
+    Tool(
+        "features",
+        f"{TOOLS}.FeatureCommand",
+        "upgrade --feature group.version=1",
+        "does not support UPDATE_FEATURES",
+    ),
+    Tool(
+        "broker-api-versions",
+        f"{TOOLS}.BrokerApiVersionsCommand",
+        "",
+        "Fetch(1): 4 to 18 [usable: 18]",
+    ),
+    Tool("get-offsets", f"{TOOLS}.GetOffsetShell", f"--topic {TOPIC}", f"{TOPIC}:0:0"),
+    Tool(
+        "delete-records",
+        f"{TOOLS}.DeleteRecordsCommand",
+        "--offset-json-file delete.json",
+        f"partition: {TOPIC}-0	low_watermark: 0",
+    ),
+    Tool(
+        "reassign-partitions",
+        REASSIGN,
+        "--execute --reassignment-json-file move.json",
+        "Successfully started partition reassignment",
+    ),
+    Tool("reassign-partitions", REASSIGN, "--list", "reassignments", CONTROLLERS),
+    Tool(
+        "leader-election",
+        f"{TOOLS}.LeaderElectionCommand",
+        "--election-type preferred --all-topic-partitions",
+        "",
+    ),
+    Tool("consumer-groups", GROUPS, "--list", "does not support LIST_GROUPS"),
+    Tool("consumer-groups", GROUPS, "--describe --group g", "not support DESCRIBE_GROUPS"),
+    Tool("transactions", f"{TOOLS}.TransactionsCommand", "list", "support LIST_TRANSACTIONS"),
+    Tool(
+        "transactions",
+        f"{TOOLS}.TransactionsCommand",
+        f"describe-producers --topic {TOPIC} --partition 0",
+        "ProducerId",
+    ),
+    Tool("acls", f"{TOOLS}.AclCommand", "--list", "does not support DESCRIBE_ACLS"),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three nodes with a topic."""
+    require("kafka-tools")
+    nodes = Cluster(3)
+    with serving(nodes, **{TOPIC: 1}):
+        yield nodes
+
+
+def told(tool: Tool, cluster: Cluster, folder: Path) -> str:
+    """What the tool prints, to either stream, until its end."""
+    for name, content in FILES.items():
+        (folder / name).write_text(json.dumps(content))
+    words = [str(folder / word) if word in FILES else word for word in tool.arguments.split()]
+    ports = cluster.ports if tool.by == BROKERS else cluster.controller_ports
+    addresses = ",".join(f"127.0.0.1:{port}" for port in ports.values())
+    done = java.run(tool.main, (tool.by, addresses, *words))
+    return str(done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize("tool", CALLS, ids=lambda tool: f"{tool.script}{tool.by}-{tool.arguments}")
+def test_a_tool_of_kafkas(tool: Tool, cluster: Cluster, tmp_path: Path) -> None:
+    """What it is for, or what the cluster does not serve; never a wait that ends by a timeout."""
+    printed = told(tool, cluster, tmp_path)
+    assert tool.prints in printed, printed
+    assert "TimeoutException" not in printed
+
+
+@pytest.mark.parametrize("by", [BROKERS, CONTROLLERS])
+def test_the_clusters_identity(by: str, cluster: Cluster, tmp_path: Path) -> None:
+    """Which the tool wants to be asked for before the address."""
+    require("kafka-tools")
+    ports = cluster.ports if by == BROKERS else cluster.controller_ports
+    address = f"127.0.0.1:{ports[1]}"
+    done = java.run(f"{TOOLS}.ClusterTool", ("cluster-id", by, address))
+    assert "Cluster ID: " in done.stdout, done.stderr

@@ -1,0 +1,118 @@
+"""The packaged scenarios: known losses that happen and are named, and settings that prevent them.
+
+Each loss and its prevention run by one schedule on the unmodified broker, as a user starts them.
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness.plans.plan import build, load
+from tests.support.require import require
+
+RUN_TIMEOUT_S = 150
+"""Five times what a run takes on a quiet machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A packaged plan; what the causes of its losses say, in order; none: it must lose nothing."""
+
+    name: str
+    faults: tuple[str, ...]
+    causes: tuple[str, ...] = ()
+    rule: str = ""
+
+
+CUT = ("partition.isolate-leader",)
+ALONE = ("cut.port", "kill")
+ALONE_WITHOUT_POWER = ("cut.port", "power-loss")
+
+SCENARIOS = (
+    Scenario(
+        name="acks-1-leader-cut-off",
+        faults=CUT,
+        causes=("was deposed at", "fault 0 (partition.isolate-leader node"),
+        rule="acks=1, a new leader's epoch starts at or below the write",
+    ),
+    Scenario(name="acks-all-leader-cut-off", faults=CUT),
+    Scenario(
+        name="unclean-election",
+        faults=ALONE,
+        causes=("fault 1 (kill node", "the new leader was not in sync"),
+        rule="unclean election on, and one took place",
+    ),
+    Scenario(name="clean-election", faults=ALONE),
+    Scenario(
+        name="power-loss-without-flush",
+        faults=("power-loss",),
+        causes=("nodes 1, 2, 3 lost power by", "fault 0 (power-loss nodes 1, 2, 3", "from offset"),
+        rule="m in-sync or eligible replicas or more lost power together",
+    ),
+    Scenario(name="power-loss-with-flush", faults=("power-loss",)),
+    Scenario(
+        name="last-replica-standing",
+        faults=ALONE_WITHOUT_POWER,
+        causes=("lost power by", "fault 1 (power-loss node", "no other was in sync"),
+        rule="eligible leader replicas off",
+    ),
+    Scenario(name="eligible-leader-replicas", faults=ALONE_WITHOUT_POWER),
+)
+"""A loss, and its prevention; in pairs."""
+
+REGRESSIONS = (Scenario(name="unclean-recovery", faults=("cut.port", "kill", "power-loss")),)
+"""What was lost once and must not be."""
+
+
+def run(name: str, store: Path) -> dict[str, Any]:
+    """The verdict of a packaged plan's run."""
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli.main", "run", name, "--store", str(store), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *REGRESSIONS], ids=lambda scenario: scenario.name)
+def test_scenario(scenario: Scenario, tmp_path: Path) -> None:
+    """What is lost is permitted and its cause is named; or nothing is, by the same schedule."""
+    require("root", "netns", *(["loop"] if "power-loss" in scenario.faults else []))
+    verdict = run(scenario.name, tmp_path)
+    assert verdict["verdict"] == "VALID", verdict["reasons"]
+    faults = pq.read_table(Path(verdict["run"]) / "faults.parquet").to_pylist()
+    assert all(row["took_effect"] and row["healed_ns"] for row in faults), faults
+    assert sorted(row["fault"] for row in faults) == sorted(scenario.faults)
+    [topic] = verdict["topics"]
+    assert topic["acked"] > 1000
+    if not scenario.causes:
+        assert topic["lost"] == 0, topic["loss_causes"]
+        return
+    assert topic["lost"] == topic["lost_permitted"] > 0
+    lost = [each for each in verdict["anomalies"] if each["kind"] == "lost-write"]
+    for each in lost:
+        assert scenario.rule in each["rule"]
+        for text in scenario.causes:
+            assert text in each["cause"]
+
+
+@pytest.mark.parametrize(
+    ("loses", "loses_nothing"),
+    [(one.name, other.name) for one, other in zip(SCENARIOS[::2], SCENARIOS[1::2], strict=True)],
+)
+def test_pairs_share_their_schedule(loses: str, loses_nothing: str) -> None:
+    """A loss and its prevention differ in settings alone."""
+    one, other = (build(load(name), where=name) for name in (loses, loses_nothing))
+    assert one.nemesis == other.nemesis
+    assert one.duration_s == other.duration_s
+    assert (one.topics, one.broker) != (other.topics, other.broker)

@@ -1,0 +1,145 @@
+"""Lays what the checkers say took each lost write of a simulated run beside what did."""
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from checkers.causes.cause import Cause, CauseKind
+from checkers.detectors.durability import lost_writes
+from checkers.engines.engine import DuckDbEngine
+from checkers.frames.frames import Frames
+from checkers.history.history import load_plan, load_run
+from harness.judging import judge
+from harness.recording.versions import commit, versions
+from harness.run.prepare import Prepared
+from harness.simulation.recording import Recording
+from harness.simulation.run import Simulation
+from tests.tools.cause_oracle.truth import Oracle, Truth, struck
+from tests.tools.cause_oracle.witness import Testimony, Witness
+
+
+class Agreement(StrEnum):
+    """How the checkers' cause of a loss compares with the truth."""
+
+    EXACT = "exact"
+    """The one cause that they name took it."""
+    AMBIGUOUS = "ambiguous"
+    """They name several, and one of them took it."""
+    WRONG = "wrong"
+    """None of those that they name took it."""
+    UNNAMED = "unnamed"
+    """They say that no cause is in the record, and there was one."""
+    UNTOLD = "untold"
+    """The oracle does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One lost write."""
+
+    seed: int
+    acks: int
+    topic: str
+    partition: int
+    value: int
+    invoke_ns: int
+    agreement: Agreement
+    truth: Truth
+    named: tuple[str, ...]
+
+    def line(self) -> str:
+        """For people."""
+        named = "\n      or ".join(self.named) or "no cause in the record"
+        return (
+            f"seed {self.seed}, acks {self.acks}, {self.topic}-{self.partition}, "
+            f"{self.value >> 32}:{self.value & 0xFFFFFFFF} sent at {self.invoke_ns / 1e9:.3f} s: "
+            f"{self.agreement}\n    truth: {self.truth}\n    named: {named}"
+        )
+
+
+def witnessed(prepared: Prepared) -> tuple[Recording, Testimony]:
+    """Run a plan and look on."""
+    simulation = Simulation(prepared)
+    witness = Witness(simulation)
+    with witness.looking_on():
+        recording = simulation.run()
+    return recording, witness.seen
+
+
+def compare(prepared: Prepared) -> list[Compared]:
+    """Every lost write of a run. Raises what ended the run, where something did."""
+    recording, seen = witnessed(prepared)
+    if recording.failure is not None:
+        raise recording.failure
+    oracle = Oracle(seen, struck(recording.faults.named()))
+    root = Path(tempfile.mkdtemp(prefix="highwater-causes-"))
+    engine = DuckDbEngine(threads=1)
+    try:
+        run = recording.store(root, versions=versions(), commit=commit())
+        judge.prepare(run.path)
+        frames = Frames(engine, load_run(run.path), load_plan(run.path))
+        return [_compared(prepared.plan.seed, frames, row, oracle) for row in _lost(frames)]
+    finally:
+        engine.close()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _lost(frames: Frames) -> Iterator[dict[str, Any]]:
+    for found in lost_writes(frames):
+        rows = frames.engine.rows(found)
+        yield from (row for row in rows if row["kind"] == "lost-write")
+
+
+def _compared(seed: int, frames: Frames, row: dict[str, Any], oracle: Oracle) -> Compared:
+    truth = oracle.of((row["topic"], row["partition"]), row["value"], row["offset"])
+    causes = named(frames, row["cause_id"])
+    return Compared(
+        seed=seed,
+        acks=row["acks"],
+        topic=row["topic"],
+        partition=row["partition"],
+        value=row["value"],
+        invoke_ns=row["invoke_ns"],
+        agreement=agreement(causes, truth),
+        truth=truth,
+        named=tuple(cause.text for cause in causes),
+    )
+
+
+def named(frames: Frames, cause_id: int | None) -> tuple[Cause, ...]:
+    """The causes that the checkers name."""
+    return () if cause_id is None else frames.explanations[cause_id].causes
+
+
+def agreement(causes: tuple[Cause, ...], truth: Truth) -> Agreement:
+    """How the causes that were named compare with the truth."""
+    if not truth.known:
+        return Agreement.UNTOLD
+    if not causes:
+        return Agreement.UNNAMED
+    if not any(is_true(cause, truth) for cause in causes):
+        return Agreement.WRONG
+    return Agreement.EXACT if len(causes) == 1 else Agreement.AMBIGUOUS
+
+
+def is_true(cause: Cause, truth: Truth) -> bool:
+    """Whether a named cause is what took the write: the election of the same epoch, or one of the
+    same faults."""
+    if cause.epoch in truth.epochs or cause.refused in truth.elsewhere:
+        return True
+    if cause.refused is not None and cause.refused[1] in truth.epochs:
+        return cause.refused[0] == (cause.topic, cause.partition)
+    return bool(truth.faults & cause.faults) or cause.kind is CauseKind.QUORUM_LOSS
+
+
+def shares(found: list[Compared]) -> dict[int, Counter[Agreement]]:
+    """How often each agreement is met, by acks."""
+    counts: dict[int, Counter[Agreement]] = {0: Counter(), 1: Counter(), -1: Counter()}
+    for each in found:
+        counts[each.acks][each.agreement] += 1
+    return counts

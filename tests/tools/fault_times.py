@@ -1,0 +1,203 @@
+"""How long faults take to inject and to heal: `python -m tests.tools.fault_times [FAULT ...]`.
+
+On real brokers, idle but for their heartbeats, with disks of their own; each fault with its default
+parameters, aimed at one node or at whom it is for. The times are those of the calls, without the
+journal entry before and the proofs after, as in the record of a run. What is prepared before a
+fault begins, and breaks nothing yet, is timed apart. Prints Markdown.
+"""
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from confluent_kafka import Producer
+
+from harness.plans.plan import build
+from harness.recording import store
+from harness.run.administration.administrator import Administrator
+from harness.run.hosts import hosts_of
+from harness.systems.brokers import NodesSystem
+from harness.targets.base import TargetError
+from harness.targets.linux import kernel
+from harness.targets.linux.disks.files import OURS
+from harness.targets.linux.disks.volumes import Volume
+from harness.targets.local import LocalTarget
+from nemesis.base import NemesisError
+from nemesis.faults.catalogue import FAULTS
+from nemesis.faults.fault import Ability, Fault, Params, Strike
+from nemesis.hosts import Hosts
+from nemesis.selectors import resolve
+from tests.support.clusters.disk_cluster import Nobody
+from tests.support.nemesis.fakes import FakeView
+from tests.support.targets.machine import local_target
+
+PLAN: Final = build(
+    {"name": "times", "seed": 0, "topics": [{"name": "a", "acks": "all", "partitions": 2}]},
+    where="times",
+)
+HELD_S: Final = 0.15
+"""How long a fault is in force, and the rest afterwards."""
+BACK_S: Final = 40.0
+"""How long a cluster may take to be whole again."""
+DIRTY: Final = f"{OURS}dirty"
+HEALS: Final = 30
+"""How often a heal is tried that the cluster does not take."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Times:
+    """What was measured of one fault, in ms."""
+
+    fault: str
+    prepare: list[float] = field(default_factory=list)
+    inject: list[float] = field(default_factory=list)
+    heal: list[float] = field(default_factory=list)
+    why: str = ""
+    """Why there is nothing, or not all."""
+
+    def row(self) -> str:
+        """A line of the table."""
+        cells = [
+            f"{turn(of):.1f}"
+            for of in (self.prepare, self.inject, self.heal)
+            if of
+            for turn in (median, max)
+        ]
+        return f"| {self.fault} | {' | '.join(cells or ['', '', '', '', '', self.why])} |"
+
+
+@contextmanager
+def cluster(nodes: int, *, clocks: bool) -> Iterator[tuple[LocalTarget, Hosts]]:
+    """Brokers that run, and the topic `a` of two partitions."""
+    with tempfile.TemporaryDirectory(prefix="highwater-times-") as name:
+        place = Path(name)
+        run = store.create(place / "store", "times", versions={}, commit=None)
+        volume = Volume.IMAGE_EXT4
+        with local_target(place, nodes=nodes, volume=volume, clocks=clocks) as target:
+            system = NodesSystem(PLAN, target, run)
+            system.configure()
+            system.start()
+            system.create_topics()
+            target.spawn_client(["sleep", "100000"])
+            with target.in_client_netns():  # where librdkafka's threads then stay
+                producer = Producer({"bootstrap.servers": system.bootstrap})
+            for partition in (0, 1):
+                producer.produce("a", bytes(1000), partition=partition)
+            producer.flush(BACK_S)
+            del producer
+            administrator = Administrator(system, target, Nobody())
+            try:
+                yield target, hosts_of(target, FakeView(), administrator)
+            finally:
+                administrator.finish(0)
+
+
+def measure(
+    fault: Fault, target: LocalTarget, hosts: Hosts, *, rounds: int, dirty_mb: int
+) -> Times:
+    """Inject and heal so often, each time with so much waiting to be written to each disk."""
+    found = Times(fault=fault.name)
+    for number in range(rounds):
+        try:
+            strike = aimed(fault, hosts, number)
+            for node in target.node_ids() if dirty_mb else ():
+                (target.data_dir(node) / DIRTY).write_bytes(bytes(dirty_mb << 20))
+            began_s = time.monotonic()
+            fault.prepare(hosts, strike)
+            prepared_s = time.monotonic()
+            fault.inject(hosts, strike)
+        except (NemesisError, TargetError) as error:
+            found.why = str(error)
+            return found
+        found.prepare.append(1e3 * (prepared_s - began_s))
+        found.inject.append(1e3 * (time.monotonic() - prepared_s))
+        time.sleep(HELD_S)
+        if fault.pulse_ms is not None:
+            fault.pulse(hosts, strike, round(1e3 * HELD_S))
+        found.heal.append(heal(fault, hosts, strike))
+        await_whole(fault, hosts, strike)
+    return found
+
+
+def aimed(fault: Fault, hosts: Hosts, seed: int) -> Strike:
+    """A strike at whom the fault is aimed by default."""
+    nodes, rng = hosts.processes.node_ids(), random.Random(seed)
+    targets = resolve(fault.default_targets, nodes, hosts.view, rng).nodes
+    return fault.aim(targets, nodes, rng, Params.of(fault.options, {}))
+
+
+def heal(fault: Fault, hosts: Hosts, strike: Strike) -> float:
+    """The time of the heal that worked, in ms; its proof is asked for."""
+    for _ in range(HEALS):
+        began_s = time.monotonic()
+        try:
+            fault.heal(hosts, strike)
+        except Exception as error:  # a cluster that has just lost a node may answer nobody yet
+            last = error
+            time.sleep(1)
+        else:
+            taken_ms = 1e3 * (time.monotonic() - began_s)
+            fault.healing(hosts, strike)
+            return taken_ms
+    raise last
+
+
+def await_whole(fault: Fault, hosts: Hosts, strike: Strike) -> None:
+    """Until the cluster owes nothing, and all its brokers are in service."""
+    layers = [value for name, value in strike.details if name == "layer"]
+
+    def whole() -> bool:
+        if any(hosts.cluster.owed(layer) for layer in layers):
+            return False
+        nodes = list(hosts.processes.node_ids())
+        if not all(hosts.processes.is_running(node) for node in nodes):
+            return False
+        try:
+            return list(hosts.cluster.brokers()) == nodes == list(hosts.cluster.voters())
+        except Exception:  # nobody answers yet
+            return False
+
+    if not kernel.wait_until(whole, BACK_S, 0.1):
+        print(f"{fault.name}: the cluster is not whole again", file=sys.stderr)
+    time.sleep(HELD_S)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("faults", nargs="*", help="names, or how names begin; all unless given")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument(
+        "--dirty-mb", type=int, default=0, help="so much waits to be written to each disk"
+    )
+    options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to take everything down then too
+    asked = tuple(options.faults)
+    faults = [fault for fault in FAULTS.values() if not asked or fault.name.startswith(asked)]
+
+    def place(fault: Fault) -> tuple[int, bool]:
+        return max(3, fault.min_nodes), Ability.CLOCKS in fault.needs
+
+    print("| fault | prepare ms | at most | inject ms | at most | heal ms | at most |")
+    print("|---|---|---|---|---|---|---|")
+    for (nodes, clocks), group in groupby(sorted(faults, key=place), key=place):
+        with cluster(nodes, clocks=clocks) as (target, hosts):
+            for fault in group:
+                times = measure(
+                    fault, target, hosts, rounds=options.rounds, dirty_mb=options.dirty_mb
+                )
+                print(times.row(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

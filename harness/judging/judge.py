@@ -27,12 +27,12 @@ from checkers.history.history import (
     read_sources,
     table,
 )
-from harness import reports
 from harness.recording import journal, store
 from harness.recording.journal_faults import Journalled
 from harness.recording.store import Run, StoreError
+from harness.reports import page
 from harness.targets import clean
-from harness.targets.linux.clean import Outcome, lives_detached
+from harness.targets.linux.clean import CleanOutcome, is_detached_and_alive
 
 EngineName = Literal["duckdb", "spark"]
 
@@ -123,7 +123,7 @@ def write_report(run_dir: Path) -> Path:
     run = store.open_run(run_dir)
     if not (run.path / "verdict.json").is_file():
         raise StoreError(f"{run_dir}: is not judged yet; run `highwater check {run_dir}` first")
-    return reports.write_report(run.path)
+    return page.write_report(run.path)
 
 
 def report_beside(run_dir: Path, say: Callable[[str], None]) -> Path | None:
@@ -140,16 +140,16 @@ def _end_leftovers(run_dir: Path) -> None:
     """End what still writes into the run: nothing, unless its harness was killed. A cluster that
     was left for a look writes nothing more into it."""
     path = run_dir / "journal.jsonl"
-    if has_ended(run_dir) or lives_detached(journal.read(path)):
+    if has_ended(run_dir) or is_detached_and_alive(journal.read(path)):
         return
     cleaned = clean.undo(path)
     match cleaned.outcome:
-        case Outcome.ALIVE:
+        case CleanOutcome.ALIVE:
             raise StoreError(f"{run_dir}: the run still goes on; wait for its end, or stop it")
-        case Outcome.FAILED:
+        case CleanOutcome.FAILED:
             problems = "; ".join(cleaned.problems)
             raise StoreError(f"{run_dir}: what the run left behind cannot be removed: {problems}")
-        case Outcome.UNDONE:
+        case CleanOutcome.UNDONE:
             return
 
 

@@ -1,7 +1,8 @@
 """The HTML report of a run.
 
-`write_report(run_dir)` makes report.html from what is stored in the run directory, and nothing
-else; it can be made again at any time.
+`page.write_report(run_dir)` makes report.html from what is stored in the run directory, and nothing
+else; it can be made again at any time. This package imports nothing: `terminal` is needed at every
+start of the command line, and the report's libraries take most of a second.
 
     loading redaction        the parts of a run, what is missing; secrets taken out
     tables                   the tables as views of a database
@@ -14,7 +15,3 @@ else; it can be made again at any time.
     templates/*.js           what draws the blocks: one script, in the order of page.SCRIPTS
     scales                   geometry for drawings without a script, those of `bench`
 """
-
-from harness.reports.page import REPORT_FILE, render, write_report
-
-__all__ = ["REPORT_FILE", "render", "write_report"]

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from harness.reports import write_report
+from harness.reports.page import write_report
 
 WIDTH = 1120
 SETTLED_MS = 800

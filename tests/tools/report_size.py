@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pyarrow.parquet
 from playwright.sync_api import Page, sync_playwright
 
-from harness.reports import write_report
+from harness.reports.page import write_report
 from tests.support.reports.synthetic_run import CAUSES, Shape, judged_run
 
 EVIDENCE = ("op", "client", "value", "offset", "invoke_ns", "complete_ns")

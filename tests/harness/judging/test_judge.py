@@ -168,7 +168,7 @@ from harness.cli.main import main
 try:
     main()
 finally:
-    assert "harness.reports" in sys.modules and "pandas" not in sys.modules
+    assert "harness.reports.page" in sys.modules and "pandas" not in sys.modules
 """
 
 

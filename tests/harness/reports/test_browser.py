@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, sync_playwright
 
-from harness.reports import write_report
+from harness.reports.page import write_report
 from tests.support.reports.blocks import block
 from tests.support.reports.lossy_run import lossy_run
 from tests.support.reports.synthetic_run import killed_run

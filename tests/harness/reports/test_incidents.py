@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.reports import render
 from harness.reports.data import incidents, node_logs, operations
 from harness.reports.data.incidents import list_anomalies, operation_name, value_name
 from harness.reports.data.loading import load
 from harness.reports.data.node_logs import read_node_logs
 from harness.reports.data.tables import connect
+from harness.reports.page import render
 from tests.support.reports.blocks import block, unpacked
 from tests.support.reports.lossy_run import PARTITION, TOPIC, lossy_run
 

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from checkers.history.history import FAULTS, table
-from harness.reports import render, write_report
+from harness.reports.page import render, write_report
 from tests.support.reports.blocks import block
 from tests.support.reports.synthetic_run import Shape, fault_rows, judged_run, killed_run, write_run
 

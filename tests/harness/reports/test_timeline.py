@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow.parquet
 
 from checkers.history.history import CLUSTER, FAULTS, table
-from harness.reports import render
 from harness.reports.data.loading import load
 from harness.reports.data.tables import connect
 from harness.reports.data.timeline import Timeline, read_timeline
+from harness.reports.page import render
 from tests.support.reports.synthetic_run import Shape, fault_rows, write_run
 
 

@@ -18,11 +18,11 @@ from harness.admin.client import Address
 from harness.bench.admin import Admin
 from harness.bench.clients.workers import MeasureError
 from harness.bench.options import NODES, BenchError, Options, SystemName, parse_bootstrap
-from harness.brokers.choose import make_of
+from harness.brokers.choose import broker_program_of
 from harness.plans.plan import Plan, build
 from harness.recording.journal import Journal
 from harness.recording.store import Run
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 
@@ -75,7 +75,7 @@ def up(
     )
     broker = {**(properties or {}), **options.broker}
     plan = plan_of(system, options, broker)
-    make = make_of(plan, lasting=True)
+    program = broker_program_of(plan, long_running=True)
     with Journal.create(path / "journal.jsonl", run_id=own.run_id) as journal:
         target = LocalTarget(
             own.run_id,
@@ -87,7 +87,7 @@ def up(
         )
         try:
             target.up()
-            cluster = NodesSystem(plan, target, own, make=make)
+            cluster = BrokerSystem(plan, target, own, program=program)
             cluster.configure()
             cluster.start()
             bootstrap = tuple(cluster.brokers.values())
@@ -107,7 +107,7 @@ def check(options: Options) -> None:
     """Raises PlanError or DeployError when a cluster of ours cannot be started here."""
     for system in options.systems:
         if system.is_ours:
-            make_of(plan_of(system, options, options.broker))
+            broker_program_of(plan_of(system, options, options.broker))
 
 
 def plan_of(system: SystemName, options: Options, broker: Mapping[str, str]) -> Plan:

@@ -1,16 +1,17 @@
-"""Which make of broker a plan means."""
+"""Chooses the broker program of a plan."""
 
 from typing import assert_never
 
 from harness.brokers.built_in import BuiltIn
-from harness.brokers.program import Make
+from harness.brokers.program import BrokerProgram
 from harness.plans.plan import Plan, PlanError
 
 
-def make_of(plan: Plan, *, lasting: bool = False) -> Make:
-    """The plan's make; `lasting` nodes may start slowly to be fast later.
+def broker_program_of(plan: Plan, *, long_running: bool = False) -> BrokerProgram:
+    """Return the plan's broker program. `long_running` nodes may start slowly to be fast later.
 
-    Raises PlanError when there is none where the plan says, DeployError when it cannot run here.
+    Raises PlanError when the program is not where the plan says, and DeployError when it cannot
+    run on this machine.
     """
     match plan.system:
         case "nodes":
@@ -18,8 +19,8 @@ def make_of(plan: Plan, *, lasting: bool = False) -> Make:
         case "kafka":
             from harness.brokers.kafka.program import Kafka
 
-            return Kafka.of(plan, lasting=lasting)
+            return Kafka.of(plan, long_running=long_running)
         case "external":
-            raise PlanError(f"plan {plan.name}: an external cluster is not ours to start")
+            raise PlanError(f"plan {plan.name}: the harness cannot start an external cluster")
         case _:
             assert_never(plan.system)

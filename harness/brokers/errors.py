@@ -1,5 +1,5 @@
-"""What can go wrong with brokers before a run can use them."""
+"""The error of a cluster that does not come up."""
 
 
 class DeployError(Exception):
-    """The cluster could not be brought into the state that the plan describes."""
+    """The cluster did not reach the state that the plan describes."""

@@ -1,4 +1,4 @@
-"""Modules that are named on the command line: found where `python -m` would find them."""
+"""Imports modules that are named on the command line, from where `python -m` finds them."""
 
 import importlib
 import sys
@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def imported(module: str) -> ModuleType:
-    """The module of that name, from the present directory on. Raises ImportError."""
+    """Import a module; look in the current directory first. Raises ImportError."""
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:

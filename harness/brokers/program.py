@@ -1,7 +1,8 @@
-"""What differs between makes of broker that all take Kafka's properties.
+"""The protocol of a broker program: what differs between brokers that take Kafka's properties.
 
-`harness.systems.brokers` deploys any of them; a make says those properties in its own words, and
-how a node is started. To add one is to write a `Make` and to name it in `harness.brokers.choose`.
+`harness.systems.brokers` deploys any of them. A broker program writes the properties in its own
+form, and says how a node is started. To add one, write a `BrokerProgram` and name it in
+`harness.brokers.choose`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """How a node is started; `env` is its whole environment."""
+    """The command that starts a node; `env` is the node's whole environment."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -20,48 +21,49 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFiles:
-    """Where a node's own files are: on its machine, but for `here`."""
+    """Paths of a node's files. All but `local_dir` are paths on the node's machine."""
 
     node: int
-    here: Path
-    """The node's directory in the run, where its configuration is written."""
+    local_dir: Path
+    """The node's directory in the run, on the harness's machine; the configuration is written
+    here."""
     properties: Path
     log_dir: Path
     python: str
     """The interpreter of the node's machine."""
     environment: Mapping[str, str]
-    """What a process on the node's machine begins with."""
-    place: Callable[[Path], Path] = lambda path: path
-    """Where that of what the make `reads` is on the node's machine."""
+    """The environment of a new process on the node's machine."""
+    path_on_node: Callable[[Path], Path] = lambda path: path
+    """Maps a path of the program's `required_files` to its path on the node's machine."""
 
 
-class Make(Protocol):
-    """One make of broker. Calls are synchronous and bounded."""
+class BrokerProgram(Protocol):
+    """A broker that takes Kafka's properties. Calls are synchronous and bounded."""
 
     @property
-    def patience(self) -> float:
+    def start_timeout_factor(self) -> float:
         """How many times as long as the built-in broker a cluster may take to start."""
         ...
 
     def versions(self) -> Mapping[str, str]:
-        """What a run depends on because of it."""
+        """Return the versions of the software that a run depends on because of this program."""
         ...
 
-    def reads(self) -> Sequence[Path]:
-        """Files and directories of the harness's machine that a node reads."""
+    def required_files(self) -> Sequence[Path]:
+        """Return the files and directories of the harness's machine that a node reads."""
         ...
 
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
-        """Write a node's configuration, from the properties that all makes share."""
+        """Write a node's configuration, from the properties that all programs share."""
         ...
 
     def command(self, files: NodeFiles) -> Command:
-        """How a configured node is started, whatever its disk has kept."""
+        """Return the command that starts a configured node, whatever is on its disk."""
         ...
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """Write a file of Kafka's properties, which only its owner can read: passwords may be in it."""
+    """Write a properties file. Only its owner can read it, because it may hold passwords."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))

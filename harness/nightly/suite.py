@@ -1,35 +1,35 @@
-"""What a suite says: which cells, how many seeds, how long, what is known, what is kept. TOML.
+"""The suite file: cells, seeds, budget, known violations, retention. TOML.
 
     name = "nightly"
-    budget_min = 480           # of wall time; cells that do not fit are said to be left out
-    seeds = 2                  # per cell and night, new every night
+    budget_min = 480           # wall time; trials that do not fit are reported as left out
+    seeds = 2                  # per cell, new every night
 
     [matrix]                   # every combination is a cell
-    plan = ["first-light"]     # packaged plans, or files from the suite's directory on
+    plan = ["first-light"]     # packaged plans, or files relative to the suite
     acks = ["1", "all"]
     faults = ["kill,pause", "partition.*"]
-    duration_s = 30            # one value is the same for all
+    duration_s = 30            # a single value holds for all cells
 
-    [expect]                   # of every cell, beside the contract; plans may have their own
+    [expect]                   # for every cell, besides the contract and the plan's own
     lost.acks-all = 0
     unavailable_ms = "<= 5000"
 
-    [[cell]]                   # one more cell, by itself
+    [[cell]]                   # one more cell
     plan = "plans/rolling.toml"
     expect = ["publish_p99_ms <= 50"]
 
-    [[canary]]                 # a broken broker, which must be found every night
+    [[canary]]                 # a broken broker that must be detected every night
     plan = "acks-all-leader-cut-off"
-    broker_module = "mutants.ack_early"
+    broker_module = "harness.zoo.mutants.ack_before_replication"
     expect = "lost-write"
 
-    [[known]]                  # shown, but no failure of the night
+    [[known]]                  # shown every night, but not a failure
     cell = "*acks-1*"
     anomaly = "duplicate"
-    reason = "the client's own"
+    reason = "a bug of the client"
     link = "https://..."
 
-Everything wrong is a SuiteError of one sentence, found before anything is started.
+Every mistake is a SuiteError of one sentence, raised before anything starts.
 """
 
 import difflib
@@ -41,18 +41,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from checkers.contract.contract import CONTRACT, Judgement
 from harness.plans.errors import TOO_DEEP
-from harness.plans.plan import Expect, PlanError, explained
+from harness.plans.plan import Expect, PlanError
+from harness.plans.problems import describe_problems
 from harness.simulation.invariants.names import INVARIANTS
 
 FINDABLE: Final = (
     *dict.fromkeys(row.anomaly for row in CONTRACT if row.judgement is Judgement.FORBIDDEN),
     *INVARIANTS,
 )
-"""What can be among the forbidden anomalies of a run, invariants of simulated worlds included."""
+"""Everything that can be a forbidden anomaly of a run, with the invariants of simulations."""
 
 
 class SuiteError(PlanError):
-    """A suite that cannot be run; the message says what is wrong, where, and what to do."""
+    """A suite that cannot run. The message says what is wrong, where, and what to do."""
 
 
 class _Frozen(BaseModel):
@@ -68,11 +69,11 @@ def _joined(value: object) -> object:
 
 
 Text = Annotated[str, BeforeValidator(_joined)]
-"""A text, or a list of texts to be joined by commas."""
+"""A text, or a list of texts that is joined with commas."""
 
 
-class What(_Frozen):
-    """What a trial runs; those that are not given are the plan's own."""
+class CellSettings(_Frozen):
+    """What a trial runs. Keys that are not given stay as the plan has them."""
 
     plan: str = "first-light"
     acks: Text | None = None
@@ -87,7 +88,7 @@ class What(_Frozen):
 
 
 class Matrix(_Frozen):
-    """Values of every key of a cell; every combination is one."""
+    """Values for the keys of a cell. Every combination is a cell."""
 
     plan: Annotated[tuple[str, ...], BeforeValidator(_several)] = ()
     acks: Annotated[tuple[Text, ...], BeforeValidator(_several)] = ()
@@ -101,19 +102,19 @@ class Matrix(_Frozen):
     broker_module: Annotated[tuple[str, ...], BeforeValidator(_several)] = ()
 
 
-class One(What):
-    """What is run by itself."""
+class CellEntry(CellSettings):
+    """A cell or canary that is listed by itself."""
 
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$")
     seeds: int | None = Field(default=None, ge=1, le=10_000)
-    """Per night, in place of the suite's."""
+    """Seeds per night, instead of the suite's number."""
 
 
-class Single(One):
-    """A cell by itself."""
+class SingleCell(CellEntry):
+    """One `[[cell]]`."""
 
     expect: Expect = ()
-    """Beside the suite's expectations and the plan's."""
+    """Expectations besides those of the suite and of the plan."""
 
 
 def _findable(value: object) -> object:
@@ -121,36 +122,36 @@ def _findable(value: object) -> object:
         near = difflib.get_close_matches(value, FINDABLE, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ValueError(
-            f"no check can forbid {value!r}{hint}, so that the canary would never be found; there "
-            f"are {', '.join(FINDABLE)}"
+            f"no check can forbid {value!r}{hint}, so the canary would never be detected; possible "
+            f"values: {', '.join(FINDABLE)}"
         )
     return value
 
 
-class Canary(One):
-    """A run that must be INVALID: a broken broker that the suite has to find."""
+class Canary(CellEntry):
+    """One `[[canary]]`: a run with a broken broker, which must be INVALID."""
 
     expect: Annotated[str | None, BeforeValidator(_findable)] = None
-    """The anomaly that has to be among the forbidden ones; any will do without."""
+    """The forbidden anomaly that must be found; None: any."""
 
 
-class Known(_Frozen):
-    """A violation that is known: shown every night, and no failure of it."""
+class KnownViolation(_Frozen):
+    """One `[[known]]`: a violation that is shown every night and is not a failure of the night."""
 
     cell: str = "*"
-    """A pattern of cells' names, as of files."""
+    """A pattern of cell names, with `*` and `?`."""
     anomaly: str
     reason: str = Field(min_length=1)
     link: str | None = None
 
 
-class Keep(_Frozen):
-    """How long runs are kept, in nights; summaries are kept for ever."""
+class Retention(_Frozen):
+    """How long runs are kept, in nights. Summaries are always kept."""
 
     passed: int = Field(default=3, ge=0)
-    """Whole runs that found nothing."""
+    """Nights for runs that passed."""
     failed: int = Field(default=90, ge=0)
-    """Whole runs of every other outcome."""
+    """Nights for runs of every other outcome."""
 
 
 class Suite(_Frozen):
@@ -160,37 +161,37 @@ class Suite(_Frozen):
     budget_min: float = Field(default=480, gt=0)
     seeds: int = Field(default=1, ge=1, le=10_000)
     parallel: int = Field(default=0, ge=0, le=64)
-    """Trials at a time; 0 is one for every two cores that are free."""
+    """Trials at a time; 0: one for every two idle cores."""
     timeout_min: float = Field(default=60, gt=0)
-    """How long one trial may take before it is ended, which is a failure of the harness."""
-    keep: Keep = Keep()
+    """A trial that takes longer is ended and counts as a failure of the harness."""
+    keep: Retention = Retention()
     webhook: str | None = Field(default=None, pattern=r"^https?://")
     expect: Expect = ()
-    """Of every cell, but of no canary, whose broker is broken on purpose."""
+    """Expectations for every cell, but not for canaries: their broker is broken on purpose."""
     matrix: Matrix = Matrix()
-    cell: tuple[Single, ...] = ()
+    cell: tuple[SingleCell, ...] = ()
     canary: tuple[Canary, ...] = ()
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownViolation, ...] = ()
 
     @classmethod
     def from_json(cls, raw: dict[str, Any], where: str) -> Self:
-        """Validate raw data. Raises SuiteError, which starts with `where`."""
+        """Validate raw data. Raises SuiteError; its message starts with `where`."""
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
-            raise SuiteError(f"{where}: {explained(error, 'the suite')}") from error
+            raise SuiteError(f"{where}: {describe_problems(error, cls, 'the suite')}") from error
 
     def to_json(self) -> dict[str, Any]:
-        """The suite as JSON-able data, which `from_json` reads back."""
+        """Return JSON-able data for `from_json`."""
         return self.model_dump(mode="json", exclude_defaults=True) | {"name": self.name}
 
 
 def load(path: Path) -> Suite:
-    """The suite of a TOML file. Raises SuiteError."""
+    """Read a suite from a TOML file. Raises SuiteError."""
     try:
         raw = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"suite {path}: is no valid TOML: {error}") from error
+        raise SuiteError(f"suite {path}: this is no valid TOML: {error}") from error
     except RecursionError as error:
         raise SuiteError(f"suite {path}: {TOO_DEEP}") from error
     except (OSError, UnicodeDecodeError) as error:

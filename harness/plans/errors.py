@@ -1,4 +1,4 @@
-"""What can be wrong with a plan."""
+"""The error of a plan that cannot be run."""
 
 from typing import Final
 
@@ -6,4 +6,4 @@ TOO_DEEP: Final = "its values are nested too deeply; a few levels are enough for
 
 
 class PlanError(Exception):
-    """A plan that cannot be run; the message says what is wrong, where, and what to do."""
+    """A plan cannot be run. The message says what is wrong, where, and what to do."""

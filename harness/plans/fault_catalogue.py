@@ -1,4 +1,4 @@
-"""The catalogue for people: every fault, every target expression, every condition."""
+"""The catalogue that `highwater faults` prints: every fault, selector and condition."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,21 +6,21 @@ from typing import Any
 from nemesis.conditions import FORMS
 from nemesis.faults.catalogue import FAULTS
 from nemesis.faults.fault import Fault
-from nemesis.selectors import EXPRESSIONS
+from nemesis.selectors import SELECTORS
 
 
 def text() -> str:
-    """Three lists for the terminal."""
+    """Return the three lists for the terminal."""
     faults = [line for fault in FAULTS.values() for line in _lines(fault)]
     return "\n".join(
         [
-            "faults, with their parameters, and what they are aimed at unless a plan says it",
+            "faults, with their parameters and default targets",
             *faults,
             "",
-            "targets, looked up when the fault strikes",
-            *_pairs(EXPRESSIONS),
+            "targets, resolved when the fault is injected",
+            *_pairs(SELECTORS),
             "",
-            "conditions, for `until`; several are joined by `and`",
+            "conditions for `until`; join several with `and`",
             *_pairs(FORMS),
         ]
     )
@@ -28,11 +28,13 @@ def text() -> str:
 
 def _lines(fault: Fault) -> list[str]:
     needs = ", ".join(sorted(fault.needs))
-    aim = fault.default_targets + ("" if fault.aimable else " (a mix does not aim it)")
+    selector = fault.default_selector
+    if not fault.selectable:
+        selector += " (a random mix does not choose others)"
     smallest = f"; at least {fault.min_nodes} nodes" if fault.min_nodes > 1 else ""
     return [
         f"  {fault.name}: {fault.about}",
-        f"      targets {aim}; needs {needs}{smallest}",
+        f"      targets {selector}; needs {needs}{smallest}",
         *(f"      {o.name} = {o.default or '(empty)'}: {o.about}" for o in fault.options),
     ]
 
@@ -43,10 +45,10 @@ def _pairs(found: Mapping[str, str]) -> list[str]:
 
 
 def as_json() -> dict[str, Any]:
-    """The same for programs."""
+    """Return the same three lists as JSON-able data."""
     return {
         "faults": [_fault(fault) for fault in FAULTS.values()],
-        "targets": dict(EXPRESSIONS),
+        "targets": dict(SELECTORS),
         "conditions": dict(FORMS),
     }
 
@@ -60,7 +62,7 @@ def _fault(fault: Fault) -> dict[str, Any]:
             for option in fault.options
         ],
         "needs": sorted(fault.needs),
-        "default_targets": fault.default_targets,
-        "aimable": fault.aimable,
+        "default_targets": fault.default_selector,
+        "aimable": fault.selectable,
         "min_nodes": fault.min_nodes,
     }

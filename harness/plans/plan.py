@@ -1,10 +1,10 @@
-"""The plan of a run: what is deployed, what clients do, what is broken, what is promised.
+"""The plan of a run: the cluster, its topics, the workload, the faults and the expectations.
 
-A plan is frozen, validated data: from TOML, from flags on top of it, and from the plan.json of an
-earlier run. Here each value is checked by itself; `harness.run.prepare` checks them against
-each other and against what the target can do, and fixes the schedule of faults. Everything wrong is
-a PlanError of one paragraph: what, where, and what to do about it. The plan knows nothing of how it
-is carried out.
+A plan is frozen, validated data. It comes from TOML and the flags on top of it, or from the
+plan.json of an earlier run. This module checks each value by itself. `harness.run.prepare` checks
+the values against each other and against the target, and fixes the schedule of faults. A PlanError
+lists everything that is wrong with the values: where, what, and what to do about it. How a plan is
+carried out is left to `harness.run`.
 """
 
 import json
@@ -32,23 +32,26 @@ from checkers.expectations import BadExpectation
 from harness.plans import properties
 from harness.plans.errors import TOO_DEEP
 from harness.plans.errors import PlanError as PlanError
+from harness.plans.problems import describe_problems
 from harness.plans.properties import Value
 from nemesis.base import NemesisError
-from nemesis.schedule import Event, Written, read
+from nemesis.schedule import Event, ScheduleFile, read
 
 FIRST_LIGHT = "first-light"
-"""The packaged plan of `highwater run` without a plan."""
+"""The packaged plan that `highwater run` takes when no plan is named."""
 
 
-LONGEST_S: Final = 366 * 86_400
-"""No length of time in a plan is longer."""
-LONGEST_MS: Final = LONGEST_S * 1000
-GREATEST: Final = (1 << 31) - 1
-"""Of counts: what clients and brokers hold in 32 bits."""
+MAX_DURATION_S: Final = 366 * 86_400
+"""No duration in a plan is longer."""
+MAX_DURATION_MS: Final = MAX_DURATION_S * 1000
+MAX_COUNT: Final = (1 << 31) - 1
+"""No count is larger: clients and brokers keep them in 32 bits."""
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 def _acks(value: object) -> object:
@@ -56,11 +59,11 @@ def _acks(value: object) -> object:
 
 
 Acks = Annotated[Literal[0, 1, -1], BeforeValidator(_acks)]
-"""0, 1, or -1, which may be written `all`."""
+"""0, 1 or -1; -1 may be written `all`."""
 
 
 class Topic(_Frozen):
-    """One topic, and how its producers ask for acknowledgement."""
+    """One topic, and the acks setting of its producers."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
     acks: Acks
@@ -73,7 +76,7 @@ class Topic(_Frozen):
 
 
 ClientName = Literal["librdkafka", "own", "kafka-python", "aiokafka"]
-"""Whose producers and consumers; `own` is our asyncio client."""
+"""The client library of producers and consumers; `own` is our asyncio client."""
 
 
 class Workload(_Frozen):
@@ -83,77 +86,80 @@ class Workload(_Frozen):
     producers: int = Field(default=2, ge=1, le=100)
     """Per topic."""
     consumers: int = Field(default=1, ge=0, le=100)
-    """Per topic; each reads all its partitions."""
+    """Per topic; each consumer reads all partitions of the topic."""
     rate_per_s: float = Field(default=200.0, ge=0, le=10_000_000)
-    """Sends per second and producer; 0 is as fast as it can."""
+    """Sends per second of each producer; 0 means as fast as it can."""
     value_bytes: int = Field(default=128, ge=64, le=1_000_000)
-    max_in_flight: int = Field(default=1000, ge=1, le=GREATEST)
-    """Sends of one producer that may wait for their outcome."""
+    max_in_flight: int = Field(default=1000, ge=1, le=MAX_COUNT)
+    """How many sends of one producer may wait for their outcome."""
     linger_ms: float = Field(default=2.0, ge=0, le=900_000)
-    message_timeout_ms: int = Field(default=10_000, ge=1, le=GREATEST)
-    """After this a send without an answer is given up, its outcome unknown."""
+    message_timeout_ms: int = Field(default=10_000, ge=1, le=MAX_COUNT)
+    """A send without an answer is given up after this time, and its outcome is unknown."""
     insists: bool = False
-    """Of our own client: what may be there is sent again once a broker has refused its sequence, as
-    other clients do, instead of being given up."""
+    """Only for client `own`: when a broker has refused a sequence number, send again the records
+    that may have been written, as other clients do, instead of giving them up."""
 
 
-_Length = Annotated[int, Field(ge=1, le=LONGEST_MS)]
+_Length = Annotated[int, Field(ge=1, le=MAX_DURATION_MS)]
 Range = tuple[_Length, _Length]
 """Least and greatest."""
 
 
 Parameter = str | tuple[int, int] | tuple[float, float] | tuple[str, ...]
-"""A fault's parameter: as it is, [least, greatest], or one of several texts."""
+"""A fault's parameter: one value, a range [least, greatest], or a list of texts to choose from."""
 
 
 def _as_text(value: object) -> object:
-    """A single number is a parameter as it is."""
+    """Write a single number as the text of a parameter."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return value
 
 
-class Mixed(_Frozen):
-    """What a random mix does with one fault; nothing is what it does with all."""
+class FaultMix(_Frozen):
+    """Settings of one fault in a random mix. An empty value means the setting of all faults."""
 
     weight: int = Field(default=1, ge=0, le=100)
-    """How often it comes in the time in which a fault of weight 1 comes once."""
+    """How often the fault comes compared with a fault of weight 1."""
     targets: tuple[str, ...] = ()
     duration_ms: Range | None = None
     params: dict[str, Annotated[Parameter, BeforeValidator(_as_text)]] = {}
 
 
-class Quiet(_Frozen):
-    """Time without faults, in which the cluster is to recover, every so often."""
+class QuietPeriods(_Frozen):
+    """Repeated periods without faults, in which the cluster can recover."""
 
-    every_ms: int = Field(ge=1, le=LONGEST_MS)
-    """How long faults go on before each quiet time."""
-    for_ms: int = Field(ge=1, le=LONGEST_MS)
+    every_ms: int = Field(ge=1, le=MAX_DURATION_MS)
+    """How long faults go on before each quiet period."""
+    for_ms: int = Field(ge=1, le=MAX_DURATION_MS)
+    """How long a quiet period is."""
 
 
 class Nemesis(_Frozen):
-    """What is broken: a list of events, or a random mix by the plan's seed."""
+    """The faults: a list of events, or a random mix that the plan's seed decides."""
 
     events: tuple[Event, ...] = ()
     faults: tuple[str, ...] = ()
-    """Names, or patterns such as `partition.*` and `*`."""
-    mix: dict[str, Mixed] = {}
-    """By fault; those that are not in `faults` take part too."""
+    """Names of faults for a random mix, or patterns such as `partition.*` and `*`."""
+    mix: dict[str, FaultMix] = {}
+    """Settings by the fault's name. Faults that are named only here take part too."""
     targets: tuple[str, ...] = ("one", "leader", "controller")
+    """The targets from which a random mix chooses."""
     interval_ms: Range = (2_000, 6_000)
-    """From the moment when there is room for a fault until one comes."""
+    """The time from the moment when another fault is allowed until it begins."""
     rate_per_min: float | None = Field(default=None, gt=0, le=6_000)
-    """Faults or bursts that begin in a minute, in place of the interval."""
+    """How many faults or bursts begin in a minute. Replaces the interval."""
     duration_ms: Range = (2_000, 8_000)
     overlap: int = Field(default=1, ge=1, le=15)
-    """So many faults may be in force at once."""
+    """How many faults may be in force at once."""
     burst: Range = (1, 1)
-    """So many come together."""
-    quiet: Quiet | None = None
+    """How many faults begin together."""
+    quiet: QuietPeriods | None = None
     majority: bool = False
-    """Faults that overlap may take a majority of the nodes together."""
+    """Whether overlapping faults together may hit a majority of the nodes."""
     mode: Literal["strict", "auto"] = "strict"
-    """What becomes of faults that the target cannot inject: refused, or left out and noted."""
+    """For faults that the target cannot inject: `strict` refuses the plan, `auto` leaves the faults
+    out and notes it."""
 
 
 def _expected(value: object) -> object:
@@ -161,23 +167,23 @@ def _expected(value: object) -> object:
 
 
 Expect = Annotated[tuple[str, ...], BeforeValidator(_expected)]
-"""What the user expects beside the contract, as `checkers.expectations` writes it."""
+"""What the user expects in addition to the contract, in the form of `checkers.expectations`."""
 
 
 _Delay = Annotated[float, Field(ge=0, le=3_600_000)]
-Span = tuple[_Delay, _Delay]
+DelayRange = tuple[_Delay, _Delay]
 """Least and greatest, in milliseconds."""
 
 
 class Simulated(_Frozen):
-    """What simulated networks and disks are like when nothing is wrong."""
+    """Delays of simulated networks and disks while no fault is in force."""
 
-    latency_ms: Span = (0.1, 0.6)
-    """Each link draws from here how long a packet takes at least."""
-    jitter_ms: Span = (0.02, 0.4)
-    """Likewise, how much may come on top."""
-    sync_ms: Span = (0.2, 2.0)
-    """How long an fsync takes, beside what it has to write."""
+    latency_ms: DelayRange = (0.1, 0.6)
+    """Each link draws its minimal latency of a packet from this range."""
+    jitter_ms: DelayRange = (0.02, 0.4)
+    """Each link draws the largest addition to its latency from this range."""
+    sync_ms: DelayRange = (0.2, 2.0)
+    """How long an fsync takes, without the time for the bytes that it writes."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -202,14 +208,15 @@ System = Literal["nodes", "kafka", "external"]
 
 
 class External(_Frozen):
-    """The cluster of system external, and how clients get in."""
+    """The cluster of system `external`, and how clients connect to it."""
 
     bootstrap_servers: str = Field(min_length=1)
     properties: dict[str, str] = {}
-    """Client properties by librdkafka's names; `env:NAME` is what that variable holds."""
+    """Client properties by librdkafka's names. `env:NAME` means the value of that environment
+    variable."""
 
     def resolved(self) -> dict[str, str]:
-        """The properties with what the environment holds. Raises PlanError."""
+        """Return the properties with the values of environment variables. Raises PlanError."""
         found = properties.resolved(self.properties, "external.properties")
         return {name: str(value) for name, value in found.items()}
 
@@ -225,35 +232,36 @@ class Plan(_Frozen):
     seed: int = Field(ge=0, le=(1 << 63) - 1)
     target: Literal["local", "docker", "ssh", "vagrant", "sim"] = "local"
     inventory: str | None = None
-    """Of target ssh: the file that says which machines there are."""
+    """For target ssh: the file that lists the machines."""
     system: System = "nodes"
     kafka_home: str | None = None
-    """Of system kafka: an unpacked distribution; none is what `make kafka` has fetched."""
+    """For system kafka: the directory of an unpacked distribution. Default: `$KAFKA_HOME`, or what
+    `make kafka` has fetched."""
     external: External | None = None
-    """Of system external."""
+    """For system external."""
     nodes: int = Field(default=3, ge=1, le=15)
     broker_module: str = Field(default="nodes", pattern=r"^[A-Za-z_][\w.]*$")
     """The module that `python -m` starts on each node."""
     broker: dict[str, Value] = {}
-    """Broker properties on top of the system's own, by Kafka's names; `env:NAME` is what that
-    environment variable holds."""
-    warmup_s: float = Field(default=5.0, ge=0, le=LONGEST_S)
-    duration_s: float = Field(default=60.0, ge=0.001, le=LONGEST_S)
+    """Broker properties in addition to the harness's own, by Kafka's names. `env:NAME` means the
+    value of that environment variable."""
+    warmup_s: float = Field(default=5.0, ge=0, le=MAX_DURATION_S)
+    duration_s: float = Field(default=60.0, ge=0.001, le=MAX_DURATION_S)
     """Length of the chaos phase."""
-    start_timeout_s: float = Field(default=30.0, gt=0, le=LONGEST_S)
-    """How long the cluster may take to be whole, and then every topic to its first acknowledgement;
-    longer with systems that are known to be slow."""
-    settle_timeout_s: float = Field(default=30.0, gt=0, le=LONGEST_S)
-    """How long after the last heal every replica may take to be in sync again."""
-    rotate_s: float | None = Field(default=None, ge=0.1, le=LONGEST_S)
-    """Of a long run the history is sealed in segments of this length while it goes on."""
+    start_timeout_s: float = Field(default=30.0, gt=0, le=MAX_DURATION_S)
+    """How long the cluster may take to start completely, and then every topic until its first
+    acknowledgement. Systems that are known to be slow get a multiple of it."""
+    settle_timeout_s: float = Field(default=30.0, gt=0, le=MAX_DURATION_S)
+    """How long after the last fault is healed every replica may take to be in sync again."""
+    rotate_s: float | None = Field(default=None, ge=0.1, le=MAX_DURATION_S)
+    """Write the history in segments of this length, and seal each while the run goes on."""
     topics: tuple[Topic, ...] = Field(default=_TOPICS, min_length=1)
     workload: Workload = Workload()
     nemesis: Nemesis = Nemesis()
     expect: Expect = ()
-    """A table (`lost.acks-all = 0`) or a list of texts; it does not change what the run does."""
+    """A table (`lost.acks-all = 0`) or a list of texts. It does not change what the run does."""
     simulated: Simulated = Simulated()
-    """Of target sim."""
+    """For target sim."""
 
     @field_validator("broker")
     @classmethod
@@ -266,37 +274,40 @@ class Plan(_Frozen):
         return properties.without_secrets(broker)
 
     def resolved_broker(self) -> dict[str, Value]:
-        """The broker properties with what the environment holds. Raises PlanError."""
+        """Return the broker properties with the values of environment variables.
+
+        Raises PlanError.
+        """
         return properties.resolved(self.broker, "broker")
 
     @model_validator(mode="before")
     @classmethod
     def _bounds_are_expectations(cls, raw: object) -> object:
-        """As plans wrote them before there were expectations."""
+        """Read `bounds`, which plans had before they had expectations."""
         if not isinstance(raw, dict) or "bounds" not in raw:
             return raw
         rest = {name: value for name, value in raw.items() if name != "bounds"}
         return {**rest, "expect": [each.text for each in expectations.of_plan(raw)]}
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON-able data, which `from_json` reads back, less the secrets in it."""
+        """Return the plan as JSON-able data without its secrets. `from_json` reads it back."""
         return self.model_dump(mode="json")
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any], where: str) -> Self:
-        """Validate raw data. Raises PlanError, which starts with `where`."""
+        """Validate raw data. Raises a PlanError that starts with `where` and lists all problems."""
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
-            raise PlanError(f"{where}: {explained(error, 'the plan')}") from error
+            raise PlanError(f"{where}: {describe_problems(error, cls, 'the plan')}") from error
 
 
 def packaged() -> tuple[str, ...]:
-    """The names of the plans and scenarios that come with the harness."""
-    return tuple(sorted(_shipped()))
+    """Return the names of the plans and scenarios that come with the harness."""
+    return tuple(sorted(_packaged_files()))
 
 
-def _shipped() -> dict[str, Path]:
+def _packaged_files() -> dict[str, Path]:
     plans = resources.files("harness.plans").joinpath("packaged")
     found = [*plans.iterdir(), *plans.joinpath("scenarios").iterdir()]
     return {
@@ -307,14 +318,14 @@ def _shipped() -> dict[str, Path]:
 
 
 def load(source: str | None = None) -> dict[str, Any]:
-    """The raw data of a plan: a TOML file, a packaged plan's name, or first light for None.
+    """Return the raw data of a plan: of a TOML file or a packaged plan, by default first-light.
 
-    A `schedule` of its [nemesis] names a file, from the plan's own directory on, whose events take
-    its place. Raises PlanError when one cannot be read. The values are validated by `build`.
+    A `schedule` in [nemesis] names a file, relative to the plan's own directory; the events of that
+    file replace it. Raises PlanError when a file cannot be read. `build` validates the values.
     """
     if source is None:
         source = FIRST_LIGHT
-    path = _shipped().get(source, Path(source))
+    path = _packaged_files().get(source, Path(source))
     where = f"plan {source}"
     try:
         raw = tomllib.loads(path.read_text())
@@ -338,9 +349,9 @@ def load(source: str | None = None) -> dict[str, Any]:
 
 
 def _with_schedule(raw: Mapping[str, Any], path: Path, where: str) -> dict[str, Any]:
-    """The plan with the events of a file, and with its end and seed where it has them."""
+    """Return the plan with the events of a schedule file, and the file's end and seed if any."""
     try:
-        written: Written = read(path.read_bytes())
+        written: ScheduleFile = read(path.read_bytes())
     except (OSError, ValueError, NemesisError) as error:
         why = error if isinstance(error, NemesisError) else f"cannot be read ({_reason(error)})"
         raise PlanError(f"{where}: {path}: {why}") from error
@@ -360,7 +371,8 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def _table(raw: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
-    """A table of the raw data, empty where it has none. Raises PlanError for what is no table."""
+    """Return a table of the raw data, empty when it is missing. Raises PlanError when it is
+    something else."""
     found = raw.get(name, {})
     if not isinstance(found, dict):
         raise PlanError(f"{where}: {name}: is a table ([{name}]), not {str(found)[:80]}")
@@ -374,13 +386,13 @@ _PLAIN_FLAGS: Final = (
 
 
 def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None = None) -> Plan:
-    """A plan from raw data with flags on top. Raises PlanError.
+    """Return the plan of raw data with flags on top. Raises PlanError.
 
-    Flags: seed, duration_s, rotate_s, nodes, acks (only the topics of these modes), client,
-    bootstrap_servers (of an external cluster), rate_per_s, faults (a random mix of these in place
-    of whatever was planned), schedule (a file of events, likewise), nemesis (the mode), target,
-    inventory, system, kafka_home, broker_module, name, expect (beside what the plan expects); those
-    that are None say nothing. A plan without a seed gets a random one.
+    Flags: seed, duration_s, rotate_s, nodes, acks (keep only the topics of these modes), client,
+    bootstrap_servers (of an external cluster), rate_per_s, faults (a random mix of these replaces
+    the planned faults), schedule (a file of events replaces the planned faults), nemesis (the
+    mode), target, inventory, system, kafka_home, broker_module, name, expect (in addition to what
+    the plan expects). A flag that is None changes nothing. A plan without a seed gets a random one.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     merged = {"seed": secrets.randbits(32), **raw}
@@ -409,19 +421,20 @@ def build(raw: Mapping[str, Any], *, where: str, flags: Mapping[str, Any] | None
         if not kept:
             has = ", ".join(acks_name(topic.acks) for topic in plan.topics)
             raise PlanError(f"{where}: no topic has the acks asked for; its topics have {has}")
-        plan = narrowed(plan, kept)
-    return expecting(plan, given.get("expect", ()))
+        plan = with_topics(plan, kept)
+    return with_expectations(plan, given.get("expect", ()))
 
 
-def narrowed(plan: Plan, topics: Sequence[Topic]) -> Plan:
-    """The plan with these topics, and without what it expects of acks modes that they lack."""
+def with_topics(plan: Plan, topics: Sequence[Topic]) -> Plan:
+    """Return the plan with only these topics, and without expectations of acks modes that no topic
+    has."""
     modes = {None, *(topic.acks for topic in topics)}
     about = tuple(each for each in plan.expect if expectations.parse(each).acks in modes)
     return plan.model_copy(update={"topics": tuple(topics), "expect": about})
 
 
-def expecting(plan: Plan, more: Sequence[str]) -> Plan:
-    """The plan with more expectations. Raises PlanError."""
+def with_expectations(plan: Plan, more: Sequence[str]) -> Plan:
+    """Return the plan with more expectations. Raises PlanError."""
     try:
         added = [each.text for each in expectations.read(list(more))]
     except BadExpectation as error:
@@ -433,8 +446,8 @@ def _without_faults(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {**raw, "nemesis": {**_table(raw, "nemesis", where), "faults": [], "mix": {}}}
 
 
-def stored(run_dir: Path) -> Plan:
-    """The plan of a stored run. Raises OSError, ValueError, PlanError."""
+def stored_plan(run_dir: Path) -> Plan:
+    """Return the plan of a stored run. Raises OSError, ValueError, PlanError."""
     try:
         raw = json.loads((run_dir / "plan.json").read_text())
     except RecursionError as error:
@@ -446,34 +459,16 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def seconds(text: str) -> float:
-    """A length of time as people write it: `90`, `90s`, `10m`, `12h`, `7d`. Raises PlanError."""
+    """Read a duration such as `90` (seconds), `90s`, `10m`, `12h` or `7d`. Raises PlanError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip())
     if found is None:
-        raise PlanError(f"{text!r} is no length of time; write seconds, or 10m, 12h, 7d")
+        raise PlanError(f"{text!r} is no duration; write seconds, or 10m, 12h, 7d")
     length_s = float(found[1]) * _UNITS[found[2] or "s"]
-    if length_s > LONGEST_S:
-        raise PlanError(f"{text!r} is too long; no length of time is more than 366d")
+    if length_s > MAX_DURATION_S:
+        raise PlanError(f"{text!r} is too long; the longest duration is 366d")
     return length_s
 
 
 def acks_name(acks: int) -> str:
-    """As people write it: 0, 1, all."""
+    """Return an acks setting as people write it: 0, 1 or all."""
     return "all" if acks == -1 else str(acks)
-
-
-def explained(error: ValidationError, whole: str) -> str:
-    """The first thing that pydantic found, in a sentence; `whole` is what was validated."""
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    place = ".".join(map(str, first["loc"])) or whole
-    more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-    match first["type"]:
-        case "extra_forbidden":
-            return f"{place}: there is no such key; remove it or correct its spelling{more}"
-        case "missing":
-            return f"{place}: is missing{more}"
-        case "value_error":
-            return f"{place}: {first['ctx']['error']}{more}"
-        case _:
-            given = json.dumps(first["input"], default=str)
-            return f"{place}: {first['msg'][0].lower()}{first['msg'][1:]}, not {given[:80]}{more}"

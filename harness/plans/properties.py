@@ -1,7 +1,7 @@
-"""Properties of brokers and clients in a plan: what may be written, and what becomes of secrets.
+"""Properties of brokers and clients in a plan: validation, environment variables and secrets.
 
-A value that begins with `env:` is that of an environment variable, looked up when it is used. A
-secret that is written out is used, and left out of the plan that a run stores.
+A value that begins with `env:` names an environment variable, which is read when the property is
+used. A secret that is written into the plan is used, but the plan that a run stores leaves it out.
 """
 
 import os
@@ -14,69 +14,73 @@ from harness.plans.errors import PlanError
 Value = str | int | float | bool
 
 FROM_ENVIRONMENT: Final = "env:"
-"""How a property begins whose value is that of an environment variable."""
-LEFT_OUT: Final = "[redacted]"
-"""What a stored plan has in place of a secret."""
+"""The prefix of a value that names an environment variable."""
+REDACTED: Final = "[redacted]"
+"""Stands in a stored plan in place of a secret."""
 
 _SECRET: Final = re.compile(r"password|secret|token|jaas|\.pem$|keystore\.key$", re.IGNORECASE)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
-OURS: Final = (
+SET_BY_HARNESS: Final = (
     "advertised.listeners", "broker.id", "cluster.id", "controller.listener.names",
     "controller.quorum.bootstrap.servers", "controller.quorum.voters", "listeners", "log.dir",
     "log.dirs", "metadata.log.dir", "node.id", "process.roles",
 )  # fmt: skip
-"""Broker properties that the harness sets: it must find each node and its files, to remove them."""
+"""Broker properties that the harness sets, because it must find each node and its files."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether a property's value is nobody's business."""
+    """Return whether the value of this property is a secret, by the property's name."""
     return _SECRET.search(name) is not None
 
 
 def check_broker(properties: Mapping[str, Value]) -> None:
-    """Raises ValueError for a name or value that a file of properties cannot hold, and for a
-    property that the harness sets."""
+    """Raise ValueError for a name or value that a properties file cannot hold, and for a property
+    that the harness sets."""
     for name, value in properties.items():
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"{name!r} is no property's name; write letters, digits, dots, dashes, underscores"
+                f"{name!r} cannot be a property's name; use letters, digits, dots, dashes and "
+                "underscores"
             )
-        if name in OURS:
-            raise ValueError(f"{name} is set by the harness, node by node; remove it")
+        if name in SET_BY_HARNESS:
+            raise ValueError(f"{name} is set by the harness for each node; remove it")
         if isinstance(value, str) and _CONTROL.search(value):
             raise ValueError(
-                f"{name} has a line break or another control character, which would begin another "
+                f"{name} has a line break or another control character, which would start another "
                 "property; write its value on one line"
             )
 
 
 def resolved(properties: Mapping[str, Value], where: str) -> dict[str, Value]:
-    """The properties with what the environment holds. Raises PlanError, beginning with `where`."""
+    """Return the properties with the values of environment variables.
+
+    Raises PlanError, which starts with `where`.
+    """
     return {name: _resolved(name, value, where) for name, value in properties.items()}
 
 
 def _resolved(name: str, value: Value, where: str) -> Value:
-    if value == LEFT_OUT:
+    if value == REDACTED:
         raise PlanError(
             f"{where}: {name} was left out when the plan was stored; write it as "
-            f"{FROM_ENVIRONMENT}NAME, and it is read from that environment variable each time"
+            f"{FROM_ENVIRONMENT}NAME, so that it is read from that environment variable"
         )
     if not isinstance(value, str) or not value.startswith(FROM_ENVIRONMENT):
         return value
     variable = value.removeprefix(FROM_ENVIRONMENT)
     if variable not in os.environ:
         raise PlanError(
-            f"{where}: {name} is {value}, and there is no such environment variable; "
+            f"{where}: {name} is {value}, but this environment variable is not set; "
             f"export {variable}"
         )
     return os.environ[variable]
 
 
 def without_secrets(properties: Mapping[str, Value]) -> dict[str, Value]:
-    """The properties as a stored plan has them."""
+    """Return the properties with every secret redacted, as a stored plan has them."""
     return {
-        name: LEFT_OUT if is_secret(name) and not str(value).startswith(FROM_ENVIRONMENT) else value
+        name: REDACTED if is_secret(name) and not str(value).startswith(FROM_ENVIRONMENT) else value
         for name, value in properties.items()
     }

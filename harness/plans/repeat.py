@@ -1,7 +1,7 @@
-"""Repeating a run: its plan.json and schedule.json, to the byte, on a new cluster.
+"""Repeating a run: the same plan.json and schedule.json, byte for byte, on a new cluster.
 
-A target such as "the leader" is resolved anew, and may be another node this time. `resolved` takes
-the nodes of the record of faults instead: the same nodes as then are struck, in the same way.
+A selector such as "the leader" is resolved again, and may name another node this time. With
+`resolved`, the recorded faults decide instead: the same nodes as in the stored run are hit.
 """
 
 import json
@@ -12,21 +12,22 @@ from typing import Any
 
 from checkers.history import plan_file
 from checkers.history.history import FAULTS, HistoryError, load_table, read_sources
-from harness.plans.plan import Plan, PlanError, expecting
+from harness.plans.plan import Plan, PlanError, with_expectations
 from harness.recording import store
 from nemesis.base import NemesisError
 from nemesis.schedule import Schedule, from_json
 
-KEPT = ("broker_module", "expect")
-"""Flags that change neither workload nor schedule: the same test of another broker, or for more."""
+ALLOWED_FLAGS = ("broker_module", "expect")
+"""Flags that change neither the workload nor the schedule."""
 
 
 def command(run_dir: Path) -> str:
-    """What repeats a stored run, for a shell; of an import only the judging can be repeated."""
+    """Return the shell command that repeats a stored run. An imported run can only be checked
+    again."""
     try:
         plan = json.loads((run_dir / "plan.json").read_text())
     except (OSError, ValueError, RecursionError):
-        plan = {}  # its loss is told elsewhere
+        plan = {}  # other parts of the report say that the plan is missing
     match plan:
         case {"system": plan_file.IMPORTED}:
             verb = "check"
@@ -40,20 +41,22 @@ def command(run_dir: Path) -> str:
 def load(
     run_dir: Path, plan: str | None, flags: Mapping[str, Any], *, resolved: bool = False
 ) -> tuple[Plan, Schedule]:
-    """The plan and schedule of a stored run. Raises PlanError, StoreError."""
-    given = [name for name, value in flags.items() if value is not None and name not in KEPT]
+    """Return the plan and schedule of a stored run. Raises PlanError, StoreError."""
+    given = [
+        name for name, value in flags.items() if value is not None and name not in ALLOWED_FLAGS
+    ]
     if plan is not None or given:
         extra = "a plan" if plan is not None else f"the flag for {given[0]}"
         raise PlanError(
-            f"--replay {run_dir} repeats a run as it was and takes no other plan; leave out {extra}"
+            f"--replay {run_dir} repeats a run unchanged and takes no other plan; leave out {extra}"
         )
     run = store.open_run(run_dir)
     try:
         raw = json.loads((run.path / "plan.json").read_text())
         if isinstance(raw, dict) and raw.get("system") == plan_file.IMPORTED:
             raise PlanError(
-                f"{run_dir}: is an import, which another tool ran; `highwater check {run_dir}` "
-                "judges it again, but nothing here can repeat it"
+                f"{run_dir}: is an import of another tool's run and cannot be repeated here; "
+                f"`highwater check {run_dir}` judges it again"
             )
         schedule = from_json((run.path / "schedule.json").read_bytes())
     except (OSError, ValueError, RecursionError, NemesisError) as error:
@@ -61,12 +64,15 @@ def load(
     module = flags.get("broker_module")
     changed = {} if module is None else {"broker_module": module}
     made = Plan.from_json({**raw, **changed}, f"{run_dir}/plan.json")
-    made = expecting(made, flags.get("expect") or ())
+    made = with_expectations(made, flags.get("expect") or ())
     return made, _resolved(run.path, schedule) if resolved else schedule
 
 
 def _resolved(run_dir: Path, schedule: Schedule) -> Schedule:
-    """The schedule with the nodes that were struck then; events that struck nobody are left out."""
+    """Return the schedule with the nodes that each event hit in the stored run.
+
+    Events that hit no node are left out.
+    """
     try:
         found = load_table(run_dir, "faults")
         rows = read_sources(found, FAULTS).select(["fault_id", "targets"]).to_pylist()
@@ -74,21 +80,21 @@ def _resolved(run_dir: Path, schedule: Schedule) -> Schedule:
         raise PlanError(f"{run_dir}: its record of faults cannot be read: {error}") from error
     if not found:
         raise PlanError(
-            f"{run_dir}: it has no record of faults, so that nobody knows which nodes were struck; "
+            f"{run_dir}: it has no record of faults, so it is unknown which nodes were hit; "
             "leave out --resolved"
         )
-    struck = {row["fault_id"]: _meant(row["targets"]) for row in rows}
+    hit = {row["fault_id"]: _resolved_nodes(row["targets"]) for row in rows}
     events = tuple(
         event.model_copy(update={"nodes": nodes})
         for event in schedule.events
-        if (nodes := struck.get(event.id)) is not None
+        if (nodes := hit.get(event.id)) is not None
     )
     if schedule.events and not events:
-        raise PlanError(f"{run_dir}: no fault struck anybody in this run; leave out --resolved")
+        raise PlanError(f"{run_dir}: no fault hit a node in this run; leave out --resolved")
     return schedule.model_copy(update={"events": events})
 
 
-def _meant(targets: str | None) -> tuple[int, ...] | None:
-    """Whom an event's targets meant, by its row in the record of faults."""
+def _resolved_nodes(targets: str | None) -> tuple[int, ...] | None:
+    """Return the nodes that an event's targets meant, by its row in the record of faults."""
     found = json.loads(targets or "{}")
     return tuple(found["meant"]) if isinstance(found, dict) and "meant" in found else None

@@ -7,26 +7,28 @@ removes it by its journal. Several may be up at once: each has a subnet of its o
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.brokers.choose import make_of
+from harness.brokers.choose import broker_program_of
 from harness.plans.plan import Plan, PlanError
 from harness.recording import journal, store
 from harness.recording.journal import Journal
 from harness.recording.versions import commit, versions
 from harness.run import prepare
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.systems.node_roles import Layout
 from harness.targets import clean
 from harness.targets.base import Target
 from harness.targets.kinds import kind_of
-from harness.targets.linux.clean import Cleaned, Outcome, lives
+from harness.targets.linux.clean import CleanedRun, CleanOutcome, has_living_process
 from harness.targets.local import rootless
-from harness.targets.request import Wish
+from harness.targets.request import TargetRequest
 
 POLL_S = 0.5
+UNNAMED = "cluster"
+"""The plan's name of a cluster that was started without `--name`."""
 
 
 class ClusterError(PlanError):
@@ -39,6 +41,8 @@ class Running:
 
     run: Path
     bootstrap: str
+    name: str
+    """The name of its plan: what `cluster up --name` was given, or UNNAMED."""
 
 
 def up(
@@ -53,8 +57,9 @@ def up(
 ) -> None:
     """Start the nodes of `layout` and `say` where they are; then wait for `stop`, unless detached.
 
-    `say` gets bootstrap (host:port,...), logs, without root enter (how to get onto its network),
-    stop (what ends it) and run (the directory with everything); nothing when `stop` came first.
+    `say` gets name (of a cluster that has one), bootstrap (host:port,...), logs, without root enter
+    (how to get onto its network), stop (what ends it) and run (the directory with everything);
+    nothing when `stop` came first.
     `warn` gets what happens later. Raises ClusterError, PlanError, TargetError, DeployError,
     StoreError.
     """
@@ -63,33 +68,34 @@ def up(
             "a cluster of a user who is not root ends with highwater and cannot be detached; "
             "leave out --detach, or run it as root"
         )
+    _check_name_is_free(plan.name)
     plan.resolved_broker()
     prepare.check_configs(plan)
-    make = make_of(plan, lasting=True)
-    run = store.create(root, plan.name, versions={**versions(), **make.versions()}, commit=commit())
+    program = broker_program_of(plan, long_running=True)
+    run = store.create(root, plan.name, versions={**versions(), **program.versions()}, commit=commit())
     run.write_plan(plan.to_json())
     path = run.path / "journal.jsonl"
     with Journal.create(path, run_id=run.run_id, detached=detach) as journal:
-        wish = Wish(
+        request = TargetRequest(
             run_id=run.run_id,
             run_dir=run.path,
             nodes=layout.nodes,
             journal=journal,
             uplink=True,
-            reads=make.reads(),
+            reads=program.required_files(),
         )
-        target = kind_of(plan).make(wish)
+        target = kind_of(plan).make(request)
         keep = False
         try:
             target.up()
-            system = NodesSystem(plan, target, run, layout, make=make)
+            system = BrokerSystem(plan, target, run, layout, program=program)
             system.configure()
             system.start()
             if stop.is_set():
                 system.stop()
                 return
             run.update(bootstrap=system.bootstrap)
-            say(_facts(system.bootstrap, run.path, detach))
+            say(_facts(plan.name, system.bootstrap, run.path, detach))
             keep = detach
             if not detach:
                 _watch(target, system, stop, warn)
@@ -100,7 +106,7 @@ def up(
                 journal.finish()
 
 
-def down(root: Path, run: Path | None = None) -> list[Cleaned]:
+def down(root: Path, run: Path | None = None) -> list[CleanedRun]:
     """Remove the cluster whose run directory is `run`; or every detached one, and what killed runs
     left. Runs and foreground clusters that are alive are left alone, and not mentioned.
 
@@ -108,12 +114,12 @@ def down(root: Path, run: Path | None = None) -> list[Cleaned]:
     """
     if run is None:
         found = clean.clean(root, everything=True)
-        return [each for each in found if each.outcome is not Outcome.ALIVE]
+        return [each for each in found if each.outcome is not CleanOutcome.ALIVE]
     path = store.open_run(run).path / "journal.jsonl"
     if not path.exists():
         raise ClusterError(f"{run}: nothing was ever started in this run: it has no journal")
     done = clean.undo(path)
-    if done.outcome is Outcome.ALIVE:
+    if done.outcome is CleanOutcome.ALIVE:
         raise ClusterError(f"{run} is not detached: it ends where it was started, by Ctrl-C")
     return [done]
 
@@ -125,16 +131,22 @@ def running() -> list[Running]:
         try:
             records = journal.read(path)
             bootstrap = json.loads((path.parent / store.RUN_FILE).read_text()).get("bootstrap")
-        except (OSError, ValueError, RecursionError):
+            name = json.loads((path.parent / "plan.json").read_text())["name"]
+        except (OSError, ValueError, KeyError, RecursionError):
             continue  # being made or being removed
-        if bootstrap and lives(records):
-            found.append(Running(run=path.parent, bootstrap=bootstrap))
+        if bootstrap and has_living_process(records):
+            found.append(Running(run=path.parent, bootstrap=bootstrap, name=name))
     return found
 
 
-def find(run: Path | None = None) -> Running:
-    """The cluster whose run directory is `run`, or the only one that is up. Raises ClusterError."""
+def find(run: Path | None = None, name: str | None = None) -> Running:
+    """The running cluster with this run directory, or with this name, or the only one.
+
+    Raises ClusterError when no cluster fits, or more than one.
+    """
     up_now = running()
+    if run is not None and name is not None:
+        raise ClusterError("give the run directory or the name of a cluster, not both")
     if run is not None:
         path = store.open_run(run).path
         for each in up_now:
@@ -146,25 +158,56 @@ def find(run: Path | None = None) -> Running:
             "no cluster is up: start one with `highwater cluster up --detach`, or name any Kafka "
             "cluster with --bootstrap-servers host:port"
         )
-    if len(up_now) > 1:
-        known = "\n  ".join(f"--run {each.run}" for each in up_now)
-        raise ClusterError(f"{len(up_now)} clusters are up; choose one:\n  {known}")
-    return up_now[0]
+    fitting = [each for each in up_now if name in (None, each.name)]
+    if not fitting:
+        raise ClusterError(
+            f"no cluster named {name} is up; these clusters are up:\n  {_choices(up_now)}"
+        )
+    if len(fitting) > 1:
+        named = "" if name is None else f" named {name}"
+        raise ClusterError(
+            f"{len(fitting)} clusters{named} are up; choose one:\n  {_choices(fitting)}"
+        )
+    return fitting[0]
 
 
-def _facts(bootstrap: str, run: Path, detach: bool) -> dict[str, str]:
+def _choices(clusters: Sequence[Running]) -> str:
+    """The option that chooses each cluster: its name, or its run directory if others share it."""
+    names = [each.name for each in clusters]
+    return "\n  ".join(
+        f"--run {each.run}"
+        if each.name == UNNAMED or names.count(each.name) > 1
+        else f"--name {each.name}"
+        for each in clusters
+    )
+
+
+def _check_name_is_free(name: str) -> None:
+    if name == UNNAMED:
+        return
+    for each in running():
+        if each.name == name:
+            raise ClusterError(
+                f"a cluster named {name} is up already ({each.run}): choose another name, or end "
+                f"that cluster with `highwater cluster down --name {name}`"
+            )
+
+
+def _facts(name: str, bootstrap: str, run: Path, detach: bool) -> dict[str, str]:
     hint = rootless.enter_hint()
+    end = f"highwater cluster down {run if name == UNNAMED else f'--name {name}'}"
     return {
+        **({} if name == UNNAMED else {"name": name}),
         "bootstrap": bootstrap,
         "logs": f"{run}/nodes/*/node.log",
         **({} if hint is None else {"enter": hint}),
-        "stop": f"highwater cluster down {run}" if detach else "Ctrl-C",
+        "stop": end if detach else "Ctrl-C",
         "run": str(run),
     }
 
 
 def _watch(
-    target: Target, system: NodesSystem, stop: threading.Event, warn: Callable[[str], None]
+    target: Target, system: BrokerSystem, stop: threading.Event, warn: Callable[[str], None]
 ) -> None:
     dead: list[int] = []
     while not stop.wait(POLL_S):

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.plans.plan import Plan, stored
+from harness.plans.plan import Plan, stored_plan
 from harness.recording import store
 from harness.recording.journal import Journal, JournalHeld
 from harness.recording.store import Run
 from harness.run import cluster
 from harness.run.cluster import ClusterError
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.systems.node_roles import CONTROLLER
 from harness.targets.kinds import kind_of
 
 
 @contextmanager
-def taken_over(run_dir: Path | None) -> Iterator[NodesSystem]:
+def taken_over(run_dir: Path | None) -> Iterator[BrokerSystem]:
     """The running detached cluster, to be changed by nobody else meanwhile.
 
     Raises ClusterError when there is none, or its harness is in the foreground or somebody else is
@@ -39,7 +39,7 @@ def taken_over(run_dir: Path | None) -> Iterator[NodesSystem]:
         run = store.open_run(path)
         plan = _plan_of(run)
         target = kind_of(plan).attach(run.run_id, run.path, journal)
-        system = NodesSystem.attach(target, run)
+        system = BrokerSystem.attach(target, run)
         try:
             yield system
         finally:
@@ -48,7 +48,7 @@ def taken_over(run_dir: Path | None) -> Iterator[NodesSystem]:
 
 def _plan_of(run: Run) -> Plan:
     try:
-        return stored(run.path)
+        return stored_plan(run.path)
     except (OSError, ValueError) as error:
         raise ClusterError(f"{run.path}: the cluster's plan is lost: {error}") from error
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from checkers import expectations
 from checkers.contract.risks import Risk, risks
-from harness.plans.plan import Mixed, Nemesis, Plan, PlanError, acks_name
+from harness.plans.plan import FaultMix, Nemesis, Plan, PlanError, acks_name
 from nemesis import conditions, selectors
 from nemesis.base import BadSchedule, NemesisError
 from nemesis.faults.catalogue import find
@@ -255,7 +255,7 @@ def _check_ranges(nemesis: Nemesis, where: str) -> None:
             )
 
 
-def _check_params(name: str, mixed: Mixed) -> None:
+def _check_params(name: str, mixed: FaultMix) -> None:
     options = find(name).options
     for param, choice in mixed.params.items():
         given = [choice] if isinstance(choice, str) else [str(each) for each in choice]

@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from harness.plans.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_name, narrowed
+from harness.plans.plan import Nemesis, Plan, Simulated, Topic, Workload, acks_name, with_topics
 from nemesis.faults.catalogue import FAULTS
 
 NODES: Final = (3, 3, 4, 5)
@@ -98,7 +98,7 @@ def drawn(plan: Plan, seed: int) -> Plan:
             "duration_s": min(plan.duration_s, rng.choice(DURATIONS_S)),
             "broker": {**plan.broker, **_broker(rng, slow=slow)},
             "topics": topics,
-            "expect": narrowed(plan, topics).expect,
+            "expect": with_topics(plan, topics).expect,
             "workload": _workload(plan.workload, rng),
             "nemesis": _nemesis(nodes, topics, rng),
             "simulated": simulated,

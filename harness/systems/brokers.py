@@ -15,10 +15,10 @@ from uuid import UUID
 
 from harness.admin.client import AdminClient
 from harness.admin.errors import AdminError
-from harness.brokers.choose import make_of
+from harness.brokers.choose import broker_program_of
 from harness.brokers.errors import DeployError
-from harness.brokers.program import Make, NodeFiles
-from harness.plans.plan import Plan, stored
+from harness.brokers.program import BrokerProgram, NodeFiles
+from harness.plans.plan import Plan, stored_plan
 from harness.recording.history import RowStream
 from harness.recording.store import Run
 from harness.systems import replica_files, startup
@@ -110,7 +110,7 @@ def _property(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class NodesSystem:
+class BrokerSystem:
     """The plan's cluster on `target`; files of the run go below `run`."""
 
     def __init__(
@@ -120,23 +120,23 @@ class NodesSystem:
         run: Run,
         layout: Layout | None = None,
         *,
-        make: Make | None = None,
+        program: BrokerProgram | None = None,
     ) -> None:
         self._plan = plan
         self._target = target
         self._run = run
         self.layout = layout or Layout.combined(target.node_ids())
-        self._make = make or make_of(plan)
+        self._program = program or broker_program_of(plan)
         self._stopping_ns = FOREVER_NS
 
     @classmethod
-    def attach(cls, target: Target, run: Run) -> "NodesSystem":
+    def attach(cls, target: Target, run: Run) -> "BrokerSystem":
         """The system that another process configured on `target`, by its files in `run`.
 
         Raises DeployError when they cannot be read.
         """
         try:
-            plan = stored(run.path)
+            plan = stored_plan(run.path)
             properties = {
                 node: parse_properties((_directory(target, node) / PROPERTIES).read_text())
                 for node in target.node_ids()
@@ -149,7 +149,7 @@ class NodesSystem:
                 n: each["broker.rack"] for n, each in properties.items() if "broker.rack" in each
             },
         )
-        system = cls(plan, target, run, layout, make=make_of(plan, lasting=True))
+        system = cls(plan, target, run, layout, program=broker_program_of(plan, long_running=True))
         for node in layout.nodes:
             system._register(node)
         return system
@@ -187,12 +187,12 @@ class NodesSystem:
             joins=joins,
         )
         self._log_dir(node).mkdir(parents=True, exist_ok=True)
-        self._make.configure(self._files(node), properties)
+        self._program.configure(self._files(node), properties)
         self._target.publish(node)
         self._register(node)
 
     def _register(self, node: int) -> None:
-        command = self._make.command(self._files(node))
+        command = self._program.command(self._files(node))
         log_path = self._target.home(node) / OUTPUT
         self._target.set_command(node, command.argv, command.env, log_path)
 
@@ -200,12 +200,12 @@ class NodesSystem:
         home = self._target.home(node)
         return NodeFiles(
             node=node,
-            here=_directory(self._target, node),
+            local_dir=_directory(self._target, node),
             properties=home / PROPERTIES,
             log_dir=home / LOGS,
             python=self._target.python(node),
             environment=self._target.environment(node),
-            place=partial(self._target.place, node),
+            path_on_node=partial(self._target.place, node),
         )
 
     def start(self) -> None:
@@ -358,7 +358,7 @@ class NodesSystem:
 
     def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
         """Do `work` within a bound. Raises DeployError that begins with `failure`."""
-        timeout_s = self._plan.start_timeout_s * self._make.patience
+        timeout_s = self._plan.start_timeout_s * self._program.start_timeout_factor
 
         async def working() -> None:
             brokers = list(self.brokers.values())

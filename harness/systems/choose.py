@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.brokers.choose import make_of
+from harness.brokers.choose import broker_program_of
 from harness.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def check(plan: Plan) -> None:
 
         external.check(plan)
     else:
-        make_of(plan)
+        broker_program_of(plan)
 
 
 def reach(plan: Plan) -> None:
@@ -37,12 +37,12 @@ def reach(plan: Plan) -> None:
 
 def versions(plan: Plan) -> Mapping[str, str]:
     """What a run depends on because of it; of a cluster of others nobody knows."""
-    return {} if plan.system == "external" else make_of(plan).versions()
+    return {} if plan.system == "external" else broker_program_of(plan).versions()
 
 
 def reads(plan: Plan) -> Sequence[Path]:
     """Files and directories of this machine that its nodes read."""
-    return () if plan.system == "external" else make_of(plan).reads()
+    return () if plan.system == "external" else broker_program_of(plan).required_files()
 
 
 def system_of(plan: Plan, target: "Target", run: "Run", layout: "Layout") -> "Deployed":
@@ -51,6 +51,6 @@ def system_of(plan: Plan, target: "Target", run: "Run", layout: "Layout") -> "De
         from harness.systems.external import ExternalSystem
 
         return ExternalSystem(plan, target, run)
-    from harness.systems.brokers import NodesSystem
+    from harness.systems.brokers import BrokerSystem
 
-    return NodesSystem(plan, target, run, layout)
+    return BrokerSystem(plan, target, run, layout)

@@ -85,7 +85,7 @@ def names() -> tuple[str, ...]:
     return tuple(_PROBES)
 
 
-def missing_for(needs: set[str]) -> list[Capability]:
+def missing_capabilities(needs: set[str]) -> list[Capability]:
     """Those of the named capabilities that this machine lacks."""
     return [capability for capability in capabilities(needs) if not capability.available]
 
@@ -307,11 +307,14 @@ def _spark() -> str:
 
 
 def _kafka() -> str:
-    home = Path(os.environ.get("KAFKA_HOME", "/opt/kafka")) / "bin"
-    for name in ("kafka-server-start.sh", "kafka-server-start"):
-        if path := shutil.which(name, path=f"{home}:{_PATH}"):
-            return path
-    raise ProbeFailed("kafka-server-start.sh is neither in KAFKA_HOME, /opt/kafka nor on the PATH")
+    from harness.brokers.kafka.home import find_kafka
+    from harness.plans.errors import PlanError
+
+    try:
+        found = find_kafka()
+    except PlanError as error:
+        raise ProbeFailed(str(error)) from error
+    return f"Kafka {found.version}, {found.libs}"
 
 
 def _packages() -> str:
@@ -419,7 +422,7 @@ _PROBES: dict[str, _Probe] = {
         _Probe(
             name="kafka",
             run=_kafka,
-            how_to_get="unpack https://kafka.apache.org/downloads to /opt/kafka or set KAFKA_HOME",
+            how_to_get="make kafka; or unpack https://kafka.apache.org/downloads, set KAFKA_HOME",
         ),
         _Probe(name="kcat", run=_program("kcat", "-V"), how_to_get="apt install kcat"),
         _Probe(name="chromium", run=_program("chromium"), how_to_get="apt install chromium"),

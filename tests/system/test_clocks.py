@@ -22,7 +22,7 @@ from kio.schema.metadata.v12.request import MetadataRequest
 from harness.plans.plan import build
 from harness.recording import store
 from harness.systems.base import call_in_client_network
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.systems.observer.cluster_view import PartitionView, views_of
 from harness.targets.local import LocalTarget
 from nemesis.faults.catalogue import find
@@ -63,7 +63,7 @@ PLAN = build(
 
 
 def views(
-    target: LocalTarget, system: NodesSystem, node: int
+    target: LocalTarget, system: BrokerSystem, node: int
 ) -> dict[TopicPartition, PartitionView]:
     """The partitions as one node sees them; nothing when it does not answer."""
 
@@ -91,7 +91,7 @@ class Cluster(NamedTuple):
     """Three nodes, each of which leads a partition."""
 
     target: LocalTarget
-    system: NodesSystem
+    system: BrokerSystem
     producer: Producer
     leaders: dict[int, int]
     """partition -> its leader"""
@@ -123,7 +123,7 @@ def running(place: Path, module: str = "nodes") -> Iterator[Cluster]:
     run = store.create(place / "store", "clocks", versions={}, commit=None)
     plan = PLAN.model_copy(update={"broker_module": module})
     with local_target(place, nodes=len(NODES), clocks=True) as target:
-        system = NodesSystem(plan, target, run)
+        system = BrokerSystem(plan, target, run)
         system.configure()
         system.start()
         system.create_topics()
@@ -175,19 +175,19 @@ def test_clocks_that_never_stand_right(cluster: Cluster, name: str, given: dict[
     """Strobing and drifting clocks on all nodes: acks=all goes on, and nobody loses anything."""
     before, fault = cluster.seen(), find(name)
     hosts: Any = SimpleNamespace(processes=cluster.target, clocks=cluster.target.clocks)
-    strike = aimed(name, *NODES, seed=1, **given)
-    fault.inject(hosts, strike)
+    injection = aimed(name, *NODES, seed=1, **given)
+    fault.inject(hosts, injection)
     try:
         began, sends, proven = time.monotonic(), 0, False
         while (elapsed_s := time.monotonic() - began) < 2 or not proven:
-            assert elapsed_s < PATIENCE_S, fault.effect(hosts, strike).evidence
-            fault.pulse(hosts, strike, round(elapsed_s * 1000))
-            proven = proven or fault.effect(hosts, strike).took
+            assert elapsed_s < PATIENCE_S, fault.measure_effect(hosts, injection).evidence
+            fault.tick(hosts, injection, round(elapsed_s * 1000))
+            proven = proven or fault.measure_effect(hosts, injection).confirmed
             sends += len(cluster.ahead_ms())
         assert sends >= len(NODES)
     finally:
-        fault.heal(hosts, strike)
-    assert fault.healing(hosts, strike).took
+        fault.heal(hosts, injection)
+    assert fault.measure_heal(hosts, injection).confirmed
     assert all(about(ahead, 0) for ahead in cluster.ahead_ms().values())
     assert cluster.seen() == before, "leaders, their epochs and the ISRs are what they were"
 
@@ -205,7 +205,7 @@ def test_a_node_that_restarts_with_a_wrong_clock_comes_back(tmp_path: Path) -> N
             "node 3 does not come back into every ISR",
         )
         assert cluster.ahead_ms()
-        shown = cluster.target.clocks.shown(3)
+        shown = cluster.target.clocks.read(3)
         assert shown is not None
         assert shown.allows(-HOUR_MS)
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.plans.plan import build
 from harness.recording import store
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.systems.node_roles import Layout
 from harness.targets.local import LocalTarget
 from tests.support.clusters.cluster_command import known_everywhere
@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     place = tmp_path_factory.mktemp("failures")
     run = store.create(place / "store", "failures", versions={}, commit=None)
     with local_target(place, nodes=len(NODES), uplink=True) as target:
-        system = NodesSystem(PLAN, target, run, Layout.combined(NODES, RACKS))
+        system = BrokerSystem(PLAN, target, run, Layout.combined(NODES, RACKS))
         system.configure()
         system.start()
         yield Running(target, system.bootstrap)

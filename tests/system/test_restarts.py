@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.targets.local import LocalTarget
 from tests.support.require import require
 from tests.tools.leader_moves import PATIENCE_S, Sender, cluster, sending, settled
@@ -20,7 +20,7 @@ RATE_PER_S = 200.0
 SETTLE_S = 0.5
 
 
-def read_all(target: LocalTarget, system: NodesSystem, count: int) -> dict[int, bytes]:
+def read_all(target: LocalTarget, system: BrokerSystem, count: int) -> dict[int, bytes]:
     """The first `count` records by offset."""
     with target.in_client_netns():
         consumer = Consumer(
@@ -43,7 +43,7 @@ def read_all(target: LocalTarget, system: NodesSystem, count: int) -> dict[int, 
 
 
 def under_load(
-    place: Path, outage: Callable[[LocalTarget, NodesSystem, Sender], None]
+    place: Path, outage: Callable[[LocalTarget, BrokerSystem, Sender], None]
 ) -> tuple[Sender, dict[int, bytes]]:
     """Send all the while that `outage` lasts, and read everything afterwards."""
     require("root", "netns")
@@ -70,7 +70,7 @@ def check(sender: Sender, found: dict[int, bytes]) -> None:
 def test_every_node_in_turn(tmp_path: Path) -> None:
     """A rolling restart by SIGTERM: leaderships are handed over, and nobody notices."""
 
-    def roll(target: LocalTarget, system: NodesSystem, sender: Sender) -> None:
+    def roll(target: LocalTarget, system: BrokerSystem, sender: Sender) -> None:
         for node in target.node_ids():
             other = node % len(target.node_ids()) + 1
             assert target.stop(node, PATIENCE_S)
@@ -84,7 +84,7 @@ def test_every_node_in_turn(tmp_path: Path) -> None:
 def test_all_nodes_at_once(tmp_path: Path) -> None:
     """SIGKILL to every node: what was acknowledged was on all of them, and they know it again."""
 
-    def kill(target: LocalTarget, system: NodesSystem, sender: Sender) -> None:
+    def kill(target: LocalTarget, system: BrokerSystem, sender: Sender) -> None:
         before = len(sender.offsets)
         for node in target.node_ids():
             target.kill(node)

@@ -83,7 +83,7 @@ def test_lengths_of_time(text: str, length_s: float) -> None:
 @pytest.mark.parametrize("text", ["", "d", "-1", "1w", "1 2", "1e3"])
 def test_no_lengths_of_time(text: str) -> None:
     """The message says how to write one."""
-    with pytest.raises(PlanError, match="no length of time"):
+    with pytest.raises(PlanError, match="no duration"):
         seconds(text)
 
 

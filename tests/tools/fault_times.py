@@ -26,7 +26,7 @@ from harness.plans.plan import build
 from harness.recording import store
 from harness.run.administration.administrator import Administrator
 from harness.run.hosts import hosts_of
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.targets.base import TargetError
 from harness.targets.linux import kernel
 from harness.targets.linux.disks.files import OURS
@@ -34,7 +34,7 @@ from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 from nemesis.base import NemesisError
 from nemesis.faults.catalogue import FAULTS
-from nemesis.faults.fault import Ability, Fault, Params, Strike
+from nemesis.faults.fault import Ability, Fault, Injection, Params
 from nemesis.hosts import Hosts
 from nemesis.selectors import resolve
 from tests.support.clusters.disk_cluster import Nobody
@@ -84,7 +84,7 @@ def cluster(nodes: int, *, clocks: bool) -> Iterator[tuple[LocalTarget, Hosts]]:
         run = store.create(place / "store", "times", versions={}, commit=None)
         volume = Volume.IMAGE_EXT4
         with local_target(place, nodes=nodes, volume=volume, clocks=clocks) as target:
-            system = NodesSystem(PLAN, target, run)
+            system = BrokerSystem(PLAN, target, run)
             system.configure()
             system.start()
             system.create_topics()
@@ -109,55 +109,55 @@ def measure(
     found = Times(fault=fault.name)
     for number in range(rounds):
         try:
-            strike = aimed(fault, hosts, number)
+            injection = aimed(fault, hosts, number)
             for node in target.node_ids() if dirty_mb else ():
                 (target.data_dir(node) / DIRTY).write_bytes(bytes(dirty_mb << 20))
             began_s = time.monotonic()
-            fault.prepare(hosts, strike)
+            fault.prepare(hosts, injection)
             prepared_s = time.monotonic()
-            fault.inject(hosts, strike)
+            fault.inject(hosts, injection)
         except (NemesisError, TargetError) as error:
             found.why = str(error)
             return found
         found.prepare.append(1e3 * (prepared_s - began_s))
         found.inject.append(1e3 * (time.monotonic() - prepared_s))
         time.sleep(HELD_S)
-        if fault.pulse_ms is not None:
-            fault.pulse(hosts, strike, round(1e3 * HELD_S))
-        found.heal.append(heal(fault, hosts, strike))
-        await_whole(fault, hosts, strike)
+        if fault.tick_ms is not None:
+            fault.tick(hosts, injection, round(1e3 * HELD_S))
+        found.heal.append(heal(fault, hosts, injection))
+        await_whole(fault, hosts, injection)
     return found
 
 
-def aimed(fault: Fault, hosts: Hosts, seed: int) -> Strike:
-    """A strike at whom the fault is aimed by default."""
+def aimed(fault: Fault, hosts: Hosts, seed: int) -> Injection:
+    """A injection at whom the fault is aimed by default."""
     nodes, rng = hosts.processes.node_ids(), random.Random(seed)
-    targets = resolve(fault.default_targets, nodes, hosts.view, rng).nodes
-    return fault.aim(targets, nodes, rng, Params.of(fault.options, {}))
+    targets = resolve(fault.default_selector, nodes, hosts.view, rng).nodes
+    return fault.plan_injection(targets, nodes, rng, Params.of(fault.options, {}))
 
 
-def heal(fault: Fault, hosts: Hosts, strike: Strike) -> float:
+def heal(fault: Fault, hosts: Hosts, injection: Injection) -> float:
     """The time of the heal that worked, in ms; its proof is asked for."""
     for _ in range(HEALS):
         began_s = time.monotonic()
         try:
-            fault.heal(hosts, strike)
+            fault.heal(hosts, injection)
         except Exception as error:  # a cluster that has just lost a node may answer nobody yet
             last = error
             time.sleep(1)
         else:
             taken_ms = 1e3 * (time.monotonic() - began_s)
-            fault.healing(hosts, strike)
+            fault.measure_heal(hosts, injection)
             return taken_ms
     raise last
 
 
-def await_whole(fault: Fault, hosts: Hosts, strike: Strike) -> None:
+def await_whole(fault: Fault, hosts: Hosts, injection: Injection) -> None:
     """Until the cluster owes nothing, and all its brokers are in service."""
-    layers = [value for name, value in strike.details if name == "layer"]
+    layers = [value for name, value in injection.details if name == "layer"]
 
     def whole() -> bool:
-        if any(hosts.cluster.owed(layer) for layer in layers):
+        if any(hosts.cluster.pending_work(layer) for layer in layers):
             return False
         nodes = list(hosts.processes.node_ids())
         if not all(hosts.processes.is_running(node) for node in nodes):

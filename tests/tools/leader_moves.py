@@ -29,7 +29,7 @@ from kio.schema.metadata.v12.request import MetadataRequest
 from harness.plans.plan import build
 from harness.recording import store
 from harness.systems.base import call_in_client_network
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.targets.local import LocalTarget
 from nodes.wire.client import Channel
 from nodes.wire.errors import WireError
@@ -126,7 +126,7 @@ class Sender:
         return 1000 * max(after - before for before, after in pairwise(marks))
 
 
-def leader_and_isr(target: LocalTarget, system: NodesSystem, asked: int) -> tuple[int, int]:
+def leader_and_isr(target: LocalTarget, system: BrokerSystem, asked: int) -> tuple[int, int]:
     """The leader of partition 0 and the size of its ISR, as node `asked` says; (-1, 0): nothing."""
 
     async def ask() -> tuple[int, int]:
@@ -144,7 +144,7 @@ def leader_and_isr(target: LocalTarget, system: NodesSystem, asked: int) -> tupl
     return call_in_client_network(target, ask)
 
 
-def settled(target: LocalTarget, system: NodesSystem, asked: int) -> int:
+def settled(target: LocalTarget, system: BrokerSystem, asked: int) -> int:
     """Wait until all replicas are in sync; the leader."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
@@ -165,7 +165,7 @@ def measure(directory: Path, *, rounds: int, rate_per_s: float) -> tuple[list[Mo
 
 
 @contextmanager
-def cluster(directory: Path) -> Iterator[tuple[LocalTarget, NodesSystem]]:
+def cluster(directory: Path) -> Iterator[tuple[LocalTarget, BrokerSystem]]:
     """Three nodes with the topic `t`; their output is left in `directory`."""
     plan = build(
         {
@@ -178,7 +178,7 @@ def cluster(directory: Path) -> Iterator[tuple[LocalTarget, NodesSystem]]:
     )
     run = store.create(directory / "store", plan.name, versions={}, commit=None)
     with local_target(directory, nodes=NODES) as target:
-        system = NodesSystem(plan, target, run)
+        system = BrokerSystem(plan, target, run)
         system.configure()
         try:
             system.start()
@@ -192,7 +192,7 @@ def cluster(directory: Path) -> Iterator[tuple[LocalTarget, NodesSystem]]:
 
 
 @contextmanager
-def sending(target: LocalTarget, system: NodesSystem, rate_per_s: float) -> Iterator[Sender]:
+def sending(target: LocalTarget, system: BrokerSystem, rate_per_s: float) -> Iterator[Sender]:
     """One producer at work; its every send is answered when this ends."""
     with target.in_client_netns():
         producer = Producer({**CLIENT, "bootstrap.servers": system.bootstrap})
@@ -200,7 +200,7 @@ def sending(target: LocalTarget, system: NodesSystem, rate_per_s: float) -> Iter
         yield sender
 
 
-def _move(target: LocalTarget, system: NodesSystem, sender: Sender) -> Move:
+def _move(target: LocalTarget, system: BrokerSystem, sender: Sender) -> Move:
     """Let the leader hand over and end, and bring it back."""
     quiet_s = QUIET_MS / 1000
     leader = settled(target, system, 1)

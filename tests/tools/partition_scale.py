@@ -39,7 +39,7 @@ from harness.plans.plan import Plan, build
 from harness.recording import store
 from harness.recording.store import Run
 from harness.systems.base import call_in_client_network
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.targets.local import LocalTarget
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
@@ -82,7 +82,7 @@ class _State:
 class Scale:
     """One cluster under measurement."""
 
-    def __init__(self, target: LocalTarget, system: NodesSystem, partitions: int) -> None:
+    def __init__(self, target: LocalTarget, system: BrokerSystem, partitions: int) -> None:
         self._target = target
         self._system = system
         self._partitions = partitions
@@ -281,10 +281,10 @@ def _since(began_s: float) -> float:
 
 
 @contextmanager
-def _cluster(place: Path, plan: Plan) -> Iterator[tuple[LocalTarget, NodesSystem, Run]]:
+def _cluster(place: Path, plan: Plan) -> Iterator[tuple[LocalTarget, BrokerSystem, Run]]:
     run = store.create(place / "store", plan.name, versions={}, commit=None)
     with local_target(place, nodes=NODES) as target:
-        system = NodesSystem(plan, target, run)
+        system = BrokerSystem(plan, target, run)
         system.configure()
         system.start()
         try:

@@ -1,1 +1,4 @@
-"""Apache Kafka as the system under test: its jars, its configuration, its command line."""
+"""Apache Kafka as a broker program: where its jars are, its configuration and its command line.
+
+Machines, processes and files on disks are left to `harness.targets` and `harness.systems`.
+"""

@@ -1,8 +1,9 @@
-"""Apache Kafka (KRaft, version 4 on) as a make of broker.
+"""Apache Kafka (KRaft, version 4 or later) as a broker program.
 
-Every node is a JVM of its own. Heap and further options may be set as for Kafka's own scripts, by
-KAFKA_HEAP_OPTS and KAFKA_JVM_PERFORMANCE_OPTS of the environment; the defaults suit a small
-machine. A node whose disk was lost formats the new one when it is started, as its operator would.
+Every node is a JVM of its own. The environment variables KAFKA_HEAP_OPTS and
+KAFKA_JVM_PERFORMANCE_OPTS set heap and further options, as for Kafka's own scripts. The defaults
+suit a small machine. A node that lost its disk formats the new disk when it starts, as its operator
+would.
 """
 
 import os
@@ -24,19 +25,20 @@ LOGGING: Final = Path(__file__).parent / "log4j2.properties"
 
 HEAP: Final = "-Xms256m -Xmx400m"
 QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""The first compiler alone: a node is up with half the work, and often does not live for long."""
-LASTING: Final = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:MaxInlineLevel=15"
-"""Those of Kafka's scripts that say how fast it is in the long run."""
+"""Only the first compiler: a node starts with half the work, and often runs only for a short time.
+"""
+LONG_RUNNING: Final = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:MaxInlineLevel=15"
+"""The options of Kafka's scripts that decide its speed in the long run."""
 TOOL_HEAP: Final = f"-Xmx128m {QUICK_START}"
 
 OTHER_MACHINES: Final = ("ssh", "vagrant")
 """Targets whose nodes run the Java of their own machines."""
-JAVA_THERE: Final = "java"
+JAVA_ON_PATH: Final = "java"
 
 SCRIPT: Final = "start.sh"
 START: Final = """\
-# A disk without meta.properties is the node's first, or a new one after the loss of that. Kafka's
-# tool does not fsync what it writes; a cluster whose formatting is long past has it on its disks.
+# A disk without meta.properties is the node's first disk, or a new one after a loss. Kafka's tool
+# does not fsync what it writes. A cluster that was formatted long ago has these files on its disks.
 if ! [ -e {meta} ]; then
   if [ -e {known} ]; then
     {again} || exit 1
@@ -52,44 +54,44 @@ exec {broker}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """Kafka of one home. See `harness.brokers.program.Make`."""
+    """Kafka of one home. Implements `harness.brokers.program.BrokerProgram`."""
 
     home: Home
     java: str
-    lasting: bool = False
-    patience: float = 3.0
-    """JVMs that start together on a busy machine take their time."""
+    long_running: bool = False
+    start_timeout_factor: float = 3.0
+    """Several JVMs that start together on a busy machine are slow."""
 
     @classmethod
-    def of(cls, plan: Plan, *, lasting: bool = False) -> Self:
-        """The plan's. Raises PlanError for a home without Kafka, DeployError without Java."""
+    def of(cls, plan: Plan, *, long_running: bool = False) -> Self:
+        """Return the plan's Kafka. Raises PlanError without Kafka, DeployError without Java."""
         check_overrides(plan.broker, f"plan {plan.name}")
-        home = homes.find(plan.kafka_home)
-        java = JAVA_THERE if plan.target in OTHER_MACHINES else homes.java()
-        return cls(home=home, java=java, lasting=lasting)
+        home = homes.find_kafka(plan.kafka_home)
+        java = JAVA_ON_PATH if plan.target in OTHER_MACHINES else homes.find_java()
+        return cls(home=home, java=java, long_running=long_running)
 
     def versions(self) -> Mapping[str, str]:
-        """Kafka's."""
+        """Return Kafka's version."""
         return {"kafka": self.home.version}
 
-    def reads(self) -> Sequence[Path]:
-        """Kafka's jars, Java if it is this machine's, and how it is to log."""
-        runtime = [] if self.java == JAVA_THERE else homes.runtime(Path(self.java))
-        return [self.home.libs, *runtime, LOGGING]
+    def required_files(self) -> Sequence[Path]:
+        """Return Kafka's jars, the Java of this machine if nodes use it, and the logging setup."""
+        java = [] if self.java == JAVA_ON_PATH else homes.java_directories(Path(self.java))
+        return [self.home.libs, *java, LOGGING]
 
     def configure(self, files: NodeFiles, wanted: Mapping[str, str]) -> None:
         """Write server.properties, and the script that starts the node."""
-        write_properties(files.here / files.properties.name, kafka_properties(wanted))
-        (files.here / SCRIPT).write_text(self._start(files, kafka_format(wanted)))
+        write_properties(files.local_dir / files.properties.name, kafka_properties(wanted))
+        (files.local_dir / SCRIPT).write_text(self._start(files, kafka_format(wanted)))
 
     def command(self, files: NodeFiles) -> Command:
-        """The script."""
+        """Return the command that runs the start script."""
         return Command(
             argv=("/bin/sh", str(files.properties.with_name(SCRIPT))), env=dict(files.environment)
         )
 
     def _start(self, files: NodeFiles, format: Format) -> str:
-        """Format what is not formatted; then become the broker."""
+        """Return the start script: format the disk if it is not formatted, then run the broker."""
         tool = [
             *self._java(files, TOOL_HEAP),
             STORAGE_TOOL,
@@ -109,12 +111,12 @@ class Kafka:
         return [
             self.java,
             *shlex.split(options),
-            f"-Dlog4j2.configurationFile={files.place(LOGGING)}",
+            f"-Dlog4j2.configurationFile={files.path_on_node(LOGGING)}",
             "-cp",
-            f"{files.place(self.home.libs)}/*",
+            f"{files.path_on_node(self.home.libs)}/*",
         ]
 
     def _options(self) -> str:
-        ours = LASTING if self.lasting else QUICK_START
+        default = LONG_RUNNING if self.long_running else QUICK_START
         heap = os.environ.get("KAFKA_HEAP_OPTS", HEAP)
-        return f"{heap} {os.environ.get('KAFKA_JVM_PERFORMANCE_OPTS', ours)}"
+        return f"{heap} {os.environ.get('KAFKA_JVM_PERFORMANCE_OPTS', default)}"

@@ -1,7 +1,7 @@
-"""From the properties that all makes of broker share to those of Apache Kafka. Pure.
+"""Translates the properties that all broker programs share into those of Apache Kafka. Pure.
 
-A cluster of Kafka is formatted before it is started: its id, its first voters and its feature
-levels are arguments of its storage tool, not properties.
+A Kafka cluster is formatted before it is started: its id, its first voters and its feature levels
+are arguments of its storage tool, not properties.
 """
 
 import base64
@@ -15,54 +15,56 @@ from harness.plans.plan import PlanError
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
-OURS: Final = ("highwater.",)
-"""How properties begin that only the built-in broker has."""
-LEFT_OUT: Final = ("cluster.id", "controlled.shutdown.max.wait.ms", ELIGIBLE_LEADERS)
-"""Properties of the built-in broker that Kafka is told otherwise, or does not have."""
+BUILT_IN_PREFIXES: Final = ("highwater.",)
+"""Prefixes of properties that only the built-in broker has."""
+NOT_KAFKAS: Final = ("cluster.id", "controlled.shutdown.max.wait.ms", ELIGIBLE_LEADERS)
+"""Properties of the built-in broker that Kafka gets in another way, or does not have."""
 
-SMALL: Final[Mapping[str, str]] = {
+DEFAULTS: Final[Mapping[str, str]] = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
     "log.cleaner.dedupe.buffer.size": "8388608",
 }
-"""What fits a small heap, and where the built-in broker's defaults are others than Kafka's."""
+"""Values for a small heap, and the built-in broker's defaults where Kafka's differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """What the storage tool is told of a node. first_voters: empty for who is none of them."""
+    """The storage tool's arguments for a node. `first_voters` is empty for a node that is no first
+    voter."""
 
     cluster_id: str
     first_voters: str
     eligible_leaders: str
 
     def arguments(self, *, first: bool) -> list[str]:
-        """Of `format`; a disk that is not the node's `first` belongs to no voter (KIP-853)."""
-        told = ["--initial-controllers", self.first_voters]
+        """Return the arguments of `format`. Only the node's `first` disk belongs to a voter
+        (KIP-853)."""
+        voters = ["--initial-controllers", self.first_voters]
         return [
             f"--cluster-id={self.cluster_id}",
             "--feature",
             f"{ELIGIBLE_LEADERS}={self.eligible_leaders}",
-            *(told if first and self.first_voters else ["--no-initial-controllers"]),
+            *(voters if first and self.first_voters else ["--no-initial-controllers"]),
         ]
 
 
 def check_overrides(broker: Mapping[str, object], where: str) -> None:
-    """Raises PlanError for a property that only the built-in broker has."""
+    """Raise PlanError for a property that only the built-in broker has."""
     for name in broker:
-        if name.startswith(OURS):
+        if name.startswith(BUILT_IN_PREFIXES):
             raise PlanError(
-                f"{where}: broker.{name}: only the built-in broker has this property, Kafka would "
-                "ignore it; take it out"
+                f"{where}: broker.{name}: only the built-in broker has this property, and Kafka "
+                "would ignore it; remove it"
             )
 
 
 def kafka_properties(wanted: Mapping[str, str]) -> dict[str, str]:
-    """One node's server.properties."""
-    shared = {name: value for name, value in wanted.items() if name not in LEFT_OUT}
-    if VOTERS in shared:  # the voters themselves are in the metadata log (KIP-853)
+    """Return one node's server.properties."""
+    shared = {name: value for name, value in wanted.items() if name not in NOT_KAFKAS}
+    if VOTERS in shared:  # the metadata log holds the voters themselves (KIP-853)
         voters = shared.pop(VOTERS)
         shared[BOOTSTRAP] = ",".join(each.partition("@")[2] for each in voters.split(","))
     replicas = str(min(3, shared[BOOTSTRAP].count(",") + 1))
@@ -73,11 +75,11 @@ def kafka_properties(wanted: Mapping[str, str]) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": "1",
     }
-    return {**SMALL, **internal, **shared}
+    return {**DEFAULTS, **internal, **shared}
 
 
 def kafka_format(wanted: Mapping[str, str]) -> Format:
-    """How one node's disk is formatted, by the same properties."""
+    """Return how one node's disk is formatted, by the same properties."""
     cluster = wanted["cluster.id"]
     voters = [each.partition("@") for each in wanted.get(VOTERS, "").split(",") if each]
     return Format(
@@ -92,6 +94,6 @@ def kafka_format(wanted: Mapping[str, str]) -> Format:
 
 
 def kafka_uuid(name: str) -> str:
-    """A name's own UUID, as Kafka writes them: base64url without padding."""
+    """Return the UUID of a name in Kafka's form: base64url without padding."""
     made = uuid.uuid5(uuid.NAMESPACE_OID, name)
     return base64.urlsafe_b64encode(made.bytes).decode().rstrip("=")

@@ -19,7 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from harness.plans.plan import PlanError, explained
+from harness.plans.plan import PlanError
+from harness.plans.problems import describe_problems
 
 MAX_NODE: Final = 200
 
@@ -113,4 +114,6 @@ def parse(raw: Mapping[str, Any], where: str) -> Inventory:
     try:
         return Inventory.model_validate(rest)
     except ValidationError as error:
-        raise PlanError(f"{where}: {explained(error, 'the inventory')}") from error
+        raise PlanError(
+            f"{where}: {describe_problems(error, Inventory, 'the inventory')}"
+        ) from error

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from harness.brokers.choose import make_of
-from harness.brokers.kafka.home import LEAST_JAVA
+from harness.brokers.choose import broker_program_of
+from harness.brokers.kafka.home import MIN_JAVA
 from harness.plans.plan import Plan, PlanError
 from harness.recording.journal import Journal
 from harness.targets import abilities
 from harness.targets.base import Target, Unsupported
-from harness.targets.request import Wish
+from harness.targets.request import TargetRequest
 from harness.targets.ssh import parts
-from harness.targets.ssh.install import Cargo
+from harness.targets.ssh.install import Software
 from harness.targets.ssh.inventory import Inventory, load
 from harness.targets.ssh.machine import RemoteMachine
-from harness.targets.ssh.power import Plug
-from harness.targets.ssh.target import NETWORK, SshTarget, Wanted
+from harness.targets.ssh.power import PowerSwitch
+from harness.targets.ssh.target import NETWORK, SshTarget, SshOptions
 from nemesis.faults.fault import Ability
 
 
@@ -35,7 +35,7 @@ class SshKind:
     def ensure_privileges(self) -> None:
         """None are needed here; without root, links are not broken."""
 
-    def lacking(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
+    def missing_abilities(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
         """What the machines lack, and this one. Connects. Raises SshError."""
         asked = sorted(set(wanted))
         hosts = {host.node: host for host in self._inventory.hosts}
@@ -43,36 +43,36 @@ class SshKind:
         def ask(node: int) -> dict[str, str]:
             machine = RemoteMachine(hosts[node], self._inventory, "")
             with closing(machine.connection):
-                machine.connect(_cargo(self._plan))
-                return machine.lacking([str(each) for each in asked])
+                machine.connect(_software_for(self._plan))
+                return machine.missing_abilities([str(each) for each in asked])
 
         found: dict[Ability, str] = {}
-        for node, lacks in parts.together(range(1, self._plan.nodes + 1), ask).items():
+        for node, lacks in parts.in_parallel(range(1, self._plan.nodes + 1), ask).items():
             for name, why in lacks.items():
                 found.setdefault(Ability(name), f"{hosts[node].label}: {why}")
         network = [each for each in asked if each in NETWORK]
         if os.geteuid() != 0:
             why = "packets on their way to the clients are dropped here: run highwater as root"
             return dict.fromkeys(network, why) | found
-        return abilities.lacking(network) | found
+        return abilities.missing_abilities(network) | found
 
-    def make(self, wish: Wish) -> Target:
+    def make(self, request: TargetRequest) -> Target:
         """Plan the run's target."""
-        if wish.uplink:
+        if request.uplink:
             raise Unsupported("a cluster on other machines ends with the run; it cannot be left")
         root = os.geteuid() == 0
-        wanted = Wanted(cargo=_cargo(self._plan), clocks=wish.clocks, root=root)
+        wanted = SshOptions(software=_software_for(self._plan), clocks=request.clocks, root=root)
         return SshTarget(
-            wish.run_id,
-            wish.run_dir,
-            wish.nodes,
-            wish.journal,
+            request.run_id,
+            request.run_dir,
+            request.nodes,
+            request.journal,
             self._inventory,
             wanted,
-            self._plugs(),
+            self._power_switches(),
         )
 
-    def _plugs(self) -> Mapping[int, Plug]:
+    def _power_switches(self) -> Mapping[int, PowerSwitch]:
         """Those of machines whose power can be cut: of none that only SSH leads to."""
         return {}
 
@@ -81,10 +81,10 @@ class SshKind:
         raise Unsupported("a cluster on other machines ends with its run")
 
 
-def _cargo(plan: Plan) -> Cargo:
+def _software_for(plan: Plan) -> Software:
     if plan.system == "kafka":
-        return Cargo(module=plan.broker_module, files=make_of(plan).reads(), java=LEAST_JAVA)
-    return Cargo(module=plan.broker_module)
+        return Software(module=plan.broker_module, files=broker_program_of(plan).required_files(), java=MIN_JAVA)
+    return Software(module=plan.broker_module)
 
 
 def _inventory_of(plan: Plan) -> Inventory:

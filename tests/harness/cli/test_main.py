@@ -11,7 +11,7 @@ from harness.plans import fault_catalogue
 from harness.recording import store
 from nemesis.conditions import FORMS
 from nemesis.faults.catalogue import FAULTS
-from nemesis.selectors import EXPRESSIONS
+from nemesis.selectors import SELECTORS
 
 KILL = '[[nemesis.events]]\nat_ms = 0\nfault = "kill"\nduration_ms = 100\n'
 
@@ -45,7 +45,7 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             ["run", "--target", "moon"],
             "target: input should be 'local', ",
         ),
-        (None, ["run", "--duration", "soon"], "no length of time"),
+        (None, ["run", "--duration", "soon"], "no duration"),
         (None, ["run", "--acks", "2"], "--acks"),
         (None, ["run", "quick", "random"], "unexpected extra argument"),
         (None, ["run", "--loudly"], "No such option: --loudly"),
@@ -120,7 +120,7 @@ def test_the_catalogue_tells_of_every_fault_target_and_condition() -> None:
         assert f"  {name}: {fault.about}\n" in told
         for option in fault.options:
             assert f"      {option.name} = {option.default or '(empty)'}: {option.about}\n" in told
-    for text in (*EXPRESSIONS, *EXPRESSIONS.values(), *FORMS, *FORMS.values()):
+    for text in (*SELECTORS, *SELECTORS.values(), *FORMS, *FORMS.values()):
         assert text in told
 
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a plan, it is a plan or is refused with a sentence that names the key."""
+"""Any data is either a valid plan or is refused with an error that names the key."""
 
 import copy
 import json
@@ -97,7 +97,7 @@ Path_ = tuple[str | int, ...]
 
 
 def places(found: Any, path: Path_ = ()) -> Iterator[Path_]:
-    """Every key and every place in a list."""
+    """Every key and every index of a list."""
     if isinstance(found, dict | list):
         for key, value in found.items() if isinstance(found, dict) else enumerate(found):
             yield (*path, key)
@@ -105,7 +105,7 @@ def places(found: Any, path: Path_ = ()) -> Iterator[Path_]:
 
 
 def bent(raw: dict[str, Any], path: Path_, value: Any) -> dict[str, Any]:
-    """The plan with another value there."""
+    """The plan with another value at that path."""
     made = copy.deepcopy(raw)
     within: Any = made
     for key in path[:-1]:
@@ -140,7 +140,7 @@ values = st.recursive(
 
 
 def judge(raw: dict[str, Any], path: Path_, flags: dict[str, Any] | None = None) -> Plan | None:
-    """The plan; None where it is refused as it should be."""
+    """The plan, or None when it is refused and the error names the key."""
     refusal, named = "", str(path[0])
     try:
         plan = build(raw, where="plan any", flags=flags)
@@ -156,25 +156,25 @@ def judge(raw: dict[str, Any], path: Path_, flags: dict[str, Any] | None = None)
 
 
 @pytest.mark.parametrize("raw", PLANS)
-def test_the_plans_that_are_bent_are_plans(raw: dict[str, Any]) -> None:
-    """Otherwise the rest would show nothing."""
+def test_plans_before_the_changes_are_valid(raw: dict[str, Any]) -> None:
+    """Otherwise the other tests would show nothing."""
     raw = {name: value for name, value in raw.items() if name not in ("inventory", "kafka_home")}
     assert judge(raw, ("",)) is not None
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value)[:30])
-def test_odd_values_anywhere_give_a_plan_or_a_sentence(value: object) -> None:
-    """Each of them at each key."""
+def test_odd_value_at_any_key_gives_a_plan_or_an_error_that_names_the_key(value: object) -> None:
+    """Each odd value is tried at each key."""
     for raw, path in PLACES:
         judge(bent(raw, path, value), path)
 
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(PLACES), values)
-def test_any_value_anywhere_gives_a_plan_or_a_sentence(
+def test_any_value_at_any_key_gives_a_plan_or_an_error_that_names_the_key(
     place: tuple[dict[str, Any], Path_], value: object
 ) -> None:
-    """With flags on top of it, too."""
+    """This holds with flags on top of the plan, too."""
     raw, path = place
     judge(bent(raw, path, value), path)
     flags = {"rate_per_s": 5.0, "faults": ["kill"], "bootstrap_servers": "localhost:9092"}
@@ -217,10 +217,10 @@ EVENT = {"at_ms": 0, "fault": "kill", "targets": "one", "duration_ms": 5}
         ({"system": "external"}, "external.bootstrap_servers"),
     ],
 )
-def test_what_could_never_work_is_refused_before_a_start(
+def test_plan_that_could_never_work_is_refused_before_a_start(
     changes: dict[str, Any], said: str
 ) -> None:
-    """Not after the cluster was made."""
+    """The cluster is not started first."""
     raw = {
         "name": "any",
         "seed": 1,
@@ -233,8 +233,8 @@ def test_what_could_never_work_is_refused_before_a_start(
     assert said in str(caught.value)
 
 
-def test_events_may_wait_for_one_another_in_a_row() -> None:
-    """What some other event of the name may do is no circle."""
+def test_events_may_wait_for_one_another_in_a_chain() -> None:
+    """A condition on a fault's name, which other events may meet, makes no circle."""
     events = [
         {**EVENT, "name": "a"},
         {**EVENT, "name": "b", "until": "fault:a took"},
@@ -251,7 +251,7 @@ DEEP = "[" * 100_000
     "content", [f"x = {DEEP}", "x = " + "{a = " * 20_000, DEEP, "a." * 2_000 + "b = 1", "\x00"]
 )
 def test_files_nested_too_deeply_are_refused(tmp_path: Path, content: str) -> None:
-    """As plans and as schedules, and whatever else is wrong with them."""
+    """This holds for plans and schedules, whatever else is wrong with them."""
     path = tmp_path / "deep.toml"
     path.write_text(content)
     with pytest.raises(PlanError, match=r"deep\.toml"):
@@ -261,7 +261,7 @@ def test_files_nested_too_deeply_are_refused(tmp_path: Path, content: str) -> No
 
 
 def exit_code(*arguments: str) -> int:
-    """That of a command line."""
+    """The exit code of a command line."""
     with pytest.raises(SystemExit) as ended:
         main.main(arguments)
     assert isinstance(ended.value.code, int)
@@ -271,10 +271,10 @@ def exit_code(*arguments: str) -> int:
 @pytest.mark.parametrize("name", ["plan.json", "run.json", "schedule.json"])
 @pytest.mark.parametrize("content", [DEEP, "{" * 9, "1e999", "\x00", '{"topics": [[]]}'])
 @pytest.mark.parametrize("command", [("check",), ("run", "--dry-run", "--replay"), ("report",)])
-def test_a_stored_run_with_anything_in_its_files_is_no_failure_of_ours(
+def test_stored_run_with_broken_files_is_refused_or_judged_without_a_crash(
     tmp_path: Path, name: str, content: str, command: tuple[str, ...]
 ) -> None:
-    """254, or what the rest of the run is worth."""
+    """The exit code is 254, or the one of the verdict on the rest of the run."""
     for each in ("plan.json", "run.json", "schedule.json"):
         (tmp_path / each).write_text("{}")
     (tmp_path / name).write_text(content)
@@ -284,8 +284,8 @@ def test_a_stored_run_with_anything_in_its_files_is_no_failure_of_ours(
 @pytest.mark.parametrize(
     "place", ["history/a.parquet", "history/a.arrows", "cluster.parquet", "plan.json", "run.json"]
 )
-def test_a_pipe_in_a_run_is_refused_and_not_waited_for(tmp_path: Path, place: str) -> None:
-    """Nobody writes into it, and whoever opens it would wait for ever."""
+def test_named_pipe_in_a_run_is_refused_without_waiting(tmp_path: Path, place: str) -> None:
+    """A program that opens a pipe without a writer waits for ever."""
     (tmp_path / "history").mkdir()
     told = {"run_id": "r", "started_wall_ns": 1, "monotonic_base_ns": 1}
     for name, content in {"plan.json": {}, "run.json": told}.items():
@@ -296,8 +296,8 @@ def test_a_pipe_in_a_run_is_refused_and_not_waited_for(tmp_path: Path, place: st
         assert exit_code(command, str(tmp_path)) == 254
 
 
-def test_a_stored_plan_with_millions_of_partitions_costs_nothing(tmp_path: Path) -> None:
-    """It is refused by its number, before anything is counted up."""
+def test_stored_plan_with_millions_of_partitions_is_refused_at_once(tmp_path: Path) -> None:
+    """The number is checked before anything of that size is made."""
     plan = {"topics": [{"name": "t", "acks": 1, "partitions": 99_999_999}]}
     told = {"run_id": "r", "started_wall_ns": 1, "monotonic_base_ns": 1}
     for name, content in {"plan.json": plan, "run.json": told}.items():

@@ -1,4 +1,4 @@
-"""Plans: what is refused, with which words, and that the rest survives a round trip."""
+"""Plans: which ones are refused, with which error, and that all others survive a round trip."""
 
 import json
 import re
@@ -79,13 +79,16 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
         ({"workload": {"value_bytes": 8}}, "workload.value_bytes: "),
         ({"nemesis": {"faults": ["kil"]}}, "no fault 'kil' (did you mean kill?); faults are "),
         ({"nemesis": {"faults": ["kill"], "events": [KILL]}}, "keep the list of events or the"),
-        ({"nemesis": {"faults": ["kill"], "targets": ["some"]}}, "'some' is no target; targets"),
+        (
+            {"nemesis": {"faults": ["kill"], "targets": ["some"]}},
+            "'some' is not a selector; sel",
+        ),
         (
             {"nemesis": {"interval_ms": [5, 4]}},
             "nemesis.interval_ms: the range 5..4 runs back",
         ),
         ({"nemesis": {"burst": [3, 2], "faults": ["kill"]}}, "nemesis.burst: the range 3..2 runs"),
-        ({"nemesis": {"faults": ["melt.*"]}}, "no fault is like 'melt.*'; faults are "),
+        ({"nemesis": {"faults": ["melt.*"]}}, "no fault matches 'melt.*'; faults are "),
         ({"nemesis": {"overlap": 0}}, "nemesis.overlap: input should be greater than or equal to"),
         ({"nemesis": {"quiet": {"every_ms": 9}}}, "nemesis.quiet.for_ms: is missing"),
         (
@@ -97,14 +100,14 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
             {"nemesis": {"mix": {"kill": {"weigth": 2}}}},
             "mix.kill.weigth: there is no such key",
         ),
-        ({"nemesis": {"mix": {"kill": {"targets": ["some"]}}}}, "'some' is no target"),
+        ({"nemesis": {"mix": {"kill": {"targets": ["some"]}}}}, "'some' is not a selector"),
         (
             {"nemesis": {"mix": {"kill": {"params": {"signal": 9}}}}},
             "mix.kill: there is no parameter 'signal'; parameters are none",
         ),
         (
             {"nemesis": {"mix": {"clock.drift": {"params": {"rate": [0.001, 2.0]}}}}},
-            "mix.clock.drift: parameter rate is '0.001': it is seconds",
+            "mix.clock.drift: parameter rate is '0.001': it is clock seconds",
         ),
         ({"nemesis": {"mix": {"kill": {}}, "events": [KILL]}}, "keep the list of events or the"),
         ({"nemesis": {"events": [KILL | {"name": "a"}] * 2}}, "two events are called a"),
@@ -117,12 +120,12 @@ def test_first_light_is_the_default_and_has_what_it_shows() -> None:
             {"nemesis": {"events": [KILL | {"until": "isr:acks-1/3 size 1"}]}},
             "no partition acks-1/",
         ),
-        ({"nemesis": {"events": [KILL | {"until": "when ready"}]}}, "is no condition"),
+        ({"nemesis": {"events": [KILL | {"until": "when ready"}]}}, "is not a condition"),
         ({"nemesis": {"events": [KILL | {"duration_ms": 0}]}}, "nemesis.events.0.duration_ms: "),
     ],
 )
-def test_bad_plans_are_refused_in_one_paragraph(changes: dict[str, Any], said: str) -> None:
-    """The error names the plan, the place, and what is wrong there, without line breaks."""
+def test_plan_with_one_mistake_is_refused_with_one_line(changes: dict[str, Any], said: str) -> None:
+    """The error names the plan, the place, and what is wrong there."""
     with pytest.raises(PlanError) as caught:
         prepare(made(**changes))
     message = str(caught.value)
@@ -132,7 +135,7 @@ def test_bad_plans_are_refused_in_one_paragraph(changes: dict[str, Any], said: s
 
 
 def test_a_fault_that_the_target_cannot_inject_is_refused_by_capability() -> None:
-    """Strict plans are refused, naming the missing capability; auto leaves the fault out."""
+    """A strict plan is refused and the missing ability named; `auto` leaves the fault out."""
     asked = {"faults": ["kill", "partition.halves", "pause"]}
     lacks = {Ability.PACKET_DROPS: "nftables: modprobe nf_tables"}
     why = "it lacks packet-drops (nftables: modprobe nf_tables)"
@@ -143,8 +146,8 @@ def test_a_fault_that_the_target_cannot_inject_is_refused_by_capability() -> Non
     assert {event.fault for event in lenient.schedule.events} <= {"kill", "pause"}
 
 
-def test_a_mix_is_planned_in_plain_toml(tmp_path: Path) -> None:
-    """Weights, ranges of parameters, overlap, bursts and quiet times come from the file."""
+def test_settings_of_a_random_mix_are_read_from_toml(tmp_path: Path) -> None:
+    """Weights, ranges of parameters, overlap, bursts and quiet periods come from the file."""
     path = tmp_path / "mix.toml"
     path.write_text(
         """
@@ -201,8 +204,8 @@ until = "after:first"
 """
 
 
-def test_a_schedule_may_be_a_file_of_its_own(tmp_path: Path) -> None:
-    """Named by the plan, or given for any plan; in TOML, or as a run has stored it."""
+def test_schedule_may_be_a_separate_file(tmp_path: Path) -> None:
+    """The plan or a flag names the file; it is TOML, or the schedule.json of a run."""
     (tmp_path / "steps.toml").write_text(WRITTEN)
     (tmp_path / "plan.toml").write_text(
         'name = "mine"\nseed = 9\n[nemesis]\nschedule = "steps.toml"\n'
@@ -240,8 +243,8 @@ def test_schedules_that_cannot_be_read_are_refused(
     assert said in str(caught.value)
 
 
-def test_a_shape_that_needs_more_nodes_is_refused() -> None:
-    """A bridge between two nodes is no fault."""
+def test_fault_that_needs_more_nodes_is_refused() -> None:
+    """A bridge between two nodes would be no fault."""
     changes = {
         "nodes": 2,
         "topics": topic(replication_factor=2),
@@ -260,7 +263,7 @@ def test_a_shape_that_needs_more_nodes_is_refused() -> None:
     ],
 )
 def test_unreadable_files_are_refused(tmp_path: Path, content: bytes | None, said: str) -> None:
-    """Whatever is wrong with the file, the error names it and says how it cannot be read."""
+    """The error names the file and the reason."""
     path = tmp_path / "mine.toml"
     if content is not None:
         path.write_bytes(content)
@@ -270,8 +273,8 @@ def test_unreadable_files_are_refused(tmp_path: Path, content: bytes | None, sai
     assert said in str(caught.value)
 
 
-def test_flags_go_on_top() -> None:
-    """Each flag replaces its value, and flags that were not given say nothing."""
+def test_flags_replace_values_of_the_plan() -> None:
+    """A flag that was not given changes nothing."""
     plan = build(
         load("first-light"),
         where="first-light",
@@ -295,7 +298,7 @@ def test_flags_go_on_top() -> None:
 
 
 def test_a_plan_without_a_seed_gets_one() -> None:
-    """Runs without a seed differ, and each knows its own."""
+    """Plans without a seed get different ones."""
     seeds = {build({"name": "x"}, where="x").seed for _ in range(5)}
     assert len(seeds) > 1
 
@@ -309,13 +312,13 @@ def test_a_replayed_schedule_is_the_stored_one(seed: int, faults: set[str]) -> N
     assert again.schedule.to_json() == stored == prepare(plan).schedule.to_json()
 
 
-def test_acks_have_names() -> None:
-    """-1 is what the protocol says; people say all."""
+def test_acks_minus_one_is_called_all() -> None:
+    """-1 is the protocol's number for it."""
     assert [plans.acks_name(acks) for acks in (0, 1, -1)] == ["0", "1", "all"]
 
 
 def test_expectations_are_part_of_the_plan() -> None:
-    """Validated, stored in one form; the bounds of earlier plans are among them."""
+    """They are validated and stored in one form; earlier plans' bounds become expectations."""
     raw = {"seed": 1, "expect": {"lost": {"acks-all": 0}, "stale_ms": "<= 9"}}
     made = build(raw, where="p", flags={"expect": ["lost.acks-1<=10"]})
     assert made.expect == ("lost.acks-all = 0", "stale_ms <= 9", "lost.acks-1 <= 10")
@@ -324,8 +327,8 @@ def test_expectations_are_part_of_the_plan() -> None:
     assert build(once, where="p").expect == ("unavailable_ms <= 900",)
 
 
-def test_topics_that_are_left_out_take_their_expectations_with_them() -> None:
-    """What was asked for by a flag stays, and is refused where no topic has it."""
+def test_expectations_of_topics_that_a_flag_leaves_out_are_removed() -> None:
+    """An expectation that a flag adds stays, and is refused when no topic has its acks mode."""
     raw = {"seed": 1, "expect": ["lost.acks-all = 0", "lost.acks-1 <= 5", "failed = 0"]}
     made = build(raw, where="p", flags={"acks": ["1"]})
     assert made.expect == ("lost.acks-1 <= 5", "failed = 0")
@@ -347,7 +350,7 @@ def test_topics_that_are_left_out_take_their_expectations_with_them() -> None:
 def test_bad_expectations_are_refused_with_the_quantities(
     raw: dict[str, Any], flags: dict[str, Any], said: str
 ) -> None:
-    """Before anything starts."""
+    """They are refused before anything starts."""
     with pytest.raises(PlanError) as caught:
         build({"seed": 1, **raw}, where="p", flags=flags)
     assert said in str(caught.value)

@@ -1,4 +1,4 @@
-"""Repeating a run: to the byte, or on the nodes of then."""
+"""Repeating a run: byte for byte, or on the nodes that the stored run hit."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ NOTHING: dict[str, Any] = {"seed": None, "broker_module": None}
 
 
 def stored(tmp_path: Path, rows: list[dict[str, Any]] | None) -> tuple[Path, Prepared]:
-    """A run with a script of three events, and what is recorded of them."""
+    """Store a run with a schedule of three events, and the records of its faults."""
     kill = {"fault": "kill", "targets": "leader:t/0", "duration_ms": 100}
     raw = {
         "name": "then",
@@ -33,7 +33,7 @@ def stored(tmp_path: Path, rows: list[dict[str, Any]] | None) -> tuple[Path, Pre
 
 
 def row(number: int, **targets: object) -> dict[str, Any]:
-    """One fault as it is recorded."""
+    """The record of one fault."""
     return {
         "fault_id": number,
         "fault": "kill",
@@ -42,8 +42,8 @@ def row(number: int, **targets: object) -> dict[str, Any]:
     }
 
 
-def test_a_run_is_repeated_to_the_byte(tmp_path: Path) -> None:
-    """The same plan, the same schedule; another broker may be put under it."""
+def test_run_is_repeated_byte_for_byte(tmp_path: Path) -> None:
+    """Plan and schedule are the same; a flag may name another broker."""
     path, then = stored(tmp_path, None)
     plan, schedule = repeat.load(path, None, NOTHING)
     assert plan == then.plan
@@ -54,8 +54,8 @@ def test_a_run_is_repeated_to_the_byte(tmp_path: Path) -> None:
         repeat.load(path, None, NOTHING | {"seed": 4})
 
 
-def test_resolved_strikes_the_nodes_of_then(tmp_path: Path) -> None:
-    """By the record of faults; what struck nobody then is left out."""
+def test_resolved_hits_the_nodes_of_the_stored_run(tmp_path: Path) -> None:
+    """The record of faults names them; an event that hit no node is left out."""
     rows = [row(0, meant=[2], nodes=[2]), row(1), row(2, meant=[3, 1], nodes=[3])]
     path, then = stored(tmp_path, rows)
     _, schedule = repeat.load(path, None, NOTHING, resolved=True)
@@ -64,12 +64,12 @@ def test_resolved_strikes_the_nodes_of_then(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"), [(None, "it has no record of faults"), ([row(0)], "no fault struck anybody")]
+    ("rows", "said"), [(None, "it has no record of faults"), ([row(0)], "no fault hit a node")]
 )
-def test_nodes_that_nobody_knows_are_refused(
+def test_resolved_without_recorded_nodes_is_refused(
     tmp_path: Path, rows: list[dict[str, Any]] | None, said: str
 ) -> None:
-    """With what to do instead."""
+    """The error says what to do instead."""
     path, _ = stored(tmp_path, rows)
     with pytest.raises(PlanError, match=said) as caught:
         repeat.load(path, None, NOTHING, resolved=True)

@@ -12,7 +12,7 @@ from harness.brokers.errors import DeployError
 from harness.plans.plan import Plan, Topic
 from harness.recording import store
 from harness.recording.store import Run
-from harness.systems.brokers import NodesSystem, server_properties
+from harness.systems.brokers import BrokerSystem, server_properties
 from harness.systems.node_roles import COMBINED, Layout
 from harness.systems.observer.quorum_times import QuorumTimes
 from nodes.config import load_config, parse_properties
@@ -56,7 +56,7 @@ def test_a_controller_that_joins_is_no_first_voter(tmp_path: Path) -> None:
     assert config.quorum.bootstrap_servers == ((ADDRESSES[1], 9093), (ADDRESSES[2], 9093))
 
 
-def test_a_wiped_node_has_another_directory(system: NodesSystem, target: FakeTarget) -> None:
+def test_a_wiped_node_has_another_directory(system: BrokerSystem, target: FakeTarget) -> None:
     """Nobody knows it by what it lost."""
     system.configure()
     log_dir = target.data_dir(2) / "log"
@@ -84,12 +84,12 @@ def target(run: Run) -> FakeTarget:
 
 
 @pytest.fixture
-def system(run: Run, target: FakeTarget) -> NodesSystem:
+def system(run: Run, target: FakeTarget) -> BrokerSystem:
     """The plan's system on them."""
-    return NodesSystem(PLAN, target, run)
+    return BrokerSystem(PLAN, target, run)
 
 
-def test_configure_registers_every_nodes_command(system: NodesSystem, target: FakeTarget) -> None:
+def test_configure_registers_every_nodes_command(system: BrokerSystem, target: FakeTarget) -> None:
     """Each node runs the broker module on a file of its own that reads back."""
     system.configure()
     assert sorted(target.commands) == [1, 2, 3]
@@ -131,12 +131,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made = Cluster()
     with serving(*made.nodes.values()):
         addresses = {node: ("127.0.0.1", fake.port) for node, fake in made.nodes.items()}
-        monkeypatch.setattr(NodesSystem, "brokers", addresses)
+        monkeypatch.setattr(BrokerSystem, "brokers", addresses)
         yield made
 
 
 def test_a_complete_cluster_with_topics_in_sync_is_deployed(
-    system: NodesSystem, cluster: Cluster, target: FakeTarget
+    system: BrokerSystem, cluster: Cluster, target: FakeTarget
 ) -> None:
     """Start and topic creation return once every node answers as planned."""
     system.start()
@@ -145,7 +145,7 @@ def test_a_complete_cluster_with_topics_in_sync_is_deployed(
 
 
 def test_a_node_that_ends_instead_of_starting_says_why(
-    system: NodesSystem, cluster: Cluster, target: FakeTarget, monkeypatch: pytest.MonkeyPatch
+    system: BrokerSystem, cluster: Cluster, target: FakeTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, and with its own words: the others would wait for it in vain."""
     system.configure()
@@ -157,7 +157,7 @@ def test_a_node_that_ends_instead_of_starting_says_why(
 
 
 def test_topics_that_exist_already_were_created_by_a_lost_answer(
-    system: NodesSystem, cluster: Cluster
+    system: BrokerSystem, cluster: Cluster
 ) -> None:
     """A retry that meets its own earlier success is a success."""
     cluster.create_error = ErrorCode.topic_already_exists
@@ -169,7 +169,7 @@ def test_what_is_missing_is_named(run: Run, target: FakeTarget, cluster: Cluster
     as long as the plan says.
     """
     hasty = PLAN.model_copy(update={"start_timeout_s": 0.001})
-    system = NodesSystem(hasty, target, run)
+    system = BrokerSystem(hasty, target, run)
     cluster.brokers = (1, 2)
     with pytest.raises(DeployError, match=r"knows brokers \[1, 2\] of \[1, 2, 3\]"):
         system.start()
@@ -181,7 +181,7 @@ def test_what_is_missing_is_named(run: Run, target: FakeTarget, cluster: Cluster
         system.create_topics()
 
 
-def test_stop_names_those_that_were_killed(system: NodesSystem, target: FakeTarget) -> None:
+def test_stop_names_those_that_were_killed(system: BrokerSystem, target: FakeTarget) -> None:
     """All nodes are stopped; the one that had to be killed is returned."""
     assert system.stop() == [3]
     assert sorted(target.stopped) == [1, 2, 3]
@@ -189,7 +189,7 @@ def test_stop_names_those_that_were_killed(system: NodesSystem, target: FakeTarg
 
 def test_collect_reads_replicas_and_ends(run: Run, target: FakeTarget) -> None:
     """Every replica that exists gives its batches and its ends; one that does not gives none."""
-    system = NodesSystem(PLAN, target, run)
+    system = BrokerSystem(PLAN, target, run)
     data = encode_batch(
         [Record(value=b"x")] * 3, base_offset=Offset(0), leader_epoch=Epoch(1), timestamp_ms=1
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness.plans.plan import External, Plan, PlanError, Topic, build
-from harness.plans.properties import LEFT_OUT
+from harness.plans.properties import REDACTED
 from harness.run.prepare import prepare
-from harness.targets.external import External as Kind
+from harness.targets.external import ExternalKind as Kind
 from nemesis.faults.catalogue import FAULTS
 from tests.support.clusters.cluster_command import highwater
 from tests.support.clusters.loopback_cluster import serving
@@ -68,7 +68,7 @@ events = [{{ at_ms = 500, fault = "pause.clients", duration_ms = 300 }}]
     assert "its brokers' files are not read" in first.stderr
     stored = tmp_path / "store" / "latest"
     plan = json.loads((stored / "plan.json").read_text())
-    assert plan["external"]["properties"]["sasl.password"] == LEFT_OUT
+    assert plan["external"]["properties"]["sasl.password"] == REDACTED
     verdict = json.loads((stored / "verdict.json").read_text())
     assert verdict["topics"][0]["acked"] > 20
     open_parts = [each["name"] for each in verdict["assumptions"] if not each["holds"]]
@@ -163,7 +163,7 @@ def test_secrets_are_read_from_the_environment_and_never_stored(
     assert plan.external.resolved()["sasl.password"] == "secret"
     stored = Plan.from_json(plan.to_json(), "p").external
     assert stored is not None
-    assert stored.properties == {"sasl.password": "env:THEIRS", "ssl.key.password": LEFT_OUT}
+    assert stored.properties == {"sasl.password": "env:THEIRS", "ssl.key.password": REDACTED}
     with pytest.raises(PlanError, match=r"ssl.key.password was left out when the plan was stored"):
         stored.resolved()
     monkeypatch.delenv("THEIRS")
@@ -173,5 +173,5 @@ def test_secrets_are_read_from_the_environment_and_never_stored(
 
 def test_only_clients_can_be_broken() -> None:
     """Every other fault is refused, or left out with --nemesis auto."""
-    able = [f.name for f in FAULTS.values() if not Kind().lacking(f.needs)]
+    able = [f.name for f in FAULTS.values() if not Kind().missing_abilities(f.needs)]
     assert able == ["pause.clients"]

@@ -16,13 +16,13 @@ from harness.plans.plan import build
 from harness.recording import store
 from harness.run.administration.administrator import Administrator
 from harness.systems.base import call_in_client_network
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.systems.observer.cluster_view import PartitionView, views_of
 from harness.systems.replica_files import replica_rows
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Fault, Params, Strike
+from nemesis.faults.fault import Fault, Injection, Params
 from nemesis.hosts import Hosts
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
@@ -54,7 +54,7 @@ class DiskCluster:
     """A running cluster."""
 
     target: LocalTarget
-    system: NodesSystem
+    system: BrokerSystem
     producer: Producer
     hosts: Hosts
     administrator: Administrator
@@ -110,11 +110,15 @@ class DiskCluster:
         for node in NODES:
             wait_for(partial(seen, node), f"node {node} does not see everybody in every ISR")
 
-    def aim(self, name: str, nodes: Sequence[int], **given: str) -> tuple[Fault, Strike]:
-        """A fault by name, and its strike."""
+    def plan_injection(
+        self, name: str, nodes: Sequence[int], **given: str
+    ) -> tuple[Fault, Injection]:
+        """A fault by name, and its injection."""
         fault = find(name)
         params = Params.of(fault.options, given)
-        return fault, fault.aim(nodes, NODES, random.Random(len(self.acknowledged)), params)
+        return fault, fault.plan_injection(
+            nodes, NODES, random.Random(len(self.acknowledged)), params
+        )
 
     def end(self) -> None:
         """Stop in order; every replica then has what was acknowledged, and all have the same."""
@@ -155,7 +159,7 @@ def disk_cluster(place: Path, volume: Volume = Volume.IMAGE_EXT4) -> Iterator[Di
     require("root", "netns", "loop")
     run = store.create(place / "store", "disks", versions={}, commit=None)
     with local_target(place, nodes=len(NODES), volume=volume) as target:
-        system = NodesSystem(PLAN, target, run)
+        system = BrokerSystem(PLAN, target, run)
         system.configure()
         system.start()
         system.create_topics()

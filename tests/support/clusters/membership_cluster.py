@@ -12,10 +12,10 @@ from harness.plans.plan import build
 from harness.recording import store
 from harness.run.administration.administrator import Administrator
 from harness.run.hosts import hosts_of
-from harness.systems.brokers import NodesSystem
+from harness.systems.brokers import BrokerSystem
 from harness.targets.local import LocalTarget
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Effect, Params, Strike
+from nemesis.faults.fault import Injection, Measurement, Params
 from nemesis.hosts import Hosts
 from tests.support.nemesis.fakes import FakeView
 from tests.support.targets.machine import local_target
@@ -51,53 +51,53 @@ class Cluster:
     """Three nodes, and what faults act on."""
 
     target: LocalTarget
-    system: NodesSystem
+    system: BrokerSystem
     admin: Administrator
     hosts: Hosts
     roster: Roster
     strikes: int = 0
 
-    def aim(self, fault_name: str, /, *nodes: int, **params: str) -> Strike:
-        """A strike of its own."""
+    def plan_injection(self, fault_name: str, /, *nodes: int, **params: str) -> Injection:
+        """A injection of its own."""
         self.strikes += 1
         fault = find(fault_name)
         given = Params.of(fault.options, params)
-        return fault.aim(nodes, [1, 2, 3], random.Random(self.strikes), given)
+        return fault.plan_injection(nodes, [1, 2, 3], random.Random(self.strikes), given)
 
-    def until(self, measure: Callable[[], Effect]) -> str:
+    def until(self, measure: Callable[[], Measurement]) -> str:
         """Measure until it took."""
         deadline_s = time.monotonic() + PATIENCE_S
-        while not (found := measure()).took:
+        while not (found := measure()).confirmed:
             assert time.monotonic() < deadline_s, found.evidence
             time.sleep(0.1)
         return found.evidence
 
-    def until_settled(self, strike: Strike) -> None:
+    def until_settled(self, injection: Injection) -> None:
         """Wait until nothing of it is owed."""
         deadline_s = time.monotonic() + PATIENCE_S
-        while owed := self.admin.owed(strike.detail("layer")):
+        while owed := self.admin.pending_work(injection.detail("layer")):
             assert time.monotonic() < deadline_s, owed
             time.sleep(0.1)
 
     def play(
         self, fault_name: str, /, *nodes: int, pulses: int = 0, **params: str
-    ) -> tuple[Strike, str]:
-        """Strike, and wait for the proof of the effect."""
-        fault, strike = find(fault_name), self.aim(fault_name, *nodes, **params)
-        fault.inject(self.hosts, strike)
+    ) -> tuple[Injection, str]:
+        """Injection, and wait for the proof of the effect."""
+        fault, injection = find(fault_name), self.plan_injection(fault_name, *nodes, **params)
+        fault.inject(self.hosts, injection)
         for pulse in range(pulses):
             time.sleep(0.5)
-            fault.pulse(self.hosts, strike, 1000 * (pulse + 1))
-        return strike, self.until(lambda: fault.effect(self.hosts, strike))
+            fault.tick(self.hosts, injection, 1000 * (pulse + 1))
+        return injection, self.until(lambda: fault.measure_effect(self.hosts, injection))
 
-    def heal(self, name: str, strike: Strike) -> str:
+    def heal(self, name: str, injection: Injection) -> str:
         """Heal it twice, wait until that is done, and measure."""
         fault = find(name)
-        fault.heal(self.hosts, strike)
-        fault.heal(self.hosts, strike)
-        self.until_settled(strike)
-        found = fault.healing(self.hosts, strike)
-        assert found.took, found.evidence
+        fault.heal(self.hosts, injection)
+        fault.heal(self.hosts, injection)
+        self.until_settled(injection)
+        found = fault.measure_heal(self.hosts, injection)
+        assert found.confirmed, found.evidence
         return found.evidence
 
 
@@ -118,7 +118,7 @@ def running(place: Path) -> Iterator[Cluster]:
     )
     run = store.create(place / "store", plan.name, versions={}, commit=None)
     with local_target(place, nodes=3) as target:
-        system = NodesSystem(plan, target, run)
+        system = BrokerSystem(plan, target, run)
         system.configure()
         roster, view = Roster(), FakeView()
         admin = Administrator(system, target, roster)

@@ -1,4 +1,4 @@
-"""How a node of Kafka is started, and what is formatted before that."""
+"""How a node of Kafka is formatted and started."""
 
 import os
 import subprocess
@@ -17,11 +17,11 @@ from tests.harness.brokers.kafka.test_properties import wanted
 
 @pytest.fixture
 def files(tmp_path: Path) -> NodeFiles:
-    """A node's, its disk empty."""
+    """The files of a node with an empty disk."""
     (tmp_path / "data").mkdir()
     return NodeFiles(
         node=2,
-        here=tmp_path,
+        local_dir=tmp_path,
         properties=tmp_path / "server.properties",
         log_dir=tmp_path / "data",
         python="python3",
@@ -31,7 +31,7 @@ def files(tmp_path: Path) -> NodeFiles:
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> Kafka:
-    """One whose java tells what it was asked for, and formats by making a file."""
+    """A Kafka with a fake java, which writes its arguments down and formats by making a file."""
     java = tmp_path / "java"
     java.write_text(
         f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n'
@@ -42,7 +42,7 @@ def kafka(tmp_path: Path) -> Kafka:
 
 
 def start(kafka: Kafka, files: NodeFiles) -> tuple[int, list[str]]:
-    """Run the node's command; its exit code, and what java was asked for."""
+    """Run the node's command; return its exit code and the arguments of each java."""
     command = kafka.command(files)
     asked = files.properties.parent / "asked"
     asked.write_text("")
@@ -50,8 +50,8 @@ def start(kafka: Kafka, files: NodeFiles) -> tuple[int, list[str]]:
     return code, asked.read_text().splitlines()
 
 
-def test_a_new_disk_is_formatted_once(kafka: Kafka, files: NodeFiles) -> None:
-    """The first start formats it for a first voter, the next finds it so."""
+def test_new_disk_is_formatted_once(kafka: Kafka, files: NodeFiles) -> None:
+    """The first start formats it for a first voter; the second start does not."""
     kafka.configure(files, wanted())
     _, (format, broker) = start(kafka, files)
     assert "kafka.tools.StorageTool format" in format
@@ -62,12 +62,12 @@ def test_a_new_disk_is_formatted_once(kafka: Kafka, files: NodeFiles) -> None:
     assert again == broker
 
 
-def test_on_another_machine_its_files_are_where_they_were_brought(
+def test_node_on_another_machine_uses_the_paths_of_that_machine(
     kafka: Kafka, files: NodeFiles
 ) -> None:
-    """The jars, and how it is to log."""
+    """This concerns the jars and the logging setup."""
     kafka.configure(
-        files=replace(files, place=lambda path: Path("/there") / path.name), wanted=wanted()
+        files=replace(files, path_on_node=lambda path: Path("/there") / path.name), wanted=wanted()
     )
     _, (format, broker) = start(kafka, files)
     for asked in (format, broker):
@@ -75,17 +75,17 @@ def test_on_another_machine_its_files_are_where_they_were_brought(
 
 
 def test_other_machines_have_their_own_java(tmp_path: Path) -> None:
-    """Only the jars and the way of logging are to be brought to them."""
+    """Only the jars and the logging setup are copied to them."""
     (tmp_path / "libs").mkdir()
     (tmp_path / "libs/kafka-server-4.2.0.jar").touch()
     raw = {"seed": 1, "target": "ssh", "system": "kafka", "kafka_home": str(tmp_path)}
     made = Kafka.of(build(raw, where="test"))
     assert made.java == "java"
-    assert made.reads() == [tmp_path / "libs", LOGGING]
+    assert made.required_files() == [tmp_path / "libs", LOGGING]
 
 
-def test_a_wiped_disk_is_formatted_as_another(kafka: Kafka, files: NodeFiles) -> None:
-    """Who lost its disk is no voter any more, until it is made one again (KIP-853)."""
+def test_wiped_disk_is_formatted_without_a_vote(kafka: Kafka, files: NodeFiles) -> None:
+    """A voter that lost its disk has no vote until it is added again (KIP-853)."""
     kafka.configure(files, wanted())
     start(kafka, files)
     (files.log_dir / "meta.properties").unlink()
@@ -93,25 +93,25 @@ def test_a_wiped_disk_is_formatted_as_another(kafka: Kafka, files: NodeFiles) ->
     assert "--no-initial-controllers" in format
 
 
-def test_what_cannot_be_formatted_is_not_started(kafka: Kafka, files: NodeFiles) -> None:
-    """The node ends, and has said why."""
+def test_node_whose_disk_cannot_be_formatted_is_not_started(kafka: Kafka, files: NodeFiles) -> None:
+    """The start script ends with an error."""
     kafka.configure(files, {**wanted(), "eligible.leader.replicas.version": "BAD"})
     code, asked = start(kafka, files)
     assert code == 1
     assert len(asked) == 1
 
 
-def test_the_configuration_reads_back(kafka: Kafka, files: NodeFiles) -> None:
-    """As Kafka's properties, which other commands read, too."""
+def test_written_configuration_can_be_read_as_properties(kafka: Kafka, files: NodeFiles) -> None:
+    """Other commands read it."""
     kafka.configure(files, wanted())
     assert parse_properties(files.properties.read_text())["process.roles"] == "broker,controller"
     assert kafka.versions() == {"kafka": "4.2.0"}
 
 
-def test_the_jvms_options_are_those_of_kafkas_scripts(
+def test_environment_variables_of_kafkas_scripts_set_the_options_of_the_jvm(
     kafka: Kafka, files: NodeFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the environment says wins."""
+    """They replace the defaults."""
     kafka.configure(files, wanted())
     assert "TieredStopAtLevel=1" in start(kafka, files)[1][-1]
     monkeypatch.setenv("KAFKA_HEAP_OPTS", "-Xmx1g")

@@ -1,4 +1,4 @@
-"""How a plan becomes Kafka's own configuration."""
+"""How shared properties become Kafka's own configuration."""
 
 import base64
 import uuid
@@ -19,14 +19,14 @@ from tests.harness.systems.test_brokers import ADDRESSES
 
 
 def wanted(node: int = 2, **more: object) -> dict[str, str]:
-    """What all makes of broker are told."""
+    """The properties that all broker programs share."""
     overrides = {"replica.lag.time.max.ms": 1234, "eligible.leader.replicas.version": 0}
     given: dict[str, object] = {"overrides": overrides, **more}
     return server_properties(node, ADDRESSES, log_dir=Path("/d"), cluster_id="c", **given)  # type: ignore[arg-type]
 
 
-def test_the_shared_properties_are_kafkas() -> None:
-    """Names and values stay; what is the built-in broker's alone goes."""
+def test_shared_properties_stay_and_those_of_the_built_in_broker_are_removed() -> None:
+    """Kafka gets the shared ones with the same names and values."""
     made = kafka_properties(wanted())
     assert made["node.id"] == "2"
     assert made["process.roles"] == "broker,controller"
@@ -39,8 +39,8 @@ def test_the_shared_properties_are_kafkas() -> None:
     }
 
 
-def test_voters_are_found_by_their_addresses() -> None:
-    """Who they are stands in the metadata log, so that they can change (KIP-853)."""
+def test_voters_become_bootstrap_servers_of_the_quorum() -> None:
+    """The voters themselves stand in the metadata log, so that they can change (KIP-853)."""
     made = kafka_properties(wanted())
     assert "controller.quorum.voters" not in made
     assert made["controller.quorum.bootstrap.servers"] == ",".join(
@@ -50,14 +50,14 @@ def test_voters_are_found_by_their_addresses() -> None:
 
 @pytest.mark.parametrize(("voters", "replicas"), [(1, "1"), (3, "3")])
 def test_internal_topics_fit_the_cluster(voters: int, replicas: str) -> None:
-    """A single node can have no three replicas."""
+    """A single node cannot hold three replicas."""
     layout = Layout.combined(range(1, voters + 1))
     made = kafka_properties(wanted(1, layout=layout))
     assert made["offsets.topic.replication.factor"] == replicas
 
 
 def test_every_first_voter_is_formatted_alike() -> None:
-    """They begin with the same voters, features and cluster, or would be no quorum."""
+    """They need the same voters, features and cluster id to form a quorum."""
     formats = [kafka_format(wanted(node)) for node in (1, 2, 3)]
     assert formats[0] == formats[1] == formats[2]
     arguments = formats[0].arguments(first=True)
@@ -70,8 +70,8 @@ def test_every_first_voter_is_formatted_alike() -> None:
     assert len({each.rsplit(":", 1)[1] for each in voters}) == 3
 
 
-def test_who_is_no_first_voter_is_formatted_so() -> None:
-    """A mere broker, a controller that joins, and a voter whose disk was lost."""
+def test_node_that_is_no_first_voter_is_formatted_without_voters() -> None:
+    """This holds for a mere broker, a controller that joins, and a voter that lost its disk."""
     broker = Layout(roles={1: COMBINED, 2: BROKER, 3: COMBINED})
     joins = kafka_format(wanted(2, joins=(1, 3)))
     for format, first in (
@@ -85,7 +85,7 @@ def test_who_is_no_first_voter_is_formatted_so() -> None:
 
 
 def test_a_uuid_is_written_as_kafka_does() -> None:
-    """16 bytes in base64url without padding, the same for the same name."""
+    """It is 16 bytes in base64url without padding, and the same for the same name."""
     made = kafka_uuid("run/1")
     assert len(made) == 22
     assert len(base64.urlsafe_b64decode(made + "==")) == len(uuid.uuid4().bytes)
@@ -93,7 +93,7 @@ def test_a_uuid_is_written_as_kafka_does() -> None:
 
 
 def test_a_property_of_the_built_in_broker_is_refused() -> None:
-    """Kafka would ignore it, and the run would show something else than its plan says."""
+    """Kafka would ignore it, and the run would not do what its plan says."""
     check_overrides({"log.retention.ms": 5}, "plan p")
     with pytest.raises(PlanError, match=r"plan p: broker.highwater.placement: only the built-in"):
         check_overrides({"highwater.placement": "striped"}, "plan p")

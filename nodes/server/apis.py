@@ -7,15 +7,15 @@ answers it from this table).
 
 from dataclasses import dataclass
 
-from nodes.server.requests.coordinators import Coordinators
-from nodes.server.requests.describe_configs import DescribeConfigs
+from nodes.server.requests.coordinators import CoordinatorHandler
+from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.requests.fetch.fetch import FetchHandler
-from nodes.server.requests.forwarding import Forwarding
-from nodes.server.requests.log_admin import LogAdmin
-from nodes.server.requests.metadata import ClusterQueries
-from nodes.server.requests.offsets import Queries
+from nodes.server.requests.forwarding import ForwardingHandler
+from nodes.server.requests.log_admin import LogAdminHandler
+from nodes.server.requests.metadata import MetadataHandler
+from nodes.server.requests.offsets import OffsetsHandler
 from nodes.server.requests.produce import ProduceHandler
-from nodes.server.requests.replica_log_info import ReplicaLogInfo
+from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
 from nodes.wire.replica_log_info import GET_REPLICA_LOG_INFO
 from nodes.wire.server import Api
 
@@ -57,13 +57,13 @@ class Parts:
 
     produce: ProduceHandler
     fetch: FetchHandler
-    queries: Queries
-    cluster: ClusterQueries
-    coordinators: Coordinators
-    configs: DescribeConfigs
-    forwarding: Forwarding
-    log_admin: LogAdmin
-    log_info: ReplicaLogInfo
+    queries: OffsetsHandler
+    cluster: MetadataHandler
+    coordinators: CoordinatorHandler
+    configs: DescribeConfigsHandler
+    forwarding: ForwardingHandler
+    log_admin: LogAdminHandler
+    log_info: ReplicaLogInfoHandler
 
 
 def broker_apis(parts: Parts) -> dict[int, Api]:

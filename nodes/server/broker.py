@@ -13,27 +13,27 @@ from nodes.ids import BrokerEpoch
 from nodes.metadata.image import ClusterImage, Delta
 from nodes.server.apis import Parts, broker_apis
 from nodes.server.controller_link import ControllerLink
-from nodes.server.follower.fetcher import FetcherPool
+from nodes.server.follower.fetcher import ReplicaFetcherManager
 from nodes.server.lifecycle import BrokerLifecycle
-from nodes.server.quorum.quorum_node import RaftNode
+from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.server.replicas.housekeeping import Housekeeping
 from nodes.server.replicas.isr import IsrManager
 from nodes.server.replicas.manager import ReplicaManager
-from nodes.server.requests.auto_topics import AutoTopics
-from nodes.server.requests.coordinators import Coordinators
-from nodes.server.requests.describe_configs import DescribeConfigs
+from nodes.server.requests.auto_topics import AutoTopicCreation
+from nodes.server.requests.coordinators import CoordinatorHandler
+from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.requests.fetch.fetch import FetchHandler
-from nodes.server.requests.fetch.read import PartReader
+from nodes.server.requests.fetch.read import PartitionReader
 from nodes.server.requests.fetch.replica_selector import ReplicaSelector
-from nodes.server.requests.fetch.sessions import SessionCache
-from nodes.server.requests.forwarding import Forwarding
-from nodes.server.requests.log_admin import LogAdmin
-from nodes.server.requests.metadata import ClusterQueries
-from nodes.server.requests.offsets import Queries
+from nodes.server.requests.fetch.sessions import FetchSessionCache
+from nodes.server.requests.forwarding import ForwardingHandler
+from nodes.server.requests.log_admin import LogAdminHandler
+from nodes.server.requests.metadata import MetadataHandler
+from nodes.server.requests.offsets import OffsetsHandler
 from nodes.server.requests.produce import ProduceHandler
-from nodes.server.requests.replica_log_info import ReplicaLogInfo
+from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
 from nodes.storage.disk import Disk
-from nodes.wire.budget import Budget
+from nodes.wire.budget import ByteBudget
 from nodes.wire.client import Channel
 from nodes.wire.server import Api
 
@@ -45,7 +45,7 @@ class Broker:
         self,
         config: NodeConfig,
         disk: Disk,
-        raft: RaftNode,
+        raft: QuorumNode,
         *,
         now_ms: Callable[[], float],
         wall_clock_ms: Callable[[], int],
@@ -53,7 +53,7 @@ class Broker:
         connect: Callable[[str, int], Channel],
         connect_broker: Callable[[str, int], Channel],
         previous_epoch: BrokerEpoch | None,
-        answers: Budget,
+        answers: ByteBudget,
     ) -> None:
         self._config = config
         self._controller = ControllerLink(raft, raft.voters, connect)
@@ -70,35 +70,39 @@ class Broker:
             lag_max_ms=config.replication.lag_time_max_ms,
             now_ms=now_ms,
         )
-        self._fetchers = FetcherPool(config, self.replicas, self.lifecycle, connect_broker)
-        self.replicas.fetch_with(self._fetchers)
+        self._fetchers = ReplicaFetcherManager(
+            config, self.replicas, self.lifecycle, connect_broker
+        )
+        self.replicas.set_fetchers(self._fetchers)
         self._housekeeping = Housekeeping(config, self.replicas, now_ms, wall_clock_ms)
-        self._auto_topics = AutoTopics(
+        self._auto_topics = AutoTopicCreation(
             self._controller, enabled=config.administration.auto_create_topics
         )
         self._parts = Parts(
             produce=ProduceHandler(self.replicas, wall_clock_ms),
             fetch=self._fetch_handler(now_ms, incarnation_id, answers),
-            queries=Queries(self.replicas),
-            cluster=ClusterQueries(
+            queries=OffsetsHandler(self.replicas),
+            cluster=MetadataHandler(
                 config, self.replicas, lambda: raft.leader_id, self._auto_topics
             ),
-            coordinators=Coordinators(config, self.replicas),
-            configs=DescribeConfigs(config, lambda: self.replicas.image),
-            forwarding=Forwarding(config.node_id, self._controller, self.lifecycle),
-            log_admin=LogAdmin(config, disk, self.replicas),
-            log_info=ReplicaLogInfo(self.replicas, self.lifecycle),
+            coordinators=CoordinatorHandler(config, self.replicas),
+            configs=DescribeConfigsHandler(config, lambda: self.replicas.image),
+            forwarding=ForwardingHandler(config.node_id, self._controller, self.lifecycle),
+            log_admin=LogAdminHandler(config, disk, self.replicas),
+            log_info=ReplicaLogInfoHandler(self.replicas, self.lifecycle),
         )
 
     def _fetch_handler(
-        self, now_ms: Callable[[], float], incarnation_id: UUID, answers: Budget
+        self, now_ms: Callable[[], float], incarnation_id: UUID, answers: ByteBudget
     ) -> FetchHandler:
         config = self._config
         first_session = incarnation_id.int & 0x3FFFFFFF
         return FetchHandler(
-            PartReader(self.replicas, ReplicaSelector() if config.fetching.rack_aware else None),
+            PartitionReader(
+                self.replicas, ReplicaSelector() if config.fetching.rack_aware else None
+            ),
             self._isr,
-            SessionCache(config.fetching.max_sessions, first_session),
+            FetchSessionCache(config.fetching.max_sessions, first_session),
             now_ms,
             max_bytes=config.fetching.max_bytes,
             answers=answers,
@@ -123,10 +127,10 @@ class Broker:
 
     def follow(self, image: ClusterImage, delta: Delta) -> None:
         """A newer committed image of the cluster."""
-        self.replicas.follow(image, delta)
+        self.replicas.apply_delta(image, delta)
         self.lifecycle.metadata_advanced()
 
-    async def hand_over(self, timeout_ms: float) -> bool:
+    async def controlled_shutdown(self, timeout_ms: float) -> bool:
         """Controlled shutdown: true when every leadership was moved to another broker."""
         return await self.lifecycle.stop(timeout_ms)
 

@@ -24,13 +24,13 @@ from nodes.raft.election_state import directory_of, directory_text
 from nodes.server import features
 from nodes.server.broker import Broker
 from nodes.server.controller.apis import controller_apis
-from nodes.server.controller.controller import ControllerShell
-from nodes.server.controller.queries import ControllerQueries
-from nodes.server.controller.recovery import Recovery
+from nodes.server.controller.controller import QuorumController
+from nodes.server.controller.queries import ControllerQueryHandler
+from nodes.server.controller.recovery import UncleanRecoveryManager
 from nodes.server.quorum.metadata_publisher import MetadataPublisher
-from nodes.server.quorum.quorum_node import RaftNode
+from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.server.quorum.startup import open_quorum
-from nodes.server.requests.describe_configs import DescribeConfigs
+from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.security import NodeSecurity
 from nodes.storage.disk import Disk
 from nodes.wire.client import Channel
@@ -70,9 +70,9 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self._failed_job = ""
         self._publisher = MetadataPublisher()
-        self.raft: RaftNode | None = None
-        self.controller: ControllerShell | None = None
-        self._recovery: Recovery | None = None
+        self.raft: QuorumNode | None = None
+        self.controller: QuorumController | None = None
+        self._recovery: UncleanRecoveryManager | None = None
         self.broker: Broker | None = None
 
     async def start(self) -> None:
@@ -95,7 +95,7 @@ class Node:
         )
         if self.config.is_controller:
             self.controller = self._make_controller(raft)
-            self._recovery = Recovery(
+            self._recovery = UncleanRecoveryManager(
                 self.controller, connect_broker, self.config.inter_broker_listener
             )
         if self.config.is_broker:
@@ -132,7 +132,7 @@ class Node:
         Before, it would deny topics that there are, and a client that hears so may believe it for
         half a minute. Kafka's brokers process no request before their initial catch-up either.
         """
-        await broker.replicas.taken_up()
+        await broker.replicas.wait_until_active()
         for server in self._closed:
             await server.start_serving()
         log.info("open to clients")
@@ -141,7 +141,7 @@ class Node:
         assert self.broker is not None
         self.broker.follow(image, delta)
 
-    def _make_controller(self, raft: RaftNode) -> ControllerShell:
+    def _make_controller(self, raft: QuorumNode) -> QuorumController:
         administration = self.config.administration
         settings = ControlSettings(
             session_timeout_ms=self.config.broker_session_timeout_ms,
@@ -157,7 +157,7 @@ class Node:
             static=self.config.static,
         )
         controller = Controller(cluster_id=self.config.cluster_id, settings=settings, rng=self._rng)
-        shell = ControllerShell(controller, raft, self._publisher)
+        shell = QuorumController(controller, raft, self._publisher)
         raft.listeners.append(shell)
         return shell
 
@@ -206,8 +206,8 @@ class Node:
         apis = self.raft.apis()
         if self.controller is None or self._recovery is None:
             return apis
-        configs = DescribeConfigs(self.config, lambda: self._publisher.image)
-        queries = ControllerQueries(self.raft, configs).apis()
+        configs = DescribeConfigsHandler(self.config, lambda: self._publisher.image)
+        queries = ControllerQueryHandler(self.raft, configs).apis()
         return {**apis, **queries, **controller_apis(self.controller, self._recovery)}
 
     def _features(self, version: int) -> dict[str, Any]:
@@ -229,7 +229,9 @@ class Node:
     async def stop(self) -> None:
         """A clean stop: hand over leaderships, resign, flush, leave the clean mark."""
         if self.broker is not None:
-            moved = await self.broker.hand_over(self.config.controlled_shutdown_max_wait_ms)
+            moved = await self.broker.controlled_shutdown(
+                self.config.controlled_shutdown_max_wait_ms
+            )
             log.info("leaderships handed over" if moved else "stopping with leaderships")
         for server in self._servers:
             server.close()

@@ -17,7 +17,7 @@ class Holder(Protocol):
         ...
 
 
-class Budget:
+class ByteBudget:
     """At most `max_bytes`; the largest holder goes first, or the one that holds for the longest."""
 
     def __init__(self, what: str, max_bytes: int, *, largest_first: bool) -> None:
@@ -28,7 +28,7 @@ class Budget:
         self._held: dict[Holder, int] = {}  # who holds for the longest comes first
 
     @property
-    def room_bytes(self) -> int:
+    def available_bytes(self) -> int:
         """What may still be held."""
         return max(self.max_bytes - self.total_bytes, 0)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from nodes.wire.budget import Budget
+from nodes.wire.budget import ByteBudget
 
 LOG_BURST = 200
 LOG_PER_S = 10.0
@@ -59,12 +59,12 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self.requests = Budget("requests", limits.max_request_bytes, largest_first=True)
-        self.answers = Budget("answers", limits.max_answer_bytes, largest_first=False)
+        self.requests = ByteBudget("requests", limits.max_request_bytes, largest_first=True)
+        self.answers = ByteBudget("answers", limits.max_answer_bytes, largest_first=False)
         self._open: dict[Connection, None] = {}
         self._per_ip: dict[str, int] = {}
         self._sweeper: asyncio.TimerHandle | None = None
-        self._lines = LineLimit(LOG_BURST, LOG_PER_S)
+        self._lines = LogRateLimit(LOG_BURST, LOG_PER_S)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -125,7 +125,7 @@ class Connections:
             self._sweep_later()
 
 
-class LineLimit:
+class LogRateLimit:
     """A token bucket for log lines; pure, times in seconds of any monotonic clock."""
 
     def __init__(self, burst: int, per_s: float) -> None:

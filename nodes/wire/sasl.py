@@ -40,7 +40,7 @@ class _State(Enum):
     DONE = auto()
 
 
-class Answer(NamedTuple):
+class SaslResponse(NamedTuple):
     """What to send, and why the connection has to end after it (empty: it goes on)."""
 
     pieces: list[Piece]
@@ -65,12 +65,12 @@ class SaslServer:
         """Whether the next frame is a token without any header."""
         return self._state is _State.BARE_TOKEN
 
-    def bare_token(self, frame: bytes) -> Answer:
+    def bare_token(self, frame: bytes) -> SaslResponse:
         """Take the token that follows a handshake of v0."""
         failure = self._check(frame)
-        return Answer([], failure) if failure else Answer(framed([b""]))
+        return SaslResponse([], failure) if failure else SaslResponse(framed([b""]))
 
-    def request(self, frame: bytes, head: RequestHead) -> Answer:
+    def request(self, frame: bytes, head: RequestHead) -> SaslResponse:
         """Take a request. Raises MalformedFrame for one that may not come now."""
         expected = {_State.HANDSHAKE: HANDSHAKE, _State.TOKEN: AUTHENTICATE}[self._state]
         if head.api_key != expected:
@@ -81,7 +81,7 @@ class SaslServer:
         request = decode_request(frame, head).entity
         answer = self._handshake if expected == HANDSHAKE else self._authenticate
         response, failure = answer(request)
-        return Answer(response_pieces(response, head.correlation_id), failure)
+        return SaslResponse(response_pieces(response, head.correlation_id), failure)
 
     def _handshake(self, request: Any) -> tuple[Any, str]:
         if request.mechanism != MECHANISM:

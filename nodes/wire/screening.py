@@ -76,7 +76,7 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
-class _Budget:
+class _Walked:
     """What a walk may still spend, and what it wants cut: (start, end, replacement), in order."""
 
     __slots__ = ("allowed", "cuts", "elements")
@@ -96,7 +96,7 @@ class _Budget:
         return sum(end - start - len(new) for start, end, new in self.cuts[mark:])
 
 
-_Walk = Callable[[bytes, int, _Budget], int]
+_Walk = Callable[[bytes, int, _Walked], int]
 """Takes a request, the position of a field, and what is left to spend; returns the field's end."""
 _Step = int | list[str]
 """A number of bytes, or lines of source."""
@@ -108,7 +108,7 @@ def checked(schema: Any, request: bytes, position: int) -> bytes:
     Raises MalformedFrame when it ends before its last field does, has too many elements, or null
     where the schema has an array.
     """
-    budget = _Budget(max_elements(schema.__api_key__))
+    budget = _Walked(max_elements(schema.__api_key__))
     try:
         end = _entity(schema)(request, position, budget)
     except (IndexError, struct.error):
@@ -268,7 +268,7 @@ def _may_be_null(field: Field[Any]) -> bool:
 
 
 def _tagged_fields(known: dict[int, _Walk]) -> _Walk:
-    def walk(data: bytes, position: int, budget: _Budget) -> int:
+    def walk(data: bytes, position: int, budget: _Walked) -> int:
         if data[position] == 0:
             return position + 1
         count_at, before = position, len(budget.cuts)

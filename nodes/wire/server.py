@@ -72,7 +72,7 @@ Features = Callable[[int], Mapping[str, Any]]
 """Makes of a version of ApiVersions the fields of its response that tell of features."""
 
 
-class Alone(NamedTuple):
+class ExclusiveResponse(NamedTuple):
     """An answer to come of a request that is worked on in slices: the next one of its connection
     is not begun before it is done, so that their effects keep their order."""
 
@@ -80,7 +80,7 @@ class Alone(NamedTuple):
 
 
 Handler = Callable[[Any, RequestContext], "Awaitable[Any] | Any"]
-"""Takes a request entity; returns the response, an awaitable of it, Alone, or None for no answer.
+"""Takes a request entity; returns the response, an awaitable of it, ExclusiveResponse, or None for no answer.
 Raises Unanswerable to have the connection closed; anything else it raises is a bug of ours. An
 awaitable is cancelled when the connection is lost."""
 
@@ -332,7 +332,7 @@ class ServerConnection(asyncio.Protocol):
             self._set_context(head.client_id, self._context.principal)
         try:
             answer = handler(request.entity, self._context)
-            if isinstance(answer, Alone):
+            if isinstance(answer, ExclusiveResponse):
                 self._alone = answer = asyncio.ensure_future(answer.answer)
             if isinstance(answer, Awaitable):
                 self._await(head, asyncio.ensure_future(answer), frame)

@@ -27,7 +27,7 @@ from nodes.raft.timing import QuorumTiming
 from nodes.raft.voters import VoterEndpoint
 from nodes.server.quorum.metadata_log import MetadataLog
 from nodes.server.quorum.metadata_publisher import MetadataPublisher
-from nodes.server.quorum.quorum_node import DIRECTORY, MemberConfig, RaftNode, configured_voters
+from nodes.server.quorum.quorum_node import DIRECTORY, MemberConfig, QuorumNode, configured_voters
 from nodes.server.quorum.snapshot_writer import SnapshotLimits
 from nodes.storage.local import LocalDisk
 from tests.support.nodes.quorum_cluster import Cluster, Peer
@@ -60,7 +60,7 @@ class Speed(Cluster):
         log, snapshot = MetadataLog.open(
             disk, DIRECTORY, LARGE, clean=True, voters=configured_voters(config)
         )
-        node = RaftNode(
+        node = QuorumNode(
             config,
             log=log,
             snapshot=snapshot,

@@ -9,17 +9,17 @@ from harness.simulation.invariants.broken import InvariantBroken
 from harness.simulation.invariants.copies import Copy
 from harness.simulation.invariants.durable import is_durable, was_set_aside
 from harness.simulation.invariants.images import Images
-from harness.simulation.invariants.quorum import NAME, Member, Voting
-from harness.simulation.invariants.replicas import Watched
+from harness.simulation.invariants.quorum import NAME, QuorumMemberChecker, QuorumRecord
+from harness.simulation.invariants.replicas import ReplicaChecker
 from harness.simulation.invariants.watching import watch
-from harness.simulation.world.disk import DiskWatcher, SimDisk
+from harness.simulation.world.disk import DiskObserver, SimDisk
 from harness.simulation.world.world import NS
 from nodes.ids import TopicPartition
 from nodes.log.log import Log
 from nodes.metadata.image import ClusterImage
 from nodes.server.node import Node
 from nodes.server.quorum.metadata_publisher import MetadataPublisher
-from nodes.server.quorum.quorum_node import RaftNode
+from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.replicas.replica import Replica
 
@@ -31,143 +31,143 @@ class Invariants:
     """See the package. To be made before the cluster's nodes are started."""
 
     def __init__(self, cluster: "SimCluster") -> None:
-        self.voting = Voting()
+        self.quorum_record = QuorumRecord()
         self.images = Images()
         self.excused: list[str] = []
         """What was lost and might be, in sentences."""
-        self.eyes: dict[int, Eye] = {}
+        self.node_checkers: dict[int, NodeChecker] = {}
         """The running incarnations, by node."""
         self.cluster = cluster
         self._world = cluster.world
-        self._touched: dict[Eye, None] = {}
+        self._touched: dict[NodeChecker, None] = {}
         self._disks: dict[int, SimDisk] = {}
         self._incarnations: dict[int, list[UUID]] = defaultdict(list)
         """Of each node's broker."""
-        cluster.on_node = self._made
+        cluster.on_node = self._node_created
 
     def damaged(self, node: int, *, wiped: bool = False) -> None:
         """Somebody has changed what is on the disk of a node that is down, or has `wiped` it: it
         may have lost anything. A quorum whose voter was wiped before every node knew the voters by
         their disks is watched no more: it is as exposed as a static one (KIP-853).
         """
-        self._loses(node, everything=True)
-        self.voting.persisted.pop(node, None)
+        self._mark_lost(node, everything=True)
+        self.quorum_record.persisted.pop(node, None)
         if wiped and node in self.cluster.layout.controllers and not self._voters_are_known():
-            self.voting.excused = f"the disk of node {node}, a voter, was wiped"
-            self.excused.append(f"{self.voting.excused}: the quorum is watched no more")
+            self.quorum_record.excused = f"the disk of node {node}, a voter, was wiped"
+            self.excused.append(f"{self.quorum_record.excused}: the quorum is watched no more")
 
     def permit_unclean(self, topic: str) -> None:
         """Somebody asks for unclean elections of the topic, whatever its configuration says."""
         self.images.unclean_topics[topic] = None
 
     def _voters_are_known(self) -> bool:
-        members = [eye.member for eye in self.eyes.values()]
+        members = [checker.member for checker in self.node_checkers.values()]
         return bool(members) and all(m and not m.quorum.voters.is_static for m in members)
 
-    def _made(self, node: int, made: Node) -> None:
+    def _node_created(self, node: int, made: Node) -> None:
         disk = self.cluster.nodes[node].disk
         assert disk is not None
         self.images.static = made.config.static
         if self._disks.setdefault(node, disk) is not disk:
             self._disks[node] = disk
-            self._is_another(node)
-        eye = self.eyes[node] = Eye(self, self.images, node, made, disk)
-        disk.watcher = _OfDisk(self, node, eye)
+            self._node_replaced(node)
+        checker = self.node_checkers[node] = NodeChecker(self, self.images, node, made, disk)
+        disk.observer = _InvariantDiskObserver(self, node, checker)
 
-    def _is_another(self, node: int) -> None:
+    def _node_replaced(self, node: int) -> None:
         """A machine of that number was removed, and another one added."""
-        self.voting.persisted.pop(node, None)
-        self.voting.copy(node).retired = True
+        self.quorum_record.persisted.pop(node, None)
+        self.quorum_record.copy(node).retired = True
         for partition in self.images.partitions.values():
             if node in partition.copies:
                 partition.copies[node].retired = True
 
-    def touch(self, eye: "Eye") -> None:
+    def touch(self, checker: "NodeChecker") -> None:
         """Look at `eye` after this event."""
         if not self._touched:
             self._world.after_event.append(self._look)
-        self._touched[eye] = None
+        self._touched[checker] = None
 
     def _look(self) -> None:
         touched, self._touched = self._touched, {}
-        for eye in touched:
-            if self.eyes.get(eye.node) is not eye:
+        for checker in touched:
+            if self.node_checkers.get(checker.node) is not checker:
                 continue  # its incarnation ended with this event
             try:
-                self.excused += eye.look()
+                self.excused += checker.look()
             except InvariantBroken as error:
-                when = f"at {self._world.now_ns / NS:.6f} s, after an event of node {eye.node}"
+                when = f"at {self._world.now_ns / NS:.6f} s, after an event of node {checker.node}"
                 self._world.fail(InvariantBroken(error.name, f"{error.sentence} ({when})"))
 
-    def began(self, node: int, incarnation: UUID) -> None:
+    def broker_created(self, node: int, incarnation: UUID) -> None:
         """The node has a broker, which has not registered yet."""
         self._incarnations[node].append(incarnation)
 
-    def ended(self, node: int) -> None:
+    def node_ended(self, node: int) -> None:
         """The node's incarnation is gone: keep nothing of it, so that nothing lives longer."""
-        eye = self.eyes.pop(node, None)
-        if eye is not None:
-            eye.close()
-            self._touched.pop(eye, None)
+        checker = self.node_checkers.pop(node, None)
+        if checker is not None:
+            checker.close()
+            self._touched.pop(checker, None)
 
-    def _loses(self, node: int, *, everything: bool) -> None:
+    def _mark_lost(self, node: int, *, everything: bool) -> None:
         before = frozenset(self._incarnations[node])
         for partition in self.images.partitions.values():
             if node in partition.copies:
-                partition.copies[node].loses(before, everything=everything)
-        if node in self.voting.copies:
-            self.voting.copies[node].loses(before, everything=everything)
+                partition.copies[node].mark_lost(before, everything=everything)
+        if node in self.quorum_record.copies:
+            self.quorum_record.copies[node].mark_lost(before, everything=everything)
 
     def power_lost(self, node: int) -> None:
         """What was not flushed may be gone."""
-        self._loses(node, everything=False)
+        self._mark_lost(node, everything=False)
 
 
-class _OfDisk(DiskWatcher):
+class _InvariantDiskObserver(DiskObserver):
     """Tells what happens to one node's disk."""
 
-    def __init__(self, invariants: Invariants, node: int, eye: "Eye") -> None:
+    def __init__(self, invariants: Invariants, node: int, checker: "NodeChecker") -> None:
         self._invariants = invariants
         self._node = node
-        self._written = eye.written
+        self._written = checker.written
 
     def written(self, path: str) -> None:
         self._written(path)
 
     def ended(self) -> None:
-        self._written = _nobody
-        self._invariants.ended(self._node)
+        self._written = _ignore_write
+        self._invariants.node_ended(self._node)
 
     def power_lost(self) -> None:
         self._invariants.power_lost(self._node)
 
 
-def _nobody(path: str) -> None:
+def _ignore_write(path: str) -> None:
     """The incarnation is gone."""
 
 
-class Eye:
+class NodeChecker:
     """Watches one incarnation of one node."""
 
     def __init__(
         self, invariants: Invariants, images: Images, node: int, made: Node, disk: SimDisk
     ) -> None:
         self.node = node
-        self.watched: dict[TopicPartition, Watched] = {}
+        self.replica_checkers: dict[TopicPartition, ReplicaChecker] = {}
         self._invariants = invariants
         self._images = images
-        self._made = made
+        self._node_created = made
         self._disk = disk
         self.image = ClusterImage()
         """The metadata as this node has it."""
-        self.member: Member | None = None
-        self._raft: RaftNode | None = None
+        self.member: QuorumMemberChecker | None = None
+        self._raft: QuorumNode | None = None
         self._publisher: MetadataPublisher | None = None
         self._manager: ReplicaManager | None = None
         self._by_directory: dict[str, Copy] = {}
         self._to_read: dict[Copy, None] = {}
         self._to_flush: dict[str, Log] = {}
-        self._states: dict[Watched, None] = {}
+        self._states: dict[ReplicaChecker, None] = {}
         self._parts_changed = self._replicas_changed = self._quorum_changed = True
         watch(made, self._on_parts)
 
@@ -198,9 +198,9 @@ class Eye:
         self._quorum_changed = True
         self._invariants.touch(self)
 
-    def _on_state(self, watched: Watched) -> None:
-        watched.noted()
-        self._states[watched] = None
+    def _on_state(self, replica_checker: ReplicaChecker) -> None:
+        replica_checker.state_changed()
+        self._states[replica_checker] = None
         self._invariants.touch(self)
 
     def _on_flush(self, directory: str, log: Log) -> None:
@@ -211,11 +211,11 @@ class Eye:
 
     def look(self) -> list[str]:
         """Check what was touched; what was permitted to be lost. Raises InvariantBroken."""
-        self._disk.reads_for_itself = False
+        self._disk.read_by_program = False
         try:
             return self._look()
         finally:
-            self._disk.reads_for_itself = True
+            self._disk.read_by_program = True
 
     def _look(self) -> list[str]:
         if self._parts_changed:
@@ -245,21 +245,21 @@ class Eye:
         return [text for each in states if (text := each.check(image, settled=settled))]
 
     def _find_parts(self) -> None:
-        raft, broker = self._made.raft, self._made.broker
+        raft, broker = self._node_created.raft, self._node_created.broker
         if raft is not None and self._raft is None:
             self._raft = raft
             watch(raft, self._on_parts)
-            self._open(NAME, raft.log._log, self._invariants.voting.copy(self.node))
+            self._open(NAME, raft.log._log, self._invariants.quorum_record.copy(self.node))
             for listener in raft.listeners:
                 if isinstance(listener, MetadataPublisher):
                     self._publisher = listener
                     watch(listener, partial(self._invariants.touch, self))
         if raft is not None and raft._quorum is not None and self.member is None:
             quorum = raft._quorum
-            self.member = Member(self._invariants.voting, self.node, quorum, self._disk)
+            self.member = QuorumMemberChecker(self._invariants.quorum_record, self.node, quorum, self._disk)
             watch(quorum, self._on_quorum)
         if broker is not None and self._manager is None:
-            self._invariants.began(self.node, broker.lifecycle._incarnation_id)
+            self._invariants.broker_created(self.node, broker.lifecycle._incarnation_id)
             self._manager = broker.replicas
             watch(self._manager, self._on_replicas)
 
@@ -267,28 +267,28 @@ class Eye:
         if self._manager is None:
             return
         hosted = {replica.partition: replica for replica in self._manager.all()}
-        for partition, watched in list(self.watched.items()):
-            if hosted.get(partition) is not watched.replica:
-                self._drop(partition, watched)
+        for partition, replica_checker in list(self.replica_checkers.items()):
+            if hosted.get(partition) is not replica_checker.replica:
+                self._drop(partition, replica_checker)
         for partition, replica in hosted.items():
-            if partition not in self.watched:
+            if partition not in self.replica_checkers:
                 self._add(partition, replica)
 
-    def _drop(self, partition: TopicPartition, watched: Watched) -> None:
+    def _drop(self, partition: TopicPartition, replica_checker: ReplicaChecker) -> None:
         """Its files are gone; if it is hosted once more, it begins with nothing."""
-        del self.watched[partition]
+        del self.replica_checkers[partition]
         self._by_directory.pop(str(partition)).close()
-        watched.copy.retired = True
-        self._states.pop(watched, None)
+        replica_checker.copy.retired = True
+        self._states.pop(replica_checker, None)
 
     def _add(self, partition: TopicPartition, replica: Replica) -> None:
         found = self._images.partition(partition.topic, replica.topic_id, partition.partition)
         may_be_unclean = partial(self._images.may_be_unclean, partition.topic)
-        watched = self.watched[partition] = Watched(found, self.node, replica, may_be_unclean)
+        replica_checker = self.replica_checkers[partition] = ReplicaChecker(found, self.node, replica, may_be_unclean)
         aside = was_set_aside(self._disk, str(partition))
-        self._open(str(partition), replica.log, watched.copy, set_aside=aside)
-        watch(replica.state, partial(self._on_state, watched))
-        self._states[watched] = None
+        self._open(str(partition), replica.log, replica_checker.copy, set_aside=aside)
+        watch(replica.state, partial(self._on_state, replica_checker))
+        self._states[replica_checker] = None
 
     def _open(self, directory: str, log: Log, copy: Copy, *, set_aside: bool = False) -> None:
         self._by_directory[directory] = copy

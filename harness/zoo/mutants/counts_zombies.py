@@ -7,8 +7,8 @@ what it has instead does not help when it is elected first.
 
 from harness.zoo.mutants.patching import Undo, patch, run
 from nodes.server.replicas.replica import Replica
-from nodes.server.requests.fetch.partitions import Part
-from nodes.server.requests.fetch.read import PartReader, Reader
+from nodes.server.requests.fetch.partitions import FetchPartition
+from nodes.server.requests.fetch.read import FetchParams, PartitionReader
 
 BUG = "the high watermark by an old epoch's fetch"
 SOURCES = ("KIP-101", "KIP-595")
@@ -17,18 +17,20 @@ SHOWS = ("lost-write", "truncated-read", "inconsistent-offset")
 
 def apply() -> Undo:
     """Break the broker; returns what mends it."""
-    sound = PartReader.agreeing
+    sound = PartitionReader.matching_replica
 
-    def agreeing(self: PartReader, part: Part, reader: Reader) -> Replica | None:
+    def matching_replica(
+        self: PartitionReader, partition: FetchPartition, params: FetchParams
+    ) -> Replica | None:
         """Also the replica of whose present epoch the follower has not heard."""
-        found = sound(self, part, reader)
-        replica = part.replica
-        if found is not None or replica is None or reader.node not in replica.state.followers:
+        found = sound(self, partition, params)
+        replica = partition.replica
+        if found is not None or replica is None or params.replica_id not in replica.state.followers:
             return found
-        behind = 0 <= part.leader_epoch < replica.state.leader_epoch
-        return replica if behind and part.offset <= replica.log.end_offset else None
+        behind = 0 <= partition.leader_epoch < replica.state.leader_epoch
+        return replica if behind and partition.offset <= replica.log.end_offset else None
 
-    return patch(PartReader, agreeing=agreeing)
+    return patch(PartitionReader, matching_replica=matching_replica)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ waits for it until it lags.
 
 from collections.abc import Callable
 
-from harness.zoo.mutants.patching import Undo, patch, run, together
+from harness.zoo.mutants.patching import Undo, patch, run, undo_all
 from nodes.controller import isr
 from nodes.controller.isr import IsrRequest
 from nodes.ids import NodeId, Offset
 from nodes.metadata.image import ClusterImage, PartitionImage
 from nodes.replication.partition import IsrProposal, PartitionState
-from nodes.server.requests.fetch.partitions import Part
-from nodes.server.requests.fetch.read import PartReader, Reader
+from nodes.server.requests.fetch.partitions import FetchPartition
+from nodes.server.requests.fetch.read import FetchParams, PartitionReader
 
 BUG = "a fenced member is added again"
 SOURCES = ("KIP-841", "KAFKA-13916")
@@ -25,10 +25,10 @@ def check_members(image: ClusterImage, partition: PartitionImage, request: IsrRe
     """Whoever the leader says."""
 
 
-def unsettled(self: PartReader, part: Part, reader: Reader) -> bool:
+def may_join_isr(self: PartitionReader, partition: FetchPartition, params: FetchParams) -> bool:
     """Whether it is out of the ISR, and be it on its way out."""
-    replica = part.replica
-    return reader.is_follower and (replica is None or reader.node not in replica.state.isr)
+    replica = partition.replica
+    return params.is_follower and (replica is None or params.replica_id not in replica.state.isr)
 
 
 def apply() -> Undo:
@@ -44,9 +44,9 @@ def apply() -> Undo:
         """Everybody is eligible."""
         return sound(self, replica, leader_end, lambda _: True)
 
-    return together(
+    return undo_all(
         patch(PartitionState, grown_isr=grown_isr),
-        patch(PartReader, unsettled=unsettled),
+        patch(PartitionReader, may_join_isr=may_join_isr),
         patch(isr, _check_members=check_members),
     )
 

@@ -11,10 +11,10 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32
 
-from harness.zoo.mutants.patching import Undo, patch, run, together
+from harness.zoo.mutants.patching import Undo, patch, run, undo_all
 from nodes.ids import NodeId, TopicPartition
-from nodes.server.follower.fetch_session import Followed, Plan
-from nodes.server.follower.fetcher import Fetcher, FetcherPool
+from nodes.server.follower.fetch_session import FetchRequestData, FollowedPartition
+from nodes.server.follower.fetcher import ReplicaFetcher, ReplicaFetcherManager
 from nodes.server.replicas.replica import Replica
 
 BUG = "the same leader again, no truncation"
@@ -24,10 +24,12 @@ SHOWS = ("divergent-replicas", "truncated-read", "inconsistent-offset", "lost-wr
 
 def apply() -> Undo:
     """Break the broker; returns what mends it."""
-    sound_follow, sound_request = FetcherPool.follow, Fetcher._request
-    sound_take = Fetcher._take_part
+    sound_update, sound_request = ReplicaFetcherManager.update_leaders, ReplicaFetcher._request
+    sound_process = ReplicaFetcher._process_partition
 
-    def follow(self: FetcherPool, changes: Mapping[TopicPartition, NodeId | None]) -> None:
+    def update_leaders(
+        self: ReplicaFetcherManager, changes: Mapping[TopicPartition, NodeId | None]
+    ) -> None:
         """Note of each partition whether it was fetched from that leader last."""
         for partition, leader in changes.items():
             replica = self._replicas.find(partition)
@@ -36,20 +38,22 @@ def apply() -> Undo:
                 if leader is None:  # led here
                     notes.pop("fetched_from", None)
                 notes["same_leader"] = leader is not None and notes.get("fetched_from") == leader
-        sound_follow(self, changes)
+        sound_update(self, changes)
 
-    def take_part(self: Fetcher, replica: Replica, followed: Followed, answer: Any) -> bool:
+    def process_partition(
+        self: ReplicaFetcher, replica: Replica, followed: FollowedPartition, answer: Any
+    ) -> bool:
         """Note who answered."""
         if answer.error_code is ErrorCode.none:
             vars(replica.state)["fetched_from"] = self._leader
-        return sound_take(self, replica, followed, answer)
+        return sound_process(self, replica, followed, answer)
 
-    def request(self: Fetcher, plan: Plan) -> Any:
+    def request(self: ReplicaFetcher, data: FetchRequestData) -> Any:
         """Without the last epoch of partitions whose leader is the same, nobody compares."""
-        asked = sound_request(self, plan).entity
+        asked = sound_request(self, data).entity
         blind = {
             (each.topic_id, each.partition.partition)
-            for each in plan.named
+            for each in data.to_send
             if (replica := self._replicas.find(each.partition)) is not None
             and vars(replica.state).get("same_leader")
         }
@@ -67,8 +71,9 @@ def apply() -> Undo:
         )
         return replace(asked, topics=topics)
 
-    return together(
-        patch(FetcherPool, follow=follow), patch(Fetcher, _request=request, _take_part=take_part)
+    return undo_all(
+        patch(ReplicaFetcherManager, update_leaders=update_leaders),
+        patch(ReplicaFetcher, _request=request, _process_partition=process_partition),
     )
 
 

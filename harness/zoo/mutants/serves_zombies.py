@@ -7,13 +7,13 @@ learns of the new epoch its last record is of that epoch: nothing is left to tel
 
 from kio.schema.errors import ErrorCode
 
-from harness.zoo.mutants.patching import Undo, patch, run, together
+from harness.zoo.mutants.patching import Undo, patch, run, undo_all
 from nodes.ids import NO_EPOCH
 from nodes.log.divergence import EpochEnd
 from nodes.server.replicas.replica import Replica
 from nodes.server.requests import offsets
 from nodes.server.requests.fetch import read
-from nodes.server.requests.fetch.partitions import Part
+from nodes.server.requests.fetch.partitions import FetchPartition
 
 BUG = "zombie follower"
 SOURCES = ("KAFKA-6880", "KIP-320")
@@ -29,13 +29,13 @@ def apply() -> Undo:
         known = NO_EPOCH if epoch < replica.state.leader_epoch else epoch
         return offsets.leadership_error(replica, known, leader_only=leader_only)
 
-    def diverging(replica: Replica, part: Part) -> EpochEnd | None:
+    def diverging(replica: Replica, partition: FetchPartition) -> EpochEnd | None:
         """Only those are compared who have just become followers in this epoch."""
-        if part.leader_epoch < replica.state.leader_epoch:
+        if partition.leader_epoch < replica.state.leader_epoch:
             return None
-        return sound_divergence(replica, part)
+        return sound_divergence(replica, partition)
 
-    return together(
+    return undo_all(
         patch(read, leadership_error=leadership_error),
         patch(read, _diverging=diverging),
     )

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from harness.zoo.mutants.patching import Undo, patch, run, together
+from harness.zoo.mutants.patching import Undo, patch, run, undo_all
 from nodes.controller.sessions import BrokerSessions
 from nodes.server.controller import brokers, controller
-from nodes.server.quorum.member import RaftMember
+from nodes.server.quorum.member import QuorumMember
 
 BUG = "sessions by a clock that people set"
 SOURCES = ("clock-driven leases",)
@@ -22,10 +22,10 @@ SHOWS = ("unavailable",)
 
 _CLOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[], int]] = WeakKeyDictionary()
 """The wall clock of the node that a loop runs: a simulated world has many in one process."""
-_make = RaftMember.__init__
+_make = QuorumMember.__init__
 
 
-def init(self: RaftMember, *given: Any, wall_clock: Callable[[], int], **named: Any) -> None:
+def init(self: QuorumMember, *given: Any, wall_clock: Callable[[], int], **named: Any) -> None:
     """Remember the node's wall clock, too."""
     _CLOCKS[asyncio.get_running_loop()] = wall_clock
     _make(self, *given, wall_clock=wall_clock, **named)
@@ -42,8 +42,8 @@ def forgive(self: BrokerSessions, stall_ms: float, now_ms: float) -> None:
 
 def apply() -> Undo:
     """Break the broker; returns what mends it."""
-    return together(
-        patch(RaftMember, __init__=init),
+    return undo_all(
+        patch(QuorumMember, __init__=init),
         patch(controller, now_ms=now_ms),
         patch(brokers, now_ms=now_ms),
         patch(BrokerSessions, forgive=forgive),

@@ -10,8 +10,8 @@ from typing import Any
 
 from harness.zoo.mutants.patching import Undo, patch, run
 from nodes.ids import Offset
-from nodes.server.follower.fetch_session import Followed
-from nodes.server.follower.fetcher import Fetcher
+from nodes.server.follower.fetch_session import FollowedPartition
+from nodes.server.follower.fetcher import ReplicaFetcher
 from nodes.server.replicas.replica import Replica
 
 BUG = "the leader's high watermark before the truncation"
@@ -21,9 +21,11 @@ SHOWS = ("truncated-read", "inconsistent-offset")
 
 def apply() -> Undo:
     """Break the broker; returns what mends it."""
-    sound = Fetcher._take_part
+    sound = ReplicaFetcher._process_partition
 
-    def take_part(self: Fetcher, replica: Replica, followed: Followed, answer: Any) -> bool:
+    def process_partition(
+        self: ReplicaFetcher, replica: Replica, followed: FollowedPartition, answer: Any
+    ) -> bool:
         """The high watermark, then the rest: a truncation only when it is told once more."""
         leader_hw, notes = Offset(answer.high_watermark), vars(replica.state)
         if replica.state.follow_high_watermark(leader_hw, replica.log.end_offset):
@@ -31,11 +33,11 @@ def apply() -> Undo:
         parted = answer.diverging_epoch.end_offset >= 0 or answer.diverging_epoch.epoch >= 0
         if parted and not notes.pop("told_of_parting", False):
             notes["told_of_parting"] = True
-            self.following.moved(followed)
+            self.session.position_changed(followed)
             return False
         return sound(self, replica, followed, answer)
 
-    return patch(Fetcher, _take_part=take_part)
+    return patch(ReplicaFetcher, _process_partition=process_partition)
 
 
 if __name__ == "__main__":

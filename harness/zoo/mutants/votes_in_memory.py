@@ -7,7 +7,7 @@ nodes lead one epoch, each by a majority.
 from harness.zoo.mutants.patching import Undo, patch, run
 from nodes.raft.election_state import FILE_NAME, encode
 from nodes.raft.messages import Action, Persist
-from nodes.server.quorum.member import DIRECTORY, RaftMember
+from nodes.server.quorum.member import DIRECTORY, QuorumMember
 
 BUG = "a vote that is not persisted"
 SOURCES = ("Raft, figure 2", "KIP-595")
@@ -16,9 +16,9 @@ SHOWS = ("lost-write", "unavailable")
 
 def apply() -> Undo:
     """Break the broker; returns what mends it."""
-    sound = RaftMember._do
+    sound = QuorumMember._execute
 
-    def do(self: RaftMember, action: Action) -> None:
+    def execute(self: QuorumMember, action: Action) -> None:
         """Write the file, and leave its way to the disk to the kernel."""
         if isinstance(action, Persist):
             data = encode(action.state, self.log.voters)
@@ -26,7 +26,7 @@ def apply() -> Undo:
         else:
             sound(self, action)
 
-    return patch(RaftMember, _do=do)
+    return patch(QuorumMember, _execute=execute)
 
 
 if __name__ == "__main__":

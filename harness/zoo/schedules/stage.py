@@ -13,14 +13,14 @@ from kio.schema.errors import ErrorCode
 from harness.admin import reassignments, topics
 from harness.admin.client import AdminClient
 from harness.simulation.invariants import Invariants
-from harness.simulation.invariants.checker import Eye
+from harness.simulation.invariants.checker import NodeChecker
 from harness.simulation.invariants.convergence import converge
 from harness.simulation.invariants.copies import Copy
 from harness.simulation.world.cluster import SimCluster
 from harness.simulation.world.disk import SimDisk
 from harness.simulation.world.guard import guard
 from harness.simulation.world.host import Host
-from harness.simulation.world.network.link import Watch
+from harness.simulation.world.network.link import CutCounter
 from harness.simulation.world.network.link_faults import SimLinks
 from harness.simulation.world.world import World
 from harness.systems.brokers import BROKER_PORT, CONTROLLER_PORT
@@ -35,7 +35,7 @@ from nodes.storage.memory import MemoryDisk
 from nodes.wire.client import Channel
 
 TOPIC = TopicPartition("t", 0)
-LOOK_EVERY_S = 0.002
+POLL_S = 0.002
 PATIENT = {
     "replica.lag.time.max.ms": 60_000,
     "controller.quorum.request.timeout.ms": 20_000,
@@ -44,12 +44,12 @@ PATIENT = {
 """Nobody gives anybody up because of what the schedule does to messages."""
 
 
-class Unmet(AssertionError):
+class ExpectationFailed(AssertionError):
     """The cluster did not do what it must."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class MessageSchedule:
     """`play` on a cluster of that layout; the mutant of the same name must not come through."""
 
     play: Callable[["Stage"], Awaitable[None]]
@@ -63,7 +63,7 @@ class Schedule:
 class Stage:
     """See the module."""
 
-    def __init__(self, schedule: Schedule, seed: int) -> None:
+    def __init__(self, schedule: MessageSchedule, seed: int) -> None:
         self.world = World(seed)
         self.cluster = SimCluster(self.world, schedule.layout(), overrides=schedule.overrides)
         self.invariants = Invariants(self.cluster)
@@ -71,10 +71,10 @@ class Stage:
         self.client = Client(self.cluster)
         self._schedule = schedule
         self._cuts: list[Cut] = []
-        self._deafened: list[tuple[int, int, Watch]] = []
+        self._metadata_blocks: list[tuple[int, int, CutCounter]] = []
 
     def run(self) -> None:
-        """Play it. Raises InvariantBroken, Unmet, SimulationError."""
+        """Play it. Raises InvariantBroken, ExpectationFailed, SimulationError."""
         with guard(self.world):
             try:
                 self.cluster.start()
@@ -90,7 +90,7 @@ class Stage:
     async def settle(self, within_s: float) -> None:
         """Undo everything, and wait until the cluster is as it must be in the end.
 
-        Raises NotConverged, Unmet.
+        Raises NotConverged, ExpectationFailed.
         """
         self.heal()
         for node, host in self.cluster.nodes.items():
@@ -105,7 +105,7 @@ class Stage:
         read = await self.client.read(*TOPIC)
         lost = sorted(set(self.client.acked.get(TOPIC, ())) - set(read))
         if lost:
-            raise Unmet(f"acknowledged and lost: {lost}")
+            raise ExpectationFailed(f"acknowledged and lost: {lost}")
 
     # -- what is there
 
@@ -118,13 +118,13 @@ class Stage:
         """The node's machine."""
         return self.cluster.nodes[node]
 
-    def eye(self, node: int) -> Eye:
+    def checker(self, node: int) -> NodeChecker:
         """The node, running."""
-        return self.invariants.eyes[node]
+        return self.invariants.node_checkers[node]
 
     def replica(self, node: int) -> Replica:
         """The node's, which runs."""
-        return self.eye(node).watched[TOPIC].replica
+        return self.checker(node).replica_checkers[TOPIC].replica
 
     @property
     def partition(self) -> PartitionImage:
@@ -135,15 +135,15 @@ class Stage:
 
     def copy(self, node: int) -> Copy:
         """The node's log of the topic."""
-        return self.eye(node).watched[TOPIC].copy
+        return self.checker(node).replica_checkers[TOPIC].copy
 
     def metadata(self, node: int) -> Copy:
         """The node's metadata log."""
-        return self.invariants.voting.copy(node)
+        return self.invariants.quorum_record.copy(node)
 
     def quorum_leader(self) -> int:
         """The leader of the newest quorum epoch, or 0 if it has none."""
-        members = {node: eye.member for node, eye in self.invariants.eyes.items() if eye.member}
+        members = {node: checker.member for node, checker in self.invariants.node_checkers.items() if checker.member}
         newest = max(member.quorum.epoch for member in members.values())
         for node, member in members.items():
             if member.quorum.role is Role.LEADER and member.quorum.epoch == newest:
@@ -152,20 +152,20 @@ class Stage:
 
     def voters_are_recorded(self, node: int) -> bool:
         """Whether the node knows the voters by their disks."""
-        member = self.eye(node).member
+        member = self.checker(node).member
         return member is not None and not member.quorum.voters.is_static
 
     async def until(self, what: str, look: Callable[[], bool], within_s: float = 60) -> None:
-        """Let time pass until it is so. Raises Unmet."""
-        for _ in range(round(within_s / LOOK_EVERY_S)):
+        """Let time pass until it is so. Raises ExpectationFailed."""
+        for _ in range(round(within_s / POLL_S)):
             if look():
                 return
-            await asyncio.sleep(LOOK_EVERY_S)
-        raise Unmet(f"not within {within_s:g} s: {what}")
+            await asyncio.sleep(POLL_S)
+        raise ExpectationFailed(f"not within {within_s:g} s: {what}")
 
     # -- the cluster's work
 
-    async def make(self, replicas: Sequence[int], **configs: str) -> None:
+    async def make_topic(self, replicas: Sequence[int], **configs: str) -> None:
         """Make the topic, led by the first of the replicas, and wait until all are in sync."""
         async with AdminClient(list(self.cluster.brokers.values())) as admin:
             await in_service(admin, len(self.brokers))
@@ -176,18 +176,18 @@ class Stage:
 
     def _all_follow(self, replicas: Sequence[int]) -> bool:
         return all(
-            node in self.invariants.eyes
-            and TOPIC in self.eye(node).watched
+            node in self.invariants.node_checkers
+            and TOPIC in self.checker(node).replica_checkers
             and self.replica(node).state.leader == replicas[0] == self.partition.leader
             for node in replicas
         ) and set(self.partition.isr) == set(replicas)
 
     async def send(self, acks: int = -1, to: int = 0, count: int = 1) -> None:
-        """Send records to the leader, or to a node that believes itself to be. Raises Unmet."""
+        """Send records to the leader, or to a node that believes itself to be. Raises ExpectationFailed."""
         for _ in range(count):
             self.client.leaders[TOPIC] = to or self.partition.leader
             if not await self.client.send(*TOPIC, acks):
-                raise Unmet(f"a record with acks {acks} to node {to or 'that leads'} was refused")
+                raise ExpectationFailed(f"a record with acks {acks} to node {to or 'that leads'} was refused")
             if acks == 1:  # nothing is promised
                 self.client.acked[TOPIC].pop()
 
@@ -202,7 +202,7 @@ class Stage:
         self.client.leaders[TOPIC] = self.partition.leader
         return asyncio.ensure_future(self.client.send(*TOPIC, -1))
 
-    async def everywhere(self) -> None:
+    async def await_replication(self) -> None:
         """Wait until all replicas have everything, and it is committed."""
         await self.until("all replicas have everything", self._equal)
 
@@ -210,7 +210,7 @@ class Stage:
         ends = {self.copy(node).end for node in self.partition.replicas}
         return {self.replica(self.partition.leader).state.high_watermark} == ends
 
-    async def prefer(self) -> None:
+    async def elect_preferred(self) -> None:
         """Have the first replica lead."""
         async with AdminClient(list(self.cluster.brokers.values())) as admin:
             results = await reassignments.elect(admin, reassignments.PREFERRED, [TOPIC])
@@ -229,27 +229,27 @@ class Stage:
         """Undo these."""
         self.links.unblock(*cuts)
 
-    def heal_but_deaf(self) -> None:
+    def heal_cuts(self) -> None:
         """Undo every cut; who hears no metadata goes on so."""
         self.links.unblock(*self._cuts)
         self._cuts.clear()
 
     def heal(self) -> None:
         """Undo everything."""
-        self.heal_but_deaf()
-        for src, dst, watch in self._deafened:
+        self.heal_cuts()
+        for src, dst, watch in self._metadata_blocks:
             self.cluster.network.link(src, dst).cuts.remove(watch)
-        self._deafened.clear()
+        self._metadata_blocks.clear()
 
-    def deafen(self, node: int, controller: int) -> None:
+    def block_metadata(self, node: int, controller: int) -> None:
         """Let no metadata come to the node, while its heartbeats are answered."""
-        raft = self.eye(node)._raft
+        raft = self.checker(node)._raft
         assert raft is not None
-        channel = raft.peers.fetching((self.host(controller).address, CONTROLLER_PORT))
+        channel = raft.peers.fetch_channel((self.host(controller).address, CONTROLLER_PORT))
         assert isinstance(channel, Channel)
-        watch = Watch(_OneChannel(channel))  # type: ignore[arg-type] # as good as a Cut
+        watch = CutCounter(_ConnectionCut(channel))  # type: ignore[arg-type] # as good as a Cut
         self.cluster.network.link(controller, node).cuts.append(watch)
-        self._deafened.append((controller, node, watch))
+        self._metadata_blocks.append((controller, node, watch))
 
     def wipe(self, node: int) -> None:
         """Leave nothing on the disk of a node that is down."""
@@ -262,7 +262,7 @@ class Stage:
         self.cluster.kill(node, "power")
 
 
-class _OneChannel:
+class _ConnectionCut:
     """A cut of whatever connection a channel has at the moment."""
 
     answers = False
@@ -279,12 +279,12 @@ class _OneChannel:
         return int(connection.transport.get_extra_info("sockname")[1])
 
 
-def answers(of: int, to: int) -> Cut:
+def fetch_answers(of: int, to: int) -> Cut:
     """What broker `to` fetches from broker `of`."""
     return Cut(of, to, BROKER_PORT, answers=True)
 
 
-def between(one: int, other: int) -> tuple[Cut, Cut]:
+def both_ways(one: int, other: int) -> tuple[Cut, Cut]:
     """Everything between two machines."""
     return Cut(one, other), Cut(other, one)
 

@@ -34,8 +34,8 @@ from nodes.ids import NodeId
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ConfigResource
 from nodes.server import refusals
-from nodes.server.controller.controller import ControllerShell
-from nodes.server.controller.recovery import Recovery
+from nodes.server.controller.controller import QuorumController
+from nodes.server.controller.recovery import UncleanRecoveryManager
 from nodes.wire.server import Api, RequestContext
 from nodes.wire.versions import respond
 
@@ -45,10 +45,10 @@ UNCLEAN_ELECTION = 1
 Row = dict[str, Any]
 
 
-class AdminRequests:
+class AdminRequestHandler:
     """Serves clients' administrative requests, at the controller."""
 
-    def __init__(self, shell: ControllerShell, recovery: Recovery) -> None:
+    def __init__(self, shell: QuorumController, recovery: UncleanRecoveryManager) -> None:
         self._shell = shell
         self._recovery = recovery
 

@@ -7,17 +7,17 @@ from nodes.controller.isr import IsrAnswer, IsrRequest
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 from nodes.metadata.errors import ControlError
 from nodes.metadata.records import BrokerEndpoint
-from nodes.server.controller.controller import ControllerShell, now_ms
+from nodes.server.controller.controller import QuorumController, now_ms
 from nodes.wire.server import Api, RequestContext
 from nodes.wire.versions import respond
 
 log = logging.getLogger("nodes.controller")
 
 
-class BrokerRequests:
+class BrokerRequestHandler:
     """Serves the requests of brokers, at the controller."""
 
-    def __init__(self, shell: ControllerShell) -> None:
+    def __init__(self, shell: QuorumController) -> None:
         self._shell = shell
         self._controller = shell.controller
 

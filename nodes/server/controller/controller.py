@@ -27,8 +27,9 @@ from nodes.log.errors import MessageTooLarge
 from nodes.metadata.errors import ControlError
 from nodes.metadata.records import MetadataRecord, NoOpRecord, encode_all
 from nodes.raft.errors import NotLeader
-from nodes.server.quorum.metadata_publisher import Committed, MetadataPublisher
-from nodes.wire.connections import LOG_BURST, LOG_PER_S, LineLimit
+from nodes.server.quorum.delivery import CommittedBatch
+from nodes.server.quorum.metadata_publisher import MetadataPublisher
+from nodes.wire.connections import LOG_BURST, LOG_PER_S, LogRateLimit
 
 R = TypeVar("R")
 
@@ -70,7 +71,7 @@ class MetadataQuorum(Protocol):
         ...
 
 
-class ControllerShell:
+class QuorumController:
     """A listener of the quorum node, registered after the MetadataPublisher of the same node."""
 
     def __init__(
@@ -92,7 +93,7 @@ class ControllerShell:
         self._end = NO_OFFSET
         self._led_before: NodeId | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self._refusals = LineLimit(LOG_BURST, LOG_PER_S)
+        self._refusals = LogRateLimit(LOG_BURST, LOG_PER_S)
 
     # --- life
 
@@ -139,7 +140,7 @@ class ControllerShell:
         """The publisher keeps the image; only the leader is looked at here."""
         self._observe_leader()
 
-    def on_commit(self, batches: Sequence[Committed]) -> None:
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """The publisher keeps the image; the leader is looked at here."""
         self._observe_leader()
         if self.controller.active:

@@ -5,8 +5,8 @@ reach no broker: who the controllers are, and how this one is configured.
 from typing import Any
 
 from nodes.ids import NO_NODE
-from nodes.server.quorum.quorum_node import RaftNode
-from nodes.server.requests.describe_configs import DescribeConfigs
+from nodes.server.quorum.quorum_node import QuorumNode
+from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.requests.metadata import (
     CONTROLLER_ENDPOINTS,
     authorized_operations,
@@ -18,10 +18,10 @@ from nodes.wire.versions import respond
 DESCRIBE_CONFIGS, DESCRIBE_CLUSTER = 32, 60
 
 
-class ControllerQueries:
+class ControllerQueryHandler:
     """Serves DescribeCluster and DescribeConfigs there."""
 
-    def __init__(self, raft: RaftNode, configs: DescribeConfigs) -> None:
+    def __init__(self, raft: QuorumNode, configs: DescribeConfigsHandler) -> None:
         self._raft = raft
         self._configs = configs
 

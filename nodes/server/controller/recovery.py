@@ -23,9 +23,9 @@ from nodes.controller.recovery import Inquiry, Report, inquiries, recover
 from nodes.ids import BrokerEpoch, Epoch, NodeId, Offset
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, PartitionKey
-from nodes.server.controller.controller import ControllerShell
+from nodes.server.controller.controller import QuorumController
 from nodes.wire.client import Channel
-from nodes.wire.connections import LOG_BURST, LOG_PER_S, LineLimit
+from nodes.wire.connections import LOG_BURST, LOG_PER_S, LogRateLimit
 from nodes.wire.errors import ChannelError
 from nodes.wire.replica_log_info import MAX_PARTITIONS, GetReplicaLogInfoRequest
 from nodes.wire.versions import fill
@@ -39,18 +39,18 @@ log = logging.getLogger("nodes.recovery")
 TopicPart = tuple[UUID, int]
 
 
-class Recovery:
+class UncleanRecoveryManager:
     """See the module. `connect` makes a channel to a broker's `listener`, by host and port."""
 
     def __init__(
-        self, shell: ControllerShell, connect: Callable[[str, int], Channel], listener: str
+        self, shell: QuorumController, connect: Callable[[str, int], Channel], listener: str
     ) -> None:
         self._shell = shell
         self._connect = connect
         self._listener = listener
         self._channels: dict[NodeId, Channel] = {}
         self._settled: ClusterImage | None = None
-        self._lines = LineLimit(LOG_BURST, LOG_PER_S)
+        self._lines = LogRateLimit(LOG_BURST, LOG_PER_S)
 
     async def run(self) -> None:
         """Look after the leaderless partitions for ever."""

@@ -1,9 +1,10 @@
-"""Follows leaders: one connection and one task for each leader broker, all its partitions at once.
+"""Fetches from leaders: one connection and one task for each leader broker, for all its partitions.
 
-A fetch at offset x says: I have everything below x. The answer is appended byte for byte, or tells
-where the logs diverge, and then the local log is cut there. What is said and what is left out is
-decided by `following`. News (a partition to follow, a new leader epoch, a pause that is over) is
-sent at once, while the request before it still waits at the leader, which then ends that wait.
+A fetch at offset x means that this replica has everything below x. The records of the response are
+appended byte for byte. If the response says that the logs diverge, the local log is truncated
+there. `fetch_session` decides which partitions a request sends. A change (a new partition, a new
+leader epoch, a pause that is over) is sent at once, even while the request before it still waits at
+the leader; the leader then ends that wait.
 """
 
 import asyncio
@@ -22,11 +23,16 @@ from nodes.ids import NodeId, Offset, TopicPartition
 from nodes.log.divergence import EpochEnd
 from nodes.log.errors import LogError
 from nodes.replication.partition import Role
-from nodes.server.follower.fetch_session import Followed, Following, Plan, backoff_ms
+from nodes.server.follower.fetch_session import (
+    FetchRequestData,
+    FetchSessionHandler,
+    FollowedPartition,
+    backoff_ms,
+)
 from nodes.server.replicas.isr import Registration
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.replicas.replica import Replica
-from nodes.server.replicas.throttling import AS_FOLLOWER, Throttle
+from nodes.server.replicas.throttling import AS_FOLLOWER, ReplicationThrottle
 from nodes.wire.client import Channel
 from nodes.wire.errors import ChannelError, ConnectFailed
 from nodes.wire.versions import Draft
@@ -36,8 +42,8 @@ log = logging.getLogger("nodes.fetcher")
 MAX_IN_FLIGHT = 2
 
 
-class FetcherPool:
-    """Keeps one Fetcher for each leader that some local replica follows."""
+class ReplicaFetcherManager:
+    """Keeps one ReplicaFetcher for each leader that a local replica follows."""
 
     def __init__(
         self,
@@ -50,38 +56,38 @@ class FetcherPool:
         self._replicas = replicas
         self._registration = registration
         self._connect = connect
-        self._fetchers: dict[NodeId, Fetcher] = {}
-        self._throttle = Throttle(AS_FOLLOWER)
+        self._fetchers: dict[NodeId, ReplicaFetcher] = {}
+        self._throttle = ReplicationThrottle(AS_FOLLOWER)
         self._leader_of: dict[TopicPartition, NodeId] = {}
         self._stopped = False
 
-    def follow(self, changes: Mapping[TopicPartition, NodeId | None]) -> None:
-        """Fetch these partitions from these leaders from now on, or (None) no more."""
+    def update_leaders(self, changes: Mapping[TopicPartition, NodeId | None]) -> None:
+        """Fetch these partitions from these leaders from now on; None: do not fetch any more."""
         if self._stopped:
             return
         touched: dict[NodeId, None] = {}
         for partition, leader in changes.items():
             before = self._leader_of.pop(partition, None)
             if before is not None and before != leader:
-                self._fetchers[before].following.drop(partition)
+                self._fetchers[before].session.remove(partition)
                 touched[before] = None
             replica = self._replicas.find(partition)
             if leader is not None and replica is not None:
                 self._leader_of[partition] = leader
-                self._fetcher(leader).following.follow(
+                self._fetcher(leader).session.add(
                     partition, replica.topic_id, replica.state.leader_epoch
                 )
                 touched[leader] = None
         for leader in touched:
-            if len(self._fetchers[leader].following):
-                self._fetchers[leader].news()
+            if len(self._fetchers[leader].session):
+                self._fetchers[leader].wake()
             else:
                 self._fetchers.pop(leader).stop()
 
-    def _fetcher(self, leader: NodeId) -> "Fetcher":
+    def _fetcher(self, leader: NodeId) -> "ReplicaFetcher":
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[leader] = Fetcher(
+            fetcher = self._fetchers[leader] = ReplicaFetcher(
                 self._config,
                 leader,
                 self._replicas,
@@ -93,7 +99,7 @@ class FetcherPool:
         return fetcher
 
     def stop(self) -> None:
-        """End every fetcher; for good."""
+        """Stop every fetcher for good."""
         self._stopped = True
         for fetcher in self._fetchers.values():
             fetcher.stop()
@@ -101,12 +107,12 @@ class FetcherPool:
 
 
 class _InFlight(NamedTuple):
-    plan: Plan
+    data: FetchRequestData
     answer: "asyncio.Future[Any]"
 
 
-class Fetcher:
-    """Fetches from one leader what `following` says, until stopped."""
+class ReplicaFetcher:
+    """Fetches the partitions of `session` from one leader, until stopped."""
 
     def __init__(
         self,
@@ -115,9 +121,9 @@ class Fetcher:
         replicas: ReplicaManager,
         registration: Registration,
         connect: Callable[[str, int], Channel],
-        throttle: Throttle,
+        throttle: ReplicationThrottle,
     ) -> None:
-        self.following = Following(config.replication.fetch_backoff_ms)
+        self.session = FetchSessionHandler(config.replication.fetch_backoff_ms)
         self._config = config
         self._leader = leader
         self._replicas = replicas
@@ -127,19 +133,19 @@ class Fetcher:
         self._failures = 0
         self._channel: Channel | None = None
         self._in_flight: deque[_InFlight] = deque()
-        self._event = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin fetching."""
+        """Start fetching."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def news(self) -> None:
-        """`following` was told something."""
-        self._event.set()
+    def wake(self) -> None:
+        """The session changed: look whether to send a request."""
+        self._wake_up.set()
 
     def stop(self) -> None:
-        """Give up what is under way and end."""
+        """Drop the requests in flight and end."""
         if self._task is not None:
             self._task.cancel()
         self._disconnect()
@@ -149,55 +155,56 @@ class Fetcher:
     async def _run(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             while True:
-                self._event.clear()
+                self._wake_up.clear()
                 try:
                     await self._send()
                     await self._wait()
                     while self._in_flight and self._in_flight[0].answer.done():
-                        plan, answer = self._in_flight.popleft()
-                        self._take(plan, answer.result())
+                        data, answer = self._in_flight.popleft()
+                        self._process_response(data, answer.result())
                 except ChannelError as error:
                     log.info("fetching from node %d: %s", self._leader, error)
-                    await self._begin_anew()
-                except Exception:  # a failed disk, which stops the node; or a bug, to be seen
+                    await self._reset_connection()
+                except Exception:  # a failed disk, which stops the node, or a bug
                     log.exception("fetching from node %d", self._leader)
-                    await self._begin_anew()
+                    await self._reset_connection()
 
-    async def _begin_anew(self) -> None:
+    async def _reset_connection(self) -> None:
         self._disconnect()
-        self.following.lost_session()
+        self.session.reset_session()
         most_ms = self._config.replication.fetch_backoff_ms
         await asyncio.sleep(backoff_ms(self._failures, most_ms) / 1000)
         self._failures += 1
 
     async def _send(self) -> None:
-        """Send a request if none is under way, or if there is news for the leader."""
-        following = self.following
+        """Send a request if none is in flight, or if there is a change to send."""
+        session = self.session
         now_ms = self._now_ms()
-        # Asked in any case: what was left out and is due again is news, and is waited for no more.
-        while following.has_news(now_ms) or not self._in_flight:
-            may_overtake = following.in_session and len(self._in_flight) < MAX_IN_FLIGHT
+        # `has_changes` is called in any case: it resumes partitions whose pause is over.
+        while session.has_changes(now_ms) or not self._in_flight:
+            may_overtake = session.in_session and len(self._in_flight) < MAX_IN_FLIGHT
             if self._in_flight and not may_overtake:
                 return
-            plan = following.next_request(now_ms)
-            if plan is None:
+            data = session.next_request(now_ms)
+            if data is None:
                 return
-            await self._flush(plan)
+            await self._flush(data)
             channel = self._channel
             if channel is None:
                 channel = self._channel = self._connect(*self._address())
-            answer = channel.begin(self._request(plan), timeout_s=self._timeout_s)
+            answer = channel.begin(self._request(data), timeout_s=self._timeout_s)
             answer.add_done_callback(self._answered)
-            self._in_flight.append(_InFlight(plan, answer))
+            self._in_flight.append(_InFlight(data, answer))
 
-    async def _flush(self, plan: Plan) -> None:
-        """Let every log that is named claim its end (flush.messages). Where it claims less, as one
-        does that led until now, the leader would send what is there already, and a log that departs
-        from the leader's beyond its claim would not be told to be cut.
+    async def _flush(self, data: FetchRequestData) -> None:
+        """Flush the logs of the request until each may claim its end (flush.messages).
+
+        A log that claims less, such as one that led until now, would be sent records that it has
+        already; and the leader would not see a divergence above the claimed end.
         """
         unflushed = [
             replica
-            for followed in plan.named
+            for followed in data.to_send
             if (replica := self._replicas.find(followed.partition)) is not None
             and replica.claimed_end != replica.log.end_offset
         ]
@@ -205,19 +212,19 @@ class Fetcher:
             await asyncio.gather(*(replica.flush_before_claim() for replica in unflushed))
 
     def _answered(self, _: "asyncio.Future[Any]") -> None:
-        self._event.set()
+        self._wake_up.set()
 
     async def _wait(self) -> None:
-        """Until an answer or news came, or a partition that was left out is due again."""
+        """Wait for a response, a change of the session, or the end of a pause."""
         loop = asyncio.get_running_loop()
-        resumes_ms = self.following.resumes_ms
-        if resumes_ms == float("inf"):
-            await self._event.wait()
+        next_resume_ms = self.session.next_resume_ms
+        if next_resume_ms == float("inf"):
+            await self._wake_up.wait()
             return
         # A millisecond later: a timer may fire a rounding error before its time.
-        timer = loop.call_at((resumes_ms + 1) / 1000, self._event.set)
+        timer = loop.call_at((next_resume_ms + 1) / 1000, self._wake_up.set)
         try:
-            await self._event.wait()
+            await self._wake_up.wait()
         finally:
             timer.cancel()
 
@@ -249,13 +256,13 @@ class Fetcher:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def _request(self, plan: Plan) -> Draft:
+    def _request(self, data: FetchRequestData) -> Draft:
         config = self._config
         topics: dict[Any, list[dict[str, Any]]] = {}
-        for followed in plan.named:
+        for followed in data.to_send:
             replica = self._replicas.find(followed.partition)
             if replica is None or not _follows(replica, followed):
-                continue  # dropped just now: the plan that forgets it follows
+                continue  # removed just now: the next request tells the leader to forget it
             row = {
                 "partition": followed.partition.partition,
                 "current_leader_epoch": followed.leader_epoch,
@@ -266,9 +273,9 @@ class Fetcher:
             }
             topics.setdefault(followed.topic_id, []).append(row)
         forgotten: dict[Any, list[int]] = {}
-        for topic_id, number in plan.forgotten:
+        for topic_id, number in data.to_forget:
             forgotten.setdefault(topic_id, []).append(number)
-        wait_ms = config.replication.fetch_wait_max_ms if plan.may_wait else 0
+        wait_ms = config.replication.fetch_wait_max_ms if data.may_wait else 0
         values = {
             "cluster_id": config.cluster_id,
             "replica_state": {
@@ -278,8 +285,8 @@ class Fetcher:
             "max_wait": timedelta(milliseconds=wait_ms),
             "min_bytes": 1,
             "max_bytes": config.replication.fetch_response_max_bytes,
-            "session_id": plan.session_id,
-            "session_epoch": plan.session_epoch,
+            "session_id": data.session_id,
+            "session_epoch": data.session_epoch,
             "topics": [{"topic_id": key, "partitions": rows} for key, rows in topics.items()],
             "forgotten_topics_data": [
                 {"topic_id": key, "partitions": numbers} for key, numbers in forgotten.items()
@@ -287,13 +294,13 @@ class Fetcher:
         }
         return Draft(FetchRequest, values)
 
-    # -- answers -------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------
 
-    def _take(self, plan: Plan, response: Any) -> None:
+    def _process_response(self, data: FetchRequestData, response: Any) -> None:
         error = response.error_code
         self._failures = 0
-        if not self.following.answered(plan.number, response.session_id, error):
-            log.info("node %d answered a fetch with %s", self._leader, error.name)
+        if not self.session.handle_response(data.number, response.session_id, error):
+            log.info("node %d responded to a fetch with %s", self._leader, error.name)
             return
         truncated = False
         for topic in response.responses:
@@ -302,56 +309,61 @@ class Fetcher:
                 continue
             for answer in topic.partitions:
                 partition = TopicPartition(name, answer.partition_index)
-                followed = self.following.accept(plan.number, partition)
+                followed = self.session.current(data.number, partition)
                 replica = self._replicas.find(partition)
                 if followed is None or replica is None or not _follows(replica, followed):
                     continue
-                truncated = self._take_part(replica, followed, answer) or truncated
+                truncated = self._process_partition(replica, followed, answer) or truncated
         if truncated:
-            self._replicas.truncated()
+            self._replicas.after_truncation()
 
-    def _take_part(self, replica: Replica, followed: Followed, answer: Any) -> bool:
-        """Act on one partition's answer; true when the log was truncated."""
+    def _process_partition(
+        self, replica: Replica, followed: FollowedPartition, answer: Any
+    ) -> bool:
+        """Handle the response for one partition; true if the log was truncated."""
         try:
             if answer.error_code is not ErrorCode.none:
-                return self._refused(replica, followed, answer)
-            told = answer.diverging_epoch
-            if told.end_offset >= 0 or told.epoch >= 0:
-                replica.truncate(EpochEnd(told.epoch, told.end_offset))
-                self.following.moved(followed)
+                return self._process_error(replica, followed, answer)
+            diverging = answer.diverging_epoch
+            if diverging.end_offset >= 0 or diverging.epoch >= 0:
+                replica.truncate(EpochEnd(diverging.epoch, diverging.end_offset))
+                self.session.position_changed(followed)
                 return True
             replica.append_fetched(answer.records or b"", Offset(answer.high_watermark))
             trimmed = replica.follow_log_start(Offset(answer.log_start_offset))
             followed.failures = 0
         except (LogError, OSError):
             log.exception("%s: cannot follow", replica.partition)
-            self.following.failed(followed, self._now_ms())
+            self.session.back_off(followed, self._now_ms())
             return False
         if answer.records or trimmed:
-            self._go_on(replica, followed, len(answer.records or b""))
+            self._fetch_more(replica, followed, len(answer.records or b""))
         return False
 
-    def _go_on(self, replica: Replica, followed: Followed, fetched: int) -> None:
-        """Ask for what follows: with the next request, or when the throttle allows it."""
+    def _fetch_more(self, replica: Replica, followed: FollowedPartition, fetched: int) -> None:
+        """Fetch on from the new position: in the next request, or when the throttle allows it."""
         now_ms, image, local = self._now_ms(), self._replicas.image, self._config.node_id
-        self._throttle.used(replica, fetched, image, now_ms)
-        self.following.moved(followed)
-        if self._throttle.holds_back(replica, local, image, now_ms):
-            self.following.pause(followed, self._throttle.ready_ms(now_ms))
+        self._throttle.record(replica, fetched, image, now_ms)
+        self.session.position_changed(followed)
+        if self._throttle.is_throttled(replica, local, image, now_ms):
+            self.session.pause(followed, self._throttle.ready_ms(now_ms))
 
-    def _refused(self, replica: Replica, followed: Followed, answer: Any) -> bool:
-        """Nothing was fetched. A log that the leader's has moved past begins anew (KAFKA-3410)."""
+    def _process_error(self, replica: Replica, followed: FollowedPartition, answer: Any) -> bool:
+        """Handle an error; true if the log was truncated.
+
+        A log that ends below the leader's log start is truncated fully (KAFKA-3410).
+        """
         start, end = Offset(answer.log_start_offset), replica.log.end_offset
         empty = replica.log.start_offset == end
         if answer.error_code is ErrorCode.offset_out_of_range and (start > end or empty):
-            replica.restart_at(start)
-            self.following.moved(followed)
+            replica.truncate_fully_and_start_at(start)
+            self.session.position_changed(followed)
             return True
-        self.following.failed(followed, self._now_ms())
+        self.session.back_off(followed, self._now_ms())
         return False
 
 
-def _follows(replica: Replica, followed: Followed) -> bool:
-    """Whether the replica is still where it was when it was last told to follow."""
+def _follows(replica: Replica, followed: FollowedPartition) -> bool:
+    """Whether the replica still follows in the leader epoch of `followed`."""
     state = replica.state
     return state.role is Role.FOLLOWER and state.leader_epoch == followed.leader_epoch

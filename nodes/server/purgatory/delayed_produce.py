@@ -1,8 +1,9 @@
-"""Produce requests that wait for an offset of one partition.
+"""The produce requests of one partition that wait until an offset is committed or flushed.
 
-In order of the offset, so that an advance of the high watermark looks only at those that it
-answers. An answer is decided by the caller's `judge`: the partition's replication state for
-acks=all, the flushed end for acks=1. Whoever stops waiting (a timeout) says so by `forget`.
+They are kept in the order of the offset, so an advance of the high watermark looks only at the
+requests that it completes. The caller decides the ack of each: from the partition's replication
+state for acks=all, from the flushed end for acks=1. A caller that stops waiting (a timeout) calls
+`remove`.
 """
 
 import asyncio
@@ -13,48 +14,50 @@ from dataclasses import dataclass
 from nodes.ids import Epoch, Offset
 from nodes.replication.partition import Ack
 
-Judge = Callable[[Epoch, Offset], Ack]
-"""What to tell who appended below an offset in a leader epoch. If it says WAIT for one offset, it
-says so for every higher one of the same epoch; and it never says WAIT for an epoch that is over."""
+AckOf = Callable[[Epoch, Offset], Ack]
+"""The ack of a produce that was appended below an offset in a leader epoch.
+
+If it is WAIT for one offset, it is WAIT for every higher offset of the same epoch. It is never WAIT
+for an epoch that is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _DelayedProduce:
     leader_epoch: Epoch
-    required: Offset
+    required_offset: Offset
     future: "asyncio.Future[Ack]"
 
 
-class Acks:
-    """See the module. Bounded by the requests in flight on all connections."""
+class ProducePurgatory:
+    """See the module. It is bounded by the requests in flight on all connections."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_delayed",)
 
     def __init__(self) -> None:
-        self._waiting: list[_Waiting] = []
+        self._delayed: list[_DelayedProduce] = []
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._delayed)
 
-    def wait(self, leader_epoch: Epoch, required: Offset) -> "asyncio.Future[Ack]":
-        """The answer to come for what was appended below `required` in `leader_epoch`."""
+    def add(self, leader_epoch: Epoch, required_offset: Offset) -> "asyncio.Future[Ack]":
+        """Return a future for the ack of what was appended below `required_offset`."""
         future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(leader_epoch, required, future)
-        insort(self._waiting, waiting, key=lambda each: each.required)
+        delayed = _DelayedProduce(leader_epoch, required_offset, future)
+        insort(self._delayed, delayed, key=lambda each: each.required_offset)
         return future
 
-    def settle(self, judge: Judge) -> None:
-        """Answer those, from the lowest offset on, whom `judge` does not let wait."""
-        answered = 0
-        for waiting in self._waiting:
-            ack = judge(waiting.leader_epoch, waiting.required)
+    def check_and_complete(self, ack_of: AckOf) -> None:
+        """Complete the requests, from the lowest offset on, until `ack_of` says WAIT."""
+        completed = 0
+        for delayed in self._delayed:
+            ack = ack_of(delayed.leader_epoch, delayed.required_offset)
             if ack is Ack.WAIT:
                 break
-            answered += 1
-            if not waiting.future.done():
-                waiting.future.set_result(ack)
-        del self._waiting[:answered]
+            completed += 1
+            if not delayed.future.done():
+                delayed.future.set_result(ack)
+        del self._delayed[:completed]
 
-    def forget(self, future: "asyncio.Future[Ack]") -> None:
-        """Nobody waits for this answer any more."""
-        self._waiting = [waiting for waiting in self._waiting if waiting.future is not future]
+    def remove(self, future: "asyncio.Future[Ack]") -> None:
+        """Remove the request with this future: nobody waits for it any more."""
+        self._delayed = [delayed for delayed in self._delayed if delayed.future is not future]

@@ -1,6 +1,7 @@
-"""Requests that wait for news, without a task for each: there is one of every follower, always.
+"""A response that is delayed until there is enough to answer, or until its time is up.
 
-Left to subclasses: what is waited for, and what is answered.
+It needs no task of its own, because every follower has such a request waiting all the time. A
+subclass decides what to watch and what to respond.
 """
 
 import asyncio
@@ -8,65 +9,65 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 
-class LongPoll(ABC):
-    """A request that is answered when there is enough to say, or when its time is up.
+class DelayedResponse(ABC):
+    """A request in the purgatory.
 
-    `answer` is the response to come; cancelled (the connection is lost), the poll is over.
+    `response` is the future response. When it is cancelled (the connection is lost), the wait ends.
     """
 
     def __init__(self) -> None:
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, timeout_s: float) -> "asyncio.Future[Any]":
-        """Wait from now on, at most `timeout_s`; the answer."""
+    def start(self, timeout_s: float) -> "asyncio.Future[Any]":
+        """Start to wait, at most `timeout_s`; return the future response."""
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(timeout_s, self.end_wait)
-        self.answer.add_done_callback(self._end)
-        self.wait()
-        return self.answer
+        self._timer = loop.call_later(timeout_s, self.force_complete)
+        self.response.add_done_callback(self._end)
+        self.watch()
+        return self.response
 
-    # -- the subclass's part
-
-    @abstractmethod
-    def wait(self) -> None:
-        """Have `woken` called with the next news."""
+    # -- what a subclass defines
 
     @abstractmethod
-    def look(self, *, last: bool) -> Any:
-        """The response; None to wait for more, unless this is the `last` look."""
+    def watch(self) -> None:
+        """Arrange that the next change calls `check_and_complete`."""
 
     @abstractmethod
-    def leave(self) -> None:
-        """Wait for nothing any more; called once, before the answer goes out."""
+    def try_complete(self, *, forced: bool) -> Any:
+        """Return the response, or None to wait for more. With `forced` it must be a response."""
 
-    # -- what happens
+    @abstractmethod
+    def unwatch(self) -> None:
+        """Stop watching. Called once, before the response is set."""
 
-    def woken(self, _: object = None) -> None:
-        """There is news."""
-        self._go_on(last=False)
+    # -- completion
 
-    def end_wait(self) -> None:
-        """Its time is up: answer with what there is."""
-        self._go_on(last=True)
+    def check_and_complete(self, _: object = None) -> None:
+        """Something changed: respond if it is enough."""
+        self._complete(forced=False)
 
-    def _go_on(self, *, last: bool) -> None:
-        answer = self.answer
-        if answer.done():
+    def force_complete(self) -> None:
+        """The time is up: respond with what there is."""
+        self._complete(forced=True)
+
+    def _complete(self, *, forced: bool) -> None:
+        future = self.response
+        if future.done():
             return
         try:
-            response = self.look(last=last)
-        except Exception as error:  # a bug of ours, or a node that ends: the connection tells
-            answer.set_exception(error)
+            response = self.try_complete(forced=forced)
+        except Exception as error:  # a bug, or a node that stops: the connection reports it
+            future.set_exception(error)
             return
         if response is None:
-            self.wait()
+            self.watch()
             return
-        answer.remove_done_callback(self._end)
-        self._end(answer)
-        answer.set_result(response)
+        future.remove_done_callback(self._end)
+        self._end(future)
+        future.set_result(response)
 
     def _end(self, _: "asyncio.Future[Any]") -> None:
         assert self._timer is not None
         self._timer.cancel()
-        self.leave()
+        self.unwatch()

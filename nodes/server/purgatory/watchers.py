@@ -1,23 +1,27 @@
-"""Who wants to know of a replica's news: the partitions of fetches, in sessions or waiting.
+"""The watchers of one replica: the partitions of fetch requests and fetch sessions.
 
-A watcher stays until it leaves, so that a fetch session of thousands of partitions registers once
-and is then told of the few that have news, instead of asking all of them at every fetch.
+A watcher stays until it is removed. So a fetch session of thousands of partitions registers once,
+and then hears only of the few partitions that changed; it need not look at all of them for every
+fetch.
 """
 
 from typing import Protocol
 
 
 class Watcher(Protocol):
-    """Told in the middle of an append or a commit: may only take notes and fire futures."""
+    """Its methods are called in the middle of an append or a commit.
+
+    So they may only take notes and complete futures.
+    """
 
     def appended(self) -> None:
-        """The log's end moved."""
+        """The log end offset moved."""
 
     def committed(self) -> None:
         """The high watermark moved."""
 
     def changed(self) -> None:
-        """Role, leader epoch, in-sync set or log start changed, or the replica left this node."""
+        """The role, leader epoch, ISR or log start changed, or the replica left this node."""
 
 
 class Watchers:
@@ -33,27 +37,27 @@ class Watchers:
         return len(self._of_all)
 
     def add(self, watcher: Watcher, *, appends: bool) -> None:
-        """Tell `watcher` of commits and changes, and with `appends` of appends, until it leaves."""
+        """Notify `watcher` of commits and changes, and with `appends` of appends too."""
         self._of_all[watcher] = None
         if appends:
             self._of_appends[watcher] = None
 
     def discard(self, watcher: Watcher) -> None:
-        """Forget `watcher`; fine when it is not known."""
+        """Remove `watcher`, if it is there."""
         self._of_all.pop(watcher, None)
         self._of_appends.pop(watcher, None)
 
     def appended(self) -> None:
-        """Tell those who care for appends."""
+        """Notify the watchers of appends."""
         for watcher in self._of_appends:
             watcher.appended()
 
     def committed(self) -> None:
-        """Tell everyone that the high watermark moved."""
+        """Notify every watcher that the high watermark moved."""
         for watcher in self._of_all:
             watcher.committed()
 
     def changed(self) -> None:
-        """Tell everyone to look again."""
+        """Notify every watcher that the replica changed."""
         for watcher in self._of_all:
             watcher.changed()

@@ -1,10 +1,10 @@
-"""Hands committed batches of the metadata log to those who live by them, in log order.
+"""Delivers the committed batches of the metadata log to the listeners, in log order.
 
-Every node delivers from its newest snapshot (or offset 0) at each start, a bounded part at a time,
-each batch checked against its CRC. A snapshot that is installed later stands for the batches that
-it replaces. A leader becomes active
-when the first record of its own epoch has been delivered: only then is everything of earlier
-leaders known here, and nothing of it can vanish any more (KAFKA-12619).
+At each start a node delivers from its newest snapshot (or from offset 0), a bounded part at a time,
+and checks each batch against its CRC. A snapshot that is installed later is delivered in place of
+the batches that it replaces. A leader becomes active when the first record of its own epoch has
+been delivered. Only then are all records of earlier leaders known here, and none of them can be
+lost any more (KAFKA-12619).
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from nodes.raft.snapshot import Snapshot
 from nodes.server.quorum.metadata_log import MetadataLog
 
 DELIVERY_BYTES: Final = 1 << 16
-"""Listeners get about this much at a time, one batch at least: some thousand records, which take
-milliseconds to apply. The event loop runs in between."""
+"""Listeners get about this much at a time, but at least one batch: some thousand records, which
+take milliseconds to apply. The event loop runs in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,69 +37,69 @@ class CommittedBatch:
 
 
 class RaftListener(Protocol):
-    """Told of commits in log order. May append in `on_active` and in `on_commit`."""
+    """A listener hears of commits in log order. It may append in `on_active` and in `on_commit`."""
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """The state below the snapshot's offset is this, whatever was told before."""
+        """Replace the whole state by this snapshot of the log below its offset."""
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """These are committed; nothing was left out since the last call."""
+        """These batches are committed; there is no gap since the last call."""
 
     def on_active(self, epoch: Epoch) -> None:
-        """This node leads, and everything committed by earlier leaders has been delivered."""
+        """This node leads, and everything that earlier leaders committed has been delivered."""
 
     def on_inactive(self, epoch: Epoch) -> None:
-        """The leadership that `on_active` announced is lost."""
+        """The leadership that `on_active` reported is lost."""
 
 
 @dataclass(slots=True)
-class Progress:
-    """What was delivered after the newest snapshot."""
+class DeliveredSinceSnapshot:
+    """How much was delivered after the newest snapshot."""
 
     records: int = 0
     size_bytes: int = 0
 
 
 class Delivery:
-    """`later` runs a callback soon, on the loop, unless the member has halted by then."""
+    """See the module. `call_soon` runs a callback on the loop, unless the member has halted."""
 
-    def __init__(self, log: MetadataLog, later: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, log: MetadataLog, call_soon: Callable[[Callable[[], None]], None]) -> None:
         self.listeners: list[RaftListener] = []
         self.delivered = Offset(0)
-        self.since_snapshot = Progress()
+        self.since_snapshot = DeliveredSinceSnapshot()
         self.last_timestamp_ms = -1
         self.active_epoch: Epoch | None = None
         self._log = log
-        self._later = later
+        self._call_soon = call_soon
         self._high_watermark = Offset(0)
         self._leadership: Leadership | None = None
-        self._running = False
+        self._delivering = False
         self._waiters: list[tuple[Offset, int, asyncio.Future[None]]] = []
         self._next_waiter = 0
 
     def advance(self, high_watermark: Offset, leadership: Leadership | None) -> None:
-        """Everything below `high_watermark` is committed; deliver what is new of it."""
+        """Everything below `high_watermark` is committed: deliver what is new."""
         self._high_watermark = high_watermark
         self._leadership = leadership
-        if not self._running:
-            self._running = True
+        if not self._delivering:
+            self._delivering = True
             try:
                 self._deliver()
             finally:
-                self._running = False
+                self._delivering = False
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begin, or go on, from a snapshot, unless more than it holds was delivered already."""
+        """Continue from a snapshot, unless as much was delivered already."""
         offset = snapshot.snapshot_id.offset
         if offset > self.delivered:
             self.delivered = offset
-            self.since_snapshot = Progress()
+            self.since_snapshot = DeliveredSinceSnapshot()
             self.last_timestamp_ms = snapshot.last_timestamp_ms
             for listener in self.listeners:
                 listener.on_snapshot(snapshot)
 
-    def lose(self, error: NotLeader) -> None:
-        """This node leads no more: tell those who wait, and the listeners."""
+    def leadership_lost(self, error: NotLeader) -> None:
+        """This node leads no more: fail the calls of `wait`, and notify the listeners."""
         self._leadership = None
         waiters, self._waiters = self._waiters, []
         for _, _, waiter in waiters:
@@ -111,7 +111,7 @@ class Delivery:
                 listener.on_inactive(epoch)
 
     async def wait(self, offset: Offset) -> None:
-        """Until `offset` was delivered. Raises the error that `lose` is given."""
+        """Wait until `offset` is delivered. Raises the error of `leadership_lost`."""
         if offset >= self.delivered:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._next_waiter += 1
@@ -131,7 +131,7 @@ class Delivery:
             if not waiter.done():
                 waiter.set_result(None)
         if batches and self.delivered < self._high_watermark:
-            self._later(lambda: self.advance(self._high_watermark, self._leadership))
+            self._call_soon(lambda: self.advance(self._high_watermark, self._leadership))
 
     def _activate(self) -> None:
         leadership = self._leadership

@@ -1,16 +1,15 @@
-"""One member of the metadata quorum, running: carries out what the pure Quorum decides.
+"""A running member of the metadata quorum: it carries out what the pure Quorum decides.
 
-It owns the metadata log, the quorum-state file, the timers and the tasks. Beneath `raft_io`, which
-joins it with what serves and fetches (`raft_handlers`, `raft_follow`, `raft_snapshotter`); it knows
-none of them.
+It owns the metadata log, the quorum-state file, the timers and the tasks. `quorum_node` joins it
+with the request handlers, the fetch loop and the snapshot writer, which this module does not know.
 
-Guarantees: actions are carried out in the quorum's order and before any answer leaves, so a vote
-is on disk before it counts. Flushes are grouped (what is appended during one shares the next) and
-off the loop: a leader with a slow disk commits by the others' disks, a follower with one stops
-fetching. A failed write, a broken invariant or a failing listener halts the quorum member at once:
-it would no longer know what it has promised.
+Guarantees: the actions are carried out in the quorum's order and before any response is sent, so a
+vote is on disk before it counts. Flushes are grouped (what is appended during a flush shares the
+next one) and run off the loop: a leader with a slow disk commits by the disks of the others, and a
+follower with a slow disk stops fetching. A failed write, a broken invariant or a failing listener
+halts the member at once, because it would no longer know what it has promised.
 
-Left to others: requests, what the records mean, and ending the process of a member that halted
+Left to others: requests, the meaning of the records, and ending the process of a member that halted
 (`on_halt`).
 """
 
@@ -59,21 +58,21 @@ from nodes.raft.voters import Voter, VoterEndpoint, VoterSet
 from nodes.server.quorum import translation
 from nodes.server.quorum.delivery import Delivery, RaftListener
 from nodes.server.quorum.metadata_log import MetadataLog
-from nodes.server.quorum.peers import Address, Peer, Peers
+from nodes.server.quorum.peers import Address, PeerChannel, PeerChannels
 from nodes.storage.disk import Disk
 from nodes.wire.errors import ChannelError
 
 DIRECTORY: Final = f"{translation.METADATA_TOPIC}-0"
-FAREWELL_S: Final = 0.5
-"""How long a leader that stops waits for the others to hear of it."""
+RESIGN_WAIT_S: Final = 0.5
+"""How long a leader that stops waits until its resignation is sent to the others."""
 
 log = logging.getLogger("nodes.raft")
 
-Announcement = VoteRequest | BeginEpochRequest | EndEpochRequest
+VoterMessage = VoteRequest | BeginEpochRequest | EndEpochRequest
 
 
 class Halted(RaftError):
-    """This node's quorum member stopped for good; the reason is the cause."""
+    """This node's quorum member stopped for good; `__cause__` is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +92,8 @@ class MemberConfig:
     timing: QuorumTiming
 
 
-class RaftMember:
-    """See the module. `follow` is the endless job that fetches from whoever leads."""
+class QuorumMember:
+    """See the module. `fetch_loop` is the endless job that fetches from the leader."""
 
     def __init__(
         self,
@@ -105,8 +104,8 @@ class RaftMember:
         disk: Disk,
         rng: random.Random,
         wall_clock: Callable[[], int],
-        connect: Callable[[str, int], Peer],
-        follow: Callable[["RaftMember"], Coroutine[Any, Any, None]],
+        connect: Callable[[str, int], PeerChannel],
+        fetch_loop: Callable[["QuorumMember"], Coroutine[Any, Any, None]],
     ) -> None:
         self.config = config
         self.log = log
@@ -115,27 +114,27 @@ class RaftMember:
         self.last_contact_ms: dict[NodeId, float] = {}
         self.halted: Exception | None = None
         self.on_halt: Callable[[Exception], None] | None = None
-        self.peers = Peers(config.voters, connect)
-        self.peers.learn_voters(log.voters)
-        self.delivery = Delivery(log, self._later)
+        self.peers = PeerChannels(config.voters, connect)
+        self.peers.set_voters(log.voters)
+        self.delivery = Delivery(log, self._call_soon)
         self._snapshot = snapshot
-        self._follow = follow
+        self._fetch_loop = fetch_loop
         self._disk = disk
         self._quorum: Quorum | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = inf
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._next_task = 0
-        self._following: asyncio.Task[None] | None = None
-        self._followed: tuple[NodeId | None, Epoch] | None = None
-        self._flushing: asyncio.Task[None] | None = None
-        self._moved: asyncio.Future[None] | None = None
+        self._fetch_task: asyncio.Task[None] | None = None
+        self._fetch_target: tuple[NodeId | None, Epoch] | None = None
+        self._flush_task: asyncio.Task[None] | None = None
+        self._change: asyncio.Future[None] | None = None
 
-    # -- what others see
+    # -- state
 
     @property
     def quorum(self) -> Quorum:
-        """The state machine. Raises Halted, and RaftError before `start`."""
+        """The state machine. Raises Halted after a halt, and RaftError before `start`."""
         if self.halted is not None:
             raise Halted("the quorum member halted") from self.halted
         if self._quorum is None:
@@ -144,28 +143,28 @@ class RaftMember:
 
     @property
     def listeners(self) -> list[RaftListener]:
-        """Told of commits and of leadership, in this order. Add to it before `start`."""
+        """The listeners, in the order of notification. Add to the list before `start`."""
         return self.delivery.listeners
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The quorum's leader as last heard; None when unknown."""
+        """The quorum's leader as this node knows it; None if unknown."""
         return None if self._quorum is None or self.halted else self._quorum.leader_id
 
     @property
     def epoch(self) -> Epoch:
-        """The latest quorum epoch heard of."""
+        """The latest quorum epoch that this node knows."""
         return NO_EPOCH if self._quorum is None else self._quorum.epoch
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is known here as committed."""
+        """Everything below this offset is committed, as far as this node knows."""
         return Offset(0) if self._quorum is None else self._quorum.high_watermark
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
-        """Take part. Raises QuorumStateCorrupt, OSError."""
+        """Join the quorum. Raises QuorumStateCorrupt, OSError."""
         state = self._load_state()
         self._quorum = Quorum(
             node_id=self.config.node_id,
@@ -176,7 +175,7 @@ class RaftMember:
             rng=self.rng,
             now_ms=self.now_ms(),
         )
-        self._moved = asyncio.get_running_loop().create_future()
+        self._change = asyncio.get_running_loop().create_future()
         log.info("starts as %s with %s", self._quorum.role.name, state)
         if self._snapshot is not None:
             with self.critical():
@@ -188,7 +187,7 @@ class RaftMember:
         path = f"{DIRECTORY}/{FILE_NAME}"
         state = decode(self._disk.read(path)) if self._disk.exists(path) else ElectionState()
         if state.epoch < self.log.last_epoch:
-            # The file was lost, the log was not: never be candidate of an epoch that has records.
+            # The file was lost, but not the log: never be a candidate in an epoch with records.
             log.warning("quorum-state is older than the log: epoch %d", self.log.last_epoch)
             state = ElectionState(epoch=self.log.last_epoch)
         credible = credible_state(state, self.log.last_epoch)
@@ -197,36 +196,37 @@ class RaftMember:
         return credible
 
     async def stop(self) -> bool:
-        """Resign if leader, tell the others, and close the log; false if the member halted before.
-        Idempotent.
+        """Resign if leader, notify the others, and close the log. Idempotent.
+
+        Returns false if the member had halted before.
         """
         if self._quorum is not None and self.halted is None:
             self.carry_out(self._quorum.resign(self.now_ms()))
-            farewells = list(self._tasks.values())
-            if farewells:
-                await asyncio.wait(farewells, timeout=FAREWELL_S)
-        if self._flushing is not None:
-            await asyncio.wait([self._flushing])
+            sends = list(self._tasks.values())
+            if sends:
+                await asyncio.wait(sends, timeout=RESIGN_WAIT_S)
+        if self._flush_task is not None:
+            await asyncio.wait([self._flush_task])
         was_halted, self.halted = self.halted, self.halted or Halted("stopped")
-        self._cease()
-        self.delivery.lose(NotLeader(None, self.epoch))
+        self._cancel_all()
+        self.delivery.leadership_lost(NotLeader(None, self.epoch))
         if not was_halted:
             self.log.close()
         return not was_halted
 
-    def _cease(self) -> None:
-        """No more timers, tasks or connections; those who wait are told."""
+    def _cancel_all(self) -> None:
+        """Cancel the timer and the tasks, close the channels, and wake what waits for a change."""
         if self._timer is not None:
             self._timer.cancel()
-        for task in [*self._tasks.values(), self._following]:
+        for task in [*self._tasks.values(), self._fetch_task]:
             if task is not None:
                 task.cancel()
         self.peers.close()
-        self._wake()
+        self._notify_change()
 
     @contextmanager
     def critical(self) -> Iterator[None]:
-        """Whatever goes wrong inside leaves the member in doubt: halt it."""
+        """Halt the member if the body raises: its state would be in doubt."""
         try:
             yield
         except Exception as error:
@@ -238,8 +238,8 @@ class RaftMember:
             return
         log.critical("the quorum member halts: %r", error, exc_info=error)
         self.halted = error
-        self._cease()
-        self.delivery.lose(NotLeader(None, self.epoch))
+        self._cancel_all()
+        self.delivery.leadership_lost(NotLeader(None, self.epoch))
         if self.on_halt is not None:
             self.on_halt(error)
 
@@ -249,27 +249,30 @@ class RaftMember:
         """The loop's time."""
         return asyncio.get_running_loop().time() * 1000
 
-    def heard_from(self, node: NodeId) -> None:
-        """A message of that node arrived."""
+    def record_contact(self, node: NodeId) -> None:
+        """Record the time of a message from `node`."""
         if node in self.quorum.voters.ids and node != self.config.node_id:
             self.last_contact_ms[node] = self.now_ms()
 
     def carry_out(self, actions: Sequence[Action]) -> None:
-        """Do what the quorum decided, in order; then set the timer, and follow who leads now."""
+        """Carry out what the quorum decided, in order.
+
+        Then set the timer, and fetch from the leader of now.
+        """
         with self.critical():
             for action in actions:
-                self._do(action)
-            self.peers.learn_voters(self.log.voters)
+                self._execute(action)
+            self.peers.set_voters(self.log.voters)
             self._schedule()
-            self._retarget()
+            self._update_fetch_task()
 
-    def _do(self, action: Action) -> None:
+    def _execute(self, action: Action) -> None:
         match action:
             case Persist(state=state):
                 data = encode(state, self.log.voters)
                 self._disk.write_atomic(f"{DIRECTORY}/{FILE_NAME}", data)
             case Send(to=to, request=request):
-                self.spawn(self._ask(to, request))
+                self.spawn(self._send(to, request))
             case Truncate(offset=offset):
                 log.info("truncates to %d, from %d", offset, self.log.end_offset)
                 self.log.truncate_to(offset)
@@ -277,7 +280,7 @@ class RaftMember:
             case AppendLeaderChange(epoch=epoch):
                 self._append_control([leader_change(action)], epoch)
             case AppendVoters(epoch=epoch, voters=voters, first=first):
-                log.info("the voters are to be %s", [tuple(v.key) for v in voters.voters])
+                log.info("appends the voters %s", [tuple(v.key) for v in voters.voters])
                 messages: list[ControlMessage] = [voters_record(voters)]
                 if first:
                     messages.insert(0, kraft_version(DYNAMIC_KRAFT_VERSION))
@@ -285,13 +288,13 @@ class RaftMember:
                 self.carry_out(self.quorum.log_advanced(self.now_ms()))
             case HighWatermarkAdvanced():
                 self.delivery.advance(self.quorum.high_watermark, self.quorum.leadership)
-                self._wake()
+                self._notify_change()
             case BecameLeader(epoch=epoch):
                 log.info("leads epoch %d from offset %d", epoch, self.log.end_offset)
             case LostLeadership(epoch=epoch):
                 log.info("leads epoch %d no more", epoch)
-                self.delivery.lose(NotLeader(self.leader_id, self.epoch))
-                self._wake()
+                self.delivery.leadership_lost(NotLeader(self.leader_id, self.epoch))
+                self._notify_change()
             case _:
                 assert_never(action)
 
@@ -301,19 +304,24 @@ class RaftMember:
         self.append_batch(batch, epoch)
 
     def append_batch(self, batch: bytes, epoch: Epoch) -> Offset:
-        """Append one batch as the leader of `epoch`; its last offset. Raises MessageTooLarge."""
+        """Append one batch as the leader of `epoch`; return its last offset.
+
+        Raises MessageTooLarge, OSError, LogOffline.
+        """
         try:
             appended = self.log.append_as_leader(batch, epoch)
         except (OSError, LogOffline) as error:
             self._halt(error)
             raise
         self.flush()
-        self._wake()
+        self._notify_change()
         return appended.last_offset
 
     def append_fetched(self, records: bytes, high_watermark: Offset) -> None:
-        """Append what the leader sent, with its high watermark. Raises CorruptBatch, OffsetGap,
-        EpochRegression: nothing was appended."""
+        """Append the records of the leader's response, and follow its high watermark.
+
+        Raises CorruptBatch, OffsetGap, EpochRegression: nothing was appended.
+        """
         if records:
             try:
                 self.log.append_as_follower(records)
@@ -324,21 +332,21 @@ class RaftMember:
 
     def install(self, snapshot: Snapshot) -> None:
         """Replace the log by a snapshot that was fetched from the leader."""
-        log.info("the log begins anew behind the leader's snapshot %s", snapshot.snapshot_id)
+        log.info("the log restarts after the leader's snapshot %s", snapshot.snapshot_id)
         with self.critical():
             self.log.install(snapshot, configured_voters(self.config))
             self.delivery.restore(snapshot)
         self.carry_out(self.quorum.installed_snapshot(self.now_ms()))
 
     def flush(self) -> "asyncio.Task[None]":
-        """The flush that runs, or one begun now; it ends when all that was appended is on disk.
+        """Return the running flush, or start one. It ends when all that was appended is on disk.
 
-        Shield it when awaiting: others share it.
+        Shield it when awaiting it, because others share it.
         """
-        if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
-            self._flushing.add_done_callback(self._ended)
-        return self._flushing
+        if self._flush_task is None or self._flush_task.done():
+            self._flush_task = asyncio.get_running_loop().create_task(self._flush())
+            self._flush_task.add_done_callback(self._task_ended)
+        return self._flush_task
 
     async def _flush(self) -> None:
         while self.log.flushed_offset < self.log.end_offset and self.halted is None:
@@ -351,7 +359,7 @@ class RaftMember:
                 self.carry_out(self.quorum.log_advanced(self.now_ms()))
 
     def _schedule(self) -> None:
-        """Tick at the quorum's deadline, or before it: one that only moves on keeps its timer."""
+        """Set the timer for the quorum's deadline. A timer that would fire earlier is kept."""
         due_s = self.quorum.next_deadline_ms() / 1000
         if due_s < self._timer_s:
             if self._timer is not None:
@@ -363,46 +371,47 @@ class RaftMember:
         self._timer, self._timer_s = None, inf
         self.carry_out(self.quorum.tick(self.now_ms()))
 
-    def _retarget(self) -> None:
-        """Keep one fetch task for the leader and epoch that are now; an observer always has one."""
+    def _update_fetch_task(self) -> None:
+        """Keep one fetch task for the current leader and epoch; an observer always has one."""
         quorum = self.quorum
         target = quorum.fetch_target(self.now_ms())
         wanted = (quorum.leader_id, quorum.epoch) if target or not quorum.is_voter else None
-        if wanted == self._followed:
+        if wanted == self._fetch_target:
             return
-        if self._following is not None:
-            self._following.cancel()
-            self._following = None
-        self._followed = wanted
+        if self._fetch_task is not None:
+            self._fetch_task.cancel()
+            self._fetch_task = None
+        self._fetch_target = wanted
         if wanted is not None:
-            self._following = asyncio.get_running_loop().create_task(self._follow(self))
-            self._following.add_done_callback(self._ended)
+            self._fetch_task = asyncio.get_running_loop().create_task(self._fetch_loop(self))
+            self._fetch_task.add_done_callback(self._task_ended)
 
-    # -- talking
+    # -- requests to other members
 
     def spawn(self, job: Coroutine[Any, Any, None]) -> None:
+        """Run a background task; it is cancelled when the member stops or halts."""
         self._next_task += 1
         number = self._next_task
         task = asyncio.get_running_loop().create_task(job)
         self._tasks[number] = task
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_ended)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        """A task that failed, rather than being cancelled, takes the member with it."""
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        """Halt the member if the task failed (and was not cancelled)."""
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             self._halt(error)
 
-    async def _ask(self, to: NodeId, request: Announcement) -> None:
-        peer = self.peers.voting(to)
+    async def _send(self, to: NodeId, request: VoterMessage) -> None:
+        peer = self.peers.vote_channel(to)
         if peer is None:
             return
         own = self.config.endpoints
         entity = translation.write_request(request, self.config.cluster_id, to, own)
         try:
             response = await peer.request(entity)
-            self.hear(to, response)
+            self.handle_contact(to, response)
             match request:
                 case VoteRequest():
                     vote = translation.read_vote_answer(response)
@@ -415,20 +424,20 @@ class RaftMember:
             self.carry_out(decide)
         except ChannelError:
             pass  # the quorum's timers ask again
-        except translation.BadAnswer as error:
-            log.warning("voter %d refuses a request: %s", to, error)
+        except translation.InvalidResponse as error:
+            log.warning("voter %d refused a request: %s", to, error)
 
-    def hear(self, sender: NodeId | None, response: Any) -> None:
-        """An answer arrived: note who is alive, and where it says that the leader is."""
+    def handle_contact(self, sender: NodeId | None, response: Any) -> None:
+        """A response arrived: record the contact, and the leader's address if it names it."""
         if sender is not None:
-            self.heard_from(sender)
+            self.record_contact(sender)
         found = translation.leader_endpoint(response)
         if found is not None:
-            self.peers.learn(*found)
+            self.peers.set_address(*found)
 
-    # -- waking
+    # -- waiting for a change
 
-    def _later(self, do: Callable[[], None]) -> None:
+    def _call_soon(self, do: Callable[[], None]) -> None:
         def run() -> None:
             if self.halted is None:
                 with self.critical():
@@ -436,19 +445,19 @@ class RaftMember:
 
         asyncio.get_running_loop().call_soon(run)
 
-    def moved(self) -> "asyncio.Future[None]":
-        """Done when the log, the high watermark or the leadership next moves."""
-        assert self._moved is not None
-        return self._moved
+    def next_change(self) -> "asyncio.Future[None]":
+        """A future that is done when the log, the high watermark or the leadership changes."""
+        assert self._change is not None
+        return self._change
 
-    def _wake(self) -> None:
-        if self._moved is not None and not self._moved.done():
-            self._moved.set_result(None)
-            self._moved = self._moved.get_loop().create_future()
+    def _notify_change(self) -> None:
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)
+            self._change = self._change.get_loop().create_future()
 
 
 def configured_voters(config: MemberConfig) -> VoterSet:
-    """The voters that the configuration names: known by id only, with their addresses."""
+    """The voters of the configuration: ids and addresses, without directory ids."""
     return VoterSet.of(
         Voter(
             node_id=node,

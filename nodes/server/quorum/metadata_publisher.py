@@ -1,46 +1,28 @@
-"""The cluster image on every node: follows the committed metadata log, tells who wants to know.
+"""The cluster image on every node: it follows the committed metadata log and notifies subscribers.
 
-Brokers without a controller role use it alone. Batches are applied whole and in order, each is told
-to every subscriber before the next is applied, and the image never runs ahead of what is committed.
-A snapshot replaces the image as a whole; subscribers are told how it differs from the one before.
-A record that cannot be read stops the node's metadata where it is and is raised to the caller: a
-broker that skipped it would act on an image that nobody else has.
+Batches are applied whole and in order, each is published to every subscriber before the next one is
+applied, and the image never has anything that is not committed. A snapshot replaces the image as a
+whole; subscribers get the difference to the image before. A record that cannot be read stops the
+image and is raised to the caller: a broker that skipped it would act on an image that no other node
+has.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from nodes.ids import Epoch, Offset
 from nodes.metadata.image import ClusterImage, Delta
 from nodes.metadata.records import decode, encode
 from nodes.metadata.snapshot import difference, to_records
 from nodes.raft.snapshot import Snapshot
-from nodes.server.quorum.snapshot_writer import State
+from nodes.server.quorum.delivery import CommittedBatch
+from nodes.server.quorum.snapshot_writer import SnapshotContent
 
 Subscriber = Callable[[ClusterImage, Delta], None]
 
 
-class Committed(Protocol):
-    """One committed batch of the metadata log; control batches carry no records here."""
-
-    @property
-    def last_offset(self) -> Offset:
-        """The offset of the batch's last record."""
-        ...
-
-    @property
-    def epoch(self) -> Epoch:
-        """The quorum epoch that wrote the batch."""
-        ...
-
-    @property
-    def records(self) -> Sequence[bytes]:
-        """The values of the batch's records."""
-        ...
-
 
 class MetadataPublisher:
-    """A listener of the quorum node; must be registered before a ControllerShell."""
+    """A listener of the quorum node; it must be registered before a QuorumController."""
 
     def __init__(self) -> None:
         self._image = ClusterImage()
@@ -48,25 +30,24 @@ class MetadataPublisher:
 
     @property
     def image(self) -> ClusterImage:
-        """The image after the last committed batch delivered here."""
+        """The image after the last batch that was delivered."""
         return self._image
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(image, delta)` after every batch from now on, on the loop.
 
-        Also for batches that changed nothing but the offset: brokers report how far they are.
+        It is also called for batches that changed only the offset, because brokers report it.
         """
         self._subscribers.append(subscriber)
 
-    def state(self) -> State:
+    def snapshot_content(self) -> SnapshotContent:
         """The image, for a snapshot of it."""
         image = self._image
         records = (encode(record) for record in to_records(image))
-        return State(image.offset, image.epoch, records)
+        return SnapshotContent(image.offset, image.epoch, records)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Take the snapshot's image for the one that was, and tell what differs. Raises
-        MetadataError."""
+        """Replace the image by the snapshot's, and publish the difference. Raises MetadataError."""
         offset, epoch = snapshot.snapshot_id
         records = [decode(value) for value in snapshot.records]
         before = self._image
@@ -75,7 +56,7 @@ class MetadataPublisher:
         for subscriber in self._subscribers:
             subscriber(self._image, delta)
 
-    def on_commit(self, batches: Sequence[Committed]) -> None:
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         """Apply committed batches in order. Raises MetadataError."""
         for batch in batches:
             records = [decode(value) for value in batch.records]
@@ -84,7 +65,7 @@ class MetadataPublisher:
                 subscriber(self._image, delta)
 
     def on_active(self, epoch: Epoch) -> None:
-        """Nothing to do: the image does not depend on who leads."""
+        """Nothing to do: the image does not depend on the leader."""
 
     def on_inactive(self, epoch: Epoch) -> None:
-        """Nothing to do: the image does not depend on who leads."""
+        """Nothing to do: the image does not depend on the leader."""

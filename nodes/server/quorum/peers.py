@@ -1,8 +1,9 @@
-"""Channels to the other members of the quorum, made when first needed, kept while the address is.
+"""Channels to the other members of the quorum, and their addresses.
 
-Where a node is, its own messages say best; then the configuration, which the operator may have
-changed since the voters were recorded; then the voter set. A node that knows no voter yet asks at
-`controller.quorum.bootstrap.servers`.
+A channel is created when it is first needed, and kept while the address stays the same. The best
+source of a node's address is the node's own messages; then the configuration, which the operator
+may have changed since the voters were recorded; then the voter set. A node that knows no voter yet
+asks the `controller.quorum.bootstrap.servers`.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from nodes.raft.voters import VoterSet
 Address = tuple[str, int]
 
 
-class Peer(Protocol):
+class PeerChannel(Protocol):
     """A connection to a voter; `nodes.wire.client.Channel` is one."""
 
     async def request(self, entity: Any, *, timeout_s: float | None = None) -> Any:
@@ -24,40 +25,41 @@ class Peer(Protocol):
         """Idempotent."""
 
 
-class Peers:
-    """Two connections to each: answers come in order, and a vote must not wait for a long poll.
+class PeerChannels:
+    """Two connections to each node, because responses come in order and a vote must not wait for a
+    fetch.
 
-    `configured` are the addresses in the configuration; `addresses` those known now.
+    `configured` are the addresses of the configuration; `addresses` are those known now.
     """
 
     def __init__(
-        self, configured: Mapping[NodeId, Address], connect: Callable[[str, int], Peer]
+        self, configured: Mapping[NodeId, Address], connect: Callable[[str, int], PeerChannel]
     ) -> None:
         self.addresses: dict[NodeId, Address] = dict(configured)
         self._configured = frozenset(configured)
         self._voters = VoterSet()
         self._connect = connect
-        self._channels: dict[tuple[str, Address], Peer] = {}
+        self._channels: dict[tuple[str, Address], PeerChannel] = {}
 
-    def learn(self, node: NodeId, address: Address) -> None:
-        """Somebody said where a node is."""
+    def set_address(self, node: NodeId, address: Address) -> None:
+        """Set the address of a node."""
         self.addresses[node] = address
 
-    def learn_voters(self, voters: VoterSet) -> None:
-        """A voter set names its members' addresses."""
+    def set_voters(self, voters: VoterSet) -> None:
+        """Take over the addresses of a voter set, except for configured nodes."""
         if voters is not self._voters:
             self._voters = voters
             for voter in voters.voters:
                 if voter.node_id not in self._configured and voter.endpoints:
                     endpoint = voter.endpoints[0]
-                    self.learn(voter.node_id, (endpoint.host, endpoint.port))
+                    self.set_address(voter.node_id, (endpoint.host, endpoint.port))
 
-    def voting(self, node: NodeId) -> Peer | None:
-        """The channel for votes and announcements; None while nobody said where the node is."""
+    def vote_channel(self, node: NodeId) -> PeerChannel | None:
+        """The channel for votes and epoch changes; None while the node's address is unknown."""
         address = self.addresses.get(node)
         return None if address is None else self._channel("vote", address)
 
-    def fetching(self, address: Address) -> Peer:
+    def fetch_channel(self, address: Address) -> PeerChannel:
         """The channel for fetches."""
         return self._channel("fetch", address)
 
@@ -66,7 +68,7 @@ class Peers:
         for channel in self._channels.values():
             channel.close()
 
-    def _channel(self, purpose: str, address: Address) -> Peer:
+    def _channel(self, purpose: str, address: Address) -> PeerChannel:
         channel = self._channels.get((purpose, address))
         if channel is None:
             channel = self._channels[purpose, address] = self._connect(*address)

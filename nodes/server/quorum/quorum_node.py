@@ -1,9 +1,8 @@
-"""The metadata quorum on one node: a member of it, what it answers, fetches and snapshots, joined.
+"""The metadata quorum as the rest of the node sees it: a member with its handlers and snapshots.
 
-`raft_member` carries out what the pure Quorum decides; `raft_follow` fetches from the leader,
-`raft_handlers` and `raft_voters` answer requests, `raft_delivery` hands committed batches to the
-listeners, `raft_snapshotter` writes snapshots of their state, `raft_log` keeps log and snapshots.
-Here is what the rest of the node needs of all that.
+`member` carries out what the pure Quorum decides, `fetch_loop` fetches from the leader, `requests`
+and `voter_requests` serve requests, `delivery` passes committed batches to the listeners,
+`snapshot_writer` writes snapshots of their state, `metadata_log` keeps the log and the snapshots.
 """
 
 import random
@@ -14,29 +13,31 @@ from nodes.log.batch import Record, encode_batch
 from nodes.raft.errors import NotLeader
 from nodes.raft.messages import Action
 from nodes.raft.snapshot import Snapshot
-from nodes.server.quorum.fetch_loop import follow
+from nodes.server.quorum.fetch_loop import fetch_from_leader
 from nodes.server.quorum.member import (
     DIRECTORY,
     Halted,
     MemberConfig,
-    RaftMember,
+    QuorumMember,
     configured_voters,
 )
 from nodes.server.quorum.metadata_log import MetadataLog
-from nodes.server.quorum.peers import Address, Peer
-from nodes.server.quorum.requests import RaftHandlers
-from nodes.server.quorum.snapshot_writer import SnapshotLimits, SnapshotSource, Snapshotter
-from nodes.server.quorum.voter_requests import VoterHandlers
+from nodes.server.quorum.peers import Address, PeerChannel
+from nodes.server.quorum.requests import QuorumRequestHandler
+from nodes.server.quorum.snapshot_writer import SnapshotLimits, SnapshotSource, SnapshotWriter
+from nodes.server.quorum.voter_requests import VoterRequestHandler
 from nodes.storage.disk import Disk
 from nodes.wire.server import Api
 
-__all__ = ["DIRECTORY", "Halted", "MemberConfig", "RaftNode", "configured_voters"]
+__all__ = ["DIRECTORY", "Halted", "MemberConfig", "QuorumNode", "configured_voters"]
 
 
-class RaftNode(RaftMember):
-    """See the module. `connect` makes a channel to an address; `log` is owned from here on, and
-    closed by `stop`; its state begins with `snapshot`. Times shown outside are the loop's, in
-    milliseconds."""
+class QuorumNode(QuorumMember):
+    """See the module.
+
+    `connect` makes a channel to an address. The node owns `log`, and `stop` closes it; the log
+    continues `snapshot`. All times are the loop's, in milliseconds.
+    """
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class RaftNode(RaftMember):
         disk: Disk,
         rng: random.Random,
         wall_clock: Callable[[], int],
-        connect: Callable[[str, int], Peer],
+        connect: Callable[[str, int], PeerChannel],
     ) -> None:
         super().__init__(
             config,
@@ -57,22 +58,24 @@ class RaftNode(RaftMember):
             rng=rng,
             wall_clock=wall_clock,
             connect=connect,
-            follow=follow,
+            fetch_loop=fetch_from_leader,
         )
         self.node_id = config.node_id
-        self._snapshotter: Snapshotter | None = None
-        self._handlers = RaftHandlers(self)
-        self._voter_handlers = VoterHandlers(self, self.change_voters)
+        self._snapshotter: SnapshotWriter | None = None
+        self._handlers = QuorumRequestHandler(self)
+        self._voter_handlers = VoterRequestHandler(self, self.change_voters)
 
     @property
     def voters(self) -> Mapping[NodeId, Address]:
-        """Where each member of the quorum is reached, as known now; it changes in place."""
+        """The known addresses of the quorum's members; the mapping changes in place."""
         return self.peers.addresses
 
     def snapshot_from(self, source: SnapshotSource, limits: SnapshotLimits) -> None:
-        """Write snapshots of the state that `source` keeps. To be called before `start`, after
-        `source` was made a listener."""
-        self._snapshotter = Snapshotter(self, source, limits)
+        """Write snapshots of the state that `source` keeps.
+
+        Call it before `start`, and after `source` was added to the listeners.
+        """
+        self._snapshotter = SnapshotWriter(self, source, limits)
         self.listeners.append(self._snapshotter)
 
     def take_snapshot(self) -> None:
@@ -82,17 +85,17 @@ class RaftNode(RaftMember):
 
     @property
     def is_active(self) -> bool:
-        """Whether this node leads, has committed in its epoch, and has delivered up to there."""
+        """Whether this node leads and has delivered a committed record of its own epoch."""
         return self.delivery.active_epoch is not None
 
     def apis(self) -> dict[int, Api]:
-        """The requests served here, by api key, for a Dispatcher."""
+        """The apis for a Dispatcher, by api key."""
         return self._handlers.apis() | self._voter_handlers.apis()
 
     def append(self, records: Sequence[bytes]) -> Offset:
-        """Append the records as one batch, all or nothing; the last one's offset.
+        """Append the records as one batch, all or nothing; return the last offset.
 
-        Raises NotLeader and MessageTooLarge: nothing was appended. OSError: it may have been.
+        Raises NotLeader, MessageTooLarge (nothing was appended); OSError (it may have been).
         """
         epoch = self._led_epoch()
         batch = encode_batch(
@@ -101,8 +104,11 @@ class RaftNode(RaftMember):
         return self.append_batch(batch, epoch)
 
     async def committed(self, offset: Offset, epoch: Epoch) -> None:
-        """Wait until `offset` is committed and delivered. Raises NotLeader when this node does not
-        lead `epoch`, or no longer: the record may still commit, or may be gone."""
+        """Wait until `offset` is committed and delivered.
+
+        Raises NotLeader if this node does not lead `epoch`, or no longer: the record may still be
+        committed, or may be lost.
+        """
         if self._led_epoch() != epoch:
             raise NotLeader(self.leader_id, self.epoch)
         await self.delivery.wait(offset)
@@ -110,7 +116,7 @@ class RaftNode(RaftMember):
     async def change_voters(self, begin: Callable[[float], list[Action]]) -> None:
         """Begin a change of the voters, and wait for its commit.
 
-        Raises membership.Refused: nothing was changed. NotLeader: it may yet be.
+        Raises membership.Refused (nothing was changed); NotLeader (it may still be committed).
         """
         epoch = self._led_epoch()
         self.carry_out(begin(self.now_ms()))

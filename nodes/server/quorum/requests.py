@@ -1,8 +1,8 @@
-"""Answers the quorum's requests: Vote, Begin- and EndQuorumEpoch, Fetch, FetchSnapshot,
+"""Handlers of the quorum's requests: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot,
 DescribeQuorum.
 
-A fetch is a long poll: it waits until the log or the high watermark has something that this replica
-has not been sent, at most as long as it asks for. So commits reach brokers without polling.
+A fetch waits until there are records or a high watermark that the replica was not sent yet, at most
+as long as the request allows. So commits reach brokers without polling.
 """
 
 from collections.abc import Callable
@@ -14,29 +14,29 @@ from kio.schema.errors import ErrorCode
 from nodes.ids import NO_NODE, NodeId, Offset
 from nodes.raft.leadership import Leadership, ReplicaProgress
 from nodes.raft.messages import Action, Answer, FetchAnswer, FetchRequest
-from nodes.server.purgatory.delayed_responses import LongPoll
+from nodes.server.purgatory.delayed_responses import DelayedResponse
 from nodes.server.quorum import translation
-from nodes.server.quorum.member import RaftMember
+from nodes.server.quorum.member import QuorumMember
 from nodes.server.quorum.peers import Address
 from nodes.wire.server import Api, RequestContext
 from nodes.wire.versions import respond
 
 MAX_WAIT_MS: Final = 1000.0
 MAX_PART_BYTES: Final = 1 << 20
-"""The most of a snapshot in one answer, whatever is asked for."""
+"""The most bytes of a snapshot in one response, whatever the request allows."""
 
 MAX_RECORD_BYTES: Final = 8 << 20
-"""The most of the log in one answer; a single larger batch comes all the same."""
+"""The most bytes of the log in one response, except that one larger batch is sent whole."""
 
 MAX_REPLICAS: Final = 1000
-"""So many replicas' last answers are remembered; one more, and all are forgotten."""
+"""The last high watermarks of so many replicas are stored; one more replica clears the table."""
 
 
-class _Poll(LongPoll):
-    """A fetch that found nothing, until the log, the high watermark or the leadership moves."""
+class _DelayedMetadataFetch(DelayedResponse):
+    """A fetch that waits until the log, the high watermark or the leadership changes."""
 
     def __init__(
-        self, handlers: "RaftHandlers", request: Any, message: FetchRequest, max_bytes: int
+        self, handlers: "QuorumRequestHandler", request: Any, message: FetchRequest, max_bytes: int
     ) -> None:
         super().__init__()
         self._handlers = handlers
@@ -44,27 +44,27 @@ class _Poll(LongPoll):
         self._message = message
         self._max_bytes = max_bytes
 
-    def wait(self) -> None:
-        self._moved = self._handlers.node.moved()
-        self._moved.add_done_callback(self.woken)
+    def watch(self) -> None:
+        self._change = self._handlers.node.next_change()
+        self._change.add_done_callback(self.check_and_complete)
 
-    def look(self, *, last: bool) -> Any:
+    def try_complete(self, *, forced: bool) -> Any:
         handlers, message = self._handlers, self._message
         answer = handlers.node.quorum.fetch_answer(message)
-        if handlers.has_nothing(message, answer) and not last:
+        if handlers.has_no_news(message, answer) and not forced:
             return None
-        return handlers.fetched(self._request, message, answer, self._max_bytes)
+        return handlers.fetch_response(self._request, message, answer, self._max_bytes)
 
-    def leave(self) -> None:
-        self._moved.remove_done_callback(self.woken)
+    def unwatch(self) -> None:
+        self._change.remove_done_callback(self.check_and_complete)
 
 
-class RaftHandlers:
+class QuorumRequestHandler:
     """The handlers of one member."""
 
-    def __init__(self, node: RaftMember) -> None:
+    def __init__(self, node: QuorumMember) -> None:
         self.node = node
-        self._sent_hw: dict[NodeId, Offset] = {}
+        self._sent_high_watermarks: dict[NodeId, Offset] = {}
 
     def apis(self) -> dict[int, Api]:
         """The requests served, by api key."""
@@ -78,13 +78,13 @@ class RaftHandlers:
         }
 
     def vote(self, request: Any, context: RequestContext) -> Any:
-        """Vote, and pre-vote."""
+        """Vote, also as a pre-vote."""
         node = self.node
         try:
             message = translation.read_vote(request, node.config.cluster_id, node.config.node_id)
-        except translation.BadRequest as error:
+        except translation.InvalidRequest as error:
             return respond(request, error_code=error.code)
-        return self._decide(
+        return self._handle(
             request, message.candidate_id, lambda now: node.quorum.on_vote(now, message)
         )
 
@@ -95,17 +95,17 @@ class RaftHandlers:
             message = translation.read_begin_epoch(
                 request, node.config.cluster_id, node.config.node_id
             )
-        except translation.BadRequest as error:
+        except translation.InvalidRequest as error:
             return respond(request, error_code=error.code)
 
         def decide(now_ms: float) -> tuple[Answer, list[Action]]:
             answer, actions = node.quorum.on_begin_epoch(now_ms, message)
-            if answer.error is ErrorCode.none:  # where a node is, only its own word tells
+            if answer.error is ErrorCode.none:  # believe a node about its own address only
                 for endpoint in request.leader_endpoints[:1]:
-                    node.peers.learn(message.leader_id, (endpoint.host, endpoint.port))
+                    node.peers.set_address(message.leader_id, (endpoint.host, endpoint.port))
             return answer, actions
 
-        return self._decide(request, message.leader_id, decide)
+        return self._handle(request, message.leader_id, decide)
 
     def end_quorum_epoch(self, request: Any, context: RequestContext) -> Any:
         """EndQuorumEpoch."""
@@ -114,101 +114,102 @@ class RaftHandlers:
             message = translation.read_end_epoch(
                 request, node.config.cluster_id, node.config.node_id
             )
-        except translation.BadRequest as error:
+        except translation.InvalidRequest as error:
             return respond(request, error_code=error.code)
-        return self._decide(
+        return self._handle(
             request, message.leader_id, lambda now: node.quorum.on_end_epoch(now, message)
         )
 
-    def _decide(
+    def _handle(
         self,
         request: Any,
         sender: NodeId,
         decide: Callable[[float], tuple[Answer, list[Action]]],
     ) -> Any:
         node = self.node
-        node.heard_from(sender)
+        node.record_contact(sender)
         with node.critical():
             answer, actions = decide(node.now_ms())
         node.carry_out(actions)
-        return translation.write_answer(request, answer, self._leader())
+        return translation.write_answer(request, answer, self._leader_address())
 
-    def _leader(self) -> Address | None:
+    def _leader_address(self) -> Address | None:
         leader = self.node.quorum.leader_id
         return None if leader is None else self.node.peers.addresses.get(leader)
 
     # -- fetches
 
     def fetch(self, request: Any, context: RequestContext) -> Any:
-        """Fetch of the metadata log."""
+        """Fetch, of the metadata log."""
         node = self.node
         try:
             message, max_bytes = translation.read_fetch(request, node.config.cluster_id)
-        except translation.BadRequest as error:
+        except translation.InvalidRequest as error:
             return respond(request, error_code=error.code)
-        node.heard_from(message.replica_id)
+        node.record_contact(message.replica_id)
         with node.critical():
             answer, actions = node.quorum.on_fetch(node.now_ms(), message)
         node.carry_out(actions)
         wait_ms = min(request.max_wait.total_seconds() * 1000, MAX_WAIT_MS)
-        if wait_ms > 0 and self.has_nothing(message, answer):
-            return _Poll(self, request, message, max_bytes).begin(wait_ms / 1000)
-        return self.fetched(request, message, answer, max_bytes)
+        if wait_ms > 0 and self.has_no_news(message, answer):
+            return _DelayedMetadataFetch(self, request, message, max_bytes).start(wait_ms / 1000)
+        return self.fetch_response(request, message, answer, max_bytes)
 
-    def fetched(
+    def fetch_response(
         self, request: Any, message: FetchRequest, answer: FetchAnswer, max_bytes: int
     ) -> Any:
-        """The response, with the records that there are."""
+        """The response, with the records that are there."""
         node = self.node
         records = b""
         if answer.plain:
             length = max(1, min(max_bytes, MAX_RECORD_BYTES))
             records = node.log.read(message.offset, length, node.log.end_offset)
-            if len(self._sent_hw) >= MAX_REPLICAS:
-                self._sent_hw.clear()
-            self._sent_hw[message.replica_id] = answer.high_watermark
+            if len(self._sent_high_watermarks) >= MAX_REPLICAS:
+                self._sent_high_watermarks.clear()
+            self._sent_high_watermarks[message.replica_id] = answer.high_watermark
         return translation.write_fetch_answer(
-            request, answer, records, node.log.start_offset, self._leader()
+            request, answer, records, node.log.start_offset, self._leader_address()
         )
 
-    def has_nothing(self, message: FetchRequest, answer: FetchAnswer) -> bool:
-        """Whether the answer tells the replica nothing that it was not told."""
+    def has_no_news(self, message: FetchRequest, answer: FetchAnswer) -> bool:
+        """Whether the replica was sent everything in this answer before."""
         return (
             answer.plain
             and message.offset >= self.node.log.end_offset
-            and answer.high_watermark <= self._sent_hw.get(message.replica_id, Offset(-1))
+            and answer.high_watermark
+            <= self._sent_high_watermarks.get(message.replica_id, Offset(-1))
         )
 
     def fetch_snapshot(self, request: Any, context: RequestContext) -> Any:
-        """FetchSnapshot: a part of a snapshot that is here."""
+        """FetchSnapshot: a part of a snapshot file."""
         node = self.node
         try:
-            replica, epoch, wanted, max_bytes = translation.read_fetch_snapshot(
+            replica, epoch, requested, max_bytes = translation.read_fetch_snapshot(
                 request, node.config.cluster_id
             )
-        except translation.BadRequest as error:
+        except translation.InvalidRequest as error:
             return respond(request, error_code=error.code)
-        node.heard_from(replica.node_id)
+        node.record_contact(replica.node_id)
         with node.critical():
             answer, actions = node.quorum.on_snapshot_fetch(node.now_ms(), epoch, replica)
         node.carry_out(actions)
-        part = wanted
+        part = requested
         if answer.error is ErrorCode.none:
-            size = node.log.snapshots.size(wanted.snapshot_id)
+            size = node.log.snapshots.size(requested.snapshot_id)
             if size is None:
                 answer = replace(answer, error=ErrorCode.snapshot_not_found)
-            elif not 0 <= wanted.position < size:
+            elif not 0 <= requested.position < size:
                 answer = replace(answer, error=ErrorCode.position_out_of_range)
             else:
                 length = max(1, min(max_bytes, MAX_PART_BYTES))
-                data = node.log.snapshots.part(wanted.snapshot_id, wanted.position, length)
-                part = replace(wanted, size=size, data=data)
-        return translation.write_snapshot_answer(request, answer, part, self._leader())
+                data = node.log.snapshots.part(requested.snapshot_id, requested.position, length)
+                part = replace(requested, size=size, data=data)
+        return translation.write_snapshot_answer(request, answer, part, self._leader_address())
 
-    # -- describing
+    # -- DescribeQuorum
 
     def describe_quorum(self, request: Any, context: RequestContext) -> Any:
-        """DescribeQuorum, answered by the leader only."""
+        """DescribeQuorum; only the leader knows the state of the voters."""
         quorum = self.node.quorum
         topics = [
             {

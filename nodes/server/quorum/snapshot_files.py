@@ -1,8 +1,8 @@
-"""The snapshot files beside the metadata log: written, received, checked, served, removed.
+"""The snapshot files beside the metadata log: writes, checks, reads and removes them.
 
-Guarantees: a file under a snapshot's name is whole and on disk, for it is made under another name
-(`.part`), synced, and only then renamed; what a crash left half done is removed at the next start.
-Even so every snapshot is checked from end to end before it is used.
+Guarantees: a file with a snapshot's name is complete and on disk. It is written under another name
+(`.part`), synced, and only then renamed; the next start removes what a crash left incomplete. Even
+so every snapshot is checked from end to end before it is used.
 """
 
 import logging
@@ -15,8 +15,8 @@ from nodes.raft.positions import SnapshotId
 from nodes.raft.snapshot import PART_SUFFIX, SUFFIX, Snapshot, file_name, id_of, read
 from nodes.storage.disk import Disk, File
 
-KEPT: Final = 2
-"""The newest, and one before it in case the newest cannot be read."""
+SNAPSHOTS_KEPT: Final = 2
+"""The newest snapshot, and the one before in case the newest cannot be read."""
 
 T = TypeVar("T")
 
@@ -28,13 +28,15 @@ class SnapshotStore:
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self.ids: list[SnapshotId] = []
-        """Those that are on disk, oldest first."""
+        """The snapshots on disk, oldest first."""
         self._disk = disk
         self._directory = directory
 
     def load(self) -> Snapshot | None:
-        """The newest snapshot that checks out, if there is any; newer ones that do not are left
-        on disk and not used. What was never completed is removed. Raises OSError."""
+        """Return the newest sound snapshot; None if there is none. Raises OSError.
+
+        Damaged snapshots stay on disk but are not used. Incomplete files are removed.
+        """
         names = self._disk.listdir(self._directory)
         for name in names:
             if name.endswith(PART_SUFFIX):
@@ -50,7 +52,7 @@ class SnapshotStore:
         return None
 
     def begin(self, snapshot_id: SnapshotId) -> "PartialSnapshot":
-        """A snapshot to be written or received from its first byte on."""
+        """Create the file of a new snapshot, to be written or received from its first byte on."""
         path = self._path(snapshot_id).removesuffix(SUFFIX) + PART_SUFFIX
         if self._disk.exists(path):
             self._disk.unlink(path)
@@ -61,22 +63,22 @@ class SnapshotStore:
         self.ids = sorted({*self.ids, snapshot_id})
 
     def size(self, snapshot_id: SnapshotId) -> int | None:
-        """Bytes of a snapshot; None when it is not, or no longer, here."""
+        """The size of a snapshot in bytes; None if it is not here, or not any more."""
         if snapshot_id not in self.ids:
             return None
         return self._with_file(snapshot_id, lambda file: file.size())
 
     def part(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes:
-        """Some bytes of a snapshot that is here."""
+        """Return up to `max_bytes` of a snapshot from `position` on."""
         return self._with_file(snapshot_id, lambda file: file.pread(position, max_bytes))
 
-    def superseded(self) -> Offset | None:
-        """From which offset on the log is needed: that of the oldest snapshot to keep."""
-        return self.ids[-KEPT].offset if len(self.ids) >= KEPT else None
+    def log_needed_from(self) -> Offset | None:
+        """The log is needed from this offset on, that of the oldest snapshot to keep; None: all."""
+        return self.ids[-SNAPSHOTS_KEPT].offset if len(self.ids) >= SNAPSHOTS_KEPT else None
 
     def remove_superseded(self) -> None:
         """Remove the snapshots that are not kept. Raises OSError."""
-        while len(self.ids) > KEPT:
+        while len(self.ids) > SNAPSHOTS_KEPT:
             self._disk.unlink(self._path(self.ids.pop(0)))
 
     def _with_file(self, snapshot_id: SnapshotId, use: Callable[[File], T]) -> T:
@@ -91,7 +93,7 @@ class SnapshotStore:
 
 
 class PartialSnapshot:
-    """A snapshot on its way to the disk."""
+    """A snapshot file that is not complete yet."""
 
     def __init__(self, disk: Disk, directory: str, snapshot_id: SnapshotId, path: str) -> None:
         self.snapshot_id = snapshot_id
@@ -102,7 +104,7 @@ class PartialSnapshot:
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
+        """The bytes so far."""
         return self._file.size()
 
     def append(self, data: bytes) -> None:
@@ -110,18 +112,18 @@ class PartialSnapshot:
         self._file.append(data)
 
     def content(self) -> Snapshot:
-        """What was received, checked from end to end. Raises SnapshotCorrupt."""
+        """Read the snapshot and check it from end to end. Raises SnapshotCorrupt."""
         return read(self.snapshot_id, self._file.pread(0, self.size))
 
     async def complete(self) -> None:
-        """Make it durable under its name. Raises OSError."""
+        """Make it durable under its final name. Raises OSError."""
         await self._disk.sync(self._file)
         self._file.close()
         self._disk.rename(self._path, f"{self._directory}/{file_name(self.snapshot_id)}")
         await self._disk.sync(self._directory)
 
     def discard(self) -> None:
-        """Give it up, unless it is complete."""
+        """Remove the file, unless it is complete."""
         self._file.close()
         if self._disk.exists(self._path):
             self._disk.unlink(self._path)

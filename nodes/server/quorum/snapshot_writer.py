@@ -1,8 +1,9 @@
-"""Writes snapshots of the state that the metadata log makes (KIP-630), so that it can be forgotten.
+"""Writes snapshots of the metadata (KIP-630), so that the start of the metadata log can be deleted.
 
-One at a time, when enough was committed since the last one, or when that was long ago. The state is
-immutable, so it is written in slices, and the event loop runs in between. A snapshot that cannot be
-written is given up, and tried again when the next one is due: the log still has everything.
+It writes one snapshot at a time, when enough was committed since the last one, or when the last one
+is old. The state is immutable, so it is written in slices, and the event loop runs in between. If a
+snapshot cannot be written, the next attempt is when the next one is due: the log still has
+everything.
 """
 
 import asyncio
@@ -15,8 +16,8 @@ from typing import Final, NamedTuple, Protocol
 from nodes.ids import Epoch, Offset
 from nodes.raft.positions import SnapshotId
 from nodes.raft.snapshot import Snapshot, SnapshotEncoder
-from nodes.server.quorum.delivery import CommittedBatch, Progress
-from nodes.server.quorum.member import RaftMember
+from nodes.server.quorum.delivery import CommittedBatch, DeliveredSinceSnapshot
+from nodes.server.quorum.member import QuorumMember
 
 SLICE_RECORDS: Final = 200
 
@@ -31,11 +32,11 @@ class SnapshotLimits:
     """metadata.log.max.record.bytes.between.snapshots"""
 
     interval_ms: float = 3_600_000
-    """metadata.log.max.snapshot.interval.ms; 0 for never by time alone"""
+    """metadata.log.max.snapshot.interval.ms; 0: never because of time alone"""
 
 
-class State(NamedTuple):
-    """What a snapshot holds: the state after the record at `last_offset`, of `epoch`."""
+class SnapshotContent(NamedTuple):
+    """The state after the record at `last_offset`, which has `epoch`, as records."""
 
     last_offset: Offset
     epoch: Epoch
@@ -45,14 +46,16 @@ class State(NamedTuple):
 class SnapshotSource(Protocol):
     """A listener that keeps the state."""
 
-    def state(self) -> State:
-        """The state that it has now; the records are made as they are taken."""
+    def snapshot_content(self) -> SnapshotContent:
+        """The state of now; the iterator makes the records one by one."""
 
 
-class Snapshotter:
-    """A listener, after the source; see the module."""
+class SnapshotWriter:
+    """See the module. It is a listener, and comes after the source."""
 
-    def __init__(self, member: RaftMember, source: SnapshotSource, limits: SnapshotLimits) -> None:
+    def __init__(
+        self, member: QuorumMember, source: SnapshotSource, limits: SnapshotLimits
+    ) -> None:
         self._member = member
         self._source = source
         self._limits = limits
@@ -60,11 +63,11 @@ class Snapshotter:
         self._last_ms: float | None = None
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """One was loaded or fetched."""
+        """A snapshot was loaded or fetched."""
         self._last_ms = self._member.now_ms()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Begin one if it is due."""
+        """Begin a snapshot if one is due."""
         now_ms = self._member.now_ms()
         if self._last_ms is None:
             self._last_ms = now_ms
@@ -80,30 +83,30 @@ class Snapshotter:
         """Leaders and followers write snapshots alike."""
 
     def begin(self) -> None:
-        """Write a snapshot of the present state in the background, unless one is being written."""
+        """Write a snapshot of the state in the background, unless one is being written."""
         if self._writing:
             return
-        state = self._source.state()
-        if state.last_offset < 0:
+        content = self._source.snapshot_content()
+        if content.last_offset < 0:
             return
         self._writing = True
         self._last_ms = self._member.now_ms()
         delivery = self._member.delivery
-        delivery.since_snapshot = Progress()
-        self._member.spawn(self._write(state, delivery.last_timestamp_ms))
+        delivery.since_snapshot = DeliveredSinceSnapshot()
+        self._member.spawn(self._write(content, delivery.last_timestamp_ms))
 
-    async def _write(self, state: State, last_timestamp_ms: int) -> None:
+    async def _write(self, content: SnapshotContent, last_timestamp_ms: int) -> None:
         member = self._member
-        offset = Offset(state.last_offset + 1)
-        snapshot_id = SnapshotId(offset, state.epoch)
-        voters = member.log.history.before(offset)
+        offset = Offset(content.last_offset + 1)
+        snapshot_id = SnapshotId(offset, content.epoch)
+        voters = member.log.voter_history.before(offset)
         encoder = SnapshotEncoder(snapshot_id, member.wall_clock())
         began_ms = member.now_ms()
         try:
             partial = member.log.begin_snapshot(snapshot_id)
             try:
                 partial.append(encoder.header(last_timestamp_ms, voters))
-                while values := list(islice(state.records, SLICE_RECORDS)):
+                while values := list(islice(content.records, SLICE_RECORDS)):
                     partial.append(encoder.batch(values))
                     await asyncio.sleep(0)
                 partial.append(encoder.footer())

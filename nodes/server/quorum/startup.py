@@ -1,4 +1,4 @@
-"""Opens the metadata log of a node and makes its member of the quorum, as configured."""
+"""Opens the metadata log of a node and creates its quorum node, as configured."""
 
 import random
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from nodes.raft.timing import QuorumTiming
 from nodes.raft.voters import VoterEndpoint
 from nodes.server.quorum.metadata_log import MetadataLog
 from nodes.server.quorum.metadata_publisher import MetadataPublisher
-from nodes.server.quorum.peers import Peer
-from nodes.server.quorum.quorum_node import DIRECTORY, MemberConfig, RaftNode, configured_voters
+from nodes.server.quorum.peers import PeerChannel
+from nodes.server.quorum.quorum_node import DIRECTORY, MemberConfig, QuorumNode, configured_voters
 from nodes.server.quorum.snapshot_writer import SnapshotLimits
 from nodes.storage.disk import Disk
 
@@ -27,9 +27,9 @@ def open_quorum(
     clean: bool,
     rng: random.Random,
     wall_clock: Callable[[], int],
-    connect: Callable[[str, int], Peer],
-) -> RaftNode:
-    """The quorum node, with `publisher` as its first listener, and the source of its snapshots.
+    connect: Callable[[str, int], PeerChannel],
+) -> QuorumNode:
+    """Return the quorum node; `publisher` is its first listener and the source of its snapshots.
 
     Blocks. Raises LogCorrupt, RaftError, OSError.
     """
@@ -58,7 +58,7 @@ def open_quorum(
         clean=clean,
         voters=configured_voters(member),
     )
-    raft = RaftNode(
+    raft = QuorumNode(
         member,
         log=log,
         snapshot=snapshot,
@@ -77,12 +77,15 @@ def open_quorum(
 
 
 def _endpoints(config: NodeConfig) -> tuple[VoterEndpoint, ...]:
-    """Where the others reach this controller: as the configured voters say, or as it is advertised;
-    what it listens on (perhaps every address) only if nothing else is said. Brokers: nowhere."""
+    """Where the others reach this controller; empty for a node that is only a broker.
+
+    The sources, in order: the configured voters, the advertised listeners, the listeners (which may
+    be every address of the machine).
+    """
     name = config.controller_listener
     if config.node_id in config.voters:
         return (VoterEndpoint(name, *config.voters[config.node_id]),)
-    places = {e.listener: e for e in (*config.listeners, *config.advertised)}
-    if not config.is_controller or name not in places:
+    endpoints = {e.listener: e for e in (*config.listeners, *config.advertised)}
+    if not config.is_controller or name not in endpoints:
         return ()
-    return (VoterEndpoint(name, places[name].host, places[name].port),)
+    return (VoterEndpoint(name, endpoints[name].host, endpoints[name].port),)

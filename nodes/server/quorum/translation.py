@@ -1,7 +1,7 @@
 """Translates between the quorum's messages and Kafka's, for the one metadata partition. Pure.
 
-Reading raises BadRequest or BadAnswer for what cannot be meant for this quorum: another topic,
-another cluster, another voter.
+Reading raises InvalidRequest or InvalidResponse for a message that is not for this quorum: one
+about another topic, another cluster or another voter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,16 +40,16 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = UUID(int=1)
 
 
-class BadRequest(Exception):
-    """A request that is answered with `code`, at the top of the response."""
+class InvalidRequest(Exception):
+    """A request that gets a response with `code` as its top-level error."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
         self.code = code
 
 
-class BadAnswer(Exception):
-    """An answer that says nothing about the quorum."""
+class InvalidResponse(Exception):
+    """A response with a top-level error, or about another partition."""
 
 
 # -- requests
@@ -65,7 +65,7 @@ def write_request(
     to: NodeId,
     endpoints: Sequence[VoterEndpoint] = (),
 ) -> Any:
-    """The Kafka request to voter `to`; `endpoints` are the sender's own, if it is leader."""
+    """Return the Kafka request to voter `to`; `endpoints` are the sender's, if it is leader."""
     own = [{"name": e.listener, "host": e.host, "port": e.port} for e in endpoints]
     match request:
         case VoteRequest():
@@ -115,7 +115,7 @@ def write_request(
 def write_fetch(
     request: FetchRequest, cluster_id: str, *, start: Offset, wait_ms: float, max_bytes: int
 ) -> Any:
-    """The Kafka request that fetches the metadata log."""
+    """Return the Kafka request that fetches the metadata log."""
     partition = {
         "partition": 0,
         "current_leader_epoch": request.epoch,
@@ -138,19 +138,19 @@ def write_fetch(
 
 def _the_partition(request: Any, cluster_id: str, node_id: NodeId) -> Any:
     if request.cluster_id is not None and request.cluster_id != cluster_id:
-        raise BadRequest(ErrorCode.inconsistent_cluster_id)
+        raise InvalidRequest(ErrorCode.inconsistent_cluster_id)
     if getattr(request, "voter_id", NO_NODE) not in (NO_NODE, node_id):
-        raise BadRequest(ErrorCode.invalid_voter_key)
+        raise InvalidRequest(ErrorCode.invalid_voter_key)
     match request.topics:
         case [topic] if topic.topic_name == METADATA_TOPIC:
             match topic.partitions:
                 case [partition] if partition.partition_index == 0:
                     return partition
-    raise BadRequest(ErrorCode.invalid_request)
+    raise InvalidRequest(ErrorCode.invalid_request)
 
 
 def read_vote(request: Any, cluster_id: str, node_id: NodeId) -> VoteRequest:
-    """Raises BadRequest."""
+    """Raises InvalidRequest."""
     partition = _the_partition(request, cluster_id, node_id)
     return VoteRequest(
         epoch=Epoch(partition.replica_epoch),
@@ -164,7 +164,7 @@ def read_vote(request: Any, cluster_id: str, node_id: NodeId) -> VoteRequest:
 
 
 def read_begin_epoch(request: Any, cluster_id: str, node_id: NodeId) -> BeginEpochRequest:
-    """Raises BadRequest."""
+    """Raises InvalidRequest."""
     partition = _the_partition(request, cluster_id, node_id)
     return BeginEpochRequest(
         epoch=Epoch(partition.leader_epoch),
@@ -174,7 +174,7 @@ def read_begin_epoch(request: Any, cluster_id: str, node_id: NodeId) -> BeginEpo
 
 
 def read_end_epoch(request: Any, cluster_id: str, node_id: NodeId) -> EndEpochRequest:
-    """Raises BadRequest."""
+    """Raises InvalidRequest."""
     partition = _the_partition(request, cluster_id, node_id)
     return EndEpochRequest(
         epoch=Epoch(partition.leader_epoch),
@@ -186,9 +186,9 @@ def read_end_epoch(request: Any, cluster_id: str, node_id: NodeId) -> EndEpochRe
 
 
 def read_fetch(request: Any, cluster_id: str) -> tuple[FetchRequest, int]:
-    """The request, and how many bytes of records it accepts. Raises BadRequest."""
+    """Return the request, and how many bytes of records it accepts. Raises InvalidRequest."""
     if request.cluster_id is not None and request.cluster_id != cluster_id:
-        raise BadRequest(ErrorCode.inconsistent_cluster_id)
+        raise InvalidRequest(ErrorCode.inconsistent_cluster_id)
     match request.topics:
         case [topic] if topic.topic_id == METADATA_TOPIC_ID:
             match topic.partitions:
@@ -201,7 +201,7 @@ def read_fetch(request: Any, cluster_id: str) -> tuple[FetchRequest, int]:
                         last_epoch=Epoch(partition.last_fetched_epoch),
                     )
                     return message, min(request.max_bytes, partition.partition_max_bytes)
-    raise BadRequest(ErrorCode.unknown_topic_id)
+    raise InvalidRequest(ErrorCode.unknown_topic_id)
 
 
 # -- answers
@@ -219,7 +219,10 @@ def _endpoints(answer: Answer, leader: Endpoint | None) -> list[dict[str, object
 
 
 def write_answer(request: Any, answer: Answer, leader: Endpoint | None) -> Any:
-    """The Kafka response to a vote or an announcement; `leader` is where the leader is."""
+    """Return the Kafka response to a Vote, BeginQuorumEpoch or EndQuorumEpoch request.
+
+    `leader` is the leader's address.
+    """
     partition: dict[str, object] = {
         "error_code": answer.error,
         "leader_id": _leader(answer.leader_id),
@@ -259,14 +262,14 @@ def _leader_or_none(leader_id: int) -> NodeId | None:
 
 def _only_partition(response: Any, topics: Any) -> Any:
     if response.error_code is not ErrorCode.none:
-        raise BadAnswer(response.error_code.name)
+        raise InvalidResponse(response.error_code.name)
     if len(topics) != 1 or len(topics[0].partitions) != 1:
-        raise BadAnswer("not about one partition")
+        raise InvalidResponse("not about one partition")
     return topics[0].partitions[0]
 
 
 def read_vote_answer(response: Any) -> VoteAnswer:
-    """Raises BadAnswer."""
+    """Raises InvalidResponse."""
     partition = _only_partition(response, response.topics)
     return VoteAnswer(
         error=partition.error_code,
@@ -277,7 +280,7 @@ def read_vote_answer(response: Any) -> VoteAnswer:
 
 
 def read_answer(response: Any) -> Answer:
-    """The answer to an announcement. Raises BadAnswer."""
+    """Return the answer to BeginQuorumEpoch or EndQuorumEpoch. Raises InvalidResponse."""
     partition = _only_partition(response, response.topics)
     return Answer(
         error=partition.error_code,
@@ -287,7 +290,7 @@ def read_answer(response: Any) -> Answer:
 
 
 def read_fetch_answer(response: Any) -> tuple[FetchAnswer, bytes]:
-    """The answer and its records. Raises BadAnswer."""
+    """Return the answer and its records. Raises InvalidResponse."""
     partition = _only_partition(response, response.responses)
     diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
     answer = FetchAnswer(
@@ -306,7 +309,7 @@ def read_fetch_answer(response: Any) -> tuple[FetchAnswer, bytes]:
 
 
 def leader_endpoint(response: Any) -> tuple[NodeId, Endpoint] | None:
-    """Where the leader is that an answer names, if it says."""
+    """Return the leader and its address, if the response names them."""
     for node in getattr(response, "node_endpoints", ()):
         return NodeId(node.node_id), (node.host, node.port)
     return None
@@ -315,7 +318,7 @@ def leader_endpoint(response: Any) -> tuple[NodeId, Endpoint] | None:
 def write_update_voter(
     voter: ReplicaKey, epoch: Epoch, endpoints: Sequence[VoterEndpoint], cluster_id: str
 ) -> Any:
-    """The Kafka request that has the leader of `epoch` record a voter's endpoints."""
+    """Return the Kafka request that asks the leader of `epoch` to record a voter's endpoints."""
     return fill(
         UpdateRaftVoterRequest,
         cluster_id=cluster_id,
@@ -332,19 +335,19 @@ def write_update_voter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPart:
-    """A part of a snapshot's file, as asked for (no data yet) or as sent."""
+    """A part of a snapshot's file, as requested (without data) or as sent."""
 
     snapshot_id: SnapshotId
     position: int
     size: int = 0
-    """Of the whole file."""
+    """The size of the whole file in bytes."""
     data: bytes = b""
 
 
 def write_fetch_snapshot(
     replica: ReplicaKey, epoch: Epoch, part: SnapshotPart, cluster_id: str, *, max_bytes: int
 ) -> Any:
-    """The Kafka request for a part of a snapshot."""
+    """Return the Kafka request for a part of a snapshot."""
     offset, snapshot_epoch = part.snapshot_id
     partition = {
         "partition": 0,
@@ -365,28 +368,33 @@ def write_fetch_snapshot(
 def read_fetch_snapshot(
     request: Any, cluster_id: str
 ) -> tuple[ReplicaKey, Epoch, SnapshotPart, int]:
-    """Who asks, in which epoch, for what, and for how many bytes. Raises BadRequest."""
+    """Return the replica that fetches, its epoch, the requested part, and the most bytes to send.
+
+    Raises InvalidRequest.
+    """
     if request.cluster_id is not None and request.cluster_id != cluster_id:
-        raise BadRequest(ErrorCode.inconsistent_cluster_id)
+        raise InvalidRequest(ErrorCode.inconsistent_cluster_id)
     match request.topics:
         case [topic] if topic.name == METADATA_TOPIC:
             match topic.partitions:
                 case [partition] if partition.partition == 0:
-                    wanted = partition.snapshot_id
+                    requested = partition.snapshot_id
                     part = SnapshotPart(
-                        snapshot_id=SnapshotId(Offset(wanted.end_offset), Epoch(wanted.epoch)),
+                        snapshot_id=SnapshotId(
+                            Offset(requested.end_offset), Epoch(requested.epoch)
+                        ),
                         position=partition.position,
                     )
                     directory = getattr(partition, "replica_directory_id", None)
                     replica = ReplicaKey(NodeId(request.replica_id), directory)
                     return replica, Epoch(partition.current_leader_epoch), part, request.max_bytes
-    raise BadRequest(ErrorCode.unknown_topic_or_partition)
+    raise InvalidRequest(ErrorCode.unknown_topic_or_partition)
 
 
 def write_snapshot_answer(
     request: Any, answer: Answer, part: SnapshotPart, leader: Endpoint | None
 ) -> Any:
-    """The Kafka response with a part of a snapshot."""
+    """Return the Kafka response with a part of a snapshot."""
     offset, epoch = part.snapshot_id
     partition = {
         "index": 0,
@@ -402,7 +410,7 @@ def write_snapshot_answer(
 
 
 def read_snapshot_answer(response: Any) -> tuple[Answer, SnapshotPart]:
-    """Raises BadAnswer."""
+    """Raises InvalidResponse."""
     partition = _only_partition(response, response.topics)
     answer = Answer(
         error=partition.error_code,

@@ -1,4 +1,4 @@
-"""Answers the requests that change who votes: Add-, Remove- and UpdateRaftVoter (KIP-853)."""
+"""Handlers of the requests that change the voters: Add-, Remove- and UpdateRaftVoter (KIP-853)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from nodes.raft.errors import NotLeader
 from nodes.raft.membership import Refused
 from nodes.raft.messages import Action
 from nodes.raft.voters import ReplicaKey, Voter, VoterEndpoint
-from nodes.server.quorum.member import RaftMember
+from nodes.server.quorum.member import QuorumMember
 from nodes.wire.server import Api, RequestContext
 from nodes.wire.versions import respond
 
@@ -20,10 +20,10 @@ MAX_WAIT_S: Final = 30.0
 Begin = Callable[[float], list[Action]]
 
 
-class VoterHandlers:
-    """The handlers of one member; `change` begins a change and waits for its commit."""
+class VoterRequestHandler:
+    """The handlers of one member; `change` starts a change and waits for its commit."""
 
-    def __init__(self, member: RaftMember, change: Callable[[Begin], Awaitable[None]]) -> None:
+    def __init__(self, member: QuorumMember, change: Callable[[Begin], Awaitable[None]]) -> None:
         self._member = member
         self._change = change
 
@@ -36,8 +36,10 @@ class VoterHandlers:
         }
 
     async def add_raft_voter(self, request: Any, context: RequestContext) -> Any:
-        """AddRaftVoter: answered once the new set is committed; before that, for a request of
-        version 1 that asks not to wait."""
+        """AddRaftVoter: responds once the new set is committed.
+
+        A request of version 1 may ask for a response without waiting for the commit.
+        """
         voter = _voter(request)
         wait_s = min(request.timeout.total_seconds(), MAX_WAIT_S)
         code, message = await self._run(
@@ -46,7 +48,7 @@ class VoterHandlers:
         return respond(request, error_code=code, error_message=message)
 
     async def remove_raft_voter(self, request: Any, context: RequestContext) -> Any:
-        """RemoveRaftVoter: answered once the new set is committed."""
+        """RemoveRaftVoter: responds once the new set is committed."""
         key = ReplicaKey(NodeId(request.voter_id), request.voter_directory_id)
         code, message = await self._run(
             request, lambda now: self._member.quorum.remove_voter(key), MAX_WAIT_S
@@ -54,7 +56,7 @@ class VoterHandlers:
         return respond(request, error_code=code, error_message=message)
 
     async def update_raft_voter(self, request: Any, context: RequestContext) -> Any:
-        """UpdateRaftVoter: a voter's new endpoints."""
+        """UpdateRaftVoter: records a voter's new endpoints."""
         quorum, voter = self._member.quorum, _voter(request)
         if request.current_leader_epoch > quorum.epoch:
             code: ErrorCode = ErrorCode.unknown_leader_epoch
@@ -88,7 +90,7 @@ class VoterHandlers:
             return ErrorCode.not_leader_or_follower, str(error)
         except TimeoutError:
             if wait_s > 0:
-                return ErrorCode.request_timed_out, "not committed in time; it may yet be"
+                return ErrorCode.request_timed_out, "not committed in time, but it may be later"
         return ErrorCode.none, None
 
 

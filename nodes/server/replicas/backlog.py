@@ -1,10 +1,9 @@
-"""Steps to take in order, without stopping the event loop however many there are.
+"""The metadata changes that this broker has still to apply, as steps in order.
 
-A change of the metadata may concern thousands of partitions: taken at one go they would hold up
-every request, heartbeat and vote of this node. So steps are taken for a bounded time at once, and
-for as long in each later turn of the loop, in the order in which they were added. A step that
-raises ends the backlog for good: what comes after it may rely on it. `failure` then says why, and
-the node must stop.
+A change of the metadata may concern thousands of partitions. All steps at once would delay every
+request, heartbeat and vote of this node. So the steps run for a bounded time in each turn of the
+event loop, in the order in which they were added. A step that raises ends the backlog for good,
+because later steps may rely on it. `failure` then says why, and the node must stop.
 """
 
 import asyncio
@@ -15,12 +14,12 @@ from collections.abc import Callable
 log = logging.getLogger("nodes.backlog")
 
 TURN_MS = 5.0
-STEPS_IN_A_TURN = 64
-"""The bound where time does not pass while code runs."""
+STEPS_PER_TURN = 64
+"""A second bound, for simulated clocks that stand still while code runs."""
 
 
 class Backlog:
-    """See the module; `after_turn` is called after every turn in which a step was taken."""
+    """See the module; `after_turn` is called after every turn in which a step ran."""
 
     def __init__(self, now_ms: Callable[[], float], after_turn: Callable[[], None]) -> None:
         self._now_ms = now_ms
@@ -31,17 +30,17 @@ class Backlog:
         self.failure = ""
 
     def add(self, step: Callable[[], None]) -> None:
-        """One more step; `run` takes it."""
+        """Add a step; `run` runs it."""
         if not self._ended:
             self._steps.append(step)
 
     def run(self) -> None:
-        """Take the steps that there are: a few now, unless others wait before them."""
+        """Start to run the steps: some of them now, unless a later turn is scheduled already."""
         if not self._turning:
             self._turn()
 
     def end(self) -> None:
-        """Take no more steps, now or later: what they would change is about to be closed."""
+        """Run no more steps: the logs that they would change are about to be closed."""
         self._ended = True
         self._steps.clear()
 
@@ -51,14 +50,14 @@ class Backlog:
             return
         try:
             until_ms = self._now_ms() + TURN_MS
-            for _ in range(min(STEPS_IN_A_TURN, len(self._steps))):
+            for _ in range(min(STEPS_PER_TURN, len(self._steps))):
                 self._steps.popleft()()
                 if self._now_ms() > until_ms:
                     break
             self._after_turn()
         except Exception as error:
-            log.exception("a change of the metadata could not be followed")
-            self.failure = f"a change of the metadata could not be followed: {error}"
+            log.exception("a metadata change could not be applied")
+            self.failure = f"a metadata change could not be applied: {error}"
             self._steps.clear()
         if self._steps:
             self._turning = True

@@ -1,8 +1,8 @@
-"""What a broker does for its logs from time to time: retention, flushes, checkpoints, removal.
+"""The periodic jobs of a broker for its logs: retention, flushes, checkpoints, removal of files.
 
-Every job visits a few logs in each turn of the loop, however many there are; only a checkpoint is
-made at one go, since it must hold one moment, and then synced off the loop. Intervals are Kafka's,
-and so is their meaning: a time bound (retention.ms, flush.ms) is kept to within the job's interval.
+A job handles a few logs in each turn of the event loop. Only a checkpoint is taken in one turn,
+because its offsets must be of one moment; it is then synced off the loop. The intervals are Kafka's
+and mean the same: a time bound (retention.ms, flush.ms) is exact to within the job's interval.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from nodes.server.replicas.replica import Replica
 log = logging.getLogger("nodes.housekeeping")
 
 NEVER_MS = 2**63 - 1
-LOGS_IN_A_TURN = 16
-FILES_IN_A_TURN = 64
+LOGS_PER_TURN = 16
+FILES_PER_TURN = 64
 SWEEP_INTERVAL_MS = 1000
 SWEEP_TURNS = 100
 
@@ -27,7 +27,7 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Housekeeping:
-    """One per broker; `jobs` run for as long as it does."""
+    """One per broker; `jobs` run until the broker stops."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class Housekeeping:
         self._wall_clock_ms = wall_clock_ms
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Every job that the configuration asks for."""
+        """The jobs that the configuration asks for."""
         config, logs = self._config, self._replicas.logs
         for interval_ms, job in (
-            (config.housekeeping.retention_ms, self._visiting(self._expire)),
+            (config.housekeeping.retention_ms, self._for_each_replica(self._expire)),
             (config.housekeeping.flush_ms, self._flush_due),
             (
                 config.housekeeping.high_watermarks_ms,
@@ -58,12 +58,12 @@ class Housekeeping:
             if interval_ms < NEVER_MS:
                 yield _every(interval_ms, job)
 
-    def _visiting(
+    def _for_each_replica(
         self, visit: Callable[[Replica], None]
     ) -> Callable[[], Coroutine[Any, Any, None]]:
         async def visit_all() -> None:
             for number, replica in enumerate(self._replicas.all()):
-                if number % LOGS_IN_A_TURN == 0:
+                if number % LOGS_PER_TURN == 0:
                     await asyncio.sleep(0)
                 if self._replicas.find(replica.partition) is replica:
                     visit(replica)
@@ -71,10 +71,10 @@ class Housekeeping:
         return visit_all
 
     def _expire(self, replica: Replica) -> None:
-        """Remove what retention lets go, and close producers' and segments' ages."""
+        """Delete expired segments and producers, and roll segments that are old enough."""
         try:
             removed = replica.expire(self._wall_clock_ms())
-        except (LogError, OSError) as error:  # the log is offline, and the node about to stop
+        except (LogError, OSError) as error:  # the log is offline, and the node stops soon
             log.error("%s: retention: %s", replica.partition, error)
             return
         if removed:
@@ -83,7 +83,7 @@ class Housekeeping:
 
     async def _flush_due(self) -> None:
         for number, replica in enumerate(self._replicas.all()):
-            if number % LOGS_IN_A_TURN == 0:
+            if number % LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)
             try:
                 if not replica.log.offline and replica.log.flush_due(self._now_ms()):
@@ -93,7 +93,7 @@ class Housekeeping:
 
     async def _sweep(self) -> None:
         for _ in range(SWEEP_TURNS):
-            if not self._replicas.logs.sweep(FILES_IN_A_TURN):
+            if not self._replicas.logs.sweep(FILES_PER_TURN):
                 break
             await asyncio.sleep(0)
 

@@ -1,8 +1,9 @@
-"""Carries ISR changes to the controller by AlterPartition.
+"""Sends ISR changes to the controller with AlterPartition.
 
-The decisions are the partition state's; here they are batched, sent one request at a time, and
-their answers handed back. A proposal whose fate is unknown stays pending (the high watermark then
-waits for the maximal ISR) and is sent again, until the controller answers or the metadata log does.
+The state of each partition decides what to propose. This module batches the proposals, sends one
+request at a time, and passes the results back. A proposal without a known result stays pending (the
+high watermark then waits for the maximal ISR). It is sent again until the controller responds or
+the metadata log shows the result.
 """
 
 import asyncio
@@ -24,11 +25,11 @@ from nodes.wire.versions import fill
 log = logging.getLogger("nodes.isr")
 
 RETRY_MS = 50
-LOOKED_AT_ONCE = 500
-PROPOSED_AT_ONCE = 500
-_SURELY_REFUSED = frozenset({ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica})
-# The controller's state is ahead of ours: the metadata log will say what holds.
-_OVERTAKEN = frozenset(
+CHECKED_PER_TURN = 500
+PROPOSALS_PER_REQUEST = 500
+_REJECTED = frozenset({ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica})
+# The controller's state is ahead of ours: the metadata log will show the state that holds.
+_STALE = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.unknown_topic_id,
@@ -41,7 +42,7 @@ _OVERTAKEN = frozenset(
 
 
 class Registration(Protocol):
-    """This broker's registration."""
+    """This broker's registration with the controller."""
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
@@ -50,7 +51,7 @@ class Registration(Protocol):
 
 
 class IsrManager:
-    """One per broker; `run` is its task."""
+    """One per broker; `send` and `watch_lag` are its tasks."""
 
     def __init__(
         self,
@@ -71,8 +72,8 @@ class IsrManager:
         self._proposals: dict[TopicPartition, tuple[Replica, IsrProposal]] = {}
         self._work = asyncio.Event()
 
-    def consider_growing(self, replica: Replica, follower: NodeId) -> None:
-        """After a follower's fetch: propose to add it if it is in sync now."""
+    def maybe_expand_isr(self, replica: Replica, follower: NodeId) -> None:
+        """Propose to add a follower that is in sync now; called after each of its fetches."""
         state = replica.state
         if follower in state.isr or state.proposal is not None:
             return
@@ -85,19 +86,19 @@ class IsrManager:
             self._work.set()
 
     async def watch_lag(self) -> None:
-        """Propose to drop members that lag; looks twice per lag time, for ever.
+        """Propose to remove ISR members that lag; checks twice per lag time, for ever.
 
-        A few partitions at a time: thousands at once would hold up those who are served.
+        It checks a few partitions at a time: thousands at once would delay requests.
         """
         while True:
             await asyncio.sleep(self._lag_max_ms / 2000)
             for number, replica in enumerate(self._replicas.all()):
-                if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                if number % CHECKED_PER_TURN == CHECKED_PER_TURN - 1:
                     await asyncio.sleep(0)
                 if replica.state.role is Role.LEADER:
-                    self._consider_shrinking(replica)
+                    self._maybe_shrink_isr(replica)
 
-    def _consider_shrinking(self, replica: Replica) -> None:
+    def _maybe_shrink_isr(self, replica: Replica) -> None:
         end = replica.claimed_end
         self._enqueue(replica, replica.state.shrunk_isr(end, self._lag_max_ms, self._now_ms()))
 
@@ -115,13 +116,13 @@ class IsrManager:
                 self._work.set()
 
     def _next_batch(self) -> dict[TopicPartition, tuple[Replica, IsrProposal]]:
-        """The proposals to send now; those that wait for longest first."""
+        """The proposals to send now, oldest first."""
         current = [
             (partition, (replica, proposal))
             for partition, (replica, proposal) in self._proposals.items()
-            if replica.state.proposal is proposal  # not overtaken by the metadata log
+            if replica.state.proposal is proposal  # the metadata log has not made it stale
         ]
-        batch, others = current[:PROPOSED_AT_ONCE], current[PROPOSED_AT_ONCE:]
+        batch, others = current[:PROPOSALS_PER_REQUEST], current[PROPOSALS_PER_REQUEST:]
         self._proposals = dict(others + batch)
         return dict(batch)
 
@@ -129,7 +130,7 @@ class IsrManager:
         try:
             response = await self._controller.request(self._request(batch))
         except ChannelError as error:
-            log.info("the controller did not answer an ISR change: %s", error)
+            log.info("the controller did not respond to an ISR change: %s", error)
             return
         if response.error_code is not ErrorCode.none:
             log.info("the controller refused an ISR change: %s", response.error_code.name)
@@ -137,10 +138,10 @@ class IsrManager:
         made = 0
         for topic in response.topics:
             name = self._replicas.topic_name(topic.topic_id)
-            for answer in topic.partitions:
+            for row in topic.partitions:
                 if name is not None:
-                    partition = TopicPartition(name, answer.partition_index)
-                    made += self._answered(partition, answer, batch)
+                    partition = TopicPartition(name, row.partition_index)
+                    made += self._handle_result(partition, row, batch)
         # One line for each would be thousands when a broker comes or goes.
         first = next(iter(batch))
         log.info("ISR changes of %d partitions (%s, ...): %d were made", len(batch), first, made)
@@ -168,31 +169,31 @@ class IsrManager:
     def _epoch_of(self, member: NodeId, epoch: BrokerEpoch) -> BrokerEpoch:
         return self._registration.broker_epoch if member == self._node_id else epoch
 
-    def _answered(
+    def _handle_result(
         self,
         partition: TopicPartition,
-        answer: Any,
+        row: Any,
         batch: dict[TopicPartition, tuple[Replica, IsrProposal]],
     ) -> bool:
-        """Act on one partition's answer; whether the change was made."""
+        """Act on the response for one partition; return whether the change was made."""
         if partition not in batch:
             return False
         replica, proposal = batch[partition]
-        error = answer.error_code
-        if error is not ErrorCode.none and error not in _SURELY_REFUSED | _OVERTAKEN:
-            return False  # asked again
+        error = row.error_code
+        if error is not ErrorCode.none and error not in _REJECTED | _STALE:
+            return False  # sent again
         current = self._proposals.get(partition)
         if current is not None and current[1] is proposal:
             del self._proposals[partition]
-        if error is ErrorCode.none and answer.leader_epoch != proposal.leader_epoch:
-            log.debug("%s: ISR change overtaken: leader epoch %d", partition, answer.leader_epoch)
+        if error is ErrorCode.none and row.leader_epoch != proposal.leader_epoch:
+            log.debug("%s: ISR change is stale: leader epoch %d", partition, row.leader_epoch)
         elif error is ErrorCode.none:
-            isr = [NodeId(member) for member in answer.isr]
-            replica.isr_answered(proposal, isr, answer.partition_epoch)
-            log.debug("%s: ISR %s, partition epoch %d", partition, isr, answer.partition_epoch)
+            isr = [NodeId(member) for member in row.isr]
+            replica.isr_change_completed(proposal, isr, row.partition_epoch)
+            log.debug("%s: ISR %s, partition epoch %d", partition, isr, row.partition_epoch)
             return True
-        elif error in _SURELY_REFUSED:
-            replica.isr_answered(proposal, None, answer.partition_epoch)
+        elif error in _REJECTED:
+            replica.isr_change_completed(proposal, None, row.partition_epoch)
         else:
-            log.debug("%s: ISR change overtaken: %s", partition, error.name)
+            log.debug("%s: ISR change is stale: %s", partition, error.name)
         return False

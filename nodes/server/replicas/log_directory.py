@@ -1,24 +1,27 @@
-"""The logs on this broker's disk, whoever they belong to now: found, recovered, set aside, removed.
+"""The logs on this broker's disk: opens, recovers, sets aside and removes them.
 
-Every log is opened and recovered before the broker registers, so that the registration can tell
-whether something was lost (KIP-966). Which of them are still replicas is known only later, from the
-metadata log; nothing is removed before that.
+Every log is opened and recovered before the broker registers, so that the registration can report
+whether something was lost (KIP-966). Only later, from the metadata log, does the broker know which
+of the logs are still replicas; nothing is removed before that.
 
-A log that is damaged in its middle is set aside, never deleted: `<topic>-<partition>.<n>-corrupt`
-(no topic's partition can have that name). What takes its place is empty and must not lead: should
-the controller elect it all the same, everything acknowledged would be given up silently. So the
-directory that was set aside holds a mark, put there before it is renamed, until the new copy has
-been seen in sync under another leader. What a loss of power left of a log that was never flushed
-is set aside too when nobody can tell its topic any more, but without a mark: such a replica lacks
-no more than one whose records the power took, and may lead.
+A log that is damaged in its middle is set aside, never deleted: its directory becomes
+`<topic>-<partition>.<n>-corrupt` (no topic's partition can have that name). The log that takes its
+place is empty and must not lead: if the controller elected it all the same, everything acknowledged
+would be lost silently. So the directory that was set aside holds a mark until the new copy was in
+sync under another leader. The mark is written before the directory is renamed.
 
-The checkpoints on the disk never say more of a log than is true of it: a recovery point is lowered
-before the log is cut below it, a log start before a log that begins lower grows, and the offsets of
-a log that was deleted are gone before another one of its name is made. That one would not be
-validated where it was not flushed, or would begin above its first records, and they would be lost.
+After a power loss, a log that was never flushed may have lost its topic's id. It is set aside too,
+but without a mark: it lacks no more than any replica that lost its unflushed records, and may lead.
 
-Left to others: roles and high watermarks (`replicas`), and when to write the checkpoints otherwise
-(`housekeeping`).
+The checkpoints on the disk never claim more of a log than is true:
+- A recovery point is lowered before the log is truncated below it.
+- A log start is lowered before a log with a lower start grows.
+- The offsets of a deleted log are removed before another log of the same name is made. Otherwise
+  the new log would not be validated where it was not flushed, or it would start above its first
+  records and lose them.
+
+Left to others: roles and high watermarks (`manager`), and the times at which the checkpoints are
+written (`housekeeping`).
 """
 
 import asyncio
@@ -41,7 +44,7 @@ from nodes.log.config import LogConfig
 from nodes.log.errors import LogCorrupt
 from nodes.log.log import Log
 from nodes.server.replicas.new_directory import NewDirectory
-from nodes.server.replicas.offset_checkpoints import KeptOffsets
+from nodes.server.replicas.offset_checkpoints import TrackedCheckpoint
 from nodes.storage.disk import Disk
 
 log = logging.getLogger("nodes.logs")
@@ -50,19 +53,19 @@ Offsets = Callable[[], dict[TopicPartition, Offset]]
 
 METADATA_TOPIC = "__cluster_metadata"
 REFETCH_MARK = "refetch"
-SAY_EVERY_LOGS = 1000
+PROGRESS_EVERY_LOGS = 1000
 NAME_MAX_BYTES = 255
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _SET_ASIDE = re.compile(r".+\.\d+-corrupt")
 
 
-class Identity:
-    """Which topic a new log belongs to, written beside it when the first records come.
+class PartitionMetadataFile:
+    """The partition.metadata file of a new log: it holds the topic's id.
 
-    Written before they are, so that no end of the process leaves records that nobody can tell the
-    topic of; durable before they are. A log without records needs none: thousands of new partitions
-    would take minutes to sync.
+    The file is written before the first records, so that no crash leaves records of an unknown
+    topic, and it is durable before they are. A log without records has no such file, because
+    thousands of new partitions would take minutes to sync.
     """
 
     def __init__(self, disk: Disk, directory: str, topic_id: UUID) -> None:
@@ -71,11 +74,11 @@ class Identity:
         self._topic_id = topic_id
 
     def write(self) -> None:
-        """Before the first append. Raises OSError."""
+        """Write the file; called before the first append. Raises OSError."""
         PartitionMetadata(topic_id=self._topic_id).write(self._disk, self._directory, durable=False)
 
     async def sync(self) -> None:
-        """Before the first records are flushed. Raises OSError."""
+        """Make the file durable; called before the first records are flushed. Raises OSError."""
         file = self._disk.open(f"{self._directory}/{PARTITION_METADATA}")
         try:
             await self._disk.sync(file)
@@ -84,14 +87,14 @@ class Identity:
         await self._disk.sync(self._directory)
 
     def sync_now(self) -> None:
-        """As `sync`; blocks."""
-        _sync_identity(self._disk, self._directory)
+        """As `sync`, but blocks."""
+        _sync_metadata_file(self._disk, self._directory)
 
 
-def _sync_identity(disk: Disk, directory: str) -> None:
+def _sync_metadata_file(disk: Disk, directory: str) -> None:
     file = disk.open(f"{directory}/{PARTITION_METADATA}")
     try:
-        file.write_again()  # of an earlier process, perhaps, whose sync failed
+        file.write_again()  # an earlier process may have written it, and its sync may have failed
         file.sync()
     finally:
         file.close()
@@ -100,20 +103,22 @@ def _sync_identity(disk: Disk, directory: str) -> None:
 
 @dataclass(slots=True)
 class HostedLog:
-    """A log in the directory; `topic_id` is None where the directory does not tell it."""
+    """A log in the directory; `topic_id` is None if the directory has no partition.metadata."""
 
     disk: Disk
     partition: TopicPartition
     topic_id: UUID | None
     log: Log
 
-    def identity(self, topic_id: UUID) -> Identity | None:
-        """What is to be written when records come; None when it is written."""
-        return None if self.topic_id else Identity(self.disk, str(self.partition), topic_id)
+    def missing_metadata_file(self, topic_id: UUID) -> PartitionMetadataFile | None:
+        """The partition.metadata file to write before the first records; None if it is written."""
+        if self.topic_id:
+            return None
+        return PartitionMetadataFile(self.disk, str(self.partition), topic_id)
 
 
 class LogDirectory:
-    """See the module. `clean`: the node closed its logs in order before it ended."""
+    """See the module. `clean`: the last run of the node closed its logs in order."""
 
     def __init__(self, disk: Disk, *, clean: bool) -> None:
         self._disk = disk
@@ -121,28 +126,28 @@ class LogDirectory:
         self._hosted: dict[TopicPartition, HostedLog] = {}
         self._sweeping = False
         self._marks: dict[TopicPartition, list[str]] = {}
-        self._recovery_points = KeptOffsets(disk, RECOVERY_POINTS)
-        self._starts = KeptOffsets(disk, LOG_START_OFFSETS)
-        self._watermarks = KeptOffsets(disk, REPLICATION_OFFSETS)
-        self.high_watermarks = self._watermarks.read(dispensable=True)
-        """As they were checkpointed last, by the incarnation before at first."""
+        self._recovery_points = TrackedCheckpoint(disk, RECOVERY_POINTS)
+        self._starts = TrackedCheckpoint(disk, LOG_START_OFFSETS)
+        self._watermarks = TrackedCheckpoint(disk, REPLICATION_OFFSETS)
+        self.high_watermarks = self._watermarks.read(optional=True)
+        """The last checkpoint of the high watermarks; at first that of the last run."""
         self.intact = clean
-        """False when the last stop was not clean, or some log turned out to be damaged."""
+        """False if the last stop was not clean, or some log was found damaged."""
         self.failure = ""
-        """Why some log could not be written; empty while all can."""
+        """Why some log cannot be written; empty while all can."""
 
     # -- starting ------------------------------------------------------------------------------
 
     async def recover(self, config: LogConfig) -> None:
-        """Open every log there is; lets the loop run between two.
+        """Open every log; the event loop runs between two logs.
 
-        `config` holds until the topics' own is known. Raises CheckpointError when it is not known
-        any more where the logs begin, and OSError.
+        `config` holds until the topics' own configuration is known. Raises CheckpointError if the
+        log start offsets cannot be read, and OSError.
         """
-        # Without recovery points everything is validated, without high watermarks they begin at the
-        # logs' starts; but without those, records that were deleted would be back.
-        points = self._recovery_points.read(dispensable=True)
-        starts = self._starts.read(dispensable=False)
+        # Without recovery points everything is validated. Without high watermarks they begin at the
+        # log starts. But without log starts, records that were deleted would be back.
+        points = self._recovery_points.read(optional=True)
+        starts = self._starts.read(optional=False)
         Log.sweep_deleted(self._disk)
         names = self._disk.listdir("")
         for name in names:
@@ -150,7 +155,7 @@ class LogDirectory:
                 self._remember_mark(name)
         partitions = sorted(_partitions(names))
         for number, partition in enumerate(partitions):
-            if number and number % SAY_EVERY_LOGS == 0:
+            if number and number % PROGRESS_EVERY_LOGS == 0:
                 log.info("opened %d of %d logs", number, len(partitions))
             self._recover(
                 partition,
@@ -161,7 +166,8 @@ class LogDirectory:
             await asyncio.sleep(0)
         for partition in [p for p in self.high_watermarks if p not in self._hosted]:
             del self.high_watermarks[partition]
-        self.truncated()  # a log that died while it was cut, or lost its end, is below what is told
+        # A log that lost its end, or whose truncation was interrupted, ends below its checkpoints.
+        self.after_truncation()
         validated = sum(each.log.recovery.validated_segments for each in self._hosted.values())
         cut = sum(each.log.recovery.cut_bytes for each in self._hosted.values())
         log.info(
@@ -173,7 +179,7 @@ class LogDirectory:
         )
 
     def _remember_mark(self, directory: str) -> None:
-        """Note which partition was set aside as `directory`, unless it is whole again."""
+        """Note which partition was set aside as `directory`, if the mark is still there."""
         mark = f"{directory}/{REFETCH_MARK}"
         if self._disk.exists(mark):
             for partition in _partitions([self._disk.read(mark).decode()]):
@@ -196,13 +202,13 @@ class LogDirectory:
                 recovery_point=recovery_point,
                 log_start=log_start,
             )
-            if stored and not self._clean:  # the records were made durable just now: so must this
+            if stored and not self._clean:  # its records were just made durable: so must this be
                 with opened.health.failing():
-                    _sync_identity(self._disk, str(partition))
+                    _sync_metadata_file(self._disk, str(partition))
             elif not (self._clean or recovery_point or opened.end_offset == opened.start_offset):
                 opened.close()
                 log.warning(
-                    "%s was never flushed, and lost its topic's id with the power: set aside as %s",
+                    "%s was never flushed, and a power loss took its topic id: set aside as %s",
                     partition,
                     self._set_aside(partition),
                 )
@@ -217,58 +223,57 @@ class LogDirectory:
         self._host(HostedLog(self._disk, partition, topic_id, opened))
 
     def _set_aside_as_damaged(self, partition: TopicPartition) -> None:
-        """Keep the damaged directory under another name, marked before it gets it."""
+        """Mark the damaged directory, then rename it."""
         self.intact = False
         self._disk.write_atomic(f"{partition}/{REFETCH_MARK}", str(partition).encode())
         target = self._set_aside(partition)
         self._remember_mark(target)
         log.error(
-            "%s is set aside as %s: this replica has to be fetched anew from the partition's "
-            "leader, and will not lead before it is in sync again",
+            "%s is set aside as %s: this replica fetches the partition again from its leader, and "
+            "will not lead before it is in sync",
             partition,
             target,
         )
 
     def _set_aside(self, partition: TopicPartition) -> str:
-        """Keep the directory under another name, which is returned."""
+        """Rename the directory; return its new name."""
         directory = str(partition)
         number = 1
-        while self._disk.exists(target := _aside(directory, number)):
+        while self._disk.exists(target := _set_aside_name(directory, number)):
             number += 1
         self._disk.rename(directory, target)
         self._disk.sync_dir("")
         self.high_watermarks.pop(partition, None)
         return target
 
-    # -- what is here --------------------------------------------------------------------------
+    # -- the open logs -------------------------------------------------------------------------
 
     def hosted(self) -> Iterator[HostedLog]:
-        """Every log that is open, in order of opening."""
+        """Every open log, in order of opening."""
         yield from list(self._hosted.values())
 
     def find(self, partition: TopicPartition) -> HostedLog | None:
-        """The partition's log, whichever topic of that name it belongs to."""
+        """The partition's log, even if it belongs to an earlier topic of that name."""
         return self._hosted.get(partition)
 
     def must_refetch(self, partition: TopicPartition) -> bool:
-        """Whether the partition's log here replaces one that was set aside, and may lack records
-        that were acknowledged.
-        """
+        """Whether the log replaces a damaged one, and so may lack acknowledged records."""
         return partition in self._marks
 
     def refetched(self, partition: TopicPartition) -> None:
-        """The partition's log here is whole again, or nobody wants it any more."""
+        """The partition's log is complete again, or no longer needed: remove its marks."""
         for mark in self._marks.pop(partition, []):
             self._disk.unlink(mark)
 
     def create(self, partition: TopicPartition, config: LogConfig) -> HostedLog:
-        """Begin an empty log, of which nothing is on the disk before it has records.
+        """Create an empty log; nothing of it is on the disk before it has records.
 
-        Blocks, once for all of them, if a deleted log of such a name is not forgotten there yet.
+        Blocks while a checkpoint still names a deleted log of this name: the checkpoint is then
+        written again, once for all such logs.
         """
-        for kept, offsets in self._all_offsets():
-            if kept.may_say(partition) is not None:
-                kept.save(offsets())
+        for checkpoint, offsets in self._all_offsets():
+            if checkpoint.possible_offset(partition) is not None:
+                checkpoint.save(offsets())
         disk = NewDirectory(self._disk, str(partition))
         new = Log.open(disk, str(partition), config, clean=True)
         hosted = HostedLog(disk, partition, None, new)
@@ -280,74 +285,80 @@ class LogDirectory:
         self._hosted[hosted.partition] = hosted
 
     def remove(self, partition: TopicPartition) -> None:
-        """Delete the partition's log; the checkpoints forget it when they are written next."""
+        """Delete the partition's log; the next write of the checkpoints leaves it out."""
         self._hosted.pop(partition).log.delete()
         self._sweeping = True
         self.high_watermarks.pop(partition, None)
         self.refetched(partition)
 
     def sweep(self, max_files: int) -> bool:
-        """Remove some files of deleted logs; true while there are more. Raises OSError."""
+        """Remove up to `max_files` files of deleted logs; true while there are more.
+
+        Raises OSError.
+        """
         self._sweeping = self._sweeping and Log.sweep_deleted(self._disk, max_files=max_files) > 0
         return self._sweeping
 
     def keep_aside(self, partition: TopicPartition) -> None:
-        """Close a log that has records of a topic that it cannot name, and keep its directory."""
+        """Close a log that has records but no topic id, and set its directory aside."""
         self._hosted.pop(partition).log.close()
         self._set_aside_as_damaged(partition)
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def _flushed(self) -> dict[TopicPartition, Offset]:
+    def _flushed_offsets(self) -> dict[TopicPartition, Offset]:
         return {p: each.log.flushed_offset for p, each in self._hosted.items()}
 
-    def _begun(self) -> dict[TopicPartition, Offset]:
+    def _start_offsets(self) -> dict[TopicPartition, Offset]:
         return {p: each.log.start_offset for p, each in self._hosted.items()}
 
-    def _all_offsets(self) -> Iterator[tuple[KeptOffsets, Offsets]]:
-        yield self._recovery_points, self._flushed
-        yield self._starts, self._begun
+    def _all_offsets(self) -> Iterator[tuple[TrackedCheckpoint, Offsets]]:
+        yield self._recovery_points, self._flushed_offsets
+        yield self._starts, self._start_offsets
         yield self._watermarks, lambda: dict(self.high_watermarks)
 
-    def cutting(self, partition: TopicPartition, end: Offset) -> None:
-        """Before a log is cut, to `end` at least: no recovery point may be left above.
+    def before_truncation(self, partition: TopicPartition, end: Offset) -> None:
+        """Lower the recovery point to `end`; called before a log is truncated to `end` or above.
 
-        Were the power lost in the middle of it, what is left would look damaged where it had been
-        whole. Blocks if the recovery point on the disk has to be lowered. Raises OSError.
+        If the power were lost during the truncation and the recovery point were higher, a sound log
+        would look damaged. Blocks if the recovery point on the disk has to be lowered. Raises
+        OSError.
         """
-        if (self._recovery_points.may_say(partition) or 0) > end:
-            points = self._flushed()
+        if (self._recovery_points.possible_offset(partition) or 0) > end:
+            points = self._flushed_offsets()
             points[partition] = min(points[partition], end)
             self._recovery_points.save(points)
 
-    def truncated(self) -> None:
-        """Before logs that were cut are appended to: no checkpoint may exempt their new ends from
-        validation, call them committed, or hide their new beginnings.
+    def after_truncation(self) -> None:
+        """Lower the checkpoints of truncated logs; called before anything is appended to them.
 
-        Blocks, once for all of them, if some offset on the disk has to be lowered. Raises OSError.
+        A checkpoint that is too high would exempt a log's new end from validation, call it
+        committed, or hide the log's new start. Blocks, once for all logs, if some offset on the
+        disk has to be lowered. Raises OSError.
         """
         for partition, each in self._hosted.items():
             if self.high_watermarks.get(partition, 0) > each.log.end_offset:
                 self.high_watermarks[partition] = each.log.end_offset
-        for kept, offsets in (
-            (self._recovery_points, self._flushed()),
-            (self._starts, self._begun()),
+        for checkpoint, offsets in (
+            (self._recovery_points, self._flushed_offsets()),
+            (self._starts, self._start_offsets()),
             (self._watermarks, dict(self.high_watermarks)),
         ):
-            if any((kept.may_say(p) or 0) > offset for p, offset in offsets.items()):
-                kept.save(offsets)
+            if any((checkpoint.possible_offset(p) or 0) > offset for p, offset in offsets.items()):
+                checkpoint.save(offsets)
 
     async def checkpoint_recovery_points(self) -> None:
-        """Return when the disk says up to where each log is on it. Raises OSError."""
-        await self._recovery_points.save_off_loop(self._flushed)
+        """Return when the flushed offset of each log is on disk. Raises OSError."""
+        await self._recovery_points.save_off_loop(self._flushed_offsets)
 
     async def checkpoint_starts(self) -> None:
-        """Return when the disk says where each log begins now, at least. Raises OSError."""
-        await self._starts.save_off_loop(self._begun)
+        """Return when the log starts of now, or later ones, are on disk. Raises OSError."""
+        await self._starts.save_off_loop(self._start_offsets)
 
     async def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Return when the high watermarks are on disk; those of logs that `offsets` lacks stay as
-        they were. Raises OSError.
+        """Return when the high watermarks are on disk. Raises OSError.
+
+        Logs that `offsets` does not name keep their earlier high watermark.
         """
         self.high_watermarks.update(offsets)
         await self._watermarks.save_off_loop(lambda: dict(self.high_watermarks))
@@ -358,15 +369,15 @@ class LogDirectory:
         self.failure = self.failure or why
 
     def close(self, high_watermarks: Mapping[TopicPartition, Offset]) -> bool:
-        """Flush and close every log and write the checkpoints; false when some log had failed."""
+        """Flush and close every log and write the checkpoints; false if some log had failed."""
         failed = bool(self.failure)
         for each in self._hosted.values():
             if not each.log.offline:
                 each.log.flush()
         if not failed:
             self.high_watermarks.update(high_watermarks)
-            for kept, offsets in self._all_offsets():
-                kept.save(offsets())
+            for checkpoint, offsets in self._all_offsets():
+                checkpoint.save(offsets())
         for each in self._hosted.values():
             each.log.close()
         return not failed
@@ -379,6 +390,6 @@ def _partitions(names: list[str]) -> Iterator[TopicPartition]:
             yield TopicPartition(match[1], int(match[2]))
 
 
-def _aside(directory: str, number: int) -> str:
+def _set_aside_name(directory: str, number: int) -> str:
     suffix = f".{number}-corrupt"
     return directory[: NAME_MAX_BYTES - len(suffix)] + suffix

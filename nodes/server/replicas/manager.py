@@ -1,13 +1,13 @@
-"""The replicas that this node hosts, kept as the metadata log says.
+"""The replicas that this node hosts; they follow the metadata log.
 
-Nothing is applied before the broker has caught up with its own registration: replaying old history
-would make it lead in epochs long past. Then the logs found on the disk are matched with the image:
-those of topics that are gone, or of replicas moved elsewhere meanwhile, are removed. From then on
-every change of the image becomes roles, fetchers and ISR bookkeeping here, in the order of the
-metadata log, and a bounded number in each turn of the loop (`backlog`).
+Nothing is applied before the broker has caught up with its own registration: replaying old records
+would make it lead in epochs long past. Then the logs found on the disk are matched with the image,
+and the logs of deleted topics and of replicas that were moved elsewhere are removed. From then on
+every change of the image changes roles, fetchers and ISRs here, in the order of the metadata log,
+and a bounded number of changes in each turn of the event loop (`backlog`).
 
-A partition is told apart by its topic's id: a topic that was deleted and made again under the same
-name begins with empty logs.
+A partition is identified by its topic's id: a topic that was deleted and created again under the
+same name starts with empty logs.
 """
 
 import asyncio
@@ -33,23 +33,24 @@ from nodes.storage.disk import Disk
 
 log = logging.getLogger("nodes.replicas")
 
-SAID_ONE_BY_ONE = 10
-"""So many changes of one metadata batch get a line each; more are summed up."""
+MAX_LOGGED_CHANGES = 10
+"""Up to so many role changes of one metadata batch get a log line each; more are summed up."""
 
 
-class FetchPlan(Protocol):
-    """Who fetches: told of every change, once for each batch of the metadata log."""
+class FetcherManager(Protocol):
+    """The fetchers of this broker, as the replica manager sees them."""
 
-    def follow(self, changes: Mapping[TopicPartition, NodeId | None]) -> None:
-        """Whom to fetch these partitions from now on, None: not at all. The others stay as before.
+    def update_leaders(self, changes: Mapping[TopicPartition, NodeId | None]) -> None:
+        """Fetch each of these partitions from its new leader; None: do not fetch it any more.
 
-        Names every partition whose leader or leader epoch changed, and those no longer hosted here.
+        Called after each turn of the backlog with every partition whose leader or leader epoch
+        changed, or that this broker no longer hosts. Other partitions stay as they are.
         """
         ...
 
 
 class ReplicaManager:
-    """Assigns roles, finds replicas for requests."""
+    """Gives replicas their roles, and finds the replica for a request."""
 
     def __init__(
         self, config: NodeConfig, disk: Disk, now_ms: Callable[[], float], *, clean_start: bool
@@ -58,17 +59,17 @@ class ReplicaManager:
         self._now_ms = now_ms
         self._replicas: dict[TopicPartition, Replica] = {}
         self._settings: dict[str, TopicSettings] = {}
-        self._fetch_plan: FetchPlan | None = None
-        self._plan: dict[TopicPartition, NodeId | None] = {}
-        self._news: list[Replica] = []
-        self._backlog = Backlog(now_ms, self._hand_over_plan)
-        self._following = False
+        self._fetchers: FetcherManager | None = None
+        self._leader_changes: dict[TopicPartition, NodeId | None] = {}
+        self._changed: list[Replica] = []
+        self._backlog = Backlog(now_ms, self._update_fetchers)
+        self._applying = False
         self.logs = LogDirectory(disk, clean=clean_start)
         self.image = ClusterImage()
         self.applied_offset = NO_OFFSET
-        """The metadata offset up to which the roles are taken up here; the image may be ahead."""
+        """The metadata offset up to which the roles are applied; the image may be ahead."""
         self._active = asyncio.Event()
-        """Whether the roles of the image in which this broker found itself have been taken up."""
+        """Set once the roles of the first image with this broker's registration are applied."""
 
     # -- finding -------------------------------------------------------------------------------
 
@@ -80,38 +81,38 @@ class ReplicaManager:
         """Every local replica, in order of creation."""
         return list(self._replicas.values())
 
-    def why_not_here(self, partition: TopicPartition) -> ErrorCode:
-        """The error for a request to a partition without a local replica."""
+    def missing_replica_error(self, partition: TopicPartition) -> ErrorCode:
+        """The error code for a request to a partition without a local replica."""
         known = self.image.partition(partition.topic, partition.partition) is not None
         if known:
             return ErrorCode.not_leader_or_follower
         return ErrorCode.unknown_topic_or_partition
 
     def topic_name(self, topic_id: UUID | None) -> str | None:
-        """The name of the topic with this id."""
+        """The name of the topic with this id; None if the metadata does not know it."""
         topic = None if topic_id is None else self.image.topics.get(topic_id)
         return None if topic is None else topic.name
 
     def eligible(self, broker: NodeId) -> bool:
-        """Whether the metadata knows `broker` as unfenced and not shutting down (KIP-841)."""
+        """Whether `broker` may join an ISR: unfenced and not shutting down (KIP-841)."""
         return self.image.active(broker)
 
     # -- following the metadata log ------------------------------------------------------------
 
-    def fetch_with(self, plan: FetchPlan) -> None:
-        """Tell `plan` what to fetch from now on."""
-        self._fetch_plan = plan
+    def set_fetchers(self, fetchers: FetcherManager) -> None:
+        """Report leader changes to `fetchers` from now on."""
+        self._fetchers = fetchers
 
     async def recover(self) -> None:
         """Open every log on the disk, before the broker registers. Raises OSError."""
         await self.logs.recover(self._settings_of("").log)
 
-    def follow(self, image: ClusterImage, delta: Delta) -> None:
-        """Take over a newer image; before `activate` it is only remembered."""
+    def apply_delta(self, image: ClusterImage, delta: Delta) -> None:
+        """Apply a newer image; before `activate` it is only stored."""
         self.image = image
-        if not self._following:
+        if not self._applying:
             return
-        self._follow_configs(delta)
+        self._apply_configs(delta)
         for key, change in delta.partitions.items():
             self._backlog.add(partial(self._update, key, change.after))
         self._backlog.add(partial(self._applied, image.offset))
@@ -119,18 +120,18 @@ class ReplicaManager:
 
     @property
     def active(self) -> bool:
-        """Whether this broker has taken up the roles that its registration found it."""
+        """Whether this broker has applied the roles of its registration."""
         return self._active.is_set()
 
-    async def taken_up(self) -> None:
-        """Wait until it has."""
+    async def wait_until_active(self) -> None:
+        """Wait until the broker is active."""
         await self._active.wait()
 
     def activate(self) -> None:
-        """The image holds this broker's registration: take up the roles that it gives; once."""
-        if self._following:
+        """The image holds this broker's registration: start to apply its roles. Idempotent."""
+        if self._applying:
             return
-        self._following = True
+        self._applying = True
         self._settings.clear()
         for hosted in self.logs.hosted():
             self._backlog.add(partial(self._match, hosted))
@@ -143,51 +144,51 @@ class ReplicaManager:
     def _applied(self, offset: Offset) -> None:
         self.applied_offset = offset
         if not self.active:
-            log.info("%d replicas in their roles at metadata offset %d", len(self._news), offset)
+            log.info("%d replicas in their roles at metadata offset %d", len(self._changed), offset)
             self._active.set()
-        elif len(self._news) <= SAID_ONE_BY_ONE:
-            for replica in self._news:
-                _say(replica)
+        elif len(self._changed) <= MAX_LOGGED_CHANGES:
+            for replica in self._changed:
+                _log_role(replica)
         else:
-            roles = [replica.state.role for replica in self._news]
+            roles = [replica.state.role for replica in self._changed]
             counts = ", ".join(f"{roles.count(role)} {role.value}" for role in Role)
             log.info("%d replicas changed roles: %s", len(roles), counts)
-        self._news.clear()
+        self._changed.clear()
 
-    def _hand_over_plan(self) -> None:
-        if self._plan and self._fetch_plan is not None:
-            plan, self._plan = self._plan, {}
-            self._fetch_plan.follow(plan)
+    def _update_fetchers(self) -> None:
+        if self._leader_changes and self._fetchers is not None:
+            changes, self._leader_changes = self._leader_changes, {}
+            self._fetchers.update_leaders(changes)
 
     def _match(self, hosted: HostedLog) -> None:
-        """Remove a log that the image gives no place here."""
+        """Remove a log that the image does not assign to this broker."""
         partition, topic_id = hosted.partition, hosted.topic_id
         empty = hosted.log.end_offset == hosted.log.start_offset
         if topic_id is None and not empty:
-            log.error("%s: records of a topic whose id is lost", partition)
+            log.error("%s: the log has records, but its topic id is lost", partition)
             self.logs.keep_aside(partition)
             return
-        if topic_id is None:  # never appended to: as good for this topic as a new one
+        if topic_id is None:  # the log never had records: the topic of today may use it
             topic_id = self.image.topic_ids.get(partition.topic)
         topic = None if topic_id is None else self.image.topics.get(topic_id)
         image = None if topic is None else topic.partitions.get(partition.partition)
         if image is not None and self._config.node_id in image.replicas:
             return
-        log.info("%s of topic id %s has no place here any more: removed", partition, topic_id)
+        log.info("%s of topic id %s is not assigned to this node: removed", partition, topic_id)
         self.logs.remove(partition)
 
     def _update(self, key: PartitionKey, image: PartitionImage | None) -> None:
-        """Follow one partition to its state in `image`, None: it is deleted."""
+        """Apply one partition's state in `image`; None: the partition was deleted."""
         partition = TopicPartition(key.topic, key.partition)
         replica = self._replicas.get(partition)
         if replica is not None and replica.topic_id != key.topic_id:
             if image is None:
-                return  # the older topic of this name, whose logs are gone already
-            self._drop(replica)
+                return  # an older topic of this name, whose logs are removed already
+            self._remove(replica)
             replica = None
         if image is None or self._config.node_id not in image.replicas:
             if replica is not None:
-                self._drop(replica)
+                self._remove(replica)
             return
         self._assign(replica or self._open(partition, key.topic_id), image)
 
@@ -200,30 +201,30 @@ class ReplicaManager:
             partition_epoch=image.partition_epoch,
         )
         if self.logs.must_refetch(replica.partition):
-            assignment = self._unless_incomplete(replica, assignment)
+            assignment = self._without_unsafe_leadership(replica, assignment)
         min_isr = self._settings_of(replica.partition.topic).min_isr
         if replica.apply(assignment, min_isr, self._now_ms()):
             follows = replica.state.role is Role.FOLLOWER
-            self._plan[replica.partition] = replica.state.leader if follows else None
-            self._news.append(replica)
+            self._leader_changes[replica.partition] = replica.state.leader if follows else None
+            self._changed.append(replica)
 
-    def _unless_incomplete(self, replica: Replica, assignment: Assignment) -> Assignment:
-        """The assignment, without leadership while the log may lack what was acknowledged."""
+    def _without_unsafe_leadership(self, replica: Replica, assignment: Assignment) -> Assignment:
+        """The assignment, without leadership while the log may lack acknowledged records."""
         partition = replica.partition
         if assignment.leader == self._config.node_id:
             if not self._settings_of(partition.topic).unclean_leader_election:
                 log.error(
-                    "%s: not led although elected: this replica's log was damaged and set aside, "
-                    "and no other has replaced it yet. The partition stays without a leader until "
-                    "another replica leads; to give up what only the damaged log had, set "
-                    "unclean.leader.election.enable=true on the topic",
+                    "%s: this replica was elected but does not lead: its log was damaged and set "
+                    "aside, and the new log is not complete yet. The partition stays without a "
+                    "leader until another replica leads; to accept the loss of records that only "
+                    "the damaged log had, set unclean.leader.election.enable=true on the topic",
                     partition,
                 )
                 return replace(assignment, leader=NO_NODE)
-            log.warning("%s: led with what is left after damage (unclean election)", partition)
+            log.warning("%s: leads with an incomplete log (unclean election)", partition)
             self.logs.refetched(partition)
         elif assignment.leader != NO_NODE and self._config.node_id in assignment.isr:
-            log.info("%s: in sync again after damage", partition)
+            log.info("%s: in sync again after its log was damaged", partition)
             self.logs.refetched(partition)
         return assignment
 
@@ -243,29 +244,29 @@ class ReplicaManager:
             topic_id,
             partition_log,
             state,
-            identity=hosted.identity(topic_id),
-            cutting=partial(self.logs.cutting, partition),
+            unsynced_metadata=hosted.missing_metadata_file(topic_id),
+            before_truncation=partial(self.logs.before_truncation, partition),
         )
         self._replicas[partition] = replica
         return replica
 
-    def _drop(self, replica: Replica) -> None:
-        """The replica is no longer ours: nobody may wait for it, its files go."""
+    def _remove(self, replica: Replica) -> None:
+        """This node no longer hosts the replica: complete its requests and delete its log."""
         partition = replica.partition
         del self._replicas[partition]
-        self._plan[partition] = None
+        self._leader_changes[partition] = None
         replica.retire()
         self.logs.remove(partition)
-        log.info("%s: removed from here", partition)
+        log.info("%s: removed from this node", partition)
 
     # -- configuration -------------------------------------------------------------------------
 
-    def _follow_configs(self, delta: Delta) -> None:
+    def _apply_configs(self, delta: Delta) -> None:
         """Apply changed configuration to the logs that it concerns."""
         if not delta.configs:
             return
         topics = [r.name for r in delta.configs if r.resource_type == TOPIC_RESOURCE]
-        if len(topics) < len(delta.configs):  # a broker's: the default of every topic
+        if len(topics) < len(delta.configs):  # a broker's configuration: the default of all topics
             self._settings.clear()
             topics = list(dict.fromkeys(partition.topic for partition in self._replicas))
         for topic in topics:
@@ -281,7 +282,7 @@ class ReplicaManager:
             replica.configure(settings.log, settings.min_isr)
 
     def _settings_of(self, topic: str) -> TopicSettings:
-        """The topic's settings now; all topics without configuration of their own share one."""
+        """The topic's settings; all topics without own configuration share one value."""
         key = topic if self.image.topic_config(topic) else ""
         found = self._settings.get(key)
         if found is None:
@@ -291,35 +292,36 @@ class ReplicaManager:
             self._settings[key] = found
         return found
 
-    # -- checkpoints, and the end ----------------------------------------------------------------
+    # -- checkpoints and closing -----------------------------------------------------------------
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """The high watermark of every replica here."""
+        """The high watermark of every local replica."""
         return {partition: r.state.high_watermark for partition, r in self._replicas.items()}
 
-    def truncated(self) -> None:
-        """Logs were cut; to be told before they are appended to (see `LogDirectory.truncated`)."""
-        self.logs.truncated()
+    def after_truncation(self) -> None:
+        """Call after logs were truncated, before the next append (`LogDirectory`)."""
+        self.logs.after_truncation()
 
     async def checkpoint_high_watermarks(self) -> None:
         """Return when the high watermarks are on disk. Raises OSError."""
         await self.logs.checkpoint_high_watermarks(self.high_watermarks())
 
     def failed_log(self) -> str:
-        """Why this broker cannot go on: a log that cannot be written, a change not followed; empty
-        while it can.
+        """Why this broker cannot continue: a log cannot be written, or a change not be applied.
+
+        Empty while it can continue.
         """
         return self._backlog.failure or self.logs.failure
 
     def close(self) -> bool:
-        """Flush and close every log and write the checkpoints; false when some log had failed."""
+        """Flush and close every log and write the checkpoints; false if some log had failed."""
         self._backlog.end()
         for replica in self._replicas.values():
             replica.close()
         return self.logs.close(self.high_watermarks()) and not self._backlog.failure
 
 
-def _say(replica: Replica) -> None:
+def _log_role(replica: Replica) -> None:
     state = replica.state
     log.info(
         "%s: %s in leader epoch %d (leader %d, ISR %s, end %d, high watermark %d)",

@@ -1,18 +1,18 @@
-"""A log's directory that does not exist before there is something in it to lose.
+"""The directory of a new log, which is not created on the disk before the log has records.
 
 Creating a topic of thousands of partitions would cost thousands of directories and files on every
-replica, seconds of a disk's time, for logs that have no records yet. So a new log is opened on a
-NewDirectory: a Disk that holds what is made in that one directory in memory, until the first
-record is appended or something in it is to be made durable. Then all that was written is made,
-the topic's id too, before what is appended. A crash before loses an empty log, which is what its
-next start makes. Everything else goes straight to the real disk.
+replica, seconds of a disk's time, for logs without records. So a new log is opened on a
+NewDirectory: a Disk that keeps the files of that one directory in memory until the first record is
+appended, or until something in it has to be durable. Then all files are written to the disk, the
+topic's id included, before the record is appended. A crash before that loses an empty log, and the
+next start creates an empty log again. All other paths go straight to the real disk.
 """
 
 from nodes.storage.disk import Disk, File, Space
 
 
 class NewDirectory:
-    """`disk` with `directory` not made yet. See `nodes.storage.disk.Disk`."""
+    """`disk`, on which `directory` is not created yet. See `nodes.storage.disk.Disk`."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -22,7 +22,7 @@ class NewDirectory:
         self._contents: dict[str, bytes] = {}
 
     def make(self) -> Disk:
-        """Make the directory and what is in it, once; the disk that has it. Raises OSError."""
+        """Create the directory and its files on the disk, once; return the disk. Raises OSError."""
         if not self._made:
             self._disk.makedirs(self._directory)
             for path, content in self._contents.items():
@@ -38,7 +38,7 @@ class NewDirectory:
         return inside and not self._made
 
     def content(self, path: str) -> bytes | None:
-        """What a file holds while it is only here; None when it is on the disk."""
+        """The content of a file that is only in memory; None if it is on the disk."""
         return None if self._made else self._contents[path]
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -68,7 +68,7 @@ class NewDirectory:
 
     def rename(self, source: str, target: str) -> None:
         if source == self._directory and not self._made:
-            self._contents.clear()  # deleted before it was made
+            self._contents.clear()  # deleted before it was created on the disk
         else:
             self.make().rename(source, target)
 
@@ -108,7 +108,7 @@ class NewDirectory:
 
 
 class _NewFile:
-    """A file of a NewDirectory; on the disk as soon as that is made. See `File`."""
+    """A file of a NewDirectory. See `File`."""
 
     def __init__(self, directory: NewDirectory, path: str) -> None:
         self._directory = directory
@@ -117,7 +117,7 @@ class _NewFile:
         self._closed = False
 
     def real(self) -> File:
-        """The file on the disk, made if need be. Raises OSError."""
+        """The file on the disk, created if it is missing. Raises OSError."""
         if self._real is None:
             if self._closed:
                 raise ValueError(f"{self._path} is closed")

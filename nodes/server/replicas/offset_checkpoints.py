@@ -1,12 +1,12 @@
-"""What the log directory's offset checkpoints say now, and may say after a crash.
+"""The offset checkpoint files of the log directory, and what they may contain after a crash.
 
-Each file has to be durable, as in Kafka: a log start that is lost brings back records that were
-deleted, a file that is half there keeps the node from starting. But a sync takes milliseconds when
-the disk is busy, and the periodic ones must not hold up requests: they wait off the loop. Then a
-write may overtake one that is under way, and until it is over either may be what is found.
+Each file has to be durable, as in Kafka: a lost log start brings back records that were deleted,
+and a half-written file keeps the node from starting. But a sync takes milliseconds on a busy disk,
+and the periodic writes must not delay requests, so they run off the event loop. Then a blocking
+write may overtake one that is under way. Until both are over, the next start may find either.
 
 Guarantees: a file never goes back to an older state than one that was durable. Left to others:
-what the offsets are, and when to write them.
+the offsets themselves, and when to write them.
 """
 
 import asyncio
@@ -22,36 +22,36 @@ log = logging.getLogger("nodes.logs")
 Offsets = Mapping[TopicPartition, Offset]
 
 
-class KeptOffsets:
-    """One of the three offset checkpoints; `path` is its file."""
+class TrackedCheckpoint:
+    """One of the three offset checkpoints, in the file `path`."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._path = path
         self._file = OffsetCheckpoint(disk, path)
         self._durable: Offsets | None = None
         self._possible: Offsets = {}
-        self._turn = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
-    def read(self, *, dispensable: bool) -> dict[TopicPartition, Offset]:
-        """What the incarnation before left; nothing when that is damaged but `dispensable`.
+    def read(self, *, optional: bool) -> dict[TopicPartition, Offset]:
+        """Return the offsets that the last run left; none if the file is damaged but `optional`.
 
         Raises CheckpointError, OSError.
         """
         try:
             found = self._file.read()
         except CheckpointError as error:
-            if not dispensable:
+            if not optional:
                 raise CheckpointError(
-                    f"{error}. Put a copy in its place, or remove it: then records that were "
-                    "deleted, but share a segment with others, are back on this node"
+                    f"{error}. Replace it with a copy, or remove it. If you remove it, deleted "
+                    "records that share a segment with other records are back on this node"
                 ) from error
-            log.error("%s; going on as if it were missing", error)
+            log.error("%s; continuing as if the file were missing", error)
             return {}
         self._possible = found
         return dict(found)
 
-    def may_say(self, partition: TopicPartition) -> Offset | None:
-        """The largest offset that the next start may find for the partition; None: none."""
+    def possible_offset(self, partition: TopicPartition) -> Offset | None:
+        """The largest offset that the next start may find for the partition, or None."""
         return self._possible.get(partition)
 
     def save(self, offsets: Offsets) -> None:
@@ -61,11 +61,11 @@ class KeptOffsets:
         self._durable = self._possible = offsets
 
     async def save_off_loop(self, offsets: Callable[[], Offsets]) -> None:
-        """Return when what `offsets` gave at or after the call is durable, or something newer.
+        """Return when the offsets of the time of this call, or later ones, are durable.
 
         Callers that come while a write is under way share the next one. Raises OSError.
         """
-        async with self._turn:
+        async with self._write_lock:
             latest = offsets()
             if latest == self._durable:
                 return
@@ -74,7 +74,7 @@ class KeptOffsets:
                 self._durable = self._possible = latest
 
     def _begin(self, offsets: Offsets) -> None:
-        """Either state may be found, until the newer one is durable."""
+        """Until the newer state is durable, the next start may find either state."""
         self._durable = None
         before = self._possible
         after = {p: max(offset, before.get(p, offset)) for p, offset in offsets.items()}

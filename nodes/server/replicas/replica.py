@@ -1,13 +1,15 @@
-"""One replica hosted by this node: its log, its replication state, and who waits for it.
+"""One replica hosted by this node: its log, its replication state, and the requests that wait.
 
-Everything that moves the log's end or the high watermark goes through here, so that those who wait
-(followers for new records, consumers and acks=all producers for committed ones) are always woken.
+Every change of the log end offset or of the high watermark goes through here. So the requests that
+wait are always completed: followers wait for new records, consumers and acks=all producers wait for
+committed ones.
 
-What a replica claims to have is the end of its log, unless the topic asks for flushes before
-acknowledgements (`flush.messages`): then it is less than so many records above what is flushed. A
-leader counts no more than that towards the high watermark, and a follower flushes before its next
-fetch, whose offset is its claim. So with flush.messages=1 nothing is acknowledged, whatever the
-acks, before it is on the disk of every replica that counts. Produces that wait share the fsyncs.
+The claimed end is the log end that a replica may report. It is the end of its log, unless the topic
+asks for flushes before acknowledgements (`flush.messages`): then fewer than that many records of
+the claim may be unflushed. A leader counts only its claimed end towards the high watermark. A
+follower flushes before its next fetch, because the fetch offset is its claim. So with
+flush.messages=1 nothing is acknowledged, whatever the acks, before it is on the disk of every
+replica that counts. Produces that wait share the fsyncs.
 """
 
 import asyncio
@@ -24,53 +26,56 @@ from nodes.log.errors import LogOffline, LogTruncated
 from nodes.log.log import Appended, Log
 from nodes.replication.partition import Ack, Assignment, IsrProposal, PartitionState, Role
 from nodes.replication.progress import Pulse
-from nodes.server.purgatory.delayed_produce import Acks
+from nodes.server.purgatory.delayed_produce import ProducePurgatory
 from nodes.server.purgatory.watchers import Watchers
-from nodes.server.replicas.log_directory import Identity
+from nodes.server.replicas.log_directory import PartitionMetadataFile
 
 log = logging.getLogger("nodes.replica")
 
 
 @dataclass(slots=True)
 class Replica:
-    """See the module. `log` and `state` may be read by anyone, and are changed only here."""
+    """See the module. Everybody may read `log` and `state`; only this class changes them."""
 
     partition: TopicPartition
     topic_id: UUID
     log: Log
     state: PartitionState
-    identity: Identity | None = None
-    """Which topic the log belongs to, while that is not durable."""
-    cutting: Callable[[Offset], None] = lambda end: None
-    """Called before the log is cut, to that end at least; see `LogDirectory.cutting`."""
+    unsynced_metadata: PartitionMetadataFile | None = None
+    """The log's partition.metadata file while it is not durable; None once it is."""
+    before_truncation: Callable[[Offset], None] = lambda end: None
+    """Called before the log is truncated to `end` or above (`LogDirectory.before_truncation`)."""
     watchers: Watchers = field(default_factory=Watchers)
     retired: bool = False
-    """Whether the partition is no longer hosted here, or by another replica; for good."""
-    _committing: Acks = field(default_factory=Acks)
-    _flushing: Acks = field(default_factory=Acks)
-    _flusher: "asyncio.Task[None] | None" = None
+    """Whether this replica was removed from the node, or replaced by another; never undone."""
+    _awaiting_commit: ProducePurgatory = field(default_factory=ProducePurgatory)
+    _awaiting_flush: ProducePurgatory = field(default_factory=ProducePurgatory)
+    _flush_task: "asyncio.Task[None] | None" = None
 
     @property
     def claimed_end(self) -> Offset:
-        """The log end that this replica may claim to have; see the module."""
+        """The log end offset that this replica may report; see the module."""
         log = self.log
         end, flushed = (
             log.end_offset,
-            log.flushed_offset if self.identity is None else log.start_offset,
+            log.flushed_offset if self.unsynced_metadata is None else log.start_offset,
         )
         return end if end - flushed < self.log.config.flush_messages else flushed
 
-    # -- the control plane's side --------------------------------------------------------------
+    # -- following the metadata log ------------------------------------------------------------
 
     def configure(self, config: LogConfig, min_isr: int) -> None:
-        """Follow the topic's configuration."""
+        """Apply the topic's configuration."""
         self.log.configure(config)
-        self._demand(min_isr)
+        self._set_min_isr(min_isr)
         self.advance()
         self.committed()
 
     def expire(self, now_wall_ms: int) -> int:
-        """Let go what retention lets go; the number of segments. Raises LogOffline, OSError."""
+        """Delete the segments that retention allows; return their number.
+
+        Raises LogOffline, OSError.
+        """
         before = self.log.start_offset
         removed = self.log.expire(now_wall_ms, self.state.high_watermark)
         if self.log.start_offset != before:
@@ -78,26 +83,26 @@ class Replica:
         return removed
 
     def advance_start(self, offset: Offset) -> None:
-        """Records below `offset` are gone. Raises OffsetOutOfRange, LogOffline, OSError."""
+        """Delete the records below `offset`. Raises OffsetOutOfRange, LogOffline, OSError."""
         before = self.log.start_offset
         self.log.advance_start(offset)
         if self.log.start_offset != before:
             self.watchers.changed()
 
     def retire(self) -> None:
-        """The partition is no longer hosted here: whoever waits for it is told so."""
+        """This node no longer hosts the replica: complete every request that waits for it."""
         self.retired = True
         self.state.retire()
         self.watchers.changed()
         self.committed()
-        if self._flusher is not None:
-            self._flusher.cancel()
+        if self._flush_task is not None:
+            self._flush_task.cancel()
 
     def apply(self, assignment: Assignment, min_isr: int, now_ms: float) -> bool:
-        """Follow the metadata log; true when the leader epoch or the role changed."""
+        """Apply a state from the metadata log; true if the leader epoch or the role changed."""
         before, isr_before = self.state.high_watermark, self.state.isr
         changed = self.state.apply(assignment, self.log.end_offset, now_ms)
-        self._demand(min_isr)
+        self._set_min_isr(min_isr)
         if changed and self.state.role is Role.LEADER:
             self.log.assign_epoch(self.state.leader_epoch, self.log.end_offset)
         if changed or self.state.isr != isr_before:
@@ -107,16 +112,18 @@ class Replica:
             self.committed()
         return changed
 
-    def _demand(self, min_isr: int) -> None:
-        """Never more in-sync replicas than there are replicas: nothing forbids the larger setting,
-        and it would stop all acks=all writes (Kafka's `Partition.effectiveMinIsr`, KIP-966).
+    def _set_min_isr(self, min_isr: int) -> None:
+        """Set min.insync.replicas, but not above the number of replicas.
+
+        A larger setting is allowed, and it would stop all acks=all writes (Kafka's
+        `Partition.effectiveMinIsr`, KIP-966).
         """
         self.state.min_isr = min(min_isr, len(self.state.replicas))
 
-    def isr_answered(
+    def isr_change_completed(
         self, proposal: IsrProposal, isr: Iterable[NodeId] | None, partition_epoch: int
     ) -> None:
-        """The controller committed `proposal` as `isr`, or (None) surely refused it."""
+        """The controller committed `proposal` as `isr`, or surely refused it (None)."""
         end = self.claimed_end
         if isr is None:
             moved = self.state.isr_settled(proposal, end)
@@ -131,8 +138,8 @@ class Replica:
     def append(self, batch: bytes) -> Appended:
         """Append one producer's batch as the leader. Raises LogError."""
         self.state.leader_grows(self.claimed_end)
-        if self.identity is not None:
-            self._begin_identity()
+        if self.unsynced_metadata is not None:
+            self._write_metadata_file()
         appended = self.log.append_as_leader(batch, self.state.leader_epoch)
         if not appended.duplicate:
             self.watchers.appended()
@@ -140,45 +147,49 @@ class Replica:
         return appended
 
     def advance(self) -> None:
-        """Commit what the in-sync replicas have; begin to flush what must be before it counts."""
+        """Advance the high watermark to what the in-sync replicas have.
+
+        Also start to flush the records that do not count before they are flushed.
+        """
         end = self.claimed_end
-        if (end != self.log.end_offset or self.identity is not None) and self._flusher is None:
-            self._flush_soon()
+        unsynced = self.unsynced_metadata is not None
+        if (end != self.log.end_offset or unsynced) and self._flush_task is None:
+            self._start_flush()
         if self.state.advance_high_watermark(end):
             self.committed()
 
-    def _begin_identity(self) -> None:
-        if self.identity is not None and self.log.end_offset == self.log.start_offset:
-            self.identity.write()
+    def _write_metadata_file(self) -> None:
+        if self.unsynced_metadata is not None and self.log.end_offset == self.log.start_offset:
+            self.unsynced_metadata.write()
 
     def close(self) -> None:
-        """Before the log is closed: make durable which topic it belongs to. Blocks."""
+        """Make the partition.metadata file durable; called before the log is closed. Blocks."""
         has_records = self.log.end_offset > self.log.start_offset
-        if self.identity is not None and has_records and not self.log.offline:
+        if self.unsynced_metadata is not None and has_records and not self.log.offline:
             with self.log.health.failing():
-                self.identity.sync_now()
+                self.unsynced_metadata.sync_now()
 
-    def _flush_soon(self) -> None:
+    def _start_flush(self) -> None:
         if self.log.end_offset > self.log.start_offset:
-            self._flusher = asyncio.get_running_loop().create_task(self._flush())
+            self._flush_task = asyncio.get_running_loop().create_task(self._flush())
 
     async def _flush(self) -> None:
         try:
-            if self.identity is not None:
+            if self.unsynced_metadata is not None:
                 with self.log.health.failing():
-                    await self.identity.sync()
-                self.identity = None
+                    await self.unsynced_metadata.sync()
+                self.unsynced_metadata = None
             while self.claimed_end != self.log.end_offset:
-                with contextlib.suppress(LogTruncated):  # there is another end to flush to
+                with contextlib.suppress(LogTruncated):  # the log has another end to flush now
                     await self.log.durable(self.log.end_offset)
-                if self._flushing:
-                    self._flushing.settle(self._judge_flushed)
+                if self._awaiting_flush:
+                    self._awaiting_flush.check_and_complete(self._ack_of_flushed)
                 if self.state.advance_high_watermark(self.claimed_end):
                     self.committed()
-        except (LogOffline, OSError) as error:  # the node is about to stop for it
+        except (LogOffline, OSError) as error:  # the node is about to stop because of it
             log.error("%s: cannot flush: %s", self.partition, error)
         finally:
-            self._flusher = None
+            self._flush_task = None
 
     def record_fetch(
         self,
@@ -190,7 +201,7 @@ class Replica:
         log_start: Offset = NO_OFFSET,
         pulse: Pulse | None = None,
     ) -> None:
-        """A follower fetched at `offset`; wakes producers and consumers if that commits records."""
+        """Record that a follower fetched at `offset`; this may commit records."""
         end = self.claimed_end
         if self.state.record_fetch(
             replica, offset, broker_epoch, end, now_ms, log_start=log_start, pulse=pulse
@@ -198,33 +209,36 @@ class Replica:
             self.committed()
 
     def acknowledge(self, required: Offset, acks: int) -> "Ack | asyncio.Future[Ack]":
-        """The answer to a produce (acks 1 or -1) that was appended below `required` just now."""
-        epoch = self.state.leader_epoch
-        waits, judge = (
-            (self._committing, self._judge_committed)
-            if acks == -1
-            else (self._flushing, self._judge_flushed)
-        )
-        ack = judge(epoch, required)
-        return ack if ack is not Ack.WAIT else waits.wait(epoch, required)
+        """Return the ack of a produce (acks 1 or -1) that was just appended below `required`.
 
-    def forget(self, future: "asyncio.Future[Ack]") -> None:
-        """Nobody waits any more for this answer of `acknowledge`."""
-        self._committing.forget(future)
-        self._flushing.forget(future)
+        If it has to wait, return a future of the ack.
+        """
+        epoch = self.state.leader_epoch
+        purgatory, ack_of = (
+            (self._awaiting_commit, self._ack_of_committed)
+            if acks == -1
+            else (self._awaiting_flush, self._ack_of_flushed)
+        )
+        ack = ack_of(epoch, required)
+        return ack if ack is not Ack.WAIT else purgatory.add(epoch, required)
+
+    def stop_waiting(self, future: "asyncio.Future[Ack]") -> None:
+        """Nobody waits any more for this future of `acknowledge`."""
+        self._awaiting_commit.remove(future)
+        self._awaiting_flush.remove(future)
 
     def committed(self) -> None:
-        """The high watermark, the ISR or the role may have changed: answer whom that concerns."""
+        """The high watermark, the ISR or the role may have changed: complete what waited for it."""
         self.watchers.committed()
-        if self._committing:
-            self._committing.settle(self._judge_committed)
-        if self._flushing:
-            self._flushing.settle(self._judge_flushed)
+        if self._awaiting_commit:
+            self._awaiting_commit.check_and_complete(self._ack_of_committed)
+        if self._awaiting_flush:
+            self._awaiting_flush.check_and_complete(self._ack_of_flushed)
 
-    def _judge_committed(self, leader_epoch: Epoch, required: Offset) -> Ack:
+    def _ack_of_committed(self, leader_epoch: Epoch, required: Offset) -> Ack:
         return self.state.acknowledge(leader_epoch, required, self.claimed_end)
 
-    def _judge_flushed(self, leader_epoch: Epoch, required: Offset) -> Ack:
+    def _ack_of_flushed(self, leader_epoch: Epoch, required: Offset) -> Ack:
         if self.state.role is not Role.LEADER or leader_epoch != self.state.leader_epoch:
             return Ack.NOT_LEADER
         return Ack.DONE if self.claimed_end >= required else Ack.WAIT
@@ -232,17 +246,17 @@ class Replica:
     # -- the follower's side -------------------------------------------------------------------
 
     def append_fetched(self, batches: bytes, leader_hw: Offset) -> None:
-        """Append what the leader sent, byte for byte, and learn its high watermark."""
+        """Append the leader's batches byte for byte, and follow its high watermark."""
         if batches:
-            if self.identity is not None:
-                self._begin_identity()
+            if self.unsynced_metadata is not None:
+                self._write_metadata_file()
             self.log.append_as_follower(batches)
             self.advance()
         if self.state.follow_high_watermark(leader_hw, self.log.end_offset):
             self.watchers.committed()
 
     def follow_log_start(self, leader_start: Offset) -> bool:
-        """Records below the leader's log start are gone here too; true when that is news."""
+        """Delete the records below the leader's log start here too; true if there were any."""
         start = min(leader_start, self.log.end_offset)
         if start <= self.log.start_offset:
             return False
@@ -251,33 +265,39 @@ class Replica:
         self.watchers.changed()
         return True
 
-    def restart_at(self, leader_start: Offset) -> None:
-        """Give up a log that the leader's has moved past, and begin where the leader's does."""
-        log.info("%s: begins anew at the leader's log start %d", self.partition, leader_start)
-        self.cutting(min(self.log.start_offset, leader_start))
+    def truncate_fully_and_start_at(self, leader_start: Offset) -> None:
+        """Discard the whole log and start at the leader's log start (as the function in Kafka).
+
+        Called when the leader's log starts above the end of this one.
+        """
+        log.info("%s: restarts at the leader's log start %d", self.partition, leader_start)
+        self.before_truncation(min(self.log.start_offset, leader_start))
         self.log.truncate_fully(leader_start)
         self.state.truncated(leader_start)
         self.state.log_starts_at(leader_start)
         self.watchers.changed()
 
     async def flush_before_claim(self) -> None:
-        """Return when the log's end is one that a fetch may claim, or never will be."""
-        while self._flusher is not None and self.claimed_end != self.log.end_offset:
-            await asyncio.wait([self._flusher])
+        """Return when a fetch may claim the log's end, or when that will never be so."""
+        while self._flush_task is not None and self.claimed_end != self.log.end_offset:
+            await asyncio.wait([self._flush_task])
 
-    def truncate(self, told: EpochEnd) -> None:
-        """Cut the log where it departs from the leader's."""
+    def truncate(self, leader_epoch_end: EpochEnd) -> None:
+        """Truncate the log to where it diverges from the leader's.
+
+        `leader_epoch_end` is the end of the follower's last epoch in the leader's log.
+        """
         end = self.log.end_offset
-        offset = truncation_offset(self.log, told)
+        offset = truncation_offset(self.log, leader_epoch_end)
         log.info(
             "truncating %s from %d to %d: the leader ended epoch %d at %d (leader epoch %d)",
             self.partition,
             end,
             offset,
-            told.epoch,
-            told.end_offset,
+            leader_epoch_end.epoch,
+            leader_epoch_end.end_offset,
             self.state.leader_epoch,
         )
-        self.cutting(self.log.end_before(offset))
+        self.before_truncation(self.log.end_before(offset))
         self.log.truncate_to(offset)
         self.state.truncated(self.log.end_offset)

@@ -1,7 +1,7 @@
-"""What holds for a topic on this broker, resolved once for each change of configuration. Pure.
+"""The settings of a topic on this broker, resolved once for each change of configuration. Pure.
 
-The order of sources is KIP-226's and stands in `nodes.metadata.topic_configs`: the topic's own
-value, the broker's dynamic one, the cluster's, the broker's file, Kafka's default.
+The order of sources is KIP-226's and is defined in `nodes.metadata.topic_configs`: the topic's own
+value, the broker's dynamic value, the cluster's dynamic value, the broker's file, Kafka's default.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ class TopicSettings:
 def topic_settings(
     image: ClusterImage, static: Mapping[str, str], node_id: NodeId, topic: str | None = None
 ) -> TopicSettings:
-    """The settings of `topic`, or without one those of a topic that sets nothing itself.
+    """Return the settings of `topic`; without `topic`, those of a topic without own configuration.
 
-    `static` holds this broker's properties as they stand in its file.
+    `static` holds the properties of this broker's file.
     """
 
     def value(name: str) -> str:
@@ -38,8 +38,8 @@ def topic_settings(
     def number(name: str) -> int:
         return int(value(name))
 
-    # This broker compacts nothing, and lets no topic ask for it. One that Kafka left in the
-    # directory is kept whole: the latest record of a key counts, however old.
+    # This broker does not compact, and refuses topics that ask for it. A compacted topic that Kafka
+    # left in the directory keeps all its records: the latest record of a key counts, however old.
     deletes = "delete" in value("cleanup.policy").split(",")
     return TopicSettings(
         log=LogConfig(

@@ -24,7 +24,7 @@ MAX_ASKED = 100
 """Topics asked for at a time; the clients of others ask again."""
 
 
-class AutoTopics:
+class AutoTopicCreation:
     """Asks the controller for missing topics, one request for each at a time."""
 
     def __init__(self, controller: ControllerLink, *, enabled: bool) -> None:

@@ -32,7 +32,7 @@ GROUPS_SINCE = 8
 Row = dict[str, Any]
 
 
-class Coordinators:
+class CoordinatorHandler:
     """Serves FindCoordinator, OffsetFetch, and what refuses groups."""
 
     def __init__(self, config: NodeConfig, replicas: ReplicaManager) -> None:

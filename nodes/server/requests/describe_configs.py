@@ -28,7 +28,7 @@ MAX_DESCRIBED = 75
 _SECRETS = ("password", "jaas", "secret")
 
 
-class DescribeConfigs:
+class DescribeConfigsHandler:
     """Serves DescribeConfigs."""
 
     def __init__(self, config: NodeConfig, image: Callable[[], ClusterImage]) -> None:

@@ -16,7 +16,7 @@ from nodes.wire.versions import fill, respond
 CONTROLLER_TIMEOUT_S = 10.0
 
 
-class Forwarding:
+class ForwardingHandler:
     """Serves InitProducerId, and every request that is the controller's to decide."""
 
     def __init__(

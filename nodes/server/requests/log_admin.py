@@ -26,7 +26,7 @@ HIGH_WATERMARK = -1
 POLL_S = 0.02
 
 
-class LogAdmin:
+class LogAdminHandler:
     """Serves them."""
 
     def __init__(self, config: NodeConfig, disk: Disk, replicas: ReplicaManager) -> None:
@@ -171,7 +171,7 @@ class LogAdmin:
         """The partition's replica if it leads here, or the error that says why there is none."""
         replica = self._replicas.find(partition)
         if replica is None:
-            return None, self._replicas.why_not_here(partition)
+            return None, self._replicas.missing_replica_error(partition)
         if replica.state.role is not Role.LEADER:
             return None, ErrorCode.not_leader_or_follower
         return replica, ErrorCode.none

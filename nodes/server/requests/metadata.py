@@ -11,7 +11,7 @@ from nodes.ids import NO_NODE, NodeId
 from nodes.metadata.errors import ControlError
 from nodes.metadata.image import ClusterImage, PartitionImage, TopicImage
 from nodes.server.replicas.manager import ReplicaManager
-from nodes.server.requests.auto_topics import AutoTopics
+from nodes.server.requests.auto_topics import AutoTopicCreation
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
@@ -29,7 +29,7 @@ BY_ID_SINCE = 12
 Row = dict[str, Any]
 
 
-class ClusterQueries:
+class MetadataHandler:
     """Serves Metadata, DescribeCluster, DescribeTopicPartitions."""
 
     def __init__(
@@ -37,7 +37,7 @@ class ClusterQueries:
         config: NodeConfig,
         replicas: ReplicaManager,
         controller_id: Callable[[], NodeId | None],
-        auto_topics: AutoTopics,
+        auto_topics: AutoTopicCreation,
     ) -> None:
         self._config = config
         self._replicas = replicas

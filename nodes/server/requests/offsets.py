@@ -52,7 +52,7 @@ class Position(NamedTuple):
 _REFUSED = Position(ErrorCode.invalid_request)
 
 
-class Queries:
+class OffsetsHandler:
     """Serves ListOffsets and OffsetForLeaderEpoch."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
@@ -90,7 +90,7 @@ class Queries:
             return Position(ErrorCode.unsupported_version)
         replica = self._replicas.find(partition)
         if replica is None:
-            return Position(self._replicas.why_not_here(partition))
+            return Position(self._replicas.missing_replica_error(partition))
         error = leadership_error(
             replica,
             getattr(part, "current_leader_epoch", NO_EPOCH),
@@ -132,7 +132,7 @@ class Queries:
         row: dict[str, Any] = {"partition": part.partition}
         replica = self._replicas.find(partition)
         if replica is None:
-            return {**row, "error_code": self._replicas.why_not_here(partition)}
+            return {**row, "error_code": self._replicas.missing_replica_error(partition)}
         error = leadership_error(replica, getattr(part, "current_leader_epoch", NO_EPOCH))
         if error is not ErrorCode.none:
             return {**row, "error_code": error}

@@ -1,13 +1,14 @@
-"""Produce requests: append as the leader, answer by acks.
+"""Produce requests: append the batches as the leader, and respond according to acks.
 
-acks=0: no answer (the connection is closed on an error, as Kafka does, for there is no other way to
-tell). acks=1: after the local append, and its flush where the topic asks for one. acks=all: when
-the high watermark has passed the batch, or when it is known that it will not. A batch that repeats
-a remembered one is answered with the offset that it got the first time, and waits like the first.
-Where the topic asks for LogAppendTime, the batch gets this broker's wall clock, and the answer
-tells it; that to a batch repeated tells the first one's, as long as the log has it.
-Who asks a broker that does not lead is told who does (KIP-951). Transactions are refused.
-A request with very much in it is appended in slices, between which others are served.
+- acks=0: no response. An error closes the connection, as in Kafka; nothing else can report it.
+- acks=1: respond after the local append, and after its flush if the topic asks for one.
+- acks=all: respond when the high watermark has passed the batch, or when it surely will not.
+
+The response to a duplicate batch has the offset of the first one, and waits like the first. If the
+topic asks for LogAppendTime, the batch gets this broker's wall clock, and the response reports it;
+the response to a duplicate reports the time of the first batch, as long as the log has that batch.
+A broker that does not lead names the leader in its response (KIP-951). Transactions are refused. A
+very large request is appended in slices, and other requests are served between two slices.
 """
 
 import asyncio
@@ -26,12 +27,12 @@ from nodes.log.batch import HEADER_BYTES, read_header, with_append_time
 from nodes.log.log import Appended
 from nodes.log.record_validation import MAX_WALKED, MIN_RECORD_BYTES
 from nodes.replication.partition import Ack
-from nodes.server.purgatory.delayed_responses import LongPoll
+from nodes.server.purgatory.delayed_responses import DelayedResponse
 from nodes.server.replicas.manager import ReplicaManager
 from nodes.server.replicas.replica import Replica
 from nodes.server.requests.current_leader import current_leader, node_endpoints
 from nodes.wire.errors import Unanswerable
-from nodes.wire.server import Alone, RequestContext
+from nodes.wire.server import ExclusiveResponse, RequestContext
 from nodes.wire.versions import respond
 
 ZSTD_SINCE = 7
@@ -44,8 +45,8 @@ _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x08, 0x10, 0x20
 
 _COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
-PART_US, RECORD_US, BYTE_US = 10.0, 0.6, 0.001
-"""What a partition of a request costs, each of its records, and each of its bytes."""
+PARTITION_US, RECORD_US, BYTE_US = 10.0, 0.6, 0.001
+"""The cost of a partition of a request, of each of its records, and of each of its bytes."""
 SLICE_US = 20_000.0
 
 _ACK_ERRORS = {
@@ -64,11 +65,11 @@ _LOG_ERRORS: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (log_errors.LogError, ErrorCode.unknown_server_error),
     (OSError, ErrorCode.kafka_storage_error),
 )
-_SAID_BY_CODE = frozenset({ErrorCode.none, ErrorCode.not_leader_or_follower})
-"""Errors that need no sentence beside their code."""
+_WITHOUT_MESSAGE = frozenset({ErrorCode.none, ErrorCode.not_leader_or_follower})
+"""Error codes that need no message beside them."""
 
 
-class _Part(NamedTuple):
+class _RequestedPartition(NamedTuple):
     """One partition of a request; `partition` is None when no topic has the id."""
 
     topic_key: Any
@@ -77,10 +78,10 @@ class _Part(NamedTuple):
     records: bytes | None
 
 
-class _Outcome(NamedTuple):
-    """What became of one partition's batch; `pending` decides the error when it is there."""
+class _ProduceResult(NamedTuple):
+    """The result for one partition; if there is a future `pending`, it decides the error."""
 
-    part: _Part
+    requested: _RequestedPartition
     error: ErrorCode
     message: str | None = None
     base_offset: Offset = NO_OFFSET
@@ -98,91 +99,97 @@ class ProduceHandler:
         self._wall_clock_ms = wall_clock_ms
 
     def handle(self, request: Any, context: RequestContext) -> Any:
-        """The response, an awaitable of it while something has to be waited for, or None (acks=0).
+        """Return the response, an awaitable of it if it has to wait, or None (acks=0).
 
         Raises Unanswerable when an acks=0 request fails.
         """
-        parts = self._parts(request)
-        if sum(map(_cost_us, parts)) > SLICE_US:
-            return Alone(self._in_slices(request, parts, context))
+        partitions = self._requested(request)
+        if sum(map(_cost_us, partitions)) > SLICE_US:
+            return ExclusiveResponse(self._append_in_slices(request, partitions, context))
         acks = int(request.acks)
-        outcomes = [self._outcome(request, part, acks) for part in parts]
-        return self._answer(request, outcomes, context)
+        results = [self._produce(request, each, acks) for each in partitions]
+        return self._respond_or_wait(request, results, context)
 
-    async def _in_slices(
-        self, request: Any, parts: Sequence[_Part], context: RequestContext
+    async def _append_in_slices(
+        self, request: Any, partitions: Sequence[_RequestedPartition], context: RequestContext
     ) -> Any:
-        outcomes, spent_us = [], 0.0
-        for part in parts:
+        results, spent_us = [], 0.0
+        for requested in partitions:
             if spent_us > SLICE_US:
                 spent_us = 0.0
                 await asyncio.sleep(0)
-            outcomes.append(self._outcome(request, part, int(request.acks)))
-            spent_us += _cost_us(part)
-        answer = self._answer(request, outcomes, context)
-        return await answer if isinstance(answer, asyncio.Future) else answer
+            results.append(self._produce(request, requested, int(request.acks)))
+            spent_us += _cost_us(requested)
+        response = self._respond_or_wait(request, results, context)
+        return await response if isinstance(response, asyncio.Future) else response
 
-    def _answer(self, request: Any, outcomes: Sequence[_Outcome], context: RequestContext) -> Any:
+    def _respond_or_wait(
+        self, request: Any, results: Sequence[_ProduceResult], context: RequestContext
+    ) -> Any:
         """See `handle`."""
         if request.acks == 0:
-            failed = next((each for each in outcomes if each.error), None)
+            failed = next((each for each in results if each.error), None)
             if failed is not None:
-                where = failed.part.partition or failed.part.topic_key
+                where = failed.requested.partition or failed.requested.topic_key
                 raise Unanswerable(f"acks=0 produce to {where}: {failed.error.name}")
             return None
-        if any(outcome.pending for outcome in outcomes):
-            respond_to = partial(self._response, request, listener=context.listener)
-            return _Poll(outcomes, respond_to).begin(request.timeout.total_seconds())
-        return self._response(request, outcomes, context.listener)
+        if any(result.pending for result in results):
+            response_of = partial(self._response, request, listener=context.listener)
+            return _DelayedProduce(results, response_of).start(request.timeout.total_seconds())
+        return self._response(request, results, context.listener)
 
-    def _parts(self, request: Any) -> list[_Part]:
-        parts = []
+    def _requested(self, request: Any) -> list[_RequestedPartition]:
+        requested = []
         by_id = request.__version__ >= TOPIC_IDS_SINCE
         for topic in request.topic_data:
             key: UUID | str | None = topic.topic_id if by_id else topic.name
             name = self._replicas.topic_name(topic.topic_id) if by_id else topic.name
             for data in topic.partition_data:
                 partition = None if name is None else TopicPartition(name, data.index)
-                parts.append(_Part(key, data.index, partition, data.records))
-        return parts
+                requested.append(_RequestedPartition(key, data.index, partition, data.records))
+        return requested
 
-    def _outcome(self, request: Any, part: _Part, acks: int) -> _Outcome:
+    def _produce(self, request: Any, requested: _RequestedPartition, acks: int) -> _ProduceResult:
         if acks not in (-1, 0, 1):
-            return _Outcome(part, ErrorCode.invalid_required_acks)
+            return _ProduceResult(requested, ErrorCode.invalid_required_acks)
         if request.transactional_id is not None:
-            return _Outcome(part, ErrorCode.invalid_txn_state, "transactions are not served")
-        if part.partition is None:
-            return _Outcome(part, ErrorCode.unknown_topic_id)
-        unfit = _unfit(part.records or b"", request.__version__)
-        if unfit is not None:
-            return _Outcome(part, *unfit)
-        replica = self._replicas.find(part.partition)
+            message = "transactions are not served"
+            return _ProduceResult(requested, ErrorCode.invalid_txn_state, message)
+        if requested.partition is None:
+            return _ProduceResult(requested, ErrorCode.unknown_topic_id)
+        invalid = _invalid_batch(requested.records or b"", request.__version__)
+        if invalid is not None:
+            return _ProduceResult(requested, *invalid)
+        replica = self._replicas.find(requested.partition)
         if replica is None:
-            return _Outcome(part, self._replicas.why_not_here(part.partition))
-        return self._append(part, replica, acks)
+            error = self._replicas.missing_replica_error(requested.partition)
+            return _ProduceResult(requested, error)
+        return self._append(requested, replica, acks)
 
-    def _append(self, part: _Part, replica: Replica, acks: int) -> _Outcome:
+    def _append(
+        self, requested: _RequestedPartition, replica: Replica, acks: int
+    ) -> _ProduceResult:
         match replica.state.may_append(acks):
             case Ack.NOT_LEADER:
-                return _Outcome(part, ErrorCode.not_leader_or_follower)
+                return _ProduceResult(requested, ErrorCode.not_leader_or_follower)
             case Ack.TOO_FEW_REPLICAS:
                 state = replica.state
                 message = f"{len(state.isr)} in-sync replicas, fewer than the {state.min_isr} asked"
-                return _Outcome(part, ErrorCode.not_enough_replicas, message)
+                return _ProduceResult(requested, ErrorCode.not_enough_replicas, message)
             case _:
                 pass
-        records, append_time_ms = part.records or b"", None
+        records, append_time_ms = requested.records or b"", None
         try:
             if replica.log.config.log_append_time:
                 append_time_ms = self._wall_clock_ms()
                 records = with_append_time(records, append_time_ms)
             appended = replica.append(records)
             if appended.duplicate:
-                append_time_ms = _first_time(replica, appended)
+                append_time_ms = _append_time_of_first(replica, appended)
         except (log_errors.LogError, OSError) as error:
-            return _Outcome(part, _error_code(error), str(error))
-        outcome = _Outcome(
-            part,
+            return _ProduceResult(requested, _error_code(error), str(error))
+        result = _ProduceResult(
+            requested,
             ErrorCode.none,
             base_offset=appended.base_offset,
             log_start=replica.log.start_offset,
@@ -190,88 +197,88 @@ class ProduceHandler:
             replica=replica,
         )
         if acks == 0:
-            return outcome
+            return result
         ack = replica.acknowledge(Offset(appended.last_offset + 1), acks)
         if isinstance(ack, Ack):
-            return outcome._replace(error=_ACK_ERRORS[ack])
-        return outcome._replace(pending=ack)
+            return result._replace(error=_ACK_ERRORS[ack])
+        return result._replace(pending=ack)
 
-    def _response(self, request: Any, outcomes: Sequence[_Outcome], listener: str) -> Any:
+    def _response(self, request: Any, results: Sequence[_ProduceResult], listener: str) -> Any:
         by_topic: dict[Any, list[dict[str, Any]]] = {}
         leaders: list[NodeId] = []
-        for outcome in outcomes:
-            failed = outcome.error is not ErrorCode.none
+        for result in results:
+            failed = result.error is not ErrorCode.none
             row: dict[str, Any] = {
-                "index": outcome.part.number,
-                "error_code": outcome.error,
-                "base_offset": NO_OFFSET if failed else outcome.base_offset,
-                "log_start_offset": outcome.log_start,
+                "index": result.requested.number,
+                "error_code": result.error,
+                "base_offset": NO_OFFSET if failed else result.base_offset,
+                "log_start_offset": result.log_start,
             }
             if failed:
-                self._explain(request, outcome, row, leaders)
-            elif outcome.append_time_ms is not None:
-                row["log_append_time"] = datetime.fromtimestamp(outcome.append_time_ms / 1000, UTC)
-            by_topic.setdefault(outcome.part.topic_key, []).append(row)
+                self._add_error_details(request, result, row, leaders)
+            elif result.append_time_ms is not None:
+                row["log_append_time"] = datetime.fromtimestamp(result.append_time_ms / 1000, UTC)
+            by_topic.setdefault(result.requested.topic_key, []).append(row)
         key_name = "topic_id" if request.__version__ >= TOPIC_IDS_SINCE else "name"
         topics = [{key_name: key, "partition_responses": rows} for key, rows in by_topic.items()]
         endpoints = node_endpoints(self._replicas.image, leaders, listener) if leaders else ()
         return respond(request, responses=topics, node_endpoints=endpoints)
 
-    def _explain(
-        self, request: Any, outcome: _Outcome, row: dict[str, Any], leaders: list[NodeId]
+    def _add_error_details(
+        self, request: Any, result: _ProduceResult, row: dict[str, Any], leaders: list[NodeId]
     ) -> None:
-        """Add to a failed partition's row why it failed, and who leads instead."""
-        if outcome.error not in _SAID_BY_CODE:
-            row["error_message"] = outcome.message
-        if outcome.error is ErrorCode.invalid_record:  # one batch, refused whole
-            row["record_errors"] = [
-                {"batch_index": 0, "batch_index_error_message": outcome.message}
-            ]
-        asks_wrong_broker = outcome.error is ErrorCode.not_leader_or_follower
-        partition = outcome.part.partition
-        if asks_wrong_broker and partition and request.__version__ >= CURRENT_LEADER_SINCE:
+        """Add to a failed partition's row why it failed, and which node leads."""
+        if result.error not in _WITHOUT_MESSAGE:
+            row["error_message"] = result.message
+        if result.error is ErrorCode.invalid_record:  # the whole batch is refused
+            row["record_errors"] = [{"batch_index": 0, "batch_index_error_message": result.message}]
+        not_leader = result.error is ErrorCode.not_leader_or_follower
+        partition = result.requested.partition
+        if not_leader and partition and request.__version__ >= CURRENT_LEADER_SINCE:
             row["current_leader"] = current_leader(self._replicas.image, partition)
             leaders.append(NodeId(row["current_leader"]["leader_id"]))
 
 
-class _Poll(LongPoll):
-    """A produce that waits until every partition's fate is known."""
+class _DelayedProduce(DelayedResponse):
+    """A produce request that waits until the ack of every partition is known."""
 
     def __init__(
-        self, outcomes: Sequence[_Outcome], respond: Callable[[Sequence[_Outcome]], Any]
+        self,
+        results: Sequence[_ProduceResult],
+        response_of: Callable[[Sequence[_ProduceResult]], Any],
     ) -> None:
         super().__init__()
-        self._outcomes = outcomes
-        self._respond = respond
-        self._pending = [each.pending for each in outcomes if each.pending is not None]
+        self._results = results
+        self._response_of = response_of
+        self._pending = [each.pending for each in results if each.pending is not None]
 
-    def wait(self) -> None:
-        self._pending[0].add_done_callback(self.woken)
+    def watch(self) -> None:
+        self._pending[0].add_done_callback(self.check_and_complete)
 
-    def look(self, *, last: bool) -> Any:
+    def try_complete(self, *, forced: bool) -> Any:
         while self._pending and self._pending[0].done():
             del self._pending[0]
-        if self._pending and not last:
+        if self._pending and not forced:
             return None
-        return self._respond([_settled(outcome) for outcome in self._outcomes])
+        return self._response_of([_final(result) for result in self._results])
 
-    def leave(self) -> None:
+    def unwatch(self) -> None:
         if self._pending:
-            self._pending[0].remove_done_callback(self.woken)
+            self._pending[0].remove_done_callback(self.check_and_complete)
 
 
-def _cost_us(part: _Part) -> float:
-    """About how long a part takes, by what it announces."""
-    records = part.records or b""
+def _cost_us(requested: _RequestedPartition) -> float:
+    """About how long a partition takes, judged by what its batch announces."""
+    records = requested.records or b""
     if len(records) < HEADER_BYTES:
-        return PART_US
+        return PARTITION_US
     count: int = _COUNT.unpack_from(records, _COUNT_AT)[0]
     walked = min(max(count, 0), MAX_WALKED, len(records) // MIN_RECORD_BYTES)
-    return PART_US + RECORD_US * walked + BYTE_US * len(records)
+    return PARTITION_US + RECORD_US * walked + BYTE_US * len(records)
 
 
-def _unfit(records: bytes, version: int) -> tuple[ErrorCode, str] | None:
-    """Why no log would take these bytes of a client, where the header's plain bytes tell."""
+def _invalid_batch(records: bytes, version: int) -> tuple[ErrorCode, str] | None:
+    """Why a client's batch is refused, as far as the fixed fields of its header show it."""
     if len(records) <= _ATTRIBUTES_AT:
         return ErrorCode.invalid_record, "a produce has exactly one record batch for a partition"
     if records[_MAGIC_AT] != 2:
@@ -290,18 +297,19 @@ def _unfit(records: bytes, version: int) -> tuple[ErrorCode, str] | None:
     return None
 
 
-def _settled(outcome: _Outcome) -> _Outcome:
-    if outcome.pending is None:
-        return outcome
-    if not outcome.pending.done():
-        assert outcome.replica is not None
-        outcome.replica.forget(outcome.pending)
-        return outcome._replace(error=ErrorCode.request_timed_out)
-    return outcome._replace(error=_ACK_ERRORS[outcome.pending.result()])
+def _final(result: _ProduceResult) -> _ProduceResult:
+    """The result with its ack, or with REQUEST_TIMED_OUT if the ack is not known yet."""
+    if result.pending is None:
+        return result
+    if not result.pending.done():
+        assert result.replica is not None
+        result.replica.stop_waiting(result.pending)
+        return result._replace(error=ErrorCode.request_timed_out)
+    return result._replace(error=_ACK_ERRORS[result.pending.result()])
 
 
-def _first_time(replica: Replica, first: Appended) -> int | None:
-    """When a batch that is repeated was appended, where the leader's time says that."""
+def _append_time_of_first(replica: Replica, first: Appended) -> int | None:
+    """When the first of two equal batches was appended, if it has LogAppendTime."""
     if first.base_offset < replica.log.start_offset:
         return None
     header = read_header(replica.log.read(first.base_offset, 1, replica.log.end_offset))

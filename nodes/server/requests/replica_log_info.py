@@ -19,7 +19,7 @@ from nodes.wire.server import RequestContext
 from nodes.wire.versions import respond
 
 
-class ReplicaLogInfo:
+class ReplicaLogInfoHandler:
     """Serves GetReplicaLogInfo."""
 
     def __init__(self, replicas: ReplicaManager, registration: Registration) -> None:
@@ -50,7 +50,7 @@ class ReplicaLogInfo:
         partition = TopicPartition(name, number)
         replica = self._replicas.find(partition)
         if replica is None or replica.topic_id != topic_id:
-            return _unknown(number, self._replicas.why_not_here(partition))
+            return _unknown(number, self._replicas.missing_replica_error(partition))
         if replica.log.offline:
             return _unknown(number, ErrorCode.kafka_storage_error)
         return {

@@ -15,7 +15,7 @@ import pytest
 from harness.plans.plan import PlanError
 from harness.simulation.campaign import INVALID, VALID, Result, Task
 from harness.zoo import entries, mutants, track_record, trials
-from harness.zoo.entry import collection
+from harness.zoo.entry import load_entries
 from nodes.controller import isr, partition_changes
 from nodes.controller.elections import TopicPolicy
 from nodes.controller.sessions import BrokerSessions
@@ -26,15 +26,15 @@ from nodes.raft.elections import Elections
 from nodes.raft.leadership import Leadership
 from nodes.raft.voters import Voter
 from nodes.replication.partition import PartitionState
-from nodes.server.follower.fetcher import Fetcher, FetcherPool
+from nodes.server.follower.fetcher import ReplicaFetcher, ReplicaFetcherManager
 from nodes.server.lifecycle import BrokerLifecycle
-from nodes.server.quorum.member import RaftMember
+from nodes.server.quorum.member import QuorumMember
 from nodes.server.quorum.metadata_log import MetadataLog
 from nodes.server.replicas.isr import IsrManager
 from nodes.server.replicas.log_directory import LogDirectory
 from nodes.server.replicas.replica import Replica
 from nodes.server.requests.fetch import read
-from nodes.server.requests.fetch.read import PartReader
+from nodes.server.requests.fetch.read import PartitionReader
 from tests.scenarios import prepared
 from tests.support.require import require
 
@@ -42,8 +42,8 @@ ROOT = Path(__file__).parents[3]
 SCRIPTS = sorted(entries.SCENARIOS.glob("*.toml"))
 DECIDE: tuple[Any, ...] = (
     isr, partition_changes, TopicPolicy, BrokerSessions, Health, Producers, Elections,
-    Leadership, Voter, Segment, PartitionState, read, PartReader, Fetcher, FetcherPool,
-    IsrManager, BrokerLifecycle, LogDirectory, MetadataLog, RaftMember, Replica,
+    Leadership, Voter, Segment, PartitionState, read, PartitionReader, ReplicaFetcher, ReplicaFetcherManager,
+    IsrManager, BrokerLifecycle, LogDirectory, MetadataLog, QuorumMember, Replica,
 )  # fmt: skip
 """What mutants patch."""
 
@@ -102,17 +102,17 @@ def test_every_schedule_is_for_a_mutant() -> None:
 
 def test_every_mutant_has_a_schedule() -> None:
     """What nothing is made to show would be an open gap."""
-    assert [e.name for e in entries.EXHIBITS if e.scenario is None and e.script is None] == []
+    assert [e.name for e in entries.ENTRIES if e.scenario is None and e.script is None] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["last_replica_standing", "forgets_sequences"])
 def test_representative_mutants_are_caught(name: str, tmp_path: Path) -> None:
-    """Real processes, a scripted schedule, the anomaly that the bug is known for; and the broker
+    """RealTrial processes, a scripted schedule, the anomaly that the bug is known for; and the broker
     as it is comes through the same schedule.
     """
     require("root", "netns", "loop")
-    found = trials.real(collection("harness.zoo.entries", [name])[0], tmp_path)
+    found = trials.try_real(load_entries("harness.zoo.entries", [name])[0], tmp_path)
     assert found.caught_by, found.said
     assert found.sound == "VALID", found.said
 
@@ -121,7 +121,7 @@ def test_representative_mutants_are_caught(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["votes_in_memory", "accepts_gaps", "truncate_to_high_watermark"])
 def test_schedules_catch_mutants_in_simulated_worlds(name: str) -> None:
     """By single messages, or by the faults that real processes meet, too."""
-    found = trials.scripted("harness.zoo.entries", name, range(1, 3))
+    found = trials.try_schedule("harness.zoo.entries", name, range(1, 3))
     assert found.holds, found
 
 
@@ -138,8 +138,8 @@ def test_a_seed_that_accuses_the_unmodified_broker_counts_for_nothing(
     monkeypatch.setattr(
         trials.Campaign, "results", lambda self, _: (judged(self._task, n) for n in self._waiting)
     )
-    found = trials.by_chance(
-        entries.EXHIBITS[0], searches=1, limit=6, jobs=1, time_s=60, root=tmp_path
+    found = trials.try_random(
+        entries.ENTRIES[0], searches=1, limit=6, jobs=1, time_s=60, root=tmp_path
     )
     assert (found.seeds, found.signs, found.unsound) == ((4,), ("sign 4",), (2,))
 
@@ -172,14 +172,14 @@ def test_what_interrupts_a_zoo_lets_its_run_end_in_order(
 
 def test_a_record_says_what_holds_and_what_does_not() -> None:
     """A schedule that also finds something in the unmodified broker proves nothing."""
-    exhibit = entries.EXHIBITS[0]
-    good = trials.Scripted(worlds=3, caught=2, sound=3, signs=("lost-write: 3",))
-    bad = trials.Scripted(worlds=3, caught=3, sound=2, signs=("x",), said="unmodified, seed 1: x")
-    lucky = trials.Chance(seeds=(3, None, 9), tried=50)
-    unlucky = trials.Chance(seeds=(3, None, None), tried=50, unsound=(7,))
+    entry = entries.ENTRIES[0]
+    good = trials.ScheduleTrial(worlds=3, caught=2, sound=3, signs=("lost-write: 3",))
+    bad = trials.ScheduleTrial(worlds=3, caught=3, sound=2, signs=("x",), said="unmodified, seed 1: x")
+    lucky = trials.RandomTrial(seeds=(3, None, 9), tried=50)
+    unlucky = trials.RandomTrial(seeds=(3, None, None), tried=50, unsound=(7,))
     lines = [
-        track_record.Line(exhibit=exhibit, scripted=good, chance=lucky),
-        track_record.Line(exhibit=exhibit, scripted=bad, chance=unlucky),
+        track_record.TrackRecordRow(entry=entry, scripted=good, chance=lucky),
+        track_record.TrackRecordRow(entry=entry, scripted=bad, chance=unlucky),
     ]
     assert [line.holds for line in lines] == [True, False]
     assert (lucky.median, unlucky.median) == (9, None)
@@ -194,6 +194,6 @@ def test_a_record_says_what_holds_and_what_does_not() -> None:
 def test_a_collection_that_is_none_is_a_sentence() -> None:
     """And so is an exhibit that it does not have."""
     with pytest.raises(PlanError, match=r"harness\.zoo\.mutants is no collection"):
-        collection("harness.zoo.mutants")
+        load_entries("harness.zoo.mutants")
     with pytest.raises(PlanError, match="has no nobody; it has "):
-        collection("harness.zoo.entries", ["nobody"])
+        load_entries("harness.zoo.entries", ["nobody"])

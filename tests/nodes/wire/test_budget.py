@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodes.wire.budget import Budget
+from nodes.wire.budget import ByteBudget
 
 
 class Peer:
@@ -18,19 +18,19 @@ class Peer:
 @pytest.mark.parametrize(("largest_first", "gone"), [(True, 2), (False, 0)])
 def test_the_largest_or_the_oldest_goes_first(largest_first: bool, gone: int) -> None:
     """One is enough here; what it held is free."""
-    budget = Budget("things", 100, largest_first=largest_first)
+    budget = ByteBudget("things", 100, largest_first=largest_first)
     peers = [Peer() for _ in range(4)]
     for peer, size in zip(peers, (20, 30, 40, 20), strict=True):
         budget.hold(peer, size)
     assert [bool(peer.reason) for peer in peers] == [n == gone for n in range(4)]
     assert "100 allowed" in peers[gone].reason
     assert budget.total_bytes == 110 - (20, 30, 40, 20)[gone]
-    assert budget.room_bytes == 100 - budget.total_bytes
+    assert budget.available_bytes == 100 - budget.total_bytes
 
 
 def test_who_let_go_begins_anew() -> None:
     """Its age counts from when it held something again."""
-    budget = Budget("things", 100, largest_first=False)
+    budget = ByteBudget("things", 100, largest_first=False)
     first, second, third = Peer(), Peer(), Peer()
     budget.hold(first, 40)
     budget.hold(second, 10)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodes.wire.connections import ConnectionLimits, Connections, LineLimit
+from nodes.wire.connections import ConnectionLimits, Connections, LogRateLimit
 
 
 class Fake:
@@ -85,7 +85,7 @@ def test_who_is_idle_for_too_long_is_closed() -> None:
 def test_lines_are_limited_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """A burst passes, then so many per second; what was left out is said once."""
     lines: list[str] = []
-    limit = LineLimit(burst=2, per_s=0.5)
+    limit = LogRateLimit(burst=2, per_s=0.5)
 
     def write(message: str, *args: object) -> None:
         lines.append(message % args)

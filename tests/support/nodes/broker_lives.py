@@ -66,7 +66,7 @@ class BrokerLife:
         offset = Offset(self.image.offset + len(records))
         self.image, delta = self.image.apply(records, offset, Epoch(1))
         if self.manager is not None:
-            self.manager.follow(self.image, delta)
+            self.manager.apply_delta(self.image, delta)
 
     def create(self, name: str) -> None:
         self.topics += 1
@@ -226,7 +226,7 @@ class BrokerLife:
         assert after.end < before.floor, "flushed records are cut"
         self.may_be(name, dataclasses.replace(before, floor=after.floor, cutting=True))
         replica.truncate(EpochEnd(replica.log.last_epoch, Offset(offset)))
-        manager.truncated()
+        manager.after_truncation()
         self.may_be(name, after)
 
     def begin_anew(self, name: str, start: int) -> None:
@@ -238,8 +238,8 @@ class BrokerLife:
         anything = dataclasses.replace(before, floor=0, cutting=True)
         at_stored_start = State(first_start=before.first_start, last_start=before.first_start)
         self.may_be(name, anything, after, at_stored_start, State())
-        replica.restart_at(Offset(start))
-        manager.truncated()
+        replica.truncate_fully_and_start_at(Offset(start))
+        manager.after_truncation()
         self.may_be(name, after)
 
     async def delete_records(self, name: str, offset: int) -> None:

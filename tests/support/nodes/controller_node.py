@@ -14,8 +14,8 @@ from nodes.ids import Epoch, NodeId, Offset
 from nodes.log.errors import MessageTooLarge
 from nodes.raft.errors import NotLeader
 from nodes.server.controller.apis import controller_apis
-from nodes.server.controller.controller import ControllerShell
-from nodes.server.controller.recovery import Recovery
+from nodes.server.controller.controller import QuorumController
+from nodes.server.controller.recovery import UncleanRecoveryManager
 from nodes.server.quorum.metadata_publisher import MetadataPublisher
 from nodes.wire.client import Channel
 from nodes.wire.codec import decode_response, encode_response
@@ -112,10 +112,10 @@ class Node:
             settings=ControlSettings(session_timeout_ms=session_timeout_ms),
             rng=random.Random(1),
         )
-        self.shell = ControllerShell(
+        self.shell = QuorumController(
             self.controller, self.quorum, self.publisher, max_batch_records=max_batch_records
         )
-        self.recovery = Recovery(self.shell, _no_channel, "PLAINTEXT")
+        self.recovery = UncleanRecoveryManager(self.shell, _no_channel, "PLAINTEXT")
         self.quorum.listeners += [self.publisher, self.shell]
 
     async def ask(self, api_key: int, version: int, **values: Any) -> Any:

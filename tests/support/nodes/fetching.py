@@ -21,12 +21,12 @@ from nodes.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerEndpoi
 from nodes.replication.partition import Assignment, PartitionState
 from nodes.server.replicas.replica import Replica
 from nodes.server.requests.fetch.fetch import FetchHandler
-from nodes.server.requests.fetch.partitions import Part, PartSet
-from nodes.server.requests.fetch.read import Answer, PartReader, Reader
+from nodes.server.requests.fetch.partitions import FetchPartition, FetchPartitionSet
+from nodes.server.requests.fetch.read import FetchParams, FetchPartitionData, PartitionReader
 from nodes.server.requests.fetch.replica_selector import ReplicaSelector
-from nodes.server.requests.fetch.sessions import SessionCache
+from nodes.server.requests.fetch.sessions import FetchSessionCache
 from nodes.storage.memory import MemoryDisk
-from nodes.wire.budget import Budget
+from nodes.wire.budget import ByteBudget
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import fill
 
@@ -57,28 +57,36 @@ class Hosted:
     def topic_name(self, topic: UUID | None) -> str | None:
         return None if topic is None else self.names.get(topic)
 
-    def truncated(self) -> None:
+    def after_truncation(self) -> None:
         self.truncations += 1
 
-    def why_not_here(self, partition: TopicPartition) -> ErrorCode:
+    def missing_replica_error(self, partition: TopicPartition) -> ErrorCode:
         return ErrorCode.unknown_topic_or_partition
 
 
 class NoIsr:
     """Grows no in-sync sets."""
 
-    def consider_growing(self, replica: Replica, follower: NodeId) -> None:
+    def maybe_expand_isr(self, replica: Replica, follower: NodeId) -> None:
         pass
 
 
-class CountingReader(PartReader):
+class CountingReader(PartitionReader):
     """Counts the looks at partitions."""
 
     looks = 0
 
-    def read(self, part: Part, reader: Reader, left: int, now_ms: float, *, first: bool) -> Answer:
+    def read(
+        self,
+        partition: FetchPartition,
+        params: FetchParams,
+        left: int,
+        now_ms: float,
+        *,
+        first: bool,
+    ) -> FetchPartitionData:
         self.looks += 1
-        return super().read(part, reader, left, now_ms, first=first)
+        return super().read(partition, params, left, now_ms, first=first)
 
 
 class FetchBroker:
@@ -99,11 +107,11 @@ class FetchBroker:
             self.hosted.replicas[partition] = replica
             self.hosted.names[topic_id(number)] = partition.topic
             self.assign(number)
-        self.sessions = SessionCache[PartSet](slots, 100)
+        self.sessions = FetchSessionCache[FetchPartitionSet](slots, 100)
         self.reader = CountingReader(
             cast(Any, self.hosted), ReplicaSelector() if rack_aware else None
         )
-        self.answers = Budget("answers", 256 << 20, largest_first=False)
+        self.answers = ByteBudget("answers", 256 << 20, largest_first=False)
         self.handler = FetchHandler(
             self.reader,
             cast(Any, NoIsr()),

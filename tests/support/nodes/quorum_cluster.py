@@ -14,8 +14,8 @@ from nodes.raft.timing import QuorumTiming
 from nodes.raft.voters import VoterEndpoint
 from nodes.server.quorum.delivery import CommittedBatch
 from nodes.server.quorum.metadata_log import MetadataLog
-from nodes.server.quorum.quorum_node import DIRECTORY, MemberConfig, RaftNode, configured_voters
-from nodes.server.quorum.snapshot_writer import SnapshotLimits, State
+from nodes.server.quorum.quorum_node import DIRECTORY, MemberConfig, QuorumNode, configured_voters
+from nodes.server.quorum.snapshot_writer import SnapshotContent, SnapshotLimits
 from nodes.storage.memory import MemoryDisk
 from nodes.wire.codec import decode_request, decode_response, encode_request, encode_response
 from nodes.wire.errors import ConnectFailed, Disconnected, RequestTimedOut
@@ -50,9 +50,9 @@ class Recorder:
         self.next_offset = Offset(0)
         self.records: list[bytes] = []
 
-    def state(self) -> State:
+    def snapshot_content(self) -> SnapshotContent:
         records = list(self.records)
-        return State(Offset(self.next_offset - 1), self.batches[-1].epoch, iter(records))
+        return SnapshotContent(Offset(self.next_offset - 1), self.batches[-1].epoch, iter(records))
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         assert snapshot.snapshot_id.offset > self.next_offset, "nothing is told twice"
@@ -126,7 +126,7 @@ class Cluster:
         self.cluster_id = cluster_id
         self.voters = {NodeId(n): ("node", n) for n in (1, 2, 3)}
         self.disks = {NodeId(n): SlowDisk() for n in (1, 2, 3, 4)}
-        self.running: dict[NodeId, RaftNode] = {}
+        self.running: dict[NodeId, QuorumNode] = {}
         self.recorders: dict[NodeId, Recorder] = {}
         self._cut: list[tuple[NodeId, NodeId]] = []
 
@@ -159,7 +159,7 @@ class Cluster:
         log, snapshot = MetadataLog.open(
             disk, DIRECTORY, LogConfig(), clean=False, voters=configured_voters(config)
         )
-        node = RaftNode(
+        node = QuorumNode(
             config,
             log=log,
             snapshot=snapshot,
@@ -179,7 +179,7 @@ class Cluster:
         """The process dies: nothing of it runs any more; with its power, the cache goes too."""
         node = self.running.pop(number)
         node.halted = RuntimeError("killed")
-        node._cease()
+        node._cancel_all()
         if power_loss:
             self.disks[number].crash()
 
@@ -187,11 +187,11 @@ class Cluster:
         for number in sorted(self.running):
             await self.running[number].stop()
 
-    def leader(self) -> RaftNode | None:
+    def leader(self) -> QuorumNode | None:
         active = [node for node in self.running.values() if node.is_active]
         return max(active, key=lambda node: node.epoch, default=None)
 
-    async def elected(self, *, other_than: NodeId | None = None) -> RaftNode:
+    async def elected(self, *, other_than: NodeId | None = None) -> QuorumNode:
         """The active leader, once there is one."""
 
         def found() -> bool:

@@ -1,9 +1,9 @@
-"""The partitions that a fetch, or a fetch session, asks for, and which of them may have news.
+"""The partitions of a fetch request or a fetch session, and which of them have to be read.
 
-A part watches its replica and is *due* from when something may have happened to it until an answer
-has told all there is; only due parts are looked at. So a fetch costs what changed since the last
-one, not what the session holds. A part that is not due has nothing to tell that was not told: no
-record to read, no error, the same high watermark and log start; a follower's is in sync as well.
+A partition watches its replica. It is *due* from the moment something may have happened to it until
+a response has sent everything. Only due partitions are read, so a fetch costs what changed since
+the last one, not what the session holds. A partition that is not due has nothing new: no record to
+read, no error, the same high watermark and log start. For a follower it is also in sync.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from nodes.replication.progress import Pulse
 from nodes.server.replicas.replica import Replica
 
 
-class PartKey(NamedTuple):
+class FetchPartitionKey(NamedTuple):
     """A partition as the request names it: its topic by id (Fetch v13 on) or by name."""
 
     topic: UUID | str | None
     partition: int
 
 
-class Part:
-    """One partition: what is asked of it, and what the fetcher was told of it last."""
+class FetchPartition:
+    """One partition: what the request asks for, and what the last response sent."""
 
     __slots__ = (
         "key",
@@ -42,37 +42,37 @@ class Part:
         "log_start",
         "max_bytes",
         "offset",
-        "partition",
         "replica",
-        "told_high_watermark",
-        "told_log_start",
+        "sent_high_watermark",
+        "sent_log_start",
+        "topic_partition",
         "watcher",
     )
 
-    def __init__(self, key: PartKey) -> None:
+    def __init__(self, key: FetchPartitionKey) -> None:
         self.key = key
-        self.watcher: PartSet | None = None  # only while it watches: they hold each other
-        self.partition: TopicPartition | None = None
+        self.watcher: FetchPartitionSet | None = None  # None while not watching: no reference cycle
+        self.topic_partition: TopicPartition | None = None
         self.replica: Replica | None = None
         self.offset = Offset(0)
         self.max_bytes = 0
         self.leader_epoch = NO_EPOCH
         self.last_epoch = NO_EPOCH
         self.log_start = NO_OFFSET
-        self.told_high_watermark = NO_OFFSET
-        self.told_log_start = NO_OFFSET
+        self.sent_high_watermark = NO_OFFSET
+        self.sent_log_start = NO_OFFSET
 
-    def ask(self, wanted: Any) -> None:
-        """Take over what the request (a FetchPartition of any version) wants of the partition."""
-        self.offset = Offset(wanted.fetch_offset)
-        self.max_bytes = wanted.partition_max_bytes
-        self.leader_epoch = Epoch(getattr(wanted, "current_leader_epoch", NO_EPOCH))
-        self.last_epoch = Epoch(getattr(wanted, "last_fetched_epoch", NO_EPOCH))
-        self.log_start = Offset(getattr(wanted, "log_start_offset", NO_OFFSET))
+    def update(self, requested: Any) -> None:
+        """Take over the fields of the request for this partition, in any version of Fetch."""
+        self.offset = Offset(requested.fetch_offset)
+        self.max_bytes = requested.partition_max_bytes
+        self.leader_epoch = Epoch(getattr(requested, "current_leader_epoch", NO_EPOCH))
+        self.last_epoch = Epoch(getattr(requested, "last_fetched_epoch", NO_EPOCH))
+        self.log_start = Offset(getattr(requested, "log_start_offset", NO_OFFSET))
 
-    def host(self, partition: TopicPartition | None, replica: Replica | None) -> None:
-        """The replica that serves this part now."""
-        self.partition = partition
+    def set_replica(self, topic_partition: TopicPartition | None, replica: Replica | None) -> None:
+        """Set the replica that serves this partition now."""
+        self.topic_partition = topic_partition
         if replica is self.replica:
             return
         watcher = self.watcher
@@ -81,124 +81,126 @@ class Part:
         if watcher is not None:
             self.watch(watcher)
 
-    def watch(self, watcher: "PartSet") -> None:
-        """Tell `watcher` of news of the replica, whichever it is."""
+    def watch(self, watcher: "FetchPartitionSet") -> None:
+        """Notify `watcher` of changes of the replica, also if another replica is set later."""
         self.watcher = watcher
         if self.replica is not None:
             self.replica.watchers.add(self, appends=watcher.follower != NO_NODE)
 
     def unwatch(self) -> None:
-        """Tell nobody of news."""
+        """Stop watching the replica."""
         self.watcher = None
         if self.replica is not None:
             self.replica.watchers.discard(self)
 
     def appended(self) -> None:
         if self.watcher is not None:
-            self.watcher.has_news(self)
+            self.watcher.mark_changed(self)
 
     def committed(self) -> None:
         watcher = self.watcher
         if watcher is not None:
-            watcher.due[self] = watcher.fresh[self] = None
-            if watcher.commits_are_news:
+            watcher.due[self] = watcher.unread_changes[self] = None
+            if watcher.wakes_on_commit:
                 watcher.wake()
 
     def changed(self) -> None:
         if self.watcher is not None:
-            self.watcher.has_news(self)
+            self.watcher.mark_changed(self)
 
 
-class PartSet:
-    """The parts of one fetch or session, by key, in the order in which they were asked for.
+class FetchPartitionSet:
+    """The partitions of one fetch or session, by key, in the order of the requests.
 
-    `follower`: the node that fetches, or NO_NODE. `commits_are_news`: whether an advance of the
-    high watermark should end a wait (it does not for followers, who want records).
+    `follower`: the node that fetches, or NO_NODE for a consumer. `wakes_on_commit`: whether an
+    advance of the high watermark ends a wait; followers wait for records instead.
     """
 
     def __init__(
-        self, follower: NodeId, broker_epoch: BrokerEpoch, *, commits_are_news: bool
+        self, follower: NodeId, broker_epoch: BrokerEpoch, *, wakes_on_commit: bool
     ) -> None:
         self.follower = follower
         self._broker_epoch = broker_epoch
-        self.commits_are_news = commits_are_news
+        self.wakes_on_commit = wakes_on_commit
         self.pulse = Pulse()
-        self.parts: dict[PartKey, Part] = {}
-        self.due: dict[Part, None] = {}
-        self.fresh: dict[Part, None] = {}
+        self.by_key: dict[FetchPartitionKey, FetchPartition] = {}
+        self.due: dict[FetchPartition, None] = {}
+        self.unread_changes: dict[FetchPartition, None] = {}
         self._watching = False
-        self._woken: Callable[[], None] | None = None
+        self._callback: Callable[[], None] | None = None
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.by_key)
 
-    def ask(self, key: PartKey, wanted: Any) -> None:
-        """Add a partition, or change what is wanted of it."""
-        part = self.parts.get(key)
-        if part is None:
-            part = self.parts[key] = Part(key)
+    def add(self, key: FetchPartitionKey, requested: Any) -> None:
+        """Add a partition, or change what is requested of it."""
+        partition = self.by_key.get(key)
+        if partition is None:
+            partition = self.by_key[key] = FetchPartition(key)
             if self._watching:
-                part.watch(self)
-        part.ask(wanted)
-        self.due[part] = None
+                partition.watch(self)
+        partition.update(requested)
+        self.due[partition] = None
 
-    def forget(self, key: PartKey) -> None:
-        """Do not ask for this partition any more."""
-        part = self.parts.pop(key, None)
-        if part is None:
+    def forget(self, key: FetchPartitionKey) -> None:
+        """Remove a partition, if it is there."""
+        partition = self.by_key.pop(key, None)
+        if partition is None:
             return
-        self.due.pop(part, None)
-        self.fresh.pop(part, None)
-        part.unwatch()
-        replica = part.replica
+        self.due.pop(partition, None)
+        self.unread_changes.pop(partition, None)
+        partition.unwatch()
+        replica = partition.replica
         if replica is not None:
             replica.state.left_session(self.follower, self.pulse, replica.log.end_offset)
 
-    def fetched_by(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
-        """Who continues: a follower that registered anew says everything again (KIP-903)."""
+    def set_follower(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
+        """Set who fetches now. If a follower registered again, all partitions are due (KIP-903)."""
         if (follower, broker_epoch) != (self.follower, self._broker_epoch):
             self.follower, self._broker_epoch = follower, broker_epoch
-            self.due.update(dict.fromkeys(self.parts.values()))
+            self.due.update(dict.fromkeys(self.by_key.values()))
 
     def watch(self) -> None:
-        """Be told of news from now on."""
+        """Start to watch the replicas."""
         if not self._watching:
             self._watching = True
-            for part in self.parts.values():
-                part.watch(self)
+            for partition in self.by_key.values():
+                partition.watch(self)
 
     def release(self) -> None:
-        """Be told of nothing any more. Whoever waits is woken."""
+        """Stop watching the replicas, and wake the fetch that waits."""
         self._watching = False
-        for part in self.parts.values():
-            part.unwatch()
+        for partition in self.by_key.values():
+            partition.unwatch()
         self.wake()
 
-    def has_news(self, part: Part) -> None:
-        """`part` is worth an answer now."""
-        self.due[part] = self.fresh[part] = None
+    def mark_changed(self, partition: FetchPartition) -> None:
+        """`partition` changed: wake the fetch that waits."""
+        self.due[partition] = self.unread_changes[partition] = None
         self.wake()
 
-    def take_fresh(self) -> Iterable[Part]:
-        """The parts that something happened to since the last call."""
-        fresh, self.fresh = self.fresh, {}
-        return fresh
+    def take_changed(self) -> Iterable[FetchPartition]:
+        """Return the partitions that changed since the last call."""
+        changes, self.unread_changes = self.unread_changes, {}
+        return changes
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def wait(self, woken: Callable[[], None]) -> None:
-        """Call `woken` soon after the next news; a newer one takes the place of an older, which is
-        called too."""
-        self.wake()
-        self._woken = woken
+    def wait(self, callback: Callable[[], None]) -> None:
+        """Call `callback` soon after the next change.
 
-    def leave(self, woken: Callable[[], None]) -> None:
-        """Do not call `woken` any more."""
-        if self._woken == woken:
-            self._woken = None
+        There is one callback at a time: the one before it is called now.
+        """
+        self.wake()
+        self._callback = callback
+
+    def stop_waiting(self, callback: Callable[[], None]) -> None:
+        """Do not call `callback` any more."""
+        if self._callback == callback:
+            self._callback = None
 
     def wake(self) -> None:
-        """Wake whoever waits."""
-        woken, self._woken = self._woken, None
-        if woken is not None:
-            asyncio.get_running_loop().call_soon(woken)
+        """Call the callback of the fetch that waits, if there is one."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            asyncio.get_running_loop().call_soon(callback)

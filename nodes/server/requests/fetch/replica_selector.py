@@ -1,8 +1,8 @@
-"""Which replica a consumer should read from: one in its own rack (KIP-392).
+"""Selects the replica that a consumer should read from: one in its own rack (KIP-392).
 
-The leader, when it is in that rack itself or no other replica in it will do. Only in-sync followers
-will do that have the offset asked for: a lagging one would be chosen again and again while the
-consumer falls behind with it.
+It is the leader if the leader is in that rack, or if no follower in the rack qualifies. A follower
+qualifies if it is in sync and has the requested offset. Otherwise a lagging follower would be
+selected again and again, and the consumer would fall behind with it.
 """
 
 from nodes.ids import NO_NODE, NodeId, Offset
@@ -16,7 +16,10 @@ class ReplicaSelector:
     def select(
         self, replica: Replica, rack: str, listener: str, offset: Offset, image: ClusterImage
     ) -> NodeId:
-        """The follower that a consumer in `rack` should read `offset` from; NO_NODE: the leader."""
+        """Return the follower from which a consumer in `rack` should read `offset`.
+
+        NO_NODE means the leader.
+        """
         if not rack:
             return NO_NODE
         state = replica.state

@@ -1,11 +1,12 @@
-"""Incremental fetch sessions (KIP-227): who may continue one, and which must make room for others.
+"""The cache of incremental fetch sessions (KIP-227): which requests may continue one; evictions.
 
 Pure. A session is a number, the epoch that its next request has to carry, and the partitions that
-its requests need not name again. The cache is bounded: when it is full, a newcomer takes the place
-of a session that was idle for EVICTION_MS, or of a lesser one: clients' before followers', old ones
-with fewer partitions before those with more. Whoever gets no session fetches without one.
+its requests need not send again. The cache is bounded. When it is full, a new session evicts one
+that was idle for EVICTION_MS, or one of less weight: a client's before a follower's, and among old
+sessions one with fewer partitions before one with more. A fetcher that gets no session fetches
+without one.
 
-Left to others: what a session's partitions are, and what they have to tell.
+Left to others: the partitions of a session and their data.
 """
 
 from dataclasses import dataclass
@@ -15,32 +16,32 @@ from kio.schema.errors import ErrorCode
 
 NO_SESSION: Final = 0
 FULL_AND_NO_SESSION: Final = -1
-"""The epoch of a request that names all it wants and asks for no session."""
+"""The epoch of a request that sends all its partitions and asks for no session."""
 FULL_AND_NEW_SESSION: Final = 0
-OVER: Final = -2
+CLOSED: Final = -2
 """The epoch of a session that has ended."""
 EVICTION_MS: Final = 120_000
 _LARGEST: Final = (1 << 31) - 1
 
 
-class Parts(Protocol):
+class SessionPartitions(Protocol):
     """The partitions of a session."""
 
     def __len__(self) -> int: ...
 
     def release(self) -> None:
-        """The session is over."""
+        """The session was closed."""
 
 
-P = TypeVar("P", bound=Parts)
+P = TypeVar("P", bound=SessionPartitions)
 
 
 @dataclass(slots=True, eq=False)
 class FetchSession(Generic[P]):
-    """One session; `epoch` is what its next request has to carry."""
+    """One session; `epoch` is the one that its next request has to carry."""
 
     session_id: int
-    parts: P
+    partitions: P
     by_topic_id: bool
     privileged: bool
     created_ms: float
@@ -53,11 +54,11 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch >= _LARGEST else epoch + 1
 
 
-class SessionCache(Generic[P]):
+class FetchSessionCache(Generic[P]):
     """The sessions of one broker, at most `slots`.
 
-    `first_id`: where to begin numbering, different in every life of the broker, so that an old
-    session's requests are not taken for those of a new one.
+    `first_id` is the first session id. It differs after each restart of the broker, so that a
+    request of an old session is not taken for one of a new session.
     """
 
     def __init__(self, slots: int, first_id: int) -> None:
@@ -71,9 +72,10 @@ class SessionCache(Generic[P]):
     def find(
         self, session_id: int, epoch: int, *, by_topic_id: bool
     ) -> FetchSession[P] | ErrorCode:
-        """The session that a request may continue, or why it may not. The session stays as it is.
+        """Return the session that a request may continue, or the error. The session is unchanged.
 
-        Whether topics are named by id (Fetch v13 on) cannot change within a session (KIP-516).
+        A session names its topics either by id (Fetch v13 on) or by name, and cannot change that
+        (KIP-516).
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -85,20 +87,22 @@ class SessionCache(Generic[P]):
         return session
 
     def advance(self, session: FetchSession[P], now_ms: float) -> None:
-        """The session was used: its next request carries the next epoch."""
+        """The session was used: its next request has to carry the next epoch."""
         session.epoch = next_epoch(session.epoch)
         session.used_ms = now_ms
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
 
     def create(
-        self, parts: P, *, by_topic_id: bool, privileged: bool, now_ms: float
+        self, partitions: P, *, by_topic_id: bool, privileged: bool, now_ms: float
     ) -> FetchSession[P] | None:
-        """A new session of `parts`, or None when there is no room for it."""
-        if len(self._sessions) >= self._slots and not self._evict(len(parts), privileged, now_ms):
+        """Create a session of `partitions`; None if there is no room for it."""
+        if len(self._sessions) >= self._slots and not self._evict(
+            len(partitions), privileged, now_ms
+        ):
             return None
         session = FetchSession(
             session_id=self._free_id(),
-            parts=parts,
+            partitions=partitions,
             by_topic_id=by_topic_id,
             privileged=privileged,
             created_ms=now_ms,
@@ -108,11 +112,11 @@ class SessionCache(Generic[P]):
         return session
 
     def close(self, session_id: int) -> None:
-        """End a session; fine when there is none of this number."""
+        """Close the session with this id, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.epoch = OVER
-            session.parts.release()
+            session.epoch = CLOSED
+            session.partitions.release()
 
     def _free_id(self) -> int:
         while True:
@@ -128,7 +132,7 @@ class SessionCache(Generic[P]):
             self.close(oldest.session_id)
             return True
         candidates = [
-            (session.privileged, len(session.parts), session.session_id)
+            (session.privileged, len(session.partitions), session.session_id)
             for session in self._sessions.values()
             if (privileged and not session.privileged) or now_ms - session.created_ms > EVICTION_MS
         ]

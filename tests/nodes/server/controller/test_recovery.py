@@ -13,8 +13,8 @@ from nodes.controller.recovery import Inquiry
 from nodes.ids import BrokerEpoch, NodeId
 from nodes.log.batch import Record, encode_batch
 from nodes.metadata.image import ClusterImage
-from nodes.server.controller.recovery import LAST_PAUSE_MS, Recovery
-from nodes.server.requests.replica_log_info import ReplicaLogInfo
+from nodes.server.controller.recovery import LAST_PAUSE_MS, UncleanRecoveryManager
+from nodes.server.requests.replica_log_info import ReplicaLogInfoHandler
 from nodes.wire.client import Channel
 from nodes.wire.errors import RequestTimedOut
 from nodes.wire.replica_log_info import (
@@ -42,7 +42,7 @@ def told(broker: FetchBroker, *asked: tuple[UUID, list[int]]) -> Any:
     """What the broker answers; topics and the partitions of each."""
     rows = [{"topic_id": each, "partitions": numbers} for each, numbers in asked]
     request = fill(GetReplicaLogInfoRequest, topic_partitions=rows)
-    return ReplicaLogInfo(cast(Any, broker.hosted), Registered(BrokerEpoch(17))).handle(
+    return ReplicaLogInfoHandler(cast(Any, broker.hosted), Registered(BrokerEpoch(17))).handle(
         request, SOMEBODY
     )
 
@@ -162,7 +162,7 @@ class Outage:
 
     node: Node
     brokers: dict[int, FakeBroker]
-    recovery: Recovery
+    recovery: UncleanRecoveryManager
 
     def leaders(self) -> list[int]:
         topic = self.node.controller.image.topic("t")
@@ -200,7 +200,7 @@ def outage(partitions: int, test: Callable[[Outage], Coroutine[Any, Any, None]])
             epoch = (await node.register(number, 10 + number)).broker_epoch
             await node.beat(number, epoch)
         connect = cast(Callable[[str, int], Channel], lambda _, port: brokers[port - 9000])
-        recovery = Recovery(node.shell, connect, "PLAINTEXT")
+        recovery = UncleanRecoveryManager(node.shell, connect, "PLAINTEXT")
         running = asyncio.create_task(recovery.run())
         made = Outage(node, brokers, recovery)
         assert set(made.leaders()) == {-1}

@@ -10,12 +10,12 @@ from kio.schema.errors import ErrorCode
 from nodes.ids import Epoch, TopicPartition
 from nodes.log.batch import iter_batches
 from nodes.server.follower.fetch_session import (
-    BACKOFF_OF_EACH_MS,
+    BACKOFF_PER_PARTITION_MS,
     FIRST_BACKOFF_MS,
-    MAX_NAMED,
-    Followed,
-    Following,
-    Plan,
+    MAX_SENT,
+    FetchRequestData,
+    FetchSessionHandler,
+    FollowedPartition,
 )
 from tests.support.nodes.fetching import BATCH, EPOCH, FOLLOWER, FetchBroker, topic_id
 
@@ -26,143 +26,143 @@ def partition(number: int) -> TopicPartition:
     return TopicPartition(f"t{number}", 0)
 
 
-def following(*numbers: int) -> Following:
-    made = Following(BACKOFF_MS)
+def new_session(*numbers: int) -> FetchSessionHandler:
+    made = FetchSessionHandler(BACKOFF_MS)
     for number in numbers:
-        made.follow(partition(number), topic_id(number), EPOCH)
+        made.add(partition(number), topic_id(number), EPOCH)
     return made
 
 
-def names(plan: Plan | None) -> list[str]:
-    assert plan is not None
-    return [followed.partition.topic for followed in plan.named]
+def names(data: FetchRequestData | None) -> list[str]:
+    assert data is not None
+    return [followed.partition.topic for followed in data.to_send]
 
 
 def test_only_what_changed_is_named_again() -> None:
     """All at first, then what moved, then nothing."""
-    session = following(0, 1, 2)
-    plan = session.next_request(0)
-    assert plan is not None
-    assert (names(plan), plan.session_id, plan.session_epoch) == (["t0", "t1", "t2"], 0, 0)
-    assert session.answered(plan.number, 77, ErrorCode.none)
-    moved = session.accept(plan.number, partition(1))
+    session = new_session(0, 1, 2)
+    data = session.next_request(0)
+    assert data is not None
+    assert (names(data), data.session_id, data.session_epoch) == (["t0", "t1", "t2"], 0, 0)
+    assert session.handle_response(data.number, 77, ErrorCode.none)
+    moved = session.current(data.number, partition(1))
     assert moved is not None
-    session.moved(moved)
-    assert session.accept(plan.number, partition(1)) is None, "its position is not that one now"
-    plan = session.next_request(0)
-    assert plan is not None
-    assert (names(plan), plan.session_id, plan.session_epoch) == (["t1"], 77, 1)
+    session.position_changed(moved)
+    assert session.current(data.number, partition(1)) is None, "its position is not that one now"
+    data = session.next_request(0)
+    assert data is not None
+    assert (names(data), data.session_id, data.session_epoch) == (["t1"], 77, 1)
     assert names(session.next_request(0)) == []
 
 
 def test_an_answer_from_before_a_new_leader_epoch_does_not_count() -> None:
     """It may hold what the leader has truncated since."""
-    session = following(0)
-    plan = session.next_request(0)
-    assert plan is not None
-    session.answered(plan.number, 77, ErrorCode.none)
+    session = new_session(0)
+    data = session.next_request(0)
+    assert data is not None
+    session.handle_response(data.number, 77, ErrorCode.none)
     waiting = session.next_request(0)
     assert waiting is not None
-    session.follow(partition(0), topic_id(0), Epoch(EPOCH + 1))
-    assert session.accept(waiting.number, partition(0)) is None
+    session.add(partition(0), topic_id(0), Epoch(EPOCH + 1))
+    assert session.current(waiting.number, partition(0)) is None
     renamed = session.next_request(0)
     assert renamed is not None
-    assert (names(renamed), renamed.forgotten) == (["t0"], ())
-    assert session.accept(waiting.number, partition(0)) is None
-    assert session.accept(renamed.number, partition(0)) is not None
+    assert (names(renamed), renamed.to_forget) == (["t0"], ())
+    assert session.current(waiting.number, partition(0)) is None
+    assert session.current(renamed.number, partition(0)) is not None
 
 
 def test_a_partition_in_error_is_left_out_alone_and_longer_each_time() -> None:
     """Forgotten, then named again after its pause; the others go on."""
-    session = following(0, 1)
+    session = new_session(0, 1)
     first = session.next_request(0)
     assert first is not None
-    session.answered(first.number, 77, ErrorCode.none)
+    session.handle_response(first.number, 77, ErrorCode.none)
     now_ms, number, pauses = 0.0, first.number, []
     for _ in range(6):
-        failed = session.accept(number, partition(0))
+        failed = session.current(number, partition(0))
         assert failed is not None
-        session.failed(failed, now_ms)
-        plan = session.next_request(now_ms)
-        assert plan is not None
-        assert (names(plan), plan.forgotten) == ([], ((topic_id(0), 0),))
-        pauses.append(session.resumes_ms - now_ms)
-        now_ms = session.resumes_ms
-        plan = session.next_request(now_ms)
-        assert names(plan) == ["t0"]
-        number = plan.number if plan else 0
+        session.back_off(failed, now_ms)
+        data = session.next_request(now_ms)
+        assert data is not None
+        assert (names(data), data.to_forget) == ([], ((topic_id(0), 0),))
+        pauses.append(session.next_resume_ms - now_ms)
+        now_ms = session.next_resume_ms
+        data = session.next_request(now_ms)
+        assert names(data) == ["t0"]
+        number = data.number if data else 0
     assert pauses == [FIRST_BACKOFF_MS * 2**n for n in range(4)] + [BACKOFF_MS] * 2
 
 
 def test_many_partitions_in_error_are_left_out_for_longer() -> None:
     """Asking for each of thousands every few milliseconds would keep both brokers busy with it."""
-    session = following(*range(200))
-    plan = session.next_request(0)
-    assert plan is not None
-    session.answered(plan.number, 77, ErrorCode.none)
-    for followed in plan.named:
-        session.failed(followed, 0)
-    retried = [f for f in plan.named if (f.paused_until_ms or 0) <= FIRST_BACKOFF_MS]
-    assert len(retried) <= FIRST_BACKOFF_MS / BACKOFF_OF_EACH_MS + 1
-    assert max(f.paused_until_ms or 0 for f in plan.named) <= 200 * BACKOFF_OF_EACH_MS
+    session = new_session(*range(200))
+    data = session.next_request(0)
+    assert data is not None
+    session.handle_response(data.number, 77, ErrorCode.none)
+    for followed in data.to_send:
+        session.back_off(followed, 0)
+    retried = [f for f in data.to_send if (f.paused_until_ms or 0) <= FIRST_BACKOFF_MS]
+    assert len(retried) <= FIRST_BACKOFF_MS / BACKOFF_PER_PARTITION_MS + 1
+    assert max(f.paused_until_ms or 0 for f in data.to_send) <= 200 * BACKOFF_PER_PARTITION_MS
 
 
 def test_nothing_is_asked_while_everything_is_left_out() -> None:
     """A session without partitions would be closed by the leader."""
-    session = following(0)
-    plan = session.next_request(0)
-    assert plan is not None
-    session.answered(plan.number, 77, ErrorCode.none)
-    failed = session.accept(plan.number, partition(0))
+    session = new_session(0)
+    data = session.next_request(0)
+    assert data is not None
+    session.handle_response(data.number, 77, ErrorCode.none)
+    failed = session.current(data.number, partition(0))
     assert failed is not None
-    session.failed(failed, 0)
+    session.back_off(failed, 0)
     assert session.next_request(0) is None
     assert names(session.next_request(FIRST_BACKOFF_MS)) == ["t0"]
 
 
 def test_many_partitions_are_named_in_several_requests() -> None:
     """None of which waits but the last, so that all are named soon."""
-    session = following(*range(2 * MAX_NAMED + 1))
+    session = new_session(*range(2 * MAX_SENT + 1))
     sizes = []
     for number in range(1, 5):
-        plan = session.next_request(0)
-        assert plan is not None
-        sizes.append((len(plan.named), plan.may_wait))
-        session.answered(number, 77, ErrorCode.none)
-    assert sizes == [(MAX_NAMED, False), (MAX_NAMED, False), (1, True), (0, True)]
+        data = session.next_request(0)
+        assert data is not None
+        sizes.append((len(data.to_send), data.may_wait))
+        session.handle_response(number, 77, ErrorCode.none)
+    assert sizes == [(MAX_SENT, False), (MAX_SENT, False), (1, True), (0, True)]
 
 
 def test_without_a_session_everything_is_named_every_time() -> None:
     """A leader may refuse a session; then requests wait all the same."""
-    session = following(*range(MAX_NAMED + 1))
-    plan = session.next_request(0)
-    assert plan is not None
-    session.answered(plan.number, 0, ErrorCode.none)
+    session = new_session(*range(MAX_SENT + 1))
+    data = session.next_request(0)
+    assert data is not None
+    session.handle_response(data.number, 0, ErrorCode.none)
     for _ in range(2):
-        plan = session.next_request(0)
-        assert plan is not None
-        assert (len(plan.named), plan.may_wait, plan.session_epoch) == (MAX_NAMED + 1, True, 0)
-        session.answered(plan.number, 0, ErrorCode.none)
+        data = session.next_request(0)
+        assert data is not None
+        assert (len(data.to_send), data.may_wait, data.session_epoch) == (MAX_SENT + 1, True, 0)
+        session.handle_response(data.number, 0, ErrorCode.none)
 
 
 def test_a_session_error_begins_anew_once() -> None:
     """Answers to requests of the lost session change nothing any more."""
-    session = following(0)
+    session = new_session(0)
     first = session.next_request(0)
     assert first is not None
-    session.answered(first.number, 77, ErrorCode.none)
+    session.handle_response(first.number, 77, ErrorCode.none)
     second, third = session.next_request(0), session.next_request(0)
     assert second is not None
     assert third is not None
-    assert not session.answered(second.number, 77, ErrorCode.invalid_fetch_session_epoch)
+    assert not session.handle_response(second.number, 77, ErrorCode.invalid_fetch_session_epoch)
     anew = session.next_request(0)
     assert anew is not None
     assert (names(anew), anew.session_id, anew.session_epoch) == (["t0"], 77, 0)
-    assert not session.answered(third.number, 77, ErrorCode.invalid_fetch_session_epoch)
-    session.answered(anew.number, 78, ErrorCode.none)
-    plan = session.next_request(0)
-    assert plan is not None
-    assert (plan.session_id, plan.session_epoch) == (78, 1)
+    assert not session.handle_response(third.number, 77, ErrorCode.invalid_fetch_session_epoch)
+    session.handle_response(anew.number, 78, ErrorCode.none)
+    data = session.next_request(0)
+    assert data is not None
+    assert (data.session_id, data.session_epoch) == (78, 1)
 
 
 class Pair:
@@ -172,48 +172,48 @@ class Pair:
         self.broker = FetchBroker(count)
         self.have = dict.fromkeys(range(count), 0)
         self.epochs = dict.fromkeys(range(count), int(EPOCH))
-        self.following = following(*range(count))
-        self.answers: deque[tuple[Plan, Any]] = deque()
+        self.session = new_session(*range(count))
+        self.answers: deque[tuple[FetchRequestData, Any]] = deque()
         self.now_ms = 0.0
 
     def send(self) -> None:
-        plan = self.following.next_request(self.now_ms)
-        if plan is None:
+        data = self.session.next_request(self.now_ms)
+        if data is None:
             return
         wanted = {}
-        parts: dict[int, Followed] = {}
-        for followed in plan.named:
+        parts: dict[int, FollowedPartition] = {}
+        for followed in data.to_send:
             number = followed.topic_id.int - 1
             wanted[number], parts[number] = self.have[number], followed
         request = self.broker.request(
             wanted,
             node=FOLLOWER,
-            session=(plan.session_id, plan.session_epoch),
-            forgotten=tuple(topic.int - 1 for topic, _ in plan.forgotten),
+            session=(data.session_id, data.session_epoch),
+            forgotten=tuple(topic.int - 1 for topic, _ in data.to_forget),
             part_of=lambda number: {"current_leader_epoch": parts[number].leader_epoch},
             max_bytes=2 * len(BATCH),
         )
-        self.answers.append((plan, self.broker.answer(request)))
+        self.answers.append((data, self.broker.answer(request)))
 
     def receive(self) -> None:
         if not self.answers:
             return
-        plan, response = self.answers.popleft()
-        if not self.following.answered(plan.number, response.session_id, response.error_code):
+        data, response = self.answers.popleft()
+        if not self.session.handle_response(data.number, response.session_id, response.error_code):
             return
         for topic in response.responses:
             (part,) = topic.partitions
             number = topic.topic_id.int - 1
-            followed = self.following.accept(plan.number, partition(number))
+            followed = self.session.current(data.number, partition(number))
             if followed is None or followed.leader_epoch != self.epochs[number]:
                 continue
             if part.error_code is not ErrorCode.none:
-                self.following.failed(followed, self.now_ms)
+                self.session.back_off(followed, self.now_ms)
             elif part.records:
                 for _, header in iter_batches(part.records):
                     assert header.base_offset == self.have[number], "a gap, or a repetition"
                     self.have[number] += header.record_count
-                self.following.moved(followed)
+                self.session.position_changed(followed)
 
     def new_epoch(self, number: int, follower_first: bool) -> None:
         """The leader stays; who hears of it first differs."""
@@ -221,7 +221,7 @@ class Pair:
         if follower_first:
             self.receive()
         self.broker.assign(number, epoch=self.epochs[number])
-        self.following.follow(partition(number), topic_id(number), Epoch(self.epochs[number]))
+        self.session.add(partition(number), topic_id(number), Epoch(self.epochs[number]))
 
 
 moves = st.lists(
@@ -246,20 +246,18 @@ def test_a_follower_gets_everything_once_whatever_happens(history: list[tuple[st
             case "append":
                 pair.broker.replica(number).append(BATCH)
             case "send" if len(pair.answers) < 2:
-                if not pair.answers or pair.following.in_session:
+                if not pair.answers or pair.session.in_session:
                     pair.send()
             case "receive":
                 pair.receive()
             case "epoch":
                 pair.new_epoch(number, follower_first=bool(number % 2))
             case "drop":
-                pair.following.drop(partition(number))
-                pair.following.follow(
-                    partition(number), topic_id(number), Epoch(pair.epochs[number])
-                )
+                pair.session.remove(partition(number))
+                pair.session.add(partition(number), topic_id(number), Epoch(pair.epochs[number]))
             case "lose":
                 pair.answers.clear()
-                pair.following.lost_session()
+                pair.session.reset_session()
             case _:
                 pass
     for _ in range(400):

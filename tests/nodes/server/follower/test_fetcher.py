@@ -13,8 +13,8 @@ from nodes.ids import BrokerEpoch, NodeId, Offset
 from nodes.log.batch import Record, encode_batch
 from nodes.log.errors import OffsetGap
 from nodes.log.log import LogConfig
-from nodes.server.follower.fetch_session import Following
-from nodes.server.follower.fetcher import FetcherPool
+from nodes.server.follower.fetch_session import FetchSessionHandler
+from nodes.server.follower.fetcher import ReplicaFetcherManager
 from nodes.server.replicas.replica import Replica
 from nodes.wire.errors import Disconnected
 from tests.support.nodes import virtual_time
@@ -80,7 +80,7 @@ class Pair:
         self.mute = False
         for number in range(count):
             self.leader.assign(number, isr=(1, 2))
-        self.pool = FetcherPool(
+        self.fetchers = ReplicaFetcherManager(
             replace(CONFIG, replication=replace(CONFIG.replication, fetch_max_bytes=fetch_bytes)),
             cast(Any, self.follower.hosted),
             Registered(),
@@ -88,7 +88,7 @@ class Pair:
         )
 
     def follow(self, *numbers: int, leader: NodeId | None = LEADER) -> None:
-        self.pool.follow({self.follower.replica(n).partition: leader for n in numbers})
+        self.fetchers.update_leaders({self.follower.replica(n).partition: leader for n in numbers})
 
     def same(self, number: int) -> bool:
         ours, theirs = self.follower.replica(number).log, self.leader.replica(number).log
@@ -115,7 +115,7 @@ def following(count: int, test: Callable[[Pair], Awaitable[None]]) -> None:
         try:
             await test(pair)
         finally:
-            pair.pool.stop()
+            pair.fetchers.stop()
             await asyncio.sleep(0)
 
     virtual_time.run(run())
@@ -205,23 +205,23 @@ def test_a_partition_in_error_holds_up_no_other() -> None:
 def test_waiting_for_a_mute_leader_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What becomes due again while a request is under way waits, and keeps nobody busy."""
     turns = 0
-    has_news = Following.has_news
+    has_changes = FetchSessionHandler.has_changes
 
-    def counted(self: Following, now_ms: float) -> bool:
+    def counted(self: FetchSessionHandler, now_ms: float) -> bool:
         nonlocal turns
         turns += 1
         assert turns < 10_000, "virtual time stands still"
-        return has_news(self, now_ms)
+        return has_changes(self, now_ms)
 
     async def test(pair: Pair) -> None:
         pair.mute = True
         await asyncio.sleep(ONE_WAY_S)
-        fetcher = pair.pool._fetchers[LEADER]
-        followed = fetcher.following.accept(1, pair.follower.replica(0).partition)
+        fetcher = pair.fetchers._fetchers[LEADER]
+        followed = fetcher.session.current(1, pair.follower.replica(0).partition)
         assert followed is not None
-        fetcher.following.pause(followed, asyncio.get_running_loop().time() * 1000 + 10)
-        fetcher.news()
-        monkeypatch.setattr(Following, "has_news", counted)
+        fetcher.session.pause(followed, asyncio.get_running_loop().time() * 1000 + 10)
+        fetcher.wake()
+        monkeypatch.setattr(FetchSessionHandler, "has_changes", counted)
         await asyncio.sleep(60)
         assert turns < 100
 
@@ -300,7 +300,7 @@ def test_a_log_that_departs_from_the_leaders_is_cut(common: int) -> None:
         pair.follow(0)
         await until(lambda: pair.same(0))
         assert leader.log.end_offset == common + 1
-        pair.pool.stop()
+        pair.fetchers.stop()
         await asyncio.sleep(0)
 
     virtual_time.run(run())
@@ -341,7 +341,7 @@ def test_a_replica_out_of_sync_is_throttled(side: str) -> None:
         try:
             await test(pair)
         finally:
-            pair.pool.stop()
+            pair.fetchers.stop()
             await asyncio.sleep(0)
 
     virtual_time.run(run())

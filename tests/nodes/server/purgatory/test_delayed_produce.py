@@ -1,60 +1,60 @@
-"""Who waits for an offset is answered in its order, once, and not longer than it listens."""
+"""Delayed produces of one partition are completed in the order of their offset, once each."""
 
 import asyncio
 
 from nodes.ids import Epoch, Offset
 from nodes.replication.partition import Ack
-from nodes.server.purgatory.delayed_produce import Acks, Judge
+from nodes.server.purgatory.delayed_produce import AckOf, ProducePurgatory
 
 EPOCH = Epoch(3)
 
 
-def committed(high_watermark: int) -> Judge:
-    def judge(epoch: Epoch, required: Offset) -> Ack:
+def committed(high_watermark: int) -> AckOf:
+    def ack_of(epoch: Epoch, required_offset: Offset) -> Ack:
         if epoch != EPOCH:
             return Ack.NOT_LEADER
-        return Ack.DONE if required <= high_watermark else Ack.WAIT
+        return Ack.DONE if required_offset <= high_watermark else Ack.WAIT
 
-    return judge
+    return ack_of
 
 
-def test_an_advance_answers_those_at_or_below_it() -> None:
-    """Whatever the order in which they came: a duplicate waits for a lower offset."""
+def test_high_watermark_completes_the_produces_at_or_below_it() -> None:
+    """In whatever order they came: a duplicate waits for a lower offset."""
 
     async def run() -> None:
-        acks = Acks()
-        waiting = {offset: acks.wait(EPOCH, Offset(offset)) for offset in (5, 9, 2)}
-        acks.settle(committed(5))
-        assert {offset: future.done() for offset, future in waiting.items()} == {
+        purgatory = ProducePurgatory()
+        futures = {offset: purgatory.add(EPOCH, Offset(offset)) for offset in (5, 9, 2)}
+        purgatory.check_and_complete(committed(5))
+        assert {offset: future.done() for offset, future in futures.items()} == {
             5: True,
             9: False,
             2: True,
         }
-        acks.settle(committed(9))
-        assert waiting[9].result() is Ack.DONE
-        assert not acks
+        purgatory.check_and_complete(committed(9))
+        assert futures[9].result() is Ack.DONE
+        assert not purgatory
 
     asyncio.run(run())
 
 
-def test_the_end_of_an_epoch_answers_everyone_of_it() -> None:
-    """Nobody waits for a leader that is none any more."""
+def test_end_of_a_leader_epoch_completes_all_its_produces() -> None:
+    """No produce waits for a node that leads no more."""
 
     async def run() -> None:
-        acks = Acks()
-        old = [acks.wait(Epoch(2), Offset(offset)) for offset in (1, 7)]
-        acks.settle(committed(0))
+        purgatory = ProducePurgatory()
+        old = [purgatory.add(Epoch(2), Offset(offset)) for offset in (1, 7)]
+        purgatory.check_and_complete(committed(0))
         assert [future.result() for future in old] == [Ack.NOT_LEADER, Ack.NOT_LEADER]
 
     asyncio.run(run())
 
 
-def test_who_gave_up_is_forgotten() -> None:
-    """A timed-out request leaves nothing behind."""
+def test_removed_produce_leaves_nothing_behind() -> None:
+    """As after a timeout."""
 
     async def run() -> None:
-        acks = Acks()
-        acks.forget(acks.wait(EPOCH, Offset(5)))
-        assert not acks
+        purgatory = ProducePurgatory()
+        purgatory.remove(purgatory.add(EPOCH, Offset(5)))
+        assert not purgatory
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""A long poll answers once, with news or when its time is up, and leaves nothing behind."""
+"""A delayed response completes once, when there is enough or when its time is up."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,102 +6,102 @@ from typing import Any
 
 import pytest
 
-from nodes.server.purgatory.delayed_responses import LongPoll
+from nodes.server.purgatory.delayed_responses import DelayedResponse
 from tests.support.nodes import virtual_time
 
 LIMIT_S = 60.0
 
 
-class Watched(LongPoll):
-    """Waits until `enough` things are there."""
+class Collected(DelayedResponse):
+    """Responds when there are `enough` items."""
 
     def __init__(self, enough: int) -> None:
         super().__init__()
-        self.things: list[str] = []
-        self.waits = 0
-        self.left = 0
+        self.items: list[str] = []
+        self.watched = 0
+        self.unwatched = 0
         self.broken = False
         self._enough = enough
 
-    def wait(self) -> None:
-        self.waits += 1
+    def watch(self) -> None:
+        self.watched += 1
 
-    def look(self, *, last: bool) -> Any:
+    def try_complete(self, *, forced: bool) -> Any:
         if self.broken:
             raise RuntimeError("broken")
-        return list(self.things) if last or len(self.things) >= self._enough else None
+        return list(self.items) if forced or len(self.items) >= self._enough else None
 
-    def leave(self) -> None:
-        self.left += 1
+    def unwatch(self) -> None:
+        self.unwatched += 1
 
-    def bring(self, thing: str) -> None:
-        """Something happens."""
-        self.things.append(thing)
-        self.woken()
+    def add(self, item: str) -> None:
+        """Something changes."""
+        self.items.append(item)
+        self.check_and_complete()
 
 
-def polled(test: Callable[[Watched], Awaitable[None]]) -> None:
+def on_virtual_time(test: Callable[[Collected], Awaitable[None]]) -> None:
     async def run() -> None:
-        await test(Watched(2))
+        await test(Collected(2))
 
     virtual_time.run(run())
 
 
-def test_too_little_news_is_waited_on() -> None:
-    """The first thing is not enough; the second is, and a third comes too late."""
+def test_response_waits_until_there_is_enough() -> None:
+    """The first item is not enough; the second is, and the third comes too late."""
 
-    async def test(poll: Watched) -> None:
-        answer = poll.begin(LIMIT_S)
-        poll.bring("a")
+    async def test(delayed: Collected) -> None:
+        response = delayed.start(LIMIT_S)
+        delayed.add("a")
         await asyncio.sleep(1)
-        assert (answer.done(), poll.waits, poll.left) == (False, 2, 0)
-        poll.bring("b")
-        poll.bring("c")
-        assert await answer == ["a", "b"]
+        assert (response.done(), delayed.watched, delayed.unwatched) == (False, 2, 0)
+        delayed.add("b")
+        delayed.add("c")
+        assert await response == ["a", "b"]
         await asyncio.sleep(2 * LIMIT_S)
-        assert (poll.waits, poll.left) == (2, 1)
+        assert (delayed.watched, delayed.unwatched) == (2, 1)
 
-    polled(test)
+    on_virtual_time(test)
 
 
-def test_what_is_there_when_time_is_up_is_the_answer() -> None:
+def test_response_has_what_there_is_when_the_time_is_up() -> None:
     """However little."""
 
-    async def test(poll: Watched) -> None:
+    async def test(delayed: Collected) -> None:
         loop = asyncio.get_running_loop()
-        begin = loop.time()
-        answer = poll.begin(LIMIT_S)
-        poll.bring("a")
-        assert await answer == ["a"]
-        assert loop.time() - begin >= LIMIT_S
-        assert poll.left == 1
+        start = loop.time()
+        response = delayed.start(LIMIT_S)
+        delayed.add("a")
+        assert await response == ["a"]
+        assert loop.time() - start >= LIMIT_S
+        assert delayed.unwatched == 1
 
-    polled(test)
+    on_virtual_time(test)
 
 
-def test_a_lost_connection_ends_the_poll() -> None:
-    """Nothing is looked at any more."""
+def test_cancelled_response_is_not_tried_again() -> None:
+    """As when the connection is lost."""
 
-    async def test(poll: Watched) -> None:
-        poll.begin(LIMIT_S).cancel()
-        poll.broken = True
-        poll.bring("a")
+    async def test(delayed: Collected) -> None:
+        delayed.start(LIMIT_S).cancel()
+        delayed.broken = True
+        delayed.add("a")
         await asyncio.sleep(2 * LIMIT_S)
-        assert (poll.waits, poll.left) == (1, 1)
+        assert (delayed.watched, delayed.unwatched) == (1, 1)
 
-    polled(test)
+    on_virtual_time(test)
 
 
-def test_a_failure_is_the_answer() -> None:
-    """Whoever serves the connection finds out."""
+def test_failure_is_set_on_the_response() -> None:
+    """The connection that serves it finds out."""
 
-    async def test(poll: Watched) -> None:
-        answer = poll.begin(LIMIT_S)
-        poll.broken = True
-        poll.bring("a")
+    async def test(delayed: Collected) -> None:
+        response = delayed.start(LIMIT_S)
+        delayed.broken = True
+        delayed.add("a")
         with pytest.raises(RuntimeError, match="broken"):
-            await answer
+            await response
         await asyncio.sleep(0)
-        assert poll.left == 1
+        assert delayed.unwatched == 1
 
-    polled(test)
+    on_virtual_time(test)

@@ -62,7 +62,7 @@ async def snapshot(
     snapshot_id = SnapshotId(Offset(offset), epoch)
     encoder = SnapshotEncoder(snapshot_id, 1)
     partial = log.begin_snapshot(snapshot_id)
-    partial.append(encoder.header(1, log.history.before(Offset(offset))))
+    partial.append(encoder.header(1, log.voter_history.before(Offset(offset))))
     for value in values:
         partial.append(encoder.batch([value]))
     partial.append(encoder.footer())

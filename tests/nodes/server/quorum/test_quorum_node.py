@@ -17,7 +17,7 @@ from nodes.raft.election_state import decode
 from nodes.raft.errors import NotLeader, RaftError
 from nodes.raft.messages import BeginEpochRequest, VoteRequest
 from nodes.server.quorum import translation
-from nodes.server.quorum.quorum_node import DIRECTORY, RaftNode
+from nodes.server.quorum.quorum_node import DIRECTORY, QuorumNode
 from nodes.wire.versions import fill
 from tests.support.nodes.quorum_cluster import CONTEXT, Cluster
 from tests.support.nodes.virtual_time import run
@@ -25,14 +25,14 @@ from tests.support.nodes.virtual_time import run
 ALL = (1, 2, 3, 4)
 
 
-async def commit(leader: RaftNode, *records: bytes) -> Offset:
+async def commit(leader: QuorumNode, *records: bytes) -> Offset:
     """Append one batch and wait for its commit."""
     offset = leader.append(records)
     await leader.committed(offset, leader.epoch)
     return offset
 
 
-def call(node: RaftNode, request: Any) -> Any:
+def call(node: QuorumNode, request: Any) -> Any:
     """The node's answer to a request; an awaitable of it for a fetch that waits."""
     return node.apis()[int(request.__api_key__)].handler(request, CONTEXT)
 

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from nodes.log.checkpoints import MetaProperties
 from nodes.raft.election_state import directory_of
 from nodes.raft.roles import Role
-from nodes.server.quorum.quorum_node import RaftNode
+from nodes.server.quorum.quorum_node import QuorumNode
 from nodes.storage.memory import MemoryDisk
 from tests.support.nodes.cluster import Cluster, eventually
 
@@ -21,7 +21,7 @@ REMOVE_RAFT_VOTER = 81
 METADATA = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 
 
-def controller_port(raft: RaftNode) -> int:
+def controller_port(raft: QuorumNode) -> int:
     """Where the other controllers reach this one."""
     return raft.config.endpoints[0].port
 

@@ -14,7 +14,7 @@ from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from nodes.ids import NodeId, Offset
 from nodes.raft.roles import Role
 from nodes.raft.snapshot import file_name, read
-from nodes.server.quorum.quorum_node import DIRECTORY, RaftNode
+from nodes.server.quorum.quorum_node import DIRECTORY, QuorumNode
 from nodes.server.quorum.snapshot_writer import SnapshotLimits
 from nodes.wire.versions import fill
 from tests.support.nodes.quorum_cluster import CONTEXT, Cluster, SlowDisk
@@ -46,7 +46,7 @@ def wipe(cluster: Cluster, number: int) -> None:
     cluster.directories[node] = UUID(int=100 + number)
 
 
-async def call(node: RaftNode, request: Any) -> Any:
+async def call(node: QuorumNode, request: Any) -> Any:
     """The node's answer to a request."""
     answer = node.apis()[int(request.__api_key__)].handler(request, CONTEXT)
     return await answer if inspect.isawaitable(answer) else answer
@@ -161,7 +161,7 @@ def test_parts_of_snapshots_that_are_not_here_are_refused() -> None:
         leader = await cluster.elected()
         offset, epoch = leader.log.snapshots.ids[-1]
 
-        async def ask(node: RaftNode, **change: object) -> Any:
+        async def ask(node: QuorumNode, **change: object) -> Any:
             partition = {
                 "partition": 0,
                 "current_leader_epoch": leader.epoch,

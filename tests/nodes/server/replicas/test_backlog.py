@@ -2,7 +2,7 @@
 
 import asyncio
 
-from nodes.server.replicas.backlog import STEPS_IN_A_TURN, Backlog
+from nodes.server.replicas.backlog import STEPS_PER_TURN, Backlog
 
 
 def standing() -> float:
@@ -18,14 +18,14 @@ def test_a_few_steps_are_taken_at_once_and_the_rest_in_later_turns() -> None:
     async def run() -> None:
         nonlocal others
         backlog = Backlog(standing, lambda: None)
-        count = 3 * STEPS_IN_A_TURN
+        count = 3 * STEPS_PER_TURN
         for number in range(count):
             backlog.add(lambda number=number: taken.append(number))  # type: ignore[misc]
         backlog.run()
-        assert len(taken) == STEPS_IN_A_TURN
+        assert len(taken) == STEPS_PER_TURN
         backlog.add(lambda: taken.append(count))
         backlog.run()  # others wait before it
-        assert len(taken) == STEPS_IN_A_TURN
+        assert len(taken) == STEPS_PER_TURN
         while len(taken) <= count:
             await asyncio.sleep(0)
             others += 1
@@ -82,7 +82,7 @@ def test_nothing_is_done_after_the_end() -> None:
     async def main() -> None:
         taken: list[int] = []
         backlog = Backlog(standing, lambda: None)
-        for number in range(3 * STEPS_IN_A_TURN):
+        for number in range(3 * STEPS_PER_TURN):
             backlog.add(lambda number=number: taken.append(number))  # type: ignore[misc]
         backlog.run()
         backlog.end()
@@ -90,6 +90,6 @@ def test_nothing_is_done_after_the_end() -> None:
         backlog.run()
         for _ in range(10):
             await asyncio.sleep(0)
-        assert taken == list(range(STEPS_IN_A_TURN))
+        assert taken == list(range(STEPS_PER_TURN))
 
     asyncio.run(main())

@@ -85,7 +85,7 @@ async def after_growing(leader_epoch: int) -> Replica:
     sending = asyncio.ensure_future(manager.send())
     for member in (LEAVING, JOINING):
         replica.record_fetch(member, Offset(0), BrokerEpoch(1), 0.0)
-    manager.consider_growing(replica, JOINING)
+    manager.maybe_expand_isr(replica, JOINING)
     await asyncio.wait_for(controller.asked.wait(), 60)
     for _ in range(10):
         await asyncio.sleep(0)

@@ -93,7 +93,7 @@ def test_a_cut_leaves_no_high_watermark_above_a_log() -> None:
     hosted = logs.find(T0)
     assert hosted is not None
     hosted.log.truncate_to(Offset(1))
-    logs.truncated()
+    logs.after_truncation()
     assert OffsetCheckpoint(disk, REPLICATION_OFFSETS).read() == {T0: 1}
 
 

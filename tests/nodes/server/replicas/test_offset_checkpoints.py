@@ -7,16 +7,16 @@ import pytest
 
 from nodes.ids import Offset, TopicPartition
 from nodes.log.checkpoints import LOG_START_OFFSETS, CheckpointError, OffsetCheckpoint
-from nodes.server.replicas.offset_checkpoints import KeptOffsets
+from nodes.server.replicas.offset_checkpoints import TrackedCheckpoint
 from nodes.storage.memory import MemoryDisk
 from tests.tools.storage_crashes import CrashingDisk
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
-def opened() -> tuple[MemoryDisk, KeptOffsets]:
+def opened() -> tuple[MemoryDisk, TrackedCheckpoint]:
     disk = MemoryDisk()
-    return disk, KeptOffsets(disk, LOG_START_OFFSETS)
+    return disk, TrackedCheckpoint(disk, LOG_START_OFFSETS)
 
 
 def stored(disk: MemoryDisk) -> dict[TopicPartition, Offset]:
@@ -44,10 +44,10 @@ def test_a_blocking_save_overtakes_one_under_way() -> None:
         for _ in range(steps):
             await asyncio.sleep(0)
         if not slower.done():
-            assert kept.may_say(A) in (1, 9)
+            assert kept.possible_offset(A) in (1, 9)
         kept.save({A: Offset(4)})
         await slower
-        assert kept.may_say(A) == 4
+        assert kept.possible_offset(A) == 4
         assert stored(disk) == {A: 4}
 
     for steps in range(1, 8):  # before, it has not begun, and is the newer one
@@ -64,7 +64,7 @@ def test_a_cancelled_save_leaves_both_states_possible() -> None:
         await asyncio.sleep(0)
         slower.cancel()
         await asyncio.gather(slower, return_exceptions=True)
-        assert kept.may_say(A) == 7
+        assert kept.possible_offset(A) == 7
         await kept.save_off_loop(lambda: {A: Offset(5)})
         assert stored(disk) == {A: 5}
 
@@ -74,13 +74,13 @@ def test_a_cancelled_save_leaves_both_states_possible() -> None:
 def test_callers_share_writes_and_unchanged_offsets_cost_none() -> None:
     """Ten callers at once: one write for the first, one for all others."""
     disk = CrashingDisk(MemoryDisk())
-    kept = KeptOffsets(disk, LOG_START_OFFSETS)
+    kept = TrackedCheckpoint(disk, LOG_START_OFFSETS)
     now = {A: Offset(0)}
 
     async def save(number: int) -> None:
         now[A] = Offset(number)
         await kept.save_off_loop(now.copy)
-        assert (kept.may_say(A) or 0) >= number
+        assert (kept.possible_offset(A) or 0) >= number
 
     async def run() -> None:
         await asyncio.gather(*map(save, range(10)))
@@ -97,6 +97,6 @@ def test_damage_is_fatal_only_where_something_would_come_back(
     disk, kept = opened()
     kept.save({A: Offset(3)})
     disk.write_atomic(LOG_START_OFFSETS, damage(disk.read(LOG_START_OFFSETS)))
-    assert kept.read(dispensable=True) == {}
+    assert kept.read(optional=True) == {}
     with pytest.raises(CheckpointError, match="deleted"):
-        kept.read(dispensable=False)
+        kept.read(optional=False)

@@ -11,7 +11,7 @@ from kio.index import load_request_schema
 from nodes.ids import BrokerEpoch, NodeId
 from nodes.metadata.image import BrokerImage, ClusterImage
 from nodes.metadata.records import BrokerEndpoint
-from nodes.server.requests.metadata import ClusterQueries
+from nodes.server.requests.metadata import MetadataHandler
 from nodes.wire.server import RequestContext
 from nodes.wire.versions import fill
 
@@ -47,7 +47,7 @@ def test_the_controller_that_is_named_can_be_asked(leader: int | None, named: in
     """The active controller where it is a broker in service, else another that forwards to it."""
     hosted = SimpleNamespace(image=image())
     config = SimpleNamespace(cluster_id="c")
-    queries = ClusterQueries(
+    queries = MetadataHandler(
         cast(Any, config),
         cast(Any, hosted),
         lambda: None if leader is None else NodeId(leader),
@@ -64,7 +64,7 @@ def test_no_controller_is_named_where_nobody_is_in_service() -> None:
     fenced = {node: replace(broker, fenced=True) for node, broker in image().brokers.items()}
     hosted = SimpleNamespace(image=ClusterImage(brokers=fenced))
     config = SimpleNamespace(cluster_id="c")
-    queries = ClusterQueries(
+    queries = MetadataHandler(
         cast(Any, config), cast(Any, hosted), lambda: NodeId(1), cast(Any, None)
     )
     asked = fill(load_request_schema(METADATA, 12), topics=())

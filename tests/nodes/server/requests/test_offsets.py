@@ -7,7 +7,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from nodes.log.batch import Record, encode_batch
-from nodes.server.requests.offsets import Queries
+from nodes.server.requests.offsets import OffsetsHandler
 from nodes.wire.versions import fill
 from tests.support.nodes import virtual_time
 from tests.support.nodes.fetching import FOLLOWER, SOMEBODY, FetchBroker
@@ -46,7 +46,7 @@ def ask(
         replica_id=replica_id,
         topics=[{"name": "t0", "partitions": [part] * times}],
     )
-    response = Queries(cast(Any, made.hosted)).list_offsets(request, SOMEBODY)
+    response = OffsetsHandler(cast(Any, made.hosted)).list_offsets(request, SOMEBODY)
     answer = response.topics[0].partitions[0]
     return answer.error_code, answer.offset, answer.timestamp, getattr(answer, "leader_epoch", -1)
 
@@ -134,7 +134,7 @@ def test_where_epochs_end(epoch: int, expected: tuple[int, int], version: int) -
             topics=[{"topic": "t0", "partitions": [{"partition": 0, "leader_epoch": epoch}]}],
         )
         made = broker()
-        response = Queries(cast(Any, made.hosted)).offset_for_leader_epoch(request, SOMEBODY)
+        response = OffsetsHandler(cast(Any, made.hosted)).offset_for_leader_epoch(request, SOMEBODY)
         answer = response.topics[0].partitions[0]
         assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (
             ErrorCode.none,

@@ -199,12 +199,12 @@ def test_a_produce_that_is_not_committed_in_time_says_so() -> None:
         follower = cluster.nodes[other]
         assert follower is not None
         assert follower.broker is not None
-        follower.broker.replicas.fetch_with(_Nobody())
+        follower.broker.replicas.set_fetchers(_Nobody())
         follower.broker._fetchers.stop()
         answer = await ask(cluster, leader, batch(b"1"), timeout=timedelta(milliseconds=50))
         part = answer.responses[0].partition_responses[0]
         assert part.error_code is ErrorCode.request_timed_out
-        assert not replica._committing
+        assert not replica._awaiting_commit
 
         async def shrunk() -> bool:  # the follower that does not fetch leaves the ISR
             return replica.state.high_watermark == 1
@@ -215,7 +215,7 @@ def test_a_produce_that_is_not_committed_in_time_says_so() -> None:
 
 
 class _Nobody:
-    def follow(self, changes: object) -> None:
+    def update_leaders(self, changes: object) -> None:
         pass
 
 

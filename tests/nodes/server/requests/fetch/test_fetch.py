@@ -428,7 +428,7 @@ def test_who_leads_is_told_with_the_refusal() -> None:
     virtual_time.run(run())
 
 
-class Reader:
+class FetchParams:
     """A connection whose peer does not read."""
 
     def shed(self, reason: str) -> None:
@@ -449,7 +449,7 @@ def test_answers_are_smaller_when_others_do_not_read_theirs(node: NodeId) -> Non
         return len(only(broker.answer(broker.request({0: 0}, node=node, **most))).records)
 
     assert fetched() == 8 * len(large)
-    slow = Reader()
+    slow = FetchParams()
     for left, batches in ((16 << 20, 4), (0, 1)):
         broker.answers.hold(slow, broker.answers.max_bytes - left)
         assert fetched() == batches * len(large)

@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from nodes.server.requests.fetch.sessions import EVICTION_MS, FetchSession, SessionCache, next_epoch
+from nodes.server.requests.fetch.sessions import (
+    EVICTION_MS,
+    FetchSession,
+    FetchSessionCache,
+    next_epoch,
+)
 
 
 class Sized:
@@ -23,7 +28,7 @@ class Sized:
 
 
 def create(
-    cache: SessionCache[Sized], size: int = 1, *, privileged: bool = False, now_ms: float = 0
+    cache: FetchSessionCache[Sized], size: int = 1, *, privileged: bool = False, now_ms: float = 0
 ) -> FetchSession[Sized] | None:
     return cache.create(Sized(size), by_topic_id=True, privileged=privileged, now_ms=now_ms)
 
@@ -35,7 +40,7 @@ def test_an_epoch_wraps_to_one() -> None:
 
 def test_a_session_goes_on_with_its_next_epoch() -> None:
     """Only the epoch that is due is taken, once."""
-    cache = SessionCache[Sized](1, 0)
+    cache = FetchSessionCache[Sized](1, 0)
     session = create(cache)
     assert session is not None
     assert cache.find(session.session_id, 1, by_topic_id=True) is session
@@ -48,7 +53,7 @@ def test_a_session_goes_on_with_its_next_epoch() -> None:
 
 def test_numbers_are_not_given_twice_at_a_time() -> None:
     """Also when the numbers come round."""
-    cache = SessionCache[Sized](3, (1 << 31) - 2)
+    cache = FetchSessionCache[Sized](3, (1 << 31) - 2)
     sessions = [create(cache) for _ in range(3)]
     assert [session and session.session_id for session in sessions] == [(1 << 31) - 1, 1, 2]
 
@@ -67,19 +72,19 @@ def test_who_makes_room(
     resident: tuple[int, bool], newcomer: tuple[int, bool], later_ms: float, evicted: bool
 ) -> None:
     """The idle, then clients for followers; released when it has to go."""
-    cache = SessionCache[Sized](1, 0)
+    cache = FetchSessionCache[Sized](1, 0)
     old = create(cache, resident[0], privileged=resident[1])
     new = create(cache, newcomer[0], privileged=newcomer[1], now_ms=later_ms)
     assert old is not None
     assert (new is not None) is evicted
-    assert old.parts.released == evicted
+    assert old.partitions.released == evicted
     assert len(cache) == 1
 
 
 @pytest.mark.parametrize(("size", "evicted"), [(4, False), (5, False), (6, True)])
 def test_an_old_session_makes_room_for_a_larger_one(size: int, evicted: bool) -> None:
     """In use, but no newcomer any more."""
-    cache = SessionCache[Sized](1, 0)
+    cache = FetchSessionCache[Sized](1, 0)
     old = create(cache, 5)
     assert old is not None
     cache.advance(old, EVICTION_MS)
@@ -89,13 +94,13 @@ def test_an_old_session_makes_room_for_a_larger_one(size: int, evicted: bool) ->
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.integers(0, 90_000)), max_size=40))
 def test_the_cache_is_bounded(newcomers: list[tuple[int, bool, int]]) -> None:
     """Never more than its slots, and what left it was released once."""
-    cache = SessionCache[Sized](4, 0)
+    cache = FetchSessionCache[Sized](4, 0)
     now_ms, made = 0.0, []
     for size, privileged, passes_ms in newcomers:
         now_ms += passes_ms
         session = create(cache, size, privileged=privileged, now_ms=now_ms)
         made += [] if session is None else [session]
         assert len(cache) <= 4
-    alive = [session for session in made if not session.parts.released]
+    alive = [session for session in made if not session.partitions.released]
     assert len(alive) == len(cache)
-    assert all(session.parts.released <= 1 for session in made)
+    assert all(session.partitions.released <= 1 for session in made)

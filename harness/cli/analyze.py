@@ -1,4 +1,4 @@
-"""`highwater analyze`: many runs judged together, on this machine or on a cluster."""
+"""`highwater analyze`: judges many runs together, on this machine or on a Spark cluster."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.admin.errors import BadRequest
-from harness.cli.base import Debug, EngineName, Exit, warn
+from harness.cli.base import Exit, warn
+from harness.cli.options import AsJson, Debug, EngineName, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,36 +21,52 @@ if TYPE_CHECKING:
 
 def analyze(
     runs: Annotated[
-        list[str], typer.Argument(help="Run directories, or addresses that Spark reads (s3a://…).")
+        list[str],
+        typer.Argument(help="Run directories, or addresses that Spark can read (s3a://...)."),
     ],
     out: Annotated[
-        str | None, typer.Option(help="Write verdicts and Parquet tables below this folder.")
+        str | None, typer.Option(help="Write the verdicts and Parquet tables into this folder.")
     ] = None,
     engine: Annotated[
-        EngineName | None, typer.Option(help="Where they are judged; a cluster is always Spark.")
+        EngineName | None,
+        typer.Option(
+            help="The engine that judges the runs. Default: duckdb; spark with --master or "
+            "--remote."
+        ),
     ] = None,
-    master: Annotated[str | None, typer.Option(help="A Spark master: spark://host:7077.")] = None,
-    remote: Annotated[str | None, typer.Option(help="A Spark Connect server: sc://host.")] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Judge on this Spark master: spark://host:7077.")
+    ] = None,
+    remote: Annotated[
+        str | None, typer.Option(help="Judge on this Spark Connect server: sc://host.")
+    ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="One run, while it goes on, until an alarm or its end.")
+        bool,
+        typer.Option(
+            "--follow",
+            help="Watch one run while it goes on, until a forbidden anomaly or its end. The run "
+            "needs `highwater run --rotate`.",
+        ),
     ] = False,
     webhook: Annotated[
-        str | None, typer.Option(help="Follow: where an alarm is posted as JSON.")
+        str | None, typer.Option(help="With --follow: post the alarm to this URL as JSON.")
     ] = None,
-    report: Annotated[bool, typer.Option(help="Write report.html into the directories.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    report: Report = True,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Judge runs together: verdicts, and tables of anomalies and of every minute."""
+    """Judge many runs together; write verdicts, and tables of anomalies and of every minute."""
     from checkers import analysis
     from harness.judging import judge
 
     if master is not None and remote is not None:
         raise BadRequest("--master and --remote are two ways to one cluster; give one of them")
     if (master or remote) and engine is EngineName.DUCKDB:
-        raise BadRequest("--engine duckdb works here only; leave out --master and --remote")
+        raise BadRequest(
+            "--engine duckdb runs on this machine only; leave out --master and --remote"
+        )
     if webhook is not None and not follow:
-        raise BadRequest("--webhook is told of alarms: it needs --follow")
+        raise BadRequest("--webhook needs --follow: only --follow raises alarms")
     if follow:
         _follow(runs, out, webhook, as_json)
     spark = bool(master or remote) or engine is EngineName.SPARK
@@ -61,12 +78,12 @@ def analyze(
 
 
 def _follow(runs: "Sequence[str]", out: str | None, webhook: str | None, as_json: bool) -> None:
-    """Returns when the run is over and nothing forbidden was seen by then."""
+    """Return at the end of a run without a forbidden anomaly; raise an alarm and Exit before."""
     from checkers.engines.spark_sessions import is_address
     from harness.judging import follow, judge
 
     if len(runs) != 1 or is_address(runs[0]) or (out is not None and is_address(out)):
-        raise BadRequest("--follow is for one run in a directory of this machine, like its --out")
+        raise BadRequest("--follow takes one run directory of this machine, and so does its --out")
     run_dir = Path(runs[0]).resolve()
     found = follow.follow(run_dir)
     if not found:
@@ -92,8 +109,8 @@ def _analyze(
     from harness.recording.store import StoreError
 
     if not spark and out is not None and is_address(out):
-        raise BadRequest(f"--out {out}: only Spark writes to such an address: --engine spark")
-    local = {run: judge.prepare(Path(run)) for run in runs if not is_address(run)}
+        raise BadRequest(f"--out {out}: only Spark writes to such an address; add --engine spark")
+    local = {run: judge.complete_run(Path(run)) for run in runs if not is_address(run)}
     with _engines(runs, spark, master, remote) as (session, engine):
         try:
             analyzed = list(analysis.analyze_all(runs, lambda run: job.load(session, run), engine))
@@ -107,7 +124,7 @@ def _analyze(
         if each.run in local:
             local[each.run].write_json("verdict.json", each.verdict.as_json())
             if report:
-                judge.report_beside(local[each.run].path, warn)
+                judge.write_report_or_warn(local[each.run].path, warn)
     return analyzed
 
 
@@ -115,7 +132,7 @@ def _analyze(
 def _engines(
     runs: "Sequence[str]", spark: bool, master: str | None, remote: str | None
 ) -> "Iterator[tuple[Any, Callable[[], Engine]]]":
-    """Spark's session, or None, and what makes an engine for a run."""
+    """Yield Spark's session (None on DuckDB) and a factory of engines, one for each run."""
     from checkers.engines.engine import DuckDbEngine, SparkEngine
     from checkers.engines.spark_sessions import local_spark_session, spark_session
 
@@ -132,7 +149,7 @@ def _engines(
 
 
 def text(answer: dict[str, Any]) -> str:
-    """The answer for people: the outcome of all, then of each with what was found."""
+    """Return the answer for people: the verdict of all runs, then each run with its reasons."""
     lines = [answer["verdict"]]
     for run in answer["runs"]:
         lines.append(f"  {run['verdict']:<8} {run['run']}")

@@ -1,4 +1,4 @@
-"""`highwater elle RUN`: dependencies between transactions, judged natively or by Elle itself."""
+"""`highwater elle RUN`: checks dependencies between transactions, natively or with Elle itself."""
 
 import json
 import tempfile
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.base import Debug, EngineName, Exit
-from harness.cli.interchange import StoredRun, export_app
+from harness.cli.base import Exit
+from harness.cli.interchange import export_app
+from harness.cli.options import AsJson, Debug, Engine, EngineName, StoredRun
 
 if TYPE_CHECKING:
     from checkers.elle.graph import GraphVerdict
@@ -23,14 +24,17 @@ TIMEOUT_S = 600.0
 def elle(
     run_dir: StoredRun,
     elle_jar: Annotated[
-        Path | None, typer.Option(help="Ask this elle-cli jar; without one, the native checker.")
+        Path | None,
+        typer.Option(help="Check with this elle-cli jar. Default: the native checker."),
     ] = None,
-    engine: Annotated[EngineName, typer.Option(help="Where it is found.")] = EngineName.DUCKDB,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds to answer in.")] = TIMEOUT_S,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    engine: Engine = EngineName.DUCKDB,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Give up after so many seconds.")
+    ] = TIMEOUT_S,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Look for circles among the transactions of a stored run, and for reads that must not be."""
+    """Check the transactions of a stored run for dependency cycles and forbidden reads."""
     from checkers.elle.graph import check_graph
     from checkers.elle.jar import run_elle
     from harness.judging import judge
@@ -39,7 +43,9 @@ def elle(
     run = store.open_run(run_dir)
     store.seal(run.path)
     if elle_jar is not None and not elle_jar.is_file():
-        raise store.StoreError(f"{elle_jar}: no such jar; without --elle-jar it works natively")
+        raise store.StoreError(
+            f"{elle_jar}: no such jar; leave out --elle-jar to use the native checker"
+        )
     with _frames(run.path, engine) as frames:
         if elle_jar is None:
             verdict = check_graph(frames, timeout_s=timeout)
@@ -56,10 +62,10 @@ def elle(
 @export_app.command("elle")
 def export_elle(
     run_dir: StoredRun,
-    file: Annotated[Path, typer.Argument(help="The file to write, for elle-cli --format json.")],
+    file: Annotated[Path, typer.Argument(help="The JSON file to write.")],
     debug: Debug = False,
 ) -> None:
-    """Write sends and polls as appends to lists and reads of them, for elle-cli."""
+    """Write a stored run's sends and polls as list-append transactions, for elle-cli."""
     from harness.recording import imports, store
 
     with _frames(store.open_run(run_dir).path, EngineName.DUCKDB) as frames:
@@ -75,13 +81,13 @@ def _list_append(frames: "Frames") -> str:
 
 @contextmanager
 def _frames(run_dir: Path, engine: EngineName) -> Iterator["Frames"]:
-    """The frames of a stored run, on an engine that ends with them. Raises StoreError."""
+    """Yield the frames of a stored run on an engine that is closed after. Raises StoreError."""
     from checkers.frames.frames import Frames
     from checkers.history.history import HistoryError, load_plan, load_run
     from harness.judging import judge
     from harness.recording.store import StoreError
 
-    with judge.engine_named(engine.value, run_dir) as made:
+    with judge.open_engine(engine.value, run_dir) as made:
         try:
             yield Frames(made, load_run(run_dir), load_plan(run_dir))
         except HistoryError as error:
@@ -89,7 +95,7 @@ def _frames(run_dir: Path, engine: EngineName) -> Iterator["Frames"]:
 
 
 def text(verdict: "GraphVerdict") -> str:
-    """The answer for people: the outcome, why, and one example of each anomaly."""
+    """Return the answer for people: the outcome, the reasons, one example of each anomaly."""
     lines = [verdict.outcome.value, *(f"  {reason}" for reason in verdict.reasons)]
     for each in verdict.anomalies:
         lines.append(f"{each.count} {each.name}: {each.judgement.value}: {each.reason}")

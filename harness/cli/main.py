@@ -1,13 +1,13 @@
-"""The command line: arguments in, one clear message or result out, and the exit code.
+"""The command line: reads the arguments, prints a result or one message, sets the exit code.
 
     0    VALID, and every expectation met     254  bad arguments, plan or run directory
     1    INVALID: a forbidden anomaly,        255  the harness itself failed
-         or an expectation surely failed
+         or an expectation was not met
     2    UNKNOWN, or an expectation that could not be decided
 
-No logic lives here. Everything that can be wrong with what was asked for is found before anything
-is started. A failure is a sentence that says what happened, to what, and what to do; `--debug`
-adds the traceback. Results go to stdout, everything else to stderr.
+This module has no logic of its own. Wrong arguments, plans and run directories are found before
+anything is started. A message of a failure says what happened, to what, and what to do next;
+`--debug` adds the traceback. Results go to stdout, everything else to stderr.
 """
 
 import json
@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
 from enum import StrEnum
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -27,18 +26,11 @@ from harness.cli.analyze import analyze
 from harness.cli.base import (
     BAD_ARGUMENTS,
     HARNESS_FAILED,
-    BrokerModule,
-    Debug,
-    EngineName,
     Exit,
-    Expect,
-    KafkaHome,
-    Store,
-    SystemName,
-    clean_up_after_the_dead,
+    clean_up_killed_runs,
     ensure_privileges,
     on_signals,
-    tell_cleaned,
+    print_cleaned,
     warn,
 )
 from harness.cli.bench import bench
@@ -48,6 +40,28 @@ from harness.cli.elle import elle
 from harness.cli.image import image_app
 from harness.cli.interchange import export_app, import_app
 from harness.cli.nightly import nightly
+from harness.cli.options import (
+    DEFAULT_STORE,
+    Acks,
+    AsJson,
+    BrokerModule,
+    Debug,
+    Duration,
+    Engine,
+    EngineName,
+    Expect,
+    Faults,
+    KafkaHome,
+    Nodes,
+    PlanName,
+    Rate,
+    Report,
+    Store,
+    StoredRun,
+    SystemName,
+    comma_separated,
+)
+from harness.cli.plans import plan_app, plans
 from harness.cli.serve import serve
 from harness.cli.shrink import shrink
 from harness.cli.simulate import simulate
@@ -60,54 +74,58 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="highwater",
-    help="Break a replicated log on purpose, and tell which acknowledged writes survived.",
+    help="Break a replicated log on purpose, then check that no acknowledged write was lost.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 
 
-class Acks(StrEnum):
-    """Acknowledgement modes, as people write them."""
-
-    none = "0"
-    leader = "1"
-    all = "all"
-
-
-class Mode(StrEnum):
-    """What becomes of faults that the target cannot inject."""
+class NemesisMode(StrEnum):
+    """What happens to a plan with faults that the target cannot inject."""
 
     strict = "strict"
     auto = "auto"
 
 
-Duration = Annotated[str | None, typer.Option(help="Length of the chaos: 90, 90s, 10m, 12h, 7d.")]
 ClientLibrary = Annotated[
     str | None,
-    typer.Option("--client", help="Whose clients: librdkafka, own, kafka-python or aiokafka."),
+    typer.Option(
+        "--client",
+        help="The client library: librdkafka, own, kafka-python or aiokafka. Default: the plan's.",
+    ),
 ]
-Faults = Annotated[
-    str | None, typer.Option(help="A random mix of these, with commas, instead of the plan's.")
-]
-NemesisMode = Annotated[
-    Mode | None, typer.Option(help="Faults that cannot be injected: refuse, or leave out.")
+Nemesis = Annotated[
+    NemesisMode | None,
+    typer.Option(
+        help="Faults that the target cannot inject: strict refuses the plan, auto leaves them out. "
+        "Default: the plan's."
+    ),
 ]
 ScheduleFile = Annotated[
-    Path | None, typer.Option(help="A TOML or JSON file of events, instead of the plan's faults.")
+    Path | None,
+    typer.Option(help="Inject the events of this TOML or JSON file instead of the plan's faults."),
 ]
 Servers = Annotated[
     str | None,
-    typer.Option(help="host:port[,...] of a cluster that runs already: --system external."),
+    typer.Option(help="host:port[,host:port...] of a running cluster; implies --system external."),
 ]
 Replayed = Annotated[
-    Path | None, typer.Option(help="Repeat the plan and schedule of this run directory.")
+    Path | None,
+    typer.Option(help="Repeat the run of this run directory: the same plan and fault schedule."),
 ]
 Resolved = Annotated[
-    bool, typer.Option("--resolved", help="Replay: strike the same nodes as then.")
+    bool,
+    typer.Option(
+        "--resolved",
+        help="With --replay: hit the nodes that were hit then, instead of choosing them again.",
+    ),
 ]
 Rotate = Annotated[
-    str | None, typer.Option(help="Seal the history every so often: what may be followed.")
+    str | None,
+    typer.Option(
+        help="Write the history in segments of this length (`analyze --follow` needs it): 30s, 1m."
+    ),
 ]
 
 
@@ -116,65 +134,81 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
+        from importlib.metadata import version as version_of
+
         print(f"highwater {version_of('highwater')}")
         raise Exit(0)
 
 
 @app.command()
 def run(
-    plan: Annotated[
-        str | None, typer.Argument(help="A TOML file or a packaged plan; none is first-light.")
+    plan: PlanName = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Seed of everything random. Default: the plan's, or a new one."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Decides everything random.")] = None,
     duration: Duration = None,
     rotate: Rotate = None,
-    nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
-    acks: Annotated[list[Acks] | None, typer.Option(help="Only topics of these modes.")] = None,
+    nodes: Nodes = None,
+    acks: Acks = None,
     client: ClientLibrary = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Sends per second and producer; 0 is full speed.")
-    ] = None,
+    rate: Rate = None,
     faults: Faults = None,
-    nemesis: NemesisMode = None,
+    nemesis: Nemesis = None,
     schedule: ScheduleFile = None,
-    target: Annotated[str | None, typer.Option(help="Where the cluster is deployed.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the cluster runs: local (network namespaces on this machine), docker, ssh, "
+            "vagrant or sim (simulated). Default: the plan's."
+        ),
+    ] = None,
     inventory: Annotated[
-        Path | None, typer.Option(help="Target ssh: the machines; see docs/ssh.md.")
+        Path | None,
+        typer.Option(help="The file that lists the machines of --target ssh; see docs/ssh.md."),
     ] = None,
     system: SystemName = None,
     kafka_home: KafkaHome = None,
     bootstrap_servers: Servers = None,
     broker_module: BrokerModule = None,
     expect: Expect = None,
-    store: Store = Path("store"),
+    store: Store = DEFAULT_STORE,
     replay: Replayed = None,
     resolved: Resolved = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the schedule, and start nothing.")
+        bool, typer.Option("--dry-run", help="Print the fault schedule and start nothing.")
     ] = False,
     teardown: Annotated[
-        bool, typer.Option(help="Remove the cluster at the end; or leave it for a look.")
+        bool,
+        typer.Option(help="Remove the cluster at the end; --no-teardown keeps it for inspection."),
     ] = True,
     heal: Annotated[
-        bool, typer.Option(help="Heal what is in force at the end; or leave the cluster broken.")
+        bool,
+        typer.Option(
+            help="Heal the faults in force at the end; --no-heal (with --no-teardown) leaves the "
+            "cluster broken."
+        ),
     ] = True,
-    report: Annotated[bool, typer.Option(help="Write report.html.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    report: Report = True,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Deploy a cluster, load it, break it, and judge what it did."""
-    from harness.plans import plan as plans
+    """Start a cluster, run clients, inject faults, and judge what the clients saw.
+
+    Without a plan it runs first-light: about a minute, three nodes, one topic for each acks mode.
+    """
+    from harness.plans.plan import seconds
     from harness.run.teardown import Ending
 
     flags: dict[str, Any] = {
         "seed": seed,
-        "duration_s": None if duration is None else plans.seconds(duration),
-        "rotate_s": None if rotate is None else plans.seconds(rotate),
+        "duration_s": None if duration is None else seconds(duration),
+        "rotate_s": None if rotate is None else seconds(rotate),
         "nodes": nodes,
         "acks": None if acks is None else [each.value for each in acks],
         "client": client,
         "rate_per_s": rate,
-        "faults": None if faults is None else [f.strip() for f in faults.split(",") if f.strip()],
+        "faults": None if faults is None else comma_separated(faults),
         "schedule": schedule,
         "nemesis": nemesis,
         "target": target,
@@ -194,21 +228,19 @@ def run(
 
 @app.command()
 def check(
-    run_dir: Annotated[Path, typer.Argument(help="A stored run; store/latest is the last one.")],
-    engine: Annotated[
-        EngineName, typer.Option(help="Where the history is judged.")
-    ] = EngineName.DUCKDB,
+    run_dir: StoredRun,
+    engine: Engine = EngineName.DUCKDB,
     expect: Expect = None,
-    report: Annotated[bool, typer.Option(help="Write report.html again.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    report: Report = True,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Judge a stored run again."""
+    """Judge a stored run again and write its report."""
     from harness.judging import judge
     from harness.reports import summary
 
     verdict = judge.check(run_dir, engine.value, expect or ())
-    path = judge.report_beside(run_dir, warn) if report else None
+    path = judge.write_report_or_warn(run_dir, warn) if report else None
     if as_json:
         print(json.dumps(verdict))
     else:
@@ -217,21 +249,16 @@ def check(
 
 
 @app.command()
-def report(
-    run_dir: Annotated[Path, typer.Argument(help="A judged run.")], debug: Debug = False
-) -> None:
-    """Write the report of a judged run again."""
+def report(run_dir: StoredRun, debug: Debug = False) -> None:
+    """Write the HTML report of a judged run again."""
     from harness.judging import judge
 
     print(judge.write_report(run_dir))
 
 
 @app.command()
-def faults(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    debug: Debug = False,
-) -> None:
-    """List the faults with their parameters, whom they can be aimed at, what they can wait for."""
+def faults(as_json: AsJson = False, debug: Debug = False) -> None:
+    """List the faults, their parameters, their targets, and the conditions they can wait for."""
     from harness.plans import fault_catalogue
 
     if as_json:
@@ -241,15 +268,12 @@ def faults(
 
 
 @app.command()
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Say what this machine can do, which faults it can make, and how to get what it cannot."""
+def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
+    """Show what this machine supports, which faults it can inject, and how to enable the rest."""
     from harness.targets import abilities
     from harness.targets import doctor as this_machine
 
-    found, offers = this_machine.capabilities(), abilities.offers()
+    found, offers = this_machine.capabilities(), abilities.fault_availability()
     if as_json:
         capabilities = json.loads(this_machine.as_json(found))
         faults = abilities.as_json(offers)
@@ -261,20 +285,23 @@ def doctor(
 
 @app.command()
 def clean(
-    store: Store = Path("store"),
+    store: Store = DEFAULT_STORE,
     everything: Annotated[
-        bool, typer.Option("--all", help="Clusters that were left to live on, too.")
+        bool,
+        typer.Option("--all", help="Also remove running clusters: detached or kept after a run."),
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Remove what killed runs left running; what they recorded stays."""
+    """Remove what killed runs left running; their run directories stay."""
     from harness.targets.clean import clean as clean_up
 
     ensure_privileges()
-    tell_cleaned(clean_up(store, everything=everything), "nothing was left behind")
+    print_cleaned(clean_up(store, everything=everything), "nothing was left behind")
 
 
-# In the order of the help: those above come first.
+# In the order of the help; the commands above come first.
+app.command()(plans)
+app.add_typer(plan_app, name="plan")
 app.command()(analyze)
 app.command()(simulate)
 app.command()(shrink)
@@ -293,8 +320,8 @@ app.add_typer(image_app, name="image")
 def _prepared(
     plan: str | None, flags: dict[str, Any], replay: Path | None, *, resolved: bool, refuse: bool
 ) -> "Prepared":
-    """The plan as asked for, checked against everything known before a start."""
-    from harness.plans import plan as plans
+    """Return the plan, checked against everything that is known before a start."""
+    from harness.plans import plan as planning
     from harness.plans import repeat
     from harness.run import prepare
     from harness.systems import choose
@@ -305,21 +332,22 @@ def _prepared(
     if replay is not None:
         made, schedule = repeat.load(replay, plan, flags, resolved=resolved)
     elif resolved:
-        raise plans.PlanError("--resolved is for --replay: name the run whose nodes are meant")
+        raise planning.PlanError("--resolved is for --replay: name the run to repeat")
     else:
-        made = plans.build(plans.load(plan), where=f"plan {plan or plans.FIRST_LIGHT}", flags=flags)
+        where = f"plan {plan or planning.FIRST_LIGHT}"
+        made = planning.build(planning.load(plan), where=where, flags=flags)
         schedule = None
     prepare.check_system(made)
     kind = kinds.kind_of(made)
     choose.check(made)
     libraries.check(made)
-    # All of them, not only what the plan needs: the report says what the target can do.
-    lacks = kind.lacking(Ability)
+    # All abilities, not only those that the plan needs: the report says what the target can do.
+    lacks = kind.missing_abilities(Ability)
     return prepare.prepare(made, schedule=schedule, lacks=lacks, refuse=refuse)
 
 
 def _show(prepared: "Prepared", as_json: bool) -> NoReturn:
-    """Print what would happen; 254 when it would be refused."""
+    """Print what the run would do; exit with 254 when it would be refused."""
     from harness.run import dry_run
 
     if as_json:
@@ -342,7 +370,7 @@ def _run(
     kinds.kind_of(prepared.plan).ensure_privileges()
     ending.check_privileges()
     choose.reach(prepared.plan)
-    clean_up_after_the_dead()
+    clean_up_killed_runs()
     for risk in prepared.risks:
         warn(f"warning: {risk.text}")
     for note in prepared.notes:
@@ -356,9 +384,9 @@ def _run(
         if debug and outcome.error is not None:
             traceback.print_exception(outcome.error)
         warn(
-            f"the run failed in phase {outcome.failed_phase!r}: {_said(outcome.error)}\n"
-            f"What was recorded is in {run_dir}; see harness.log there, and judge it as it is with "
-            f"`highwater check {run_dir}`."
+            f"the run failed in phase {outcome.failed_phase!r}: {_message(outcome.error)}\n"
+            f"The recording is in {run_dir}. See harness.log there; `highwater check {run_dir}` "
+            "judges what was recorded."
         )
     elif as_json:
         print(json.dumps({"run": str(run_dir), **outcome.verdict}))
@@ -372,12 +400,12 @@ def _run(
     raise Exit(code)
 
 
-def _said(error: BaseException | None) -> str:
+def _message(error: BaseException | None) -> str:
     return str(error) or type(error).__name__
 
 
 def _exit_code_of(error: BaseException) -> int:
-    """254 when what was asked for is at fault, 255 when we are."""
+    """Return 254 for an error in the arguments, plan or run directory, 255 for one of ours."""
     from checkers.expectations import BadExpectation
     from harness.admin.errors import BadRequest
     from harness.plans.plan import PlanError
@@ -388,9 +416,9 @@ def _exit_code_of(error: BaseException) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point: run the command line and exit with its code."""
+    """Run the command line and exit with its code: the entry point."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # The help is drawn with colours, and has no text of a run.
+    # The help has colours, and no text that comes from a run.
     with nullcontext() if "--help" in arguments or not arguments else terminal.guarded():
         code = _code_of(arguments)
         sys.stdout.flush()
@@ -398,8 +426,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _code_of(arguments: list[str]) -> int:
-    """Do what is asked for; how to exit."""
-    # Typer's own error type of a bad command line; which package defines it depends on its version.
+    """Run the command; return the exit code."""
+    # Typer's error type for a bad command line; its package depends on Typer's version.
     usage_error: Any = typer.BadParameter.__base__
     try:
         code = app(arguments, standalone_mode=False)
@@ -409,12 +437,12 @@ def _code_of(arguments: list[str]) -> int:
         warn(f"{error.format_message()}\nTry `highwater --help`.")
         code = BAD_ARGUMENTS
     except (KeyboardInterrupt, typer.Abort):
-        warn("interrupted; `highwater clean` removes what may be left")
+        warn("interrupted; `highwater clean` removes what may still be running")
         code = HARNESS_FAILED
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exception(error)
-        warn(_said(error) if _is_ours(error) else f"{type(error).__name__}: {_said(error)}")
+        warn(_message(error) if _is_ours(error) else f"{type(error).__name__}: {_message(error)}")
         code = _exit_code_of(error)
     return code if isinstance(code, int) else 0
 

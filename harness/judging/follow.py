@@ -1,8 +1,8 @@
-"""`highwater analyze --follow`: a run that goes on, judged segment by segment until an alarm.
+"""`highwater analyze --follow`: judges a running run segment by segment until an alarm.
 
-The alarm is on disk (alarm.json in the run's directory, or where it is wanted) before anybody is
-told of it. Without an alarm the run is judged as a whole once it is over; that verdict is the one
-of `highwater check`.
+The alarm is written to disk (alarm.json in the run's directory, or in another folder) before it is
+sent anywhere. Without an alarm the whole run is judged when it is over, with the verdict of
+`highwater check`.
 """
 
 import json
@@ -23,9 +23,9 @@ from harness.recording.store import StoreError
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 2.0
+READ_EVERY_S: Final = 2.0
 PATIENCE_S: Final = 3_600.0
-"""How long nothing may be sealed in a run that is not over: longer, and its harness is dead."""
+"""How long a run that is not over may seal nothing. After that its harness counts as dead."""
 WEBHOOK_TIMEOUT_S: Final = 10.0
 
 
@@ -36,9 +36,10 @@ def follow(
     clock: Callable[[], float] = time.monotonic,
     patience_s: float = PATIENCE_S,
 ) -> tuple[Anomaly, ...]:
-    """Follow a run until something forbidden is seen, which is returned, or until it is over.
+    """Follow a run until it is over or has a violation. Return the violations.
 
-    Raises StoreError when the directory is no run, cannot be read, or nothing happens any more.
+    Raises StoreError when the directory is no run, cannot be read, or gets no new segment for
+    `patience_s`.
     """
     run = store.open_run(run_dir)
     try:
@@ -46,29 +47,29 @@ def follow(
         follower = Follower(plan=load_plan(run.path), live=followed.sources)
         changed_s = clock()
         while clock() - changed_s < patience_s:
-            followed.look()  # first: what is sealed later is seen later
+            followed.read_new()  # before the history: segments that are sealed later are read later
             over = followed.over
-            taken = follower.segments
+            segments = follower.segments
             found = follower.look(run.history_dir) or (follower.finish() if over else ())
             if found or over:
                 return found
-            if follower.segments != taken:
+            if follower.segments != segments:
                 changed_s = clock()
-            wait(LOOK_EVERY_S)
+            wait(READ_EVERY_S)
     except HistoryError as error:
         raise StoreError(str(error)) from error
     raise StoreError(
-        f"{run_dir}: the run is not over, but nothing was sealed for {patience_s:g} s; it can be "
-        "followed only with --rotate, and `highwater check` ends what a dead harness left"
+        f"{run_dir}: the run is not over, but no segment was sealed for {patience_s:g} s; only a "
+        "run with --rotate can be followed, and `highwater check` ends the run of a dead harness"
     )
 
 
 def raise_alarm(
     run_dir: Path, found: Sequence[Anomaly], folder: Path, webhook: str | None
 ) -> dict[str, Any]:
-    """Write alarm.json into `folder`, then tell the webhook; returns what it says.
+    """Write alarm.json into `folder`, then send it to the webhook; return its content.
 
-    A webhook that cannot be told is noted in the log: the alarm is on disk all the same.
+    A webhook that cannot be reached is only logged, because the alarm is on disk.
     """
     alarm = {"run": str(run_dir), "anomalies": [each.as_json() for each in found]}
     text = json.dumps(alarm, indent=2, sort_keys=True) + "\n"
@@ -81,5 +82,5 @@ def raise_alarm(
         try:
             urllib.request.urlopen(request, timeout=WEBHOOK_TIMEOUT_S).close()
         except (OSError, urllib.error.URLError) as error:
-            log.warning("webhook %s could not be told: %s", webhook, error)
+            log.warning("webhook %s cannot be reached: %s", webhook, error)
     return alarm

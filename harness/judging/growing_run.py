@@ -1,7 +1,7 @@
-"""A run that goes on, read as its follower needs it: every row once, and remembered in short.
+"""Reads a running run for the checkers that follow it: every row once, and kept in short form.
 
-What the cluster said and which faults struck is read on from where the last look ended. The history
-is only named: what was recorded by now is in its files.
+The rows about the cluster and about faults are read on from the position of the last call. The
+history is not read here: its files hold what was recorded so far.
 """
 
 from pathlib import Path
@@ -14,46 +14,49 @@ from checkers.history.run_file import read_run_file
 from harness.judging import judge
 from harness.recording import journal
 from harness.recording.cursor import Cursor
-from harness.recording.journal_faults import Journalled
+from harness.recording.journal_faults import JournalledFaults
 
 
 class FollowedRun:
-    """One run, followed from its beginning on. All methods raise HistoryError for damaged files.
+    """One run, followed from its beginning. All methods raise HistoryError for damaged files.
 
-    over: whether it had ended at the last look, by its journal; a run that never had one is over.
+    `over` says whether the run had ended at the last read, by its journal. A run that never had a
+    journal is over.
     """
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._journal = journal.Tail(run_dir / "journal.jsonl")
+        self._journal = journal.JournalTail(run_dir / "journal.jsonl")
         self._cluster = Cursor(run_dir, "cluster")
         self._faults = Cursor(run_dir, "faults")
-        self._unfinished = Journalled()
+        self._unfinished = JournalledFaults()
         self.remembered = Remembered()
         self.over = False
 
-    def look(self) -> None:
-        """Read what was recorded since the last look."""
-        for rows in self._cluster.look():
+    def read_new(self) -> None:
+        """Read what was recorded since the last call."""
+        for rows in self._cluster.read_new():
             self.remembered.take_cluster(rows)
         recorded: set[object] = set()
-        for rows in self._faults.look():
+        for rows in self._faults.read_new():
             self.remembered.take_faults(rows)
             recorded.update(rows["fault_id"].to_pylist())
-        # After the record: so it has what was said of every fault that is in the record by now.
-        self._unfinished.forget(recorded)
-        for entry in self._journal.look():
+        # The journal is read after the table, so it is complete for every fault in the table.
+        self._unfinished.remove(recorded)
+        for entry in self._journal.read_new():
             if entry.get("fault_id") not in recorded:
-                self._unfinished.take([entry])
+                self._unfinished.add([entry])
             self.over = self.over or entry["kind"] == journal.UNDONE
         self.over = self.over or self._journal.empty
 
     def sources(self) -> RunSources:
-        """What a suspect is judged by: all that is recorded by now, and once the run is over all
-        of it as it is."""
+        """Return what a suspected anomaly is judged by: everything that is recorded by now.
+
+        When the run is over, the files themselves are returned.
+        """
         if self.over:
-            return judge.live_sources(self._run_dir)
-        self.look()
+            return judge.current_sources(self._run_dir)
+        self.read_new()
         faults = [self.remembered.faults(), table(FAULTS, self._unfinished.rows())]
         return RunSources(
             history=load_table(self._run_dir, "history"),

@@ -1,15 +1,15 @@
-"""What became of a trial, of a cell, and of a night. Pure.
+"""The outcome of a trial, of a cell, and of a night. Pure.
 
-    passed     VALID; a canary that was found counts as passed, too
-    losses     VALID, and acknowledged writes were lost, as the contract permits
-    known      INVALID, and every forbidden anomaly is one that the suite knows of
-    violation  INVALID otherwise; a canary that was not found: then the suite is blind
-    expectation failed   no violation, and something that the user expects surely did not come out
-    unknown    UNKNOWN: nobody can say
-    error      the harness failed, or was given something that it refuses
-    left out   there was no time for it
+    passed     VALID; also a canary that was found
+    passed with losses   VALID, and acknowledged writes were lost, as the contract permits
+    known      INVALID, and the suite lists every forbidden anomaly as known
+    violation  INVALID otherwise; also a canary that was not found: the suite is then blind
+    expectation failed   no violation, but an expectation of the user surely failed
+    unknown    UNKNOWN: the verdict could not be decided
+    error      the harness failed, or refused what it was given
+    left out   no time was left for the trial
 
-A violation outweighs everything, an error whatever was only not decided.
+A violation outweighs everything; an error outweighs what could not be decided.
 """
 
 import enum
@@ -21,16 +21,16 @@ from typing import Any, Final, Self
 
 from checkers.contract import headline
 from checkers.contract.headline import Headline, Standing
-from harness.judging.judge import forbidden_of
+from harness.judging.judge import count_forbidden
 from harness.nightly.cells import Cell
-from harness.nightly.suite import Known
+from harness.nightly.suite import KnownViolation
 
 INVALID: Final = "INVALID"
 TIMED_OUT: Final = -9
 
 
 class Outcome(enum.StrEnum):
-    """See the module; in the order of their gravity."""
+    """See the module. The gravest outcome comes first."""
 
     VIOLATION = "violation"
     UNMET = "expectation failed"
@@ -63,76 +63,76 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Of its directory, and of it in every list."""
+        """The name of the trial's directory, and of the trial in every list."""
         return f"{self.cell}-{self.seed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of a trial."""
+    """The result of one trial."""
 
     cell: str
     seed: int
     outcome: Outcome
     said: str
-    """One sentence."""
+    """One sentence for people."""
     headline: str = ""
-    """Of the verdict: whether the contract was kept, and what was lost."""
+    """The verdict's headline: whether the contract was kept, and what was lost."""
     seconds: float = 0.0
     canary: bool = False
     verdict: str | None = None
     exit_code: int | None = None
     anomalies: Mapping[str, int] = field(default_factory=dict)
-    """The forbidden ones, and how many of each."""
+    """The forbidden anomalies: how many of each kind."""
     known: tuple[str, ...] = ()
-    """Reasons, with links."""
+    """Why the violation is known, with links."""
     lost: Mapping[str, int] = field(default_factory=dict)
-    """Acknowledged writes that were lost, permitted or not, by acks mode as people write it."""
+    """Lost acknowledged writes, permitted or not, by acks mode (`1`, `all`)."""
     expectations: tuple[Mapping[str, Any], ...] = ()
-    """As verdict.json has them."""
+    """The rows of verdict.json."""
     acked: int = 0
     p99_ms: float | None = None
     unavailable_ms: float | None = None
-    """The longest time that a partition gave no acknowledgement."""
+    """The longest time without an acknowledgement in a partition."""
     run: str | None = None
-    """The run's directory, below the night's."""
+    """The run's directory, relative to the night's."""
     replay: str | None = None
-    """The command that repeats it."""
+    """The command that repeats the run."""
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-able, for `from_json`."""
+        """Return JSON-able data for `from_json`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """What `to_json` made."""
+        """Read what `to_json` returned."""
         lists = {name: tuple(raw.get(name) or ()) for name in ("known", "expectations")}
         return cls(**{**raw, "outcome": Outcome(raw["outcome"]), **lists})
 
 
-def judged(
+def result_of_trial(
     cell: Cell,
     trial: Trial,
     *,
     exit_code: int,
     verdict: Mapping[str, Any] | None,
     complaint: str,
-    known: Sequence[Known],
+    known: Sequence[KnownViolation],
 ) -> Result:
-    """The result of a process that ended so. `complaint` is the end of what it wrote on stderr."""
+    """Return the result of a trial whose process ended. `complaint`: its last message on stderr."""
     base = Result(
         cell=cell.name,
         seed=trial.seed,
         outcome=Outcome.ERROR,
-        said=complaint or f"highwater ended with exit code {exit_code} and said nothing",
+        said=complaint or f"highwater ended with exit code {exit_code} and no message",
         canary=cell.canary,
         exit_code=exit_code,
     )
     if verdict is None or exit_code not in (0, 1, 2):
         return base
-    forbidden, found = forbidden_of(verdict), headline.of(verdict)
+    forbidden, found = count_forbidden(verdict), headline.of(verdict)
     outcome, said = _outcome(cell, verdict, forbidden)
-    reasons = _known(cell, forbidden, known) if outcome is Outcome.VIOLATION else None
+    reasons = _known_reasons(cell, forbidden, known) if outcome is Outcome.VIOLATION else None
     if reasons:
         outcome = Outcome.KNOWN
     if found.unmet and not cell.canary and outcome is not Outcome.VIOLATION:
@@ -162,11 +162,11 @@ def _outcome(
     answer = verdict["verdict"]
     if cell.canary:
         if answer != INVALID:
-            return Outcome.VIOLATION, f"the broken broker was not found: {answer}: {first}"
+            return Outcome.VIOLATION, f"the broken broker was not detected: {answer}: {first}"
         if cell.expect is not None and cell.expect not in forbidden:
             instead = ", ".join(forbidden)
-            return Outcome.VIOLATION, f"{cell.expect} was to be found, and there is {instead}"
-        return Outcome.PASSED, f"found, as it must be: {first}"
+            return Outcome.VIOLATION, f"{cell.expect} was expected, but only {instead} was found"
+        return Outcome.PASSED, f"the broken broker was detected, as expected: {first}"
     match answer:
         case "VALID":
             return _of_valid(headline.of(verdict), first)
@@ -186,22 +186,22 @@ def _of_valid(found: Headline, first: str) -> tuple[Outcome, str]:
             return Outcome.PASSED, first
 
 
-def _known(
-    cell: Cell, forbidden: Mapping[str, int], known: Sequence[Known]
+def _known_reasons(
+    cell: Cell, forbidden: Mapping[str, int], known: Sequence[KnownViolation]
 ) -> tuple[str, ...] | None:
-    """Why each forbidden anomaly is known; None where one is not, and for canaries."""
+    """Return why each forbidden anomaly is known; None when one is not, and for canaries."""
     if cell.canary or not forbidden:
         return None
     found = []
     for anomaly in forbidden:
-        entry = next((k for k in known if _is_about(k, cell, anomaly)), None)
+        entry = next((k for k in known if _covers(k, cell, anomaly)), None)
         if entry is None:
             return None
         found.append(entry.reason + (f" ({entry.link})" if entry.link else ""))
     return tuple(dict.fromkeys(found))
 
 
-def _is_about(entry: Known, cell: Cell, anomaly: str) -> bool:
+def _covers(entry: KnownViolation, cell: Cell, anomaly: str) -> bool:
     return entry.anomaly == anomaly and fnmatchcase(cell.name, entry.cell)
 
 
@@ -221,19 +221,19 @@ def _most(values: Iterable[float | None]) -> float | None:
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """What a cell or a night comes to; left out where there is nothing."""
+    """Return the gravest outcome; LEFT_OUT when there is none."""
     order = list(Outcome)
     return min(outcomes, key=order.index, default=Outcome.LEFT_OUT)
 
 
 def exit_code(results: Iterable[Result]) -> int:
-    """Of the whole night; nothing tried at all is nothing decided."""
+    """Return the exit code of the whole night; 2 when nothing was tried."""
     outcome = worst(result.outcome for result in results)
     return 2 if outcome is Outcome.LEFT_OUT else EXIT_CODES[outcome]
 
 
 def by_cell(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """The results of each cell, in the order in which they came."""
+    """Return the results of each cell, in the order in which they came."""
     found: dict[str, list[Result]] = {}
     for result in results:
         found.setdefault(result.cell, []).append(result)
@@ -241,10 +241,10 @@ def by_cell(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 class Change(enum.StrEnum):
-    """A cell against the night before."""
+    """A cell compared with the night before."""
 
     NEW = "new"
-    """It fails, and did not."""
+    """It fails, and did not fail the night before."""
     STILL = "still failing"
     FIXED = "fixed"
     SAME = ""
@@ -254,7 +254,7 @@ FAILED: Final = frozenset({Outcome.VIOLATION, Outcome.UNMET, Outcome.ERROR, Outc
 
 
 def changes(now: Iterable[Result], before: Iterable[Result]) -> dict[str, Change]:
-    """For each cell of tonight; a cell that was not tried says nothing of the other night."""
+    """Return the change of each cell of tonight. A cell that was left out counts as not failed."""
     old = {cell: worst(r.outcome for r in found) for cell, found in by_cell(before).items()}
     found: dict[str, Change] = {}
     for cell, results in by_cell(now).items():
@@ -268,15 +268,15 @@ def changes(now: Iterable[Result], before: Iterable[Result]) -> dict[str, Change
 
 
 def flaky(nights: Sequence[Sequence[Result]]) -> frozenset[str]:
-    """Cells that failed in some of these nights and passed in others, and back: not once only."""
-    turns: dict[str, list[bool]] = {}
+    """Return the cells that changed between failed and passed at least twice in these nights."""
+    histories: dict[str, list[bool]] = {}
     for night in nights:
         for cell, results in by_cell(night).items():
             outcome = worst(r.outcome for r in results)
             if outcome is not Outcome.LEFT_OUT:
-                turns.setdefault(cell, []).append(outcome in FAILED)
+                histories.setdefault(cell, []).append(outcome in FAILED)
     return frozenset(
         cell
-        for cell, failed in turns.items()
+        for cell, failed in histories.items()
         if sum(a != b for a, b in itertools.pairwise(failed)) >= 2
     )

@@ -1,1 +1,4 @@
-"""What a run leaves on disk: its directory, its rows, its journal."""
+"""The files of a run: its directory, the tables of its history, and its journal.
+
+How they are judged is left to `harness.judging` and `checkers`.
+"""

@@ -1,14 +1,15 @@
-"""Writing what happened while it happens: append-only Arrow streams, one per writer.
+"""Writes the history while a run goes on: append-only Arrow streams, one per writer.
 
-A `RowStream` takes rows from any number of threads into memory and turns them into one record
-batch per `flush`, which whoever owns the process's clock calls every FLUSH_INTERVAL_S. The batch
-goes to the kernel in that call, so that a killed process loses at most its last interval, and a cut
-stream reads up to its last whole batch. Of a long run it makes segments, which can be sealed while
-it goes on.
+A `RowStream` collects rows of any number of threads in memory. Each `flush` writes them as one
+record batch; the main loop of a process calls it every FLUSH_INTERVAL_S. The batch goes to the
+kernel in that call. So a killed process loses at most its last interval, and a truncated stream can
+be read up to its last complete batch. A long run is written in segments, which can be sealed while
+the run goes on.
 
-`HistoryWriter` is the row stream of the operations. It numbers operations uniquely in the run and
-frames every client's rows by `start` and `end`: a client without its `end` row was cut, and what it
-had in flight is unknown. Judging, and sealing streams into Parquet, are left to others.
+`HistoryWriter` is the row stream of the operations. It gives each operation a number that is unique
+in the run, and writes a `start` and an `end` row for every client. A client without an `end` row
+was interrupted, and the outcome of its last operations is unknown. Judging, and sealing streams
+into Parquet, are left to other modules.
 """
 
 import itertools
@@ -35,14 +36,14 @@ Row = tuple[Any, ...]
 
 
 class RowStream:
-    """Rows of `schema` into an Arrow IPC stream at `path`, which must not exist yet.
+    """Writes rows of `schema` into an Arrow IPC stream at `path`, which must not exist yet.
 
-    With `rotate_s` a new segment is begun so long after the last one, when rows are flushed; the
-    segments are named after `path` and their number, and all but the last have ended in order.
+    With `rotate_s`, a flush begins a new segment when the current one is that old. The segments are
+    named after `path` and their number. All but the last are complete.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, *, rotate_s: float | None = None) -> None:
-        self._whole = path
+        self._base_path = path
         self._rotate_ns = None if rotate_s is None else round(rotate_s * 1_000_000_000)
         self._segment = 0
         self.path = path if rotate_s is None else segment_path(path, 0)
@@ -63,7 +64,7 @@ class RowStream:
         self._file.close()
 
     def __len__(self) -> int:
-        """Rows not flushed yet."""
+        """Return how many rows are not flushed yet."""
         return len(self._rows)
 
     def append_named(self, **columns: Any) -> None:
@@ -74,8 +75,9 @@ class RowStream:
         self.append(tuple(columns.get(name) for name in self.schema.names))
 
     def flush(self) -> int:
-        """Write the rows appended so far as one batch, then begin a new segment when it is time for
-        one; returns how many rows. Any thread may call it.
+        """Write the appended rows as one batch, then begin a new segment when it is due.
+
+        Returns the number of rows. Any thread may call it.
         """
         with self._flushing:
             count = self._write_batch()
@@ -88,7 +90,7 @@ class RowStream:
             return
         self._end()
         self._segment += 1
-        self.path = segment_path(self._whole, self._segment)
+        self.path = segment_path(self._base_path, self._segment)
         self._open()
 
     def _write_batch(self) -> int:
@@ -105,19 +107,19 @@ class RowStream:
         return count
 
     def close(self) -> None:
-        """Flush, and end the stream in order. Safe to call twice."""
+        """Flush, and write the end of the stream. Safe to call twice."""
         with self._flushing:
             if not self._file.closed:
                 self._write_batch()
                 self._end()
 
 
-class Operations(ABC):
-    """How what clients do becomes rows of HISTORY, and how operations are numbered.
+class OperationWriter(ABC):
+    """Turns operations of clients into rows of HISTORY, and numbers the operations.
 
-    `writer_id` is unique in the run and owns the operation numbers from `writer_id << 40`. Whoever
-    takes a number records it: a number that is not in the history is an operation that was lost
-    from it, and the checkers say so. Where rows are kept is left to subclasses.
+    `writer_id` is unique in the run and owns the operation numbers from `writer_id << 40` on. Every
+    number that is taken must be recorded: the checkers report a missing number as an operation that
+    the history lost. Subclasses decide where rows are kept.
     """
 
     append: Callable[[Row], None]
@@ -127,11 +129,11 @@ class Operations(ABC):
 
     @abstractmethod
     def now_ns(self) -> int:
-        """ns since the start of the run."""
+        """Return ns since the start of the run."""
 
     @abstractmethod
     def flush(self) -> int:
-        """Bring the rows appended so far to where they are safe; returns how many."""
+        """Move the appended rows to where they are safe; return how many."""
 
     def record(
         self,
@@ -150,7 +152,7 @@ class Operations(ABC):
         node: int | None = None,
         error: str | None = None,
     ) -> None:
-        """Append one row; negative offsets and epochs (a client's "unknown") become null."""
+        """Append one row. Negative offsets and epochs mean "unknown" and become null."""
         if offset is not None and offset < 0:
             offset = None
         if leader_epoch is not None and leader_epoch < 0:
@@ -163,31 +165,31 @@ class Operations(ABC):
         )  # fmt: skip
 
     def start(self, client: int) -> None:
-        """The client's first row; flushed at once, before the client can have had any effect."""
+        """Write the client's first row. It is flushed before the client can have had any effect."""
         now = self.now_ns()
         self.record(self.next_op(), client, "start", "ok", now, now)
         self.flush()
 
     def end(self, client: int) -> None:
-        """The client's last row: everything that it did is in the history."""
+        """Write the client's last row: the history has everything that it did."""
         now = self.now_ns()
         self.record(self.next_op(), client, "end", "ok", now, now)
 
 
-class HistoryWriter(RowStream, Operations):
-    """The operations of one process.
+class HistoryWriter(RowStream, OperationWriter):
+    """Writes the operations of one process.
 
-    `base_ns` is the run's start on CLOCK_MONOTONIC: recorded times are ns since then. `rotate_s`:
-    see `RowStream`.
+    `base_ns` is the run's start on CLOCK_MONOTONIC; recorded times are ns since then. For
+    `rotate_s` see `RowStream`.
     """
 
     def __init__(
         self, path: Path, *, writer_id: int, base_ns: int, rotate_s: float | None = None
     ) -> None:
         RowStream.__init__(self, path, HISTORY, rotate_s=rotate_s)
-        Operations.__init__(self, writer_id)
+        OperationWriter.__init__(self, writer_id)
         self._base_ns = base_ns
 
     def now_ns(self) -> int:
-        """ns since the start of the run."""
+        """Return ns since the start of the run."""
         return time.monotonic_ns() - self._base_ns

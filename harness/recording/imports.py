@@ -1,7 +1,7 @@
-"""Run directories for histories that other tools recorded, and the rows of any for the way out.
+"""Makes run directories of histories that other tools recorded, and reads rows for an export.
 
-An imported run has what any run directory has, so that `highwater check`, `report` and `elle` take
-it; but no run can be made of its plan.
+An imported run has the files of any run directory, so that `highwater check`, `report` and `elle`
+can read it. It cannot be repeated, because its plan describes no cluster.
 """
 
 import json
@@ -22,12 +22,14 @@ from harness.recording import store
 from harness.recording.store import RUN_FILE, Run, StoreError
 
 PIECE_CHARACTERS: Final = 1 << 22
-"""About so much of a text is in memory at once."""
+"""About how much of a text is in memory at once."""
 
 
-def pieces(path: Path, came: Callable[[int], None]) -> Iterator[str]:
-    """The text of a foreign file, in pieces of whole lines; `came` is told how many characters of
-    it came. Raises StoreError."""
+def pieces(path: Path, on_read: Callable[[int], None]) -> Iterator[str]:
+    """Yield the text of a foreign file in pieces of whole lines. Raises StoreError.
+
+    `on_read` gets the number of characters of each piece after it was used.
+    """
     if path.exists() and not path.is_file():
         raise StoreError(f"{path}: cannot be read: it is no file")
     try:
@@ -35,19 +37,19 @@ def pieces(path: Path, came: Callable[[int], None]) -> Iterator[str]:
             while piece := file.read(PIECE_CHARACTERS):
                 piece += file.readline()
                 yield piece
-                came(len(piece))
+                on_read(len(piece))
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
 
 
 def write(out: Path, convert: Callable[[], Imported], where: str) -> Run:
-    """Make the run directory `out`, which must not exist or be empty, of what `convert` gives.
+    """Make the run directory `out` of what `convert` returns. `out` must be missing or empty.
 
-    Raises StoreError, for a history that cannot be taken over too; then nothing is made. where: the
-    file, for the message.
+    `where` names the foreign file in messages. Raises StoreError, also when the history cannot be
+    converted; then nothing is written.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise StoreError(f"{out}: is there already; name a directory that is not, or remove it")
+        raise StoreError(f"{out}: exists already; name another directory, or remove it")
     try:
         imported = convert()
     except InterchangeError as error:
@@ -81,7 +83,7 @@ def write(out: Path, convert: Callable[[], Imported], where: str) -> Run:
 
 
 def rows_of(run_dir: Path) -> tuple[Run, list[Row]]:
-    """A stored run and all rows of its history. Raises StoreError."""
+    """Return a stored run and all rows of its history. Raises StoreError."""
     run = store.open_run(run_dir)
     try:
         rows = read_sources(load_run(run.path).history, HISTORY)

@@ -1,17 +1,17 @@
-"""The run's journal: what exists in the kernel because of this run, on disk before it is made.
+"""The run's journal: a record of everything that the run makes in the kernel, written before.
 
-JSON lines, one record each, fsynced before `record` returns. A record says what is *about to* be
-made, so that whoever finds the journal of a dead run can undo everything that may exist, and
-nothing else. Unknown kinds are other people's (the nemesis records its faults here too).
+The journal has one JSON record per line, which is fsynced before `record` returns. A record says
+what is *about to* be made. So a later process can undo everything that a dead run may have left,
+and nothing else. Other modules write records of their own kinds too, for example the nemesis.
 
-The harness that owns a run holds a lock (flock) on its journal. The kernel drops the lock when the
-harness dies, however it dies, and shows it through every kind of namespace: a pid does neither.
-While a journal is unfinished, the registry, a directory of the machine's, has a symbolic link to it
-and a copy of it, so that the leftovers of a run are found without knowing its store, and undone
-although somebody has removed the store. The registry goes with the next boot, as all leftovers do.
+The harness that owns a run holds a lock (flock) on the run's journal. The kernel releases the lock
+when the harness dies, and the lock is visible through every kind of namespace; neither is true of a
+pid. While a journal is unfinished, the registry, a directory of the machine, has a symbolic link to
+the journal and a copy of it. So the leftovers of a run are found without knowing its store, and can
+be undone after somebody has removed the store. A reboot empties the registry and removes the
+leftovers.
 
-How each kind is undone is left to the targets, putting the two together to
-`harness.targets.linux.clean`.
+How each kind is undone is left to the targets and to `harness.targets.linux.clean`.
 """
 
 import errno
@@ -30,29 +30,30 @@ from typing import IO
 Record = Mapping[str, object]
 
 RUN = "run"
-"""The first record: which run this is, and whose."""
+"""Kind of the first record: the run and its harness."""
 DETACHED = "detached"
-"""From here on the run lives on without its harness."""
+"""Kind of a record: from here on the run goes on without its harness."""
 UNDONE = "undone"
-"""The last record: nothing of the run is left."""
+"""Kind of the last record: nothing of the run is left in the kernel."""
 
 ROOTLESS_UID = "HIGHWATER_ROOTLESS_UID"
-"""Set inside a user namespace of our making: the user's uid outside it, where we look like root."""
+"""The user's uid outside the user namespace that the harness made. Inside it the uid is 0."""
 
 
 class JournalError(Exception):
-    """The journal cannot be used: JournalHeld when its run's harness is alive."""
+    """The journal cannot be used. JournalHeld: because its run's harness is alive."""
 
 
 class JournalHeld(JournalError):
-    """A living process holds the journal: its run is not ours to undo."""
+    """A living process holds the lock of the journal, so its run must not be undone."""
 
 
 def registry_dir() -> Path:
-    """The directory that knows this user's unfinished runs; made, and refused if not our own.
+    """Return the directory that lists this user's unfinished runs; make it if it is missing.
 
-    /run/highwater for root, $XDG_RUNTIME_DIR/highwater or /tmp/highwater-<uid> for others; the
-    same inside a user namespace as outside it.
+    It is /run/highwater for root, and $XDG_RUNTIME_DIR/highwater or /tmp/highwater-<uid> for other
+    users; the same inside a user namespace as outside. Raises JournalError when the directory
+    belongs to another user.
     """
     outer_uid = os.environ.get(ROOTLESS_UID)
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -63,42 +64,51 @@ def registry_dir() -> Path:
     else:
         path = Path(f"/tmp/highwater-{outer_uid or os.geteuid()}")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Anybody may make a name in /tmp before us.
+    # Any user can create this name in /tmp first.
     if path.is_symlink() or path.stat().st_uid != os.geteuid():
         raise JournalError(f"{path} belongs to someone else; remove it or set XDG_RUNTIME_DIR")
     return path
 
 
 def registered(registry: Path | None = None) -> list[Path]:
-    """The journals of unfinished runs that the registry knows of; some may be gone."""
+    """Return the journals of unfinished runs in the registry. Some may not exist any more."""
     directory = registry or registry_dir()
     return [entry.readlink() for entry in sorted(directory.iterdir()) if entry.is_symlink()]
 
 
-def forget(path: Path, registry: Path | None = None) -> None:
-    """Remove a journal from the registry, and its copy."""
+def unregister(path: Path, registry: Path | None = None) -> None:
+    """Remove a journal and its copy from the registry."""
     directory = registry or registry_dir()
     _link(path, directory).unlink(missing_ok=True)
     _copy(path, directory).unlink(missing_ok=True)
 
 
-def is_there(path: Path, registry: Path | None = None) -> bool:
-    """Whether there is a journal, or the registry's copy of it."""
+def exists(path: Path, registry: Path | None = None) -> bool:
+    """Return whether the journal or the registry's copy of it exists."""
     return path.exists() or _copy(path, registry or registry_dir()).exists()
 
 
-def known_of(path: Path, registry: Path | None = None) -> list[Record]:
-    """The records of a journal, or of the registry's copy where it was removed. OSError if
-    unreadable."""
+def read_or_copy(path: Path, registry: Path | None = None) -> list[Record]:
+    """Return the records of a journal, or of the registry's copy if the journal was removed.
+
+    Raises OSError if neither can be read.
+    """
     return read(path if path.exists() else _copy(path, registry or registry_dir()))
 
 
 def read(path: Path) -> list[Record]:
-    """The journal's records, in order, without lines torn by a crash. OSError if unreadable."""
-    return _whole(path.read_bytes().splitlines())
+    """Return the journal's records in order, without incomplete lines. Raises OSError."""
+    return _parse(path.read_bytes().splitlines())
 
 
-def _whole(lines: Iterable[bytes]) -> list[Record]:
+def has_ended(path: Path) -> bool:
+    """Return whether the run of this journal records nothing more: it was undone, or it never had a
+    journal. Raises OSError."""
+    records = read(path) if path.is_file() else []
+    return not records or any(record["kind"] == UNDONE for record in records)
+
+
+def _parse(lines: Iterable[bytes]) -> list[Record]:
     records: list[Record] = []
     for line in lines:
         try:
@@ -110,8 +120,8 @@ def _whole(lines: Iterable[bytes]) -> list[Record]:
     return records
 
 
-class Tail:
-    """A journal that somebody else writes, read on from where the last look ended."""
+class JournalTail:
+    """The position of a reader in a journal that another process writes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -122,16 +132,15 @@ class Tail:
         """Whether nothing was read yet."""
         return self._position == 0
 
-    def look(self) -> Iterator[Record]:
-        """The records since the last look whose lines are whole; none where there is no journal.
-        Raises OSError."""
+    def read_new(self) -> Iterator[Record]:
+        """Yield the new records whose lines are complete; none without a file. Raises OSError."""
         with suppress(FileNotFoundError), self._path.open("rb") as file:
             file.seek(self._position)
             for line in file:
                 if not line.endswith(b"\n"):
                     return
                 self._position += len(line)
-                yield from _whole([line])
+                yield from _parse([line])
 
 
 class Journal:
@@ -140,8 +149,8 @@ class Journal:
     def __init__(
         self, path: Path, file: IO[bytes], registry: Path, copy: IO[bytes] | None = None
     ) -> None:
-        """Use `create` or `take_over`; `file` is open for appending and locked, and so is `copy`,
-        the registry's."""
+        """Use `create` or `take_over`. `file` and the registry's `copy` are open for appending and
+        locked."""
         self.path = path
         self._file = file
         self._copy = copy
@@ -152,10 +161,10 @@ class Journal:
     def create(
         cls, path: Path, *, run_id: str, detached: bool = False, registry: Path | None = None
     ) -> "Journal":
-        """Start the journal of a new run at `path`, locked and known to the registry.
+        """Start the journal of a new run at `path`; lock it, and enter it in the registry.
 
-        A `detached` run outlives the process that started it: its leftovers are leftovers only
-        when none of its processes is alive. Raises FileExistsError where there is a journal.
+        A `detached` run outlives the process that started it, so nothing of it is a leftover while
+        one of its processes is alive. Raises FileExistsError when the journal exists.
         """
         path = path.resolve()
         directory = registry or registry_dir()
@@ -164,7 +173,7 @@ class Journal:
         try:
             _lock(file, path)
             _sync_directory(path.parent)
-            forget(path, directory)
+            unregister(path, directory)
             journal._copy = _copy(path, directory).open("x+b", buffering=0)
             _lock(journal._copy, path)
             _link(path, directory).symlink_to(path)
@@ -176,8 +185,8 @@ class Journal:
 
     @classmethod
     def take_over(cls, path: Path, *, registry: Path | None = None) -> "Journal":
-        """Lock the journal of a run whose harness is gone, or the registry's copy where somebody
-        has removed it. Raises JournalHeld, OSError."""
+        """Lock the journal of a run whose harness is gone, or the registry's copy if the journal
+        was removed. Raises JournalHeld, OSError."""
         path = path.resolve()
         directory = registry or registry_dir()
         copy = _opened(_copy(path, directory), path)
@@ -194,7 +203,7 @@ class Journal:
         return cls(path, file, directory, copy)
 
     def record(self, kind: str, /, **fields: object) -> None:
-        """Append one record and fsync it. Raises OSError: then the deed must not be done."""
+        """Append one record and fsync it. Raises OSError; then the thing must not be made."""
         entry = {"kind": kind, "wall_ns": time.time_ns(), **fields}
         line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
         with self._mutex:
@@ -202,25 +211,24 @@ class Journal:
                 _append(file, line, self.path)
 
     def records(self) -> list[Record]:
-        """Everything recorded so far, also when the file has been removed meanwhile. OSError if
-        unreadable."""
+        """Return all records so far, also after the file was removed. Raises OSError."""
         if self._file.closed:
-            return known_of(self.path, self._registry)
+            return read_or_copy(self.path, self._registry)
         descriptor = self._file.fileno()
-        return _whole(os.pread(descriptor, os.fstat(descriptor).st_size, 0).splitlines())
+        return _parse(os.pread(descriptor, os.fstat(descriptor).st_size, 0).splitlines())
 
     def detach(self) -> None:
-        """Record that the run is to outlive its harness, as if it had been made so."""
+        """Record that the run outlives its harness from now on."""
         self.record(DETACHED)
 
     def finish(self) -> None:
-        """Record that nothing of the run is left, forget it in the registry, let the lock go."""
+        """Record that nothing of the run is left, remove it from the registry, release the lock."""
         self.record(UNDONE)
-        forget(self.path, self._registry)
+        unregister(self.path, self._registry)
         self.close()
 
     def close(self) -> None:
-        """Let the lock go and leave the run unfinished, for `clean` or for a detached cluster."""
+        """Release the lock and leave the run unfinished, for `clean` or for a detached cluster."""
         self._file.close()
         if self._copy is not None:
             self._copy.close()
@@ -238,7 +246,7 @@ class Journal:
 
 
 def _link(path: Path, registry: Path) -> Path:
-    # Named by the path, not the run: a journal without a readable header has only that.
+    # Named by the path, not by the run id: a journal with a damaged header has only a path.
     return registry / blake2b(str(path).encode(), digest_size=8).hexdigest()
 
 
@@ -247,7 +255,7 @@ def _copy(path: Path, registry: Path) -> Path:
 
 
 def _opened(file: Path, journal: Path) -> IO[bytes] | None:
-    """A file for appending, locked; None where there is none. Raises JournalHeld, OSError."""
+    """Open a file for appending and lock it; None if it is missing. Raises JournalHeld, OSError."""
     try:
         opened = file.open("r+b", buffering=0)
     except FileNotFoundError:
@@ -259,9 +267,9 @@ def _opened(file: Path, journal: Path) -> IO[bytes] | None:
 def _append(file: IO[bytes], line: bytes, journal: Path) -> None:
     end = file.seek(0, os.SEEK_END)
     if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
-        line = b"\n" + line  # after a torn line, ours must still be read
+        line = b"\n" + line  # the last line is incomplete; this one must still be readable
     if file.write(line) != len(line):
-        raise OSError(f"{journal}: the record was cut short")
+        raise OSError(f"{journal}: the record was written only in part")
     os.fsync(file.fileno())
 
 
@@ -270,7 +278,7 @@ def _lock(file: IO[bytes], path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise JournalHeld(f"{path} is held by a running harness") from None
+        raise JournalHeld(f"{path} is locked by a running harness") from None
 
 
 def _sync_directory(path: Path) -> None:

@@ -1,19 +1,19 @@
-"""Run directories: where a run keeps what it was, what it saw and what became of it.
+"""Run directories: the files of a run and how they are written.
 
     store/<plan>/<UTC time>/     one run
       run.json                   run id, times, versions, commit, the phases that finished
       plan.json schedule.json    written by the runner through `Run.write_json`
       history/*.arrows           streams while running; *.parquet once sealed
       cluster.parquet ...        (cluster.arrows, faults.arrows while running)
-      cluster/ faults/           the same in segments, where a run is long:
-      checkers.history.segments nodes/<id>/                a node's configuration, log and data
+      cluster/ faults/           the same in segments, for a long run: checkers.history.segments
+      nodes/<id>/                a node's configuration, log and data
     store/latest                 the run created last
 
-A run directory is complete at every moment: files appear whole, by rename, or as streams that may
-be cut anywhere. `seal` turns streams into Parquet and may run any number of times, also long after
-a harness that was killed.
+A run directory can be read at every moment: files appear complete, by rename, or as streams that
+may end anywhere. `seal` turns streams into Parquet. It may run any number of times, also long after
+the harness was killed.
 
-    StoreError      a directory that is no run, or cannot be made one
+    StoreError      a directory is no run, or cannot be made one
 """
 
 import json
@@ -53,13 +53,13 @@ from harness.recording.history import RowStream
 
 RUN_FILE = "run.json"
 SEGMENTED = ("history", "cluster", "faults")
-"""The tables that are written while a run goes on, and in segments where it is long."""
+"""The tables that are written while a run goes on, and in segments if the run is long."""
 ROW_GROUP_ROWS = 200_000
 NAME_TRIES = 100
 
 
 class StoreError(Exception):
-    """A directory that is no run, or a store that cannot be written; the message says which."""
+    """A directory is no run, or a store cannot be written; the message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,25 +77,25 @@ class Run:
 
     @property
     def history_dir(self) -> Path:
-        """Where every writer keeps its stream."""
+        """The directory in which every writer has its stream."""
         return self.path / "history"
 
     def node_dir(self, node: int) -> Path:
-        """The directory of one node; made when missing."""
+        """Return the directory of one node; make it if it is missing."""
         made = self.path / "nodes" / str(node)
         made.mkdir(parents=True, exist_ok=True)
         return made
 
     def now_ns(self) -> int:
-        """ns since the start of the run; meaningful only on the machine and boot that made it."""
+        """Return ns since the start of the run. Valid only on the machine and boot that made it."""
         return time.monotonic_ns() - self.base_ns
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write a JSON file of the run whole or not at all."""
+        """Write a JSON file of the run completely or not at all."""
         write_atomic(self.path / name, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """Write plan.json, and into run.json by what it is known again."""
+        """Write plan.json, and its digest into run.json."""
         self.write_json("plan.json", plan)
         self.update(plan_digest=digest(plan))
 
@@ -104,23 +104,23 @@ class Run:
         self.write_json(RUN_FILE, _read_run_file(self.path) | fields)
 
     def finish_phase(self, phase: str) -> None:
-        """Note in run.json that a phase ended, so that a cut run tells how far it came."""
+        """Note in run.json that a phase ended, so that an interrupted run shows how far it came."""
         finished = [*_read_run_file(self.path).get("finished", ()), phase]
         self.update(finished=finished)
 
     def cluster_stream(self, rotate_s: float | None = None) -> RowStream:
-        """The stream of what the cluster said of itself (schema CLUSTER).
+        """Open the stream of observations of the cluster (schema CLUSTER).
 
-        `rotate_s`: see `RowStream`; segments have a folder of their own.
+        For `rotate_s` see `RowStream`; segments have a folder of their own.
         """
         return self._stream("cluster", rotate_s)
 
     def faults_stream(self, rotate_s: float | None = None) -> RowStream:
-        """The stream of what was done to the cluster (schema FAULTS); as `cluster_stream`."""
+        """Open the stream of faults (schema FAULTS). For `rotate_s` see `cluster_stream`."""
         return self._stream("faults", rotate_s)
 
     def replicas_stream(self) -> RowStream:
-        """The stream of the batches in every replica's files (schema REPLICAS)."""
+        """Open the stream of the batches in every replica's files (schema REPLICAS)."""
         return self._stream("replicas", None)
 
     def _stream(self, name: str, rotate_s: float | None) -> RowStream:
@@ -129,7 +129,7 @@ class Run:
         return RowStream(folder / f"{name}{STREAM}", SCHEMAS[name], rotate_s=rotate_s)
 
     def write_table(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write `<name>.parquet` whole; `name` is one of checkers.history.history.SCHEMAS."""
+        """Write `<name>.parquet` at once; `name` is one of checkers.history.history.SCHEMAS."""
         _write_parquet(self.path / f"{name}.parquet", table(SCHEMAS[name], rows).to_batches(), name)
 
 
@@ -143,7 +143,8 @@ def create(
 ) -> Run:
     """Make the directory of a new run under `root` and point `root`/latest at it.
 
-    Its id is a new one unless given. Raises StoreError when the store cannot be written.
+    The run gets a new id unless `run_id` is given. Raises StoreError when the store cannot be
+    written.
     """
     try:
         path, wall_ns, base_ns = _new_directory(root.absolute() / plan_name)
@@ -172,7 +173,7 @@ def create(
 
 
 def open_run(path: Path) -> Run:
-    """The run at `path` (store/latest will do). Raises StoreError when it is no run."""
+    """Return the run at `path`, for example store/latest. Raises StoreError when it is no run."""
     if not path.is_dir():
         raise StoreError(f"{path}: no such run directory")
     if (found := irregular(path)) is not None:
@@ -186,14 +187,14 @@ def open_run(path: Path) -> Run:
             base_ns=int(run["monotonic_base_ns"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path / RUN_FILE}: is not a run's: {error!r} is wrong") from error
+        raise StoreError(f"{path / RUN_FILE}: is not of a run: {error!r} is wrong") from error
 
 
 def seal(path: Path) -> list[Path]:
-    """Turn every stream of a run into Parquet; returns the files made. Raises StoreError.
+    """Turn every stream of a run into Parquet; return the files. Raises StoreError.
 
-    A cut stream gives its whole batches, and its file is marked. A stream is removed only when its
-    Parquet file is on disk.
+    Of a truncated stream the complete batches are kept, and the file is marked. A stream is removed
+    only after its Parquet file is on disk.
     """
     open_run(path)
     made = []
@@ -205,7 +206,7 @@ def seal(path: Path) -> list[Path]:
 
 
 def seal_ended(run: Run) -> list[Path]:
-    """Seal the segments that are over, while the run goes on. Raises StoreError."""
+    """Seal the segments that are complete, while the run goes on. Raises StoreError."""
     return [
         _seal(segment, SCHEMAS[name], followed=True)
         for name in SEGMENTED
@@ -226,7 +227,7 @@ def _seal(stream: Path, schema: pa.Schema, *, followed: bool) -> Path:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Replace a file by rename, its bytes on disk first."""
+    """Replace a file by rename, after its bytes are on disk."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("w") as file:
         file.write(text)
@@ -241,14 +242,14 @@ def _read_run_file(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: is no run: {RUN_FILE} cannot be read ({error})") from error
     if not isinstance(run, dict):
-        raise StoreError(f"{path / RUN_FILE}: is not a run's: expected a JSON object")
+        raise StoreError(f"{path / RUN_FILE}: is not of a run: expected a JSON object")
     return run
 
 
 def _new_directory(parent: Path) -> tuple[Path, int, int]:
-    """A directory named by the moment it was made, and that moment, on both clocks.
+    """Make a directory that is named by the time, and return it with the time on both clocks.
 
-    Where another process took the name of this millisecond, a later one is taken.
+    If another process has taken the name of this millisecond, a later one is tried.
     """
     for _ in range(NAME_TRIES):
         wall_ns, base_ns = time.time_ns(), time.monotonic_ns()
@@ -260,7 +261,7 @@ def _new_directory(parent: Path) -> tuple[Path, int, int]:
             time.sleep(0.001)
         else:
             return path, wall_ns, base_ns
-    raise FileExistsError(f"{path} and the names before it are taken: does the clock stand still?")
+    raise FileExistsError(f"{path} and the names before it exist: does the clock stand still?")
 
 
 def _point_latest(root: Path, path: Path) -> None:
@@ -271,18 +272,18 @@ def _point_latest(root: Path, path: Path) -> None:
 
 
 def _readable_batches(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The whole batches of a stream that may be cut at any byte, its schema included."""
+    """Yield the complete batches of a stream that may end at any byte, even in its schema."""
     with pa.OSFile(str(path), "rb") as source:
         try:
             stream = pa.ipc.open_stream(source)
         except (pa.ArrowInvalid, OSError):
-            return  # cut before its schema was whole: there are no rows
+            return  # it ends inside its schema, so it has no rows
         validate(stream.schema, schema, str(path))
         while True:
             try:
                 batch = stream.read_next_batch()
             except (StopIteration, pa.ArrowInvalid, OSError):
-                return  # the orderly end, or a cut inside a message
+                return  # the regular end, or an end inside a message
             yield from conform(pa.Table.from_batches([batch]), schema).to_batches()
 
 

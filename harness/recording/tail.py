@@ -1,7 +1,7 @@
-"""The rows that were added to an Arrow stream since the last look, while somebody writes it.
+"""Reads the new rows of an Arrow stream while another process writes it.
 
-A look reads whole messages from where the last one ended; a message that is not whole yet is left
-for the next look. A stream that was replaced, or has become shorter, is begun anew.
+A call reads complete messages from the position of the last call on. An incomplete message is left
+for the next call. A stream that was replaced or became shorter is read from its beginning again.
 """
 
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.ipc
 
-MESSAGES: Final = 100_000
-"""Of one look."""
+MAX_MESSAGES: Final = 100_000
+"""How many messages one call reads at most."""
 
 
 @dataclass(slots=True)
-class Tail:
-    """How far one stream has been read."""
+class StreamTail:
+    """The position of a reader in one stream."""
 
     schema: pa.Schema | None = None
     position: int = 0
 
-    def look(self, file: BinaryIO, size_bytes: int, most_bytes: int) -> list[pa.RecordBatch]:
-        """The batches that are whole by now; about `most_bytes` of them at a time.
+    def read_new(self, file: BinaryIO, size_bytes: int, max_bytes: int) -> list[pa.RecordBatch]:
+        """Return the new complete batches, about `max_bytes` of them at a time.
 
-        Raises ValueError where the file is no such stream.
+        Raises ValueError when the file is no Arrow stream.
         """
         if size_bytes < self.position:
             self.schema, self.position = None, 0
@@ -32,8 +32,8 @@ class Tail:
         began = self.position
         file.seek(self.position)
         stream = pa.PythonFile(file, mode="r")
-        for _ in range(MESSAGES):
-            if self.position - began >= most_bytes:
+        for _ in range(MAX_MESSAGES):
+            if self.position - began >= max_bytes:
                 break
             try:
                 message = pa.ipc.read_message(stream)
@@ -42,10 +42,10 @@ class Tail:
                 else:
                     batches.append(pa.ipc.read_record_batch(message, self.schema))
             except (EOFError, OSError):
-                break  # the orderly end, or a message that is not whole yet
+                break  # the regular end, or an incomplete message
             except pa.ArrowInvalid as error:
                 if self.schema is None and size_bytes - self.position > 65_536:
-                    raise ValueError(f"no Arrow stream: {error}") from error
+                    raise ValueError(f"is no Arrow stream: {error}") from error
                 break
             self.position = file.tell()
         return batches

@@ -1,4 +1,4 @@
-"""What a run depends on besides its plan: the commit, and the versions of what it runs on."""
+"""The commit and the versions of packages, Python and kernel, for run.json."""
 
 import importlib.metadata
 import platform
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def versions() -> dict[str, str]:
-    """What a run depends on besides the commit."""
+    """Return the versions of Python, the kernel and the packages that a run depends on."""
     packages = ("highwater", "confluent-kafka", "kio", "uvloop", "pyarrow", "duckdb", "sqlframe")
     found = {"python": platform.python_version(), "kernel": platform.release()}
     for name in packages:
@@ -19,7 +19,10 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of this source tree, with + when files differ from it; None when unknown."""
+    """Return the commit of this source tree, with "+" when files differ from it.
+
+    None when it is unknown.
+    """
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],

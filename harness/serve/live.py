@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from checkers.history.segments import SEALED, STREAM
 from harness.plans.plan import acks_name
-from harness.recording.tail import Tail
+from harness.recording.tail import StreamTail
 from harness.reports.redaction import redacted
 from harness.serve.store_files import Entry, Place, Vault, VaultError
 from harness.serve.summaries import Files, Summary
@@ -76,7 +76,7 @@ class Watched:
 
     counted: dict[str, Counted] = field(default_factory=dict)
     """By the stem of the file's name."""
-    tails: dict[str, Tail] = field(default_factory=dict)
+    tails: dict[str, StreamTail] = field(default_factory=dict)
     sealed: set[str] = field(default_factory=set)
     leaders: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     behind: bool = False
@@ -138,13 +138,13 @@ class Live:
         return entry.size_bytes
 
     def _streamed(self, place: Place, stem: str, entry: Entry, watched: Watched, left: int) -> int:
-        tail = watched.tails.setdefault(stem, Tail())
+        tail = watched.tails.setdefault(stem, StreamTail())
         if tail.position > entry.size_bytes:
             watched.counted.pop(stem, None)  # another file by this name
         counted = watched.counted.setdefault(stem, Counted())
         before = tail.position
         with suppress(*_UNREADABLE), self._vault.file(place) as file:
-            for batch in tail.look(file, entry.size_bytes, left):
+            for batch in tail.read_new(file, entry.size_bytes, left):
                 counted.add(batch)
         return max(0, tail.position - before)
 
@@ -172,9 +172,9 @@ class Live:
                 told = pyarrow.parquet.ParquetFile(file).iter_batches(columns=LEADER_COLUMNS)
                 took = entry.size_bytes
             else:
-                tail = watched.tails.setdefault(name, Tail())
+                tail = watched.tails.setdefault(name, StreamTail())
                 before = tail.position
-                told = tail.look(file, entry.size_bytes, left)
+                told = tail.read_new(file, entry.size_bytes, left)
                 took = max(0, tail.position - before)
             for batch in told:
                 watched.note(batch)

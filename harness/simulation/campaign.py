@@ -34,7 +34,7 @@ from nemesis.schedule import Schedule
 OWN_BROKER: Final = "nodes"
 SEEDS_PER_PROCESS: Final = 200
 """After so many a process is replaced, whatever its runs have left in memory."""
-DOUBLE_CHECK: Final = 25
+DOUBLE_CHECK_EVERY: Final = 25
 """Of so many clean seeds one is judged by the checkers all the same: they must agree."""
 
 VALID, INVALID, UNKNOWN, FAILED = "VALID", "INVALID", "UNKNOWN", "FAILED"
@@ -85,7 +85,7 @@ def prepared(task: Task, seed: int) -> Prepared:
     plan = task.plan.model_copy(update={"seed": seed, "target": "sim"})
     plan = plan.model_copy(update={"workload": plan.workload.model_copy(update={"client": "own"})})
     if task.seeds_are_swarms:
-        plan = swarm.drawn(plan, seed)
+        plan = swarm.draw_plan(plan, seed)
     return prepare.prepare(plan, schedule=task.schedule)
 
 
@@ -93,12 +93,12 @@ def run_seed(task: Task, seed: int) -> Result:
     """Run and judge a seed, in this process. Raises PlanError, StoreError."""
     began_s = time.process_time()
     made = prepared(task, seed)
-    with broken_by(made.plan.broker_module):
+    with apply_broker_module(made.plan.broker_module):
         recording = Simulation(made, keep_logs=task.keep, invariants=task.invariants).run()
     why = screen.reasons(recording)
     clean = not why
-    screened = clean and seed % DOUBLE_CHECK != 0 and not task.keep
-    judged = _Judged(VALID) if screened else _judged(task, recording)
+    screened = clean and seed % DOUBLE_CHECK_EVERY != 0 and not task.keep
+    judged = _Judgement(VALID) if screened else _judged(task, recording)
     reasons = judged.reasons
     if clean and judged.outcome != VALID:
         reasons = ("the screen called clean what the checkers do not", *reasons)
@@ -114,7 +114,7 @@ def run_seed(task: Task, seed: int) -> Result:
         screened=screened,
         acked=_acked(recording),
         run=judged.run,
-        drawn=swarm.said(made.plan) if task.seeds_are_swarms else "",
+        drawn=swarm.describe(made.plan) if task.seeds_are_swarms else "",
         met=coverage.situations(recording),
     )
 
@@ -125,20 +125,20 @@ def _acked(recording: Recording) -> int:
     )
 
 
-class _Judged(NamedTuple):
+class _Judgement(NamedTuple):
     outcome: str
     reasons: tuple[str, ...] = ()
     signs: tuple[str, ...] = ()
     run: Path | None = None
 
 
-def _judged(task: Task, recording: Recording) -> _Judged:
+def _judged(task: Task, recording: Recording) -> _Judgement:
     """By the checkers, of what was recorded; a run directory that shows nothing goes."""
     run = recording.store(task.root, versions=versions(), commit=commit())
     failure = recording.failure
     if failure is not None and not isinstance(failure, InvariantBroken):
         phase = recording.facts["failed_phase"]
-        return _Judged(FAILED, (f"in phase {phase!r}: {failure}",), (), run.path)
+        return _Judgement(FAILED, (f"in phase {phase!r}: {failure}",), (), run.path)
     verdict = judge.check(run.path)
     found = headline.of(verdict)
     outcome = _outcome(verdict)
@@ -148,9 +148,9 @@ def _judged(task: Task, recording: Recording) -> _Judged:
         outcome = IDLE
     if outcome in (VALID, IDLE) and not task.keep:
         shutil.rmtree(run.path)
-        return _Judged(outcome, reasons)
+        return _Judgement(outcome, reasons)
     judge.write_report(run.path)
-    return _Judged(outcome, reasons, tuple(judge.forbidden_of(verdict)), run.path)
+    return _Judgement(outcome, reasons, tuple(judge.count_forbidden(verdict)), run.path)
 
 
 def _outcome(verdict: Mapping[str, Any]) -> str:
@@ -176,7 +176,7 @@ def _idle(recording: Recording) -> bool:
 
 
 @contextmanager
-def broken_by(module: str) -> Iterator[None]:
+def apply_broker_module(module: str) -> Iterator[None]:
     """The brokers of this process as a module has them that breaks them by its `apply()`.
 
     Raises PlanError for one that does not.
@@ -225,22 +225,22 @@ class Campaign:
         with pool:
             running: dict[Future[Result], int] = {}
             while True:
-                while self._goes_on(until_s) and len(running) < self._jobs + 1:
-                    seed = self._take()
+                while self._may_start(until_s) and len(running) < self._jobs + 1:
+                    seed = self._take_seed()
                     running[pool.submit(_run_alone, self._task, seed)] = seed
                 if not running:
                     return
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(done, key=running.__getitem__):
                     seed = running.pop(future)
-                    yield _taken(future, seed)
+                    yield _result_of(future, seed)
 
-    def _take(self) -> int:
+    def _take_seed(self) -> int:
         assert self._next is not None
         seed, self._next = self._next, next(self._waiting, None)
         return seed
 
-    def _goes_on(self, until_s: float | None) -> bool:
+    def _may_start(self, until_s: float | None) -> bool:
         in_time = until_s is None or time.monotonic() < until_s
         return self._next is not None and not self._stopped and in_time
 
@@ -253,7 +253,7 @@ def _run_alone(task: Task, seed: int) -> Result:
     return run_seed(task, seed)
 
 
-def _taken(future: "Future[Result]", seed: int) -> Result:
+def _result_of(future: "Future[Result]", seed: int) -> Result:
     """A seed's result; a process that died or raised is one, too."""
     with contextlib.suppress(Exception):
         return future.result()

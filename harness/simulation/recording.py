@@ -12,7 +12,7 @@ from typing import Any
 
 from checkers.history.history import CLUSTER, FAULTS, HISTORY
 from harness.recording import store
-from harness.recording.history import Operations, Row, RowStream
+from harness.recording.history import OperationWriter, Row, RowStream
 from harness.recording.store import Run
 from harness.run.prepare import Prepared
 from harness.systems.collect import collect_decisions, collect_replicas
@@ -43,17 +43,17 @@ class Rows:
         return [dict(zip(self._names, row, strict=True)) for row in self.rows]
 
 
-class History(Rows, Operations):
+class History(Rows, OperationWriter):
     """The operations of what would be one process."""
 
     def __init__(self, name: str, writer_id: int, now_ns: Callable[[], int]) -> None:
         Rows.__init__(self, HISTORY.names)
-        Operations.__init__(self, writer_id)
+        OperationWriter.__init__(self, writer_id)
         self.name = name
         self._now_ns = now_ns
 
     def now_ns(self) -> int:
-        """See `Operations`; the world's time."""
+        """See `OperationWriter`; the world's time."""
         return self._now_ns()
 
 

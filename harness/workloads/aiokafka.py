@@ -9,7 +9,7 @@ import asyncio
 import sys
 from collections.abc import Mapping
 
-from harness.recording.history import Operations
+from harness.recording.history import OperationWriter
 from harness.workloads import process
 from harness.workloads.clients import access
 from harness.workloads.clients.aiokafka import (
@@ -43,7 +43,7 @@ class _Aiokafka:
 
 
 async def run_workload(
-    config: ClientConfig, writer: Operations, stop: asyncio.Event, tallies: list[Tally]
+    config: ClientConfig, writer: OperationWriter, stop: asyncio.Event, tallies: list[Tally]
 ) -> None:
     """See `run_clients`."""
     await run_clients(config, _Aiokafka(config), writer, stop, tallies)

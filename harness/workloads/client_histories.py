@@ -3,7 +3,7 @@
 import itertools
 from pathlib import Path
 
-from harness.recording.history import HistoryWriter, Operations
+from harness.recording.history import HistoryWriter, OperationWriter
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import Reads
@@ -27,7 +27,7 @@ class Ledgers:
     What a client counts goes to the tally given. Any thread may ask.
     """
 
-    def __init__(self, config: ClientConfig, writer: Operations) -> None:
+    def __init__(self, config: ClientConfig, writer: OperationWriter) -> None:
         self._topic = config.topic
         self._acks = config.acks
         self._writer = writer

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from harness.recording.history import Operations
+from harness.recording.history import OperationWriter
 from harness.workloads.client_histories import Ledgers
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.outcomes import NotConnected
@@ -75,7 +75,7 @@ class Library(Protocol):
 async def run_clients(
     config: ClientConfig,
     library: Library,
-    writer: Operations,
+    writer: OperationWriter,
     stop: asyncio.Event,
     tallies: list[Tally],
 ) -> None:

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from harness.recording.history import Operations
+from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
 from harness.workloads.config import ClientConfig
 
 STAT_INTERVAL_S: Final = 1.0
 
 
-def print_stat(config: ClientConfig, tallies: Iterable[Tally], writer: Operations) -> None:
+def print_stat(config: ClientConfig, tallies: Iterable[Tally], writer: OperationWriter) -> None:
     """Print the line of this moment."""
     line = stat_line(config.topic, config.acks, tallies, writer.now_ns())
     with contextlib.suppress(OSError):  # the reader died: the history matters, the line does not

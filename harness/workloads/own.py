@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from harness.recording.history import Operations
+from harness.recording.history import OperationWriter
 from harness.workloads import process
 from harness.workloads.clients import access
 from harness.workloads.clients.client_history import Ledger
@@ -51,7 +51,7 @@ class World:
 
 async def run_workload(
     config: ClientConfig,
-    writer: Operations,
+    writer: OperationWriter,
     world: World,
     stop: asyncio.Event,
     tallies: list[Tally],
@@ -100,7 +100,7 @@ class _Own:
 
 
 async def _run(
-    config: ClientConfig, writer: Operations, stop: asyncio.Event, tallies: list[Tally]
+    config: ClientConfig, writer: OperationWriter, stop: asyncio.Event, tallies: list[Tally]
 ) -> None:
     world = World(
         rng=random.Random(),

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from harness.recording.history import Operations
+from harness.recording.history import OperationWriter
 from harness.workloads.clients.own.cluster import Cluster
 from harness.workloads.clients.own.consumer import Consumer, ConsumerSettings
 from harness.workloads.clients.own.offsets import NoAnswer, bounds
@@ -24,7 +24,7 @@ RETRY_S: Final = 0.1
 LOOK_S: Final = 1.0
 
 
-async def read_everything(config: FinalReadConfig, writer: Operations, world: World) -> bool:
+async def read_everything(config: FinalReadConfig, writer: OperationWriter, world: World) -> bool:
     """Read all topics until every partition's end or the end of patience; whether all were read."""
     writer.start(CLIENT)
     codec = PayloadCodec(config.run_id, config.value_bytes)
@@ -49,7 +49,7 @@ class _TopicReader:
         topic: str,
         partitions: int,
         op: int,
-        writer: Operations,
+        writer: OperationWriter,
         codec: PayloadCodec,
         patience: Patience,
     ) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import uvloop
 
-from harness.recording.history import FLUSH_INTERVAL_S, Operations
+from harness.recording.history import FLUSH_INTERVAL_S, OperationWriter
 from harness.workloads.client_histories import open_history
 from harness.workloads.clients.counts import Tally
 from harness.workloads.config import ClientConfig
 from harness.workloads.counters import STAT_INTERVAL_S, print_stat
 
-Clients = Callable[[ClientConfig, Operations, asyncio.Event, list[Tally]], Awaitable[None]]
+Clients = Callable[[ClientConfig, OperationWriter, asyncio.Event, list[Tally]], Awaitable[None]]
 """Runs the topic's clients until the event is set, and appends a tally of each to the list."""
 
 

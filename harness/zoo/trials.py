@@ -1,7 +1,7 @@
-"""One exhibit's trials: by its schedule in simulated worlds and with real processes, and by chance.
+"""The trials of one entry of the zoo: by its schedule, with random seeds, and with real processes.
 
-A schedule or a seed counts only where the unmodified broker comes through it. At random means
-swarms: seeds that draw cluster, topics, clients and faults, none of which knows what is broken.
+A schedule or a seed counts only if the unmodified broker passes it. A random seed draws the cluster,
+topics, clients and faults (`highwater simulate --swarm`); the draw does not know the bug.
 """
 
 import json
@@ -19,102 +19,112 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from harness.judging.judge import forbidden_of
+from harness.judging.judge import count_forbidden
 from harness.plans import plan as plans
 from harness.plans.plan import Plan
-from harness.simulation.campaign import INVALID, VALID, Campaign, Task, broken_by, run_seed
-from harness.zoo.entry import Exhibit, collection
+from harness.simulation.campaign import (
+    INVALID,
+    VALID,
+    Campaign,
+    Task,
+    apply_broker_module,
+    run_seed,
+)
+from harness.zoo.entry import Entry, load_entries
 
-SOUND: Final = "nodes"
+UNMODIFIED: Final = "nodes"
 RUN_TIMEOUT_S: Final = 280
-"""Five times what a run takes on a quiet machine."""
-PATIENCE_S: Final = 60
-"""How long a run that is to end may heal and tear down."""
+"""Five times the duration of a run on an idle machine."""
+STOP_TIMEOUT_S: Final = 60
+"""How long an interrupted run may take to heal and tear down."""
 RANDOM_PLAN: Final = "simulation"
-APART: Final = 1_000_000
-"""Between the first seeds of one search and of the next."""
+SEED_STRIDE: Final = 1_000_000
+"""The distance between the first seeds of two searches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scripted:
-    """What the schedule showed in simulated worlds."""
+class ScheduleTrial:
+    """The result of the schedule in simulated worlds."""
 
     worlds: int
     caught: int
-    sound: int
-    """In how many the unmodified broker came through."""
+    unmodified_passed: int
+    """The number of worlds in which the unmodified broker passed."""
     signs: tuple[str, ...] = ()
-    said: str = ""
+    problem: str = ""
 
     @property
     def holds(self) -> bool:
-        """Caught somewhere, and the unmodified broker nowhere."""
-        return self.caught > 0 and self.sound == self.worlds
+        """Whether the mutant was caught in a world, and the unmodified broker in none."""
+        return self.caught > 0 and self.unmodified_passed == self.worlds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Real:
-    """What the schedule showed with real processes."""
+class RealTrial:
+    """The result of the scenario with real processes."""
 
     verdict: str
     caught_by: tuple[str, ...]
-    sound: str
-    """The unmodified broker's verdict."""
+    unmodified: str
+    """The verdict about the unmodified broker."""
     seconds: float | None
-    """From the first fault to the first operation that shows it."""
-    said: str
+    """The time from the first fault to the first operation that shows the bug."""
+    problem: str
 
     @property
     def holds(self) -> bool:
-        """Caught, and the unmodified broker not."""
-        return bool(self.caught_by) and self.sound == VALID
+        """Whether the mutant was caught, and the unmodified broker was not."""
+        return bool(self.caught_by) and self.unmodified == VALID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chance:
-    """How many seeds several searches took."""
+class RandomTrial:
+    """The numbers of seeds that several searches needed."""
 
     seeds: tuple[int | None, ...]
-    """Of each search, up to and with the one that caught it; None where none did."""
+    """Per search: the number of seeds up to the one that caught the bug; None without a catch."""
     tried: int
-    """How many seeds the longest of them took, or as many as its time allowed."""
+    """The number of seeds that the longest search tried."""
     signs: tuple[str, ...] = ()
-    unsound: tuple[int, ...] = ()
-    """Seeds that accuse the unmodified broker as well: each is to be looked into."""
+    unmodified_failed: tuple[int, ...] = ()
+    """Seeds in which the unmodified broker is INVALID too. Look into each of them."""
 
     @property
     def median(self) -> float | None:
-        """Of the searches, those that found nothing counted as endless; None where that is it."""
+        """The median of `seeds`. A search without a catch counts as infinite; an infinite median is
+        None."""
         found = [float("inf") if each is None else each for each in self.seeds]
         middle = statistics.median(found) if found else float("inf")
         return None if middle == float("inf") else middle
 
 
-def scripted(module: str, name: str, seeds: Sequence[int]) -> Scripted:
-    """Play the exhibit's schedule in a world of each seed, with and without what breaks it.
+def try_schedule(module: str, name: str, seeds: Sequence[int]) -> ScheduleTrial:
+    """Play the entry's schedule in a world of each seed, with the unmodified broker and the mutant.
 
-    For a process of its own: nothing but texts and numbers go in.
+    Call this in a process of its own: the mutant patches the process.
     """
-    exhibit = collection(module, [name])[0]
-    with _silence(), tempfile.TemporaryDirectory(prefix="highwater-zoo-") as root:
-        sound = [_played(exhibit, SOUND, seed, Path(root)) for seed in seeds]
-        broken = [_played(exhibit, exhibit.module, seed, Path(root)) for seed in seeds]
+    entry = load_entries(module, [name])[0]
+    with _logging_off(), tempfile.TemporaryDirectory(prefix="highwater-zoo-") as root:
+        unmodified = [_play(entry, UNMODIFIED, seed, Path(root)) for seed in seeds]
+        broken = [_play(entry, entry.module, seed, Path(root)) for seed in seeds]
     caught = [signs for signs in broken if signs]
-    told = [
-        f"unmodified, seed {s}: {signs[0]}" for s, signs in zip(seeds, sound, strict=True) if signs
+    problems = [
+        f"unmodified, seed {seed}: {signs[0]}"
+        for seed, signs in zip(seeds, unmodified, strict=True)
+        if signs
     ]
-    return Scripted(
+    return ScheduleTrial(
         worlds=len(seeds),
         caught=len(caught),
-        sound=sum(not signs for signs in sound),
+        unmodified_passed=sum(not signs for signs in unmodified),
         signs=caught[0] if caught else (),
-        said="; ".join(told),
+        problem="; ".join(problems),
     )
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """What brokers say while they are broken on purpose is for nobody."""
+def _logging_off() -> Iterator[None]:
+    """Discard all log lines: those of a broken broker help nobody."""
     logging.disable(logging.CRITICAL)
     try:
         yield
@@ -122,21 +132,22 @@ def _silence() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _played(exhibit: Exhibit, module: str, seed: int, root: Path) -> tuple[str, ...]:
-    """What broke; nothing if all went as it must."""
-    if exhibit.script is not None:
-        with broken_by(module):
-            said = exhibit.script(seed)
-        return (said,) if said else ()
-    assert exhibit.scenario is not None
-    task = Task(plan=_plan(str(exhibit.scenario), module), root=root)
+def _play(entry: Entry, module: str, seed: int, root: Path) -> tuple[str, ...]:
+    """Return what failed; an empty tuple means that nothing did."""
+    if entry.script is not None:
+        with apply_broker_module(module):
+            failure = entry.script(seed)
+        return (failure,) if failure else ()
+    assert entry.scenario is not None
+    task = Task(plan=_plan(str(entry.scenario), module), root=root)
     result = run_seed(task, seed)
     return result.signs if result.outcome == INVALID else _not_valid(result.outcome, module)
 
 
 def _not_valid(outcome: str, module: str) -> tuple[str, ...]:
-    """What is neither VALID nor INVALID: no catch, and no coming through either."""
-    return (outcome,) if outcome != VALID and module == SOUND else ()
+    """Return an outcome that is neither VALID nor INVALID: not a catch of the mutant, but a failure of
+    the unmodified broker."""
+    return (outcome,) if outcome != VALID and module == UNMODIFIED else ()
 
 
 def _plan(source: str, module: str) -> Plan:
@@ -144,17 +155,17 @@ def _plan(source: str, module: str) -> Plan:
     return plans.build(raw, where=source, flags={"broker_module": module})
 
 
-def by_chance(
-    exhibit: Exhibit, *, searches: int, limit: int, jobs: int, time_s: float, root: Path
-) -> Chance:
-    """Search with swarms, several times, each with `limit` seeds and `time_s` seconds at most."""
+def try_random(
+    entry: Entry, *, searches: int, limit: int, jobs: int, time_s: float, root: Path
+) -> RandomTrial:
+    """Search with random seeds, several times, each with at most `limit` seeds and `time_s` seconds."""
     found: list[int | None] = []
     tried = 0
     signs: tuple[str, ...] = ()
-    unsound: list[int] = []
+    unmodified_failed: list[int] = []
     for number in range(searches):
-        first = number * APART + 1
-        task = _swarm(exhibit.module, root)
+        first = number * SEED_STRIDE + 1
+        task = _swarm(entry.module, root)
         campaign = Campaign(task, range(first, first + limit), jobs=jobs)
         until_s = time.monotonic() + time_s
         caught = {}
@@ -162,45 +173,48 @@ def by_chance(
             tried = max(tried, count)
             if result.outcome != INVALID:
                 continue
-            if _unmodified_comes_through(result.seed, root):
+            if _unmodified_passes(result.seed, root):
                 caught[result.seed] = result.signs
                 campaign.stop()
             else:
-                unsound.append(result.seed)
+                unmodified_failed.append(result.seed)
         found.append(min(caught) - first + 1 if caught else None)
         signs = signs or (caught[min(caught)] if caught else ())
-    return Chance(seeds=tuple(found), tried=tried, signs=signs, unsound=tuple(sorted(unsound)))
+    return RandomTrial(
+        seeds=tuple(found),
+        tried=tried,
+        signs=signs,
+        unmodified_failed=tuple(sorted(unmodified_failed)),
+    )
 
 
-def _unmodified_comes_through(seed: int, root: Path) -> bool:
-    """Whether the seed does not accuse the unmodified broker, too."""
-    with _silence():
-        return run_seed(_swarm(SOUND, root), seed).outcome != INVALID
+def _unmodified_passes(seed: int, root: Path) -> bool:
+    """Whether the seed is not INVALID with the unmodified broker."""
+    with _logging_off():
+        return run_seed(_swarm(UNMODIFIED, root), seed).outcome != INVALID
 
 
 def _swarm(module: str, root: Path) -> Task:
     return Task(plan=_plan(RANDOM_PLAN, module), seeds_are_swarms=True, root=root)
 
 
-def real(exhibit: Exhibit, store: Path) -> Real:
-    """Run the scenario with real processes, broken and not."""
-    assert exhibit.scenario is not None
-    broken = _run(exhibit.scenario, exhibit.module, store)
-    sound = _run(exhibit.scenario, SOUND, store)
-    forbidden = forbidden_of(broken) if "anomalies" in broken else {}
-    return Real(
+def try_real(entry: Entry, store: Path) -> RealTrial:
+    """Run the scenario with real processes, with the mutant and with the unmodified broker."""
+    assert entry.scenario is not None
+    broken = _run(entry.scenario, entry.module, store)
+    unmodified = _run(entry.scenario, UNMODIFIED, store)
+    forbidden = count_forbidden(broken) if "anomalies" in broken else {}
+    return RealTrial(
         verdict=broken["verdict"],
-        caught_by=tuple(kind for kind in exhibit.shows if kind in forbidden),
-        sound=sound["verdict"],
-        seconds=_first_s(broken),
-        said="; ".join(broken["reasons"]),
+        caught_by=tuple(kind for kind in entry.shows if kind in forbidden),
+        unmodified=unmodified["verdict"],
+        seconds=_detection_s(broken),
+        problem="; ".join(broken["reasons"]),
     )
 
 
 def _run(scenario: Path, module: str, store: Path) -> Mapping[str, Any]:
-    """The verdict of a run; ERROR where there is none. What interrupts this one ends the run in
-    order first.
-    """
+    """Return the verdict of a run; ERROR if there is none. An exception ends the run in order first."""
     command = [
         sys.executable,
         "-m",
@@ -218,7 +232,7 @@ def _run(scenario: Path, module: str, store: Path) -> Mapping[str, Any]:
         try:
             out, err = run.communicate(timeout=RUN_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            return {"verdict": "ERROR", "reasons": [f"not over in {RUN_TIMEOUT_S} s"]}
+            return {"verdict": "ERROR", "reasons": [f"it did not end within {RUN_TIMEOUT_S} s"]}
         finally:
             if run.poll() is None:
                 _end(run)
@@ -230,16 +244,17 @@ def _run(scenario: Path, module: str, store: Path) -> Mapping[str, Any]:
 
 
 def _end(run: subprocess.Popen[str]) -> None:
-    """Let it heal and tear down what it made; not for ever."""
+    """End the run. It has some time to heal and tear down."""
     run.terminate()
     try:
-        run.communicate(timeout=PATIENCE_S)
+        run.communicate(timeout=STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         run.kill()
 
 
-def _first_s(verdict: Mapping[str, Any]) -> float | None:
-    """From the first fault to the first operation, or (without any) to the end of the run."""
+def _detection_s(verdict: Mapping[str, Any]) -> float | None:
+    """Return the time from the first fault to the first anomalous operation, or to the last heal
+    without such an operation."""
     found = [a for a in verdict.get("anomalies", ()) if a["judgement"] == "forbidden"]
     if not found:
         return None

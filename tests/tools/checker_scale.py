@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             writer.join()
         planted = json.loads((run_dir / "planted.json").read_text())
         tempfile.tempdir = str(temporary)
-        with judge.engine_named(chosen.engine, run_dir) as engine:
+        with judge.open_engine(chosen.engine, run_dir) as engine:
             return _judge(engine, run_dir, size, planted, temporary)
     finally:
         shutil.rmtree(temporary)

@@ -126,7 +126,7 @@ def watch(run_dir: Path, until_s: float) -> Watched:
     base_ns = int(json.loads((run_dir / "run.json").read_text())["monotonic_base_ns"])
     watched, taken = Watched(), 0
     while time.monotonic() < until_s:
-        followed.look()
+        followed.read_new()
         over = followed.over
         began_s = time.monotonic()
         found = follower.look(run.history_dir) or (follower.finish() if over else ())

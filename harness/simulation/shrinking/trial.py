@@ -17,7 +17,7 @@ from harness.judging import judge
 from harness.plans.plan import Plan
 from harness.recording.versions import commit, versions
 from harness.simulation import screen
-from harness.simulation.campaign import INVALID, Task, broken_by, prepared
+from harness.simulation.campaign import INVALID, Task, apply_broker_module, prepared
 from harness.simulation.invariants import InvariantBroken
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
@@ -54,10 +54,10 @@ def failure_of(
         if time.monotonic() > until_s:
             break
         made = prepared(Task(plan=plan, root=Path()), seed)
-        with broken_by(plan.broker_module):
+        with apply_broker_module(plan.broker_module):
             recording = Simulation(made, invariants=not visible).run()
         seeded = plan.model_copy(update={"seed": seed})
-        found = (_seen if visible else _inside)(seeded, recording, sign)
+        found = (_checker_failure if visible else _invariant_failure)(seeded, recording, sign)
         if found is not None:
             return found
     return None
@@ -73,7 +73,7 @@ def first_failure(plan: Plan, seeds: Sequence[int], until_s: float = inf) -> Fai
     )
 
 
-def _inside(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:
+def _invariant_failure(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:
     """The invariant that ended the run."""
     broken = recording.failure
     if not isinstance(broken, InvariantBroken) or sign not in (None, broken.name):
@@ -87,14 +87,14 @@ def _inside(plan: Plan, recording: Recording, sign: str | None) -> Failure | Non
     )
 
 
-def _seen(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:
+def _checker_failure(plan: Plan, recording: Recording, sign: str | None) -> Failure | None:
     """What the checkers forbid of what clients saw."""
     if recording.failure is not None or not screen.reasons(recording):
         return None
     with tempfile.TemporaryDirectory(prefix="highwater-shrink-") as root:
         run = recording.store(Path(root), versions=versions(), commit=commit())
         verdict = judge.check(run.path)
-    signs = tuple(judge.forbidden_of(verdict))
+    signs = tuple(judge.count_forbidden(verdict))
     if verdict["verdict"] != INVALID or sign not in (None, *signs):
         return None
     return Failure(

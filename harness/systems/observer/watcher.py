@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v7.request import ListOffsetsRequest
 from kio.schema.metadata.v12.request import MetadataRequest
 
-from harness.recording.history import FLUSH_INTERVAL_S, Operations
+from harness.recording.history import FLUSH_INTERVAL_S, OperationWriter
 from harness.systems.observer.cluster_view import (
     ClusterTracker,
     PartitionView,
@@ -76,7 +76,7 @@ class Watcher:
         brokers: Mapping[int, Address],
         controllers: Mapping[int, Address],
         partitions: Mapping[str, int],
-        writer: Operations,
+        writer: OperationWriter,
         client: int,
         cluster: Rows,
         poll_s: float = POLL_S,

@@ -1,9 +1,9 @@
-"""Undoing what dead runs left behind: namespaces, interfaces, mounts, loop devices, processes.
+"""Remove what dead runs left behind: namespaces, interfaces, mounts, loop devices, processes.
 
-Only what a run's journal names is touched, and only when nobody holds that journal: a run whose
-harness is alive is left alone, and so is a detached cluster with a living process. What was
-stored (history, logs, images) stays. Safe to repeat; what cannot be undone is said and kept for
-the next time.
+Only objects that a run's journal names are removed, and only if no process holds the journal. A run
+whose harness is alive is left alone, and so is a detached cluster with a running process. Stored
+files (history, logs, images) stay. Cleaning may be repeated. An object that cannot be removed is
+reported, and is tried again the next time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ from harness.targets.linux import processes
 from harness.targets.linux.undo import UNDO, Undo, process_of, undo_records
 
 
-class Outcome(StrEnum):
-    """What became of one run's leftovers."""
+class CleanOutcome(StrEnum):
+    """The result of cleaning one run."""
 
     UNDONE = "undone"
     ALIVE = "alive"
@@ -26,17 +26,17 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
-    """One unfinished run that was found, and what was done about it."""
+class CleanedRun:
+    """One unfinished run, and what was removed of it."""
 
     journal: Path
     run_id: str
-    """Empty when the journal does not say."""
-    outcome: Outcome
+    """Empty when the journal does not name it."""
+    outcome: CleanOutcome
     removed: tuple[str, ...] = ()
-    """What existed and was removed, in words."""
+    """The objects that existed and were removed, in words."""
     problems: tuple[str, ...] = ()
-    """What could not be undone, and why."""
+    """The objects that could not be removed, and why."""
 
 
 def undo(
@@ -45,30 +45,32 @@ def undo(
     registry: Path | None = None,
     even_detached: bool = True,
     handlers: Mapping[str, Undo] = UNDO,
-) -> Cleaned:
-    """Undo one run by its journal. A second time finds nothing to do. Raises OSError.
+) -> CleanedRun:
+    """Undo one run by its journal; a second call finds nothing to do. Raises OSError.
 
-    handlers: how each kind of record is undone.
+    `handlers` maps each kind of record to the function that undoes it.
     """
     try:
         with Journal.take_over(path, registry=registry) as held:
             records = held.records()
             run_id = _run_id(records)
-            if not even_detached and lives_detached(records):
-                return Cleaned(journal=path, run_id=run_id, outcome=Outcome.ALIVE)
+            if not even_detached and is_detached_and_alive(records):
+                return CleanedRun(journal=path, run_id=run_id, outcome=CleanOutcome.ALIVE)
             removed, problems = undo_records(records, handlers)
             if not problems:
                 held.finish()
-            return Cleaned(
+            return CleanedRun(
                 journal=path,
                 run_id=run_id,
-                outcome=Outcome.FAILED if problems else Outcome.UNDONE,
+                outcome=CleanOutcome.FAILED if problems else CleanOutcome.UNDONE,
                 removed=tuple(removed),
                 problems=tuple(problems),
             )
     except JournalHeld:
-        return Cleaned(
-            journal=path, run_id=_run_id(journal.known_of(path, registry)), outcome=Outcome.ALIVE
+        return CleanedRun(
+            journal=path,
+            run_id=_run_id(journal.read_or_copy(path, registry)),
+            outcome=CleanOutcome.ALIVE,
         )
 
 
@@ -78,37 +80,38 @@ def clean(
     everything: bool = False,
     registry: Path | None = None,
     handlers: Mapping[str, Undo] = UNDO,
-) -> list[Cleaned]:
-    """Undo every unfinished run that the registry or the store (store/PLAN/TIME/) knows of.
+) -> list[CleanedRun]:
+    """Undo every unfinished run in the registry or in the store (store/PLAN/TIME/).
 
-    `everything` takes down living detached clusters too, never a run whose harness is alive.
+    `everything` also removes running detached clusters, but never a run whose harness is alive.
     """
     known = journal.registered(registry)
     stored = sorted(store.glob("*/*/journal.jsonl")) if store is not None else []
     results = []
     for path in dict.fromkeys((*known, *(path.resolve() for path in stored))):
         try:
-            if not journal.is_there(path, registry):
+            if not journal.exists(path, registry):
                 results.append(_orphan(path, registry))
             elif path in known or not _is_finished(path):
                 results.append(
                     undo(path, registry=registry, even_detached=everything, handlers=handlers)
                 )
         except OSError as error:
-            problem = f"{path}: {error}"
-            results.append(
-                Cleaned(journal=path, run_id="", outcome=Outcome.FAILED, problems=(problem,))
-            )
+            results.append(_failed(path, f"{path}: {error}"))
     return results
 
 
-def _orphan(path: Path, registry: Path | None) -> Cleaned:
-    journal.forget(path, registry)
+def _failed(path: Path, problem: str) -> CleanedRun:
+    return CleanedRun(journal=path, run_id="", outcome=CleanOutcome.FAILED, problems=(problem,))
+
+
+def _orphan(path: Path, registry: Path | None) -> CleanedRun:
+    journal.unregister(path, registry)
     problem = (
-        f"{path} was deleted before its run was undone: look for namespaces hw-* in /run/netns "
-        "and for processes in them"
+        f"{path} was deleted before its run was undone, so its leftovers are unknown: look for "
+        "namespaces hw-* (`ip netns list`) and for processes in them (`ip netns pids NAME`)"
     )
-    return Cleaned(journal=path, run_id="", outcome=Outcome.FAILED, problems=(problem,))
+    return _failed(path, problem)
 
 
 def _is_finished(path: Path) -> bool:
@@ -120,15 +123,15 @@ def _run_id(records: Iterable[Record]) -> str:
     return next((str(r.get("run_id", "")) for r in records if r["kind"] == journal.RUN), "")
 
 
-def lives(records: Iterable[Record]) -> bool:
-    """Whether a process of the run is alive."""
+def has_living_process(records: Iterable[Record]) -> bool:
+    """Whether a process of the run is running."""
     return any(processes.is_alive(process_of(r)) for r in records if r["kind"] == "local.process")
 
 
-def lives_detached(records: Sequence[Record]) -> bool:
-    """Whether the run was made to outlive its harness, and does."""
+def is_detached_and_alive(records: Sequence[Record]) -> bool:
+    """Whether the run is a detached cluster with a running process."""
     detached = any(
         r["kind"] == journal.DETACHED or (r["kind"] == journal.RUN and r.get("detached"))
         for r in records
     )
-    return detached and lives(records)
+    return detached and has_living_process(records)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from harness.recording.history import Operations
+from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.payload import PayloadCodec
 
@@ -14,7 +14,7 @@ class Ledger:
     client: int
     """Its number, unique in the run."""
     topic: str
-    writer: Operations
+    writer: OperationWriter
     codec: PayloadCodec
     tally: Tally
 

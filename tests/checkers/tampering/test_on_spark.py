@@ -54,7 +54,7 @@ def test_tampering_is_seen_on_spark(
         yield engine
         engine.close()
 
-    monkeypatch.setattr(judge, "engine_named", on_spark)
+    monkeypatch.setattr(judge, "open_engine", on_spark)
     assert judged(runs[KEPT], EVERY[name], tmp_path) == embedded
     assert embedded.outcome != "VALID"
 

@@ -1,4 +1,4 @@
-"""A followed run: until an alarm, until it is over, and no longer than patience lasts."""
+"""Following a run until an alarm, until its end, or until it gets no more segments."""
 
 import json
 import threading
@@ -22,8 +22,10 @@ def forbidden() -> Story:
     return story
 
 
-def test_a_run_that_is_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without an alarm the answer is that of the whole; with one, the alarm is on disk."""
+def test_run_that_is_over_gives_the_whole_verdict_or_an_alarm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An alarm is on disk; without one the verdict is that of the whole run."""
     assert exit_code(stored(tmp_path / "well", healthy()), "--follow", "--no-report") == 0
     run_dir = stored(tmp_path / "bent", forbidden())
     capsys.readouterr()
@@ -34,8 +36,8 @@ def test_a_run_that_is_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert judge.check(Path(run_dir))["verdict"] == "INVALID"
 
 
-def test_a_dead_run_is_not_waited_for(tmp_path: Path) -> None:
-    """Nothing is sealed, and nobody says that it is over."""
+def test_following_ends_when_no_segment_is_sealed_for_too_long(tmp_path: Path) -> None:
+    """The run is not over, but its harness is dead."""
     run_dir = Path(stored(tmp_path, healthy()))
     with Journal.create(run_dir / "journal.jsonl", run_id="x") as journal:
         journal.record("phase")
@@ -44,11 +46,11 @@ def test_a_dead_run_is_not_waited_for(tmp_path: Path) -> None:
     def wait(seconds: float) -> None:
         now[0] += seconds
 
-    with pytest.raises(StoreError, match="nothing was sealed for 60 s"):
+    with pytest.raises(StoreError, match="no segment was sealed for 60 s"):
         follow.follow(run_dir, wait=wait, clock=lambda: now[0], patience_s=60)
 
 
-def test_webhook(tmp_path: Path) -> None:
+def test_alarm_is_sent_to_the_webhook_and_stays_on_disk_without_a_listener(tmp_path: Path) -> None:
     """Whoever is to be told gets the alarm; that nobody listens hides no alarm."""
     told: list[bytes] = []
 

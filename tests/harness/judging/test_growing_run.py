@@ -1,4 +1,4 @@
-"""A run that is followed: what was recorded counts at once, from the journal too, and only once."""
+"""Reading a running run: every recorded row counts at once and once, from the journal too."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +14,8 @@ from harness.recording.store import Run
 from tests.harness.recording.test_cursor import rotated
 
 
-class Going:
-    """A run that goes on, with the hands of its harness."""
+class RunningRun:
+    """A run that goes on, and what its harness does."""
 
     def __init__(self, root: Path) -> None:
         self.run: Run = store.create(root / "store", "long", versions={}, commit=None)
@@ -47,72 +47,72 @@ class Going:
 
 
 @pytest.fixture
-def going(tmp_path: Path) -> Iterator[Going]:
+def running_run(tmp_path: Path) -> Iterator[RunningRun]:
     """A run without rows."""
-    made = Going(tmp_path)
+    made = RunningRun(tmp_path)
     yield made
     made.journal.close()
 
 
 def faults(followed: FollowedRun) -> list[tuple[int, str | None]]:
-    """Numbers and effects of the faults that a suspect would be judged by."""
+    """Ids and effects of the faults by which a suspected anomaly would be judged."""
     rows = read_sources(followed.sources().faults, FAULTS).to_pylist()
     return [(row["fault_id"], row["effect"]) for row in rows]
 
 
-def test_a_fault_counts_from_its_strike_on(going: Going) -> None:
-    """First as the journal has it, then as the record does, and never twice."""
-    followed = FollowedRun(going.run.path)
-    going.strike(0, "power-loss")
+def test_fault_counts_from_its_injection_on(running_run: RunningRun) -> None:
+    """The journal has it first and the table later; it never counts twice."""
+    followed = FollowedRun(running_run.run.path)
+    running_run.strike(0, "power-loss")
     assert faults(followed) == [(0, "seen")]
-    going.heal(0, "power-loss")
+    running_run.heal(0, "power-loss")
     assert faults(followed) == [(0, "all of it")]
-    rotated(going.faults)
-    store.seal_ended(going.run)
+    rotated(running_run.faults)
+    store.seal_ended(running_run.run)
     assert faults(followed) == [(0, "all of it")]
-    assert faults(FollowedRun(going.run.path)) == [(0, "all of it")]
+    assert faults(FollowedRun(running_run.run.path)) == [(0, "all of it")]
 
 
-def test_what_ended_with_its_heal_is_forgotten(going: Going) -> None:
-    """A pause that is over is neither kept nor waited for."""
-    followed = FollowedRun(going.run.path)
+def test_pause_is_forgotten_after_its_heal(running_run: RunningRun) -> None:
+    """A pause that is over is neither kept nor expected to end."""
+    followed = FollowedRun(running_run.run.path)
     for number in range(50):
-        going.strike(number, "pause")
-        followed.look()
-        going.heal(number, "pause")
-        followed.look()
+        running_run.strike(number, "pause")
+        followed.read_new()
+        running_run.heal(number, "pause")
+        followed.read_new()
     assert followed.remembered.size() == 0
     assert faults(followed) == []
 
 
-def test_the_end_is_known_by_the_journal(going: Going) -> None:
-    """From then on all that is recorded counts, as it is."""
-    followed = FollowedRun(going.run.path)
-    going.strike(0, "pause")
-    going.heal(0, "pause")
-    followed.look()
+def test_journal_says_that_the_run_is_over(running_run: RunningRun) -> None:
+    """From then on the files themselves are read."""
+    followed = FollowedRun(running_run.run.path)
+    running_run.strike(0, "pause")
+    running_run.heal(0, "pause")
+    followed.read_new()
     assert not followed.over
-    going.journal.finish()
-    for stream in (going.cluster, going.faults):
+    running_run.journal.finish()
+    for stream in (running_run.cluster, running_run.faults):
         stream.close()
-    followed.look()
+    followed.read_new()
     assert followed.over
     assert faults(followed) == [(0, "all of it")]
 
 
-def test_what_is_remembered_is_enough_without_what_was_read(going: Going) -> None:
-    """The follower does not go back to a segment."""
-    followed = FollowedRun(going.run.path)
-    going.cluster.append_named(
+def test_segment_is_not_needed_again_after_it_was_read(running_run: RunningRun) -> None:
+    """The short form that is kept in memory is enough."""
+    followed = FollowedRun(running_run.run.path)
+    running_run.cluster.append_named(
         at_ns=1, kind="leader", topic="t", partition=0, leader=1, leader_epoch=0, isr=[1, 2]
     )
-    going.strike(0, "power-loss")
-    going.heal(0, "power-loss")
-    for stream in (going.cluster, going.faults):
+    running_run.strike(0, "power-loss")
+    running_run.heal(0, "power-loss")
+    for stream in (running_run.cluster, running_run.faults):
         rotated(stream)
-    followed.look()
-    store.seal_ended(going.run)
-    for path in going.run.path.glob("*/*.parquet"):
+    followed.read_new()
+    store.seal_ended(running_run.run)
+    for path in running_run.run.path.glob("*/*.parquet"):
         path.write_bytes(b"")
     (rows,) = followed.sources().cluster
     assert not isinstance(rows, Path | str)

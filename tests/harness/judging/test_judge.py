@@ -1,4 +1,4 @@
-"""Bringing a run directory into order before it is judged."""
+"""Completing a run directory and judging it."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ from tests.support.histories.story import healthy
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """A run with a plan and nothing else."""
+    """A run that has only a plan."""
     run = store.create(tmp_path / "store", "test", versions={}, commit=None)
     run.write_json("plan.json", {"name": "test", "topics": [{"name": "t", "acks": 1}]})
     return run
@@ -37,13 +37,13 @@ def run(tmp_path: Path) -> Run:
     ],
 )
 def test_exit_codes(answer: str, outcomes: list[str], code: int) -> None:
-    """1 as soon as anything surely failed, 0 only where everything is decided."""
+    """1 when anything surely failed; 0 only when everything is decided."""
     expected = [{"outcome": outcome} for outcome in outcomes]
     assert judge.exit_code({"verdict": answer, "expectations": expected}) == code
 
 
-def test_a_stored_run_is_held_against_more_than_its_plan_expects(tmp_path: Path) -> None:
-    """Its own expectations stay, and its plan too."""
+def test_more_expectations_can_be_given_for_a_stored_run(tmp_path: Path) -> None:
+    """The plan's own expectations and the plan stay."""
     story = healthy()
     story.plan["expect"] = ["lost.acks-all = 0"]
     run_dir = Path(stored(tmp_path, story))
@@ -59,13 +59,13 @@ def test_a_stored_run_is_held_against_more_than_its_plan_expects(tmp_path: Path)
 
 
 def journal_of(run: Run, registry: Path) -> Journal:
-    """The run's journal, known to nobody but the test."""
+    """The run's journal in a registry of the test."""
     registry.mkdir()
     return Journal.create(run.path / "journal.jsonl", run_id=run.run_id, registry=registry)
 
 
-def test_a_run_that_goes_on_is_not_touched(run: Run, tmp_path: Path) -> None:
-    """Sealing under a living harness would tear its streams away."""
+def test_run_of_a_living_harness_is_not_sealed(run: Run, tmp_path: Path) -> None:
+    """Sealing would remove the streams that the harness still writes."""
     stream = run.faults_stream()
     with journal_of(run, tmp_path / "registry"), pytest.raises(StoreError, match="still goes on"):
         judge.check(run.path)
@@ -74,7 +74,7 @@ def test_a_run_that_goes_on_is_not_touched(run: Run, tmp_path: Path) -> None:
 
 
 def test_faults_of_a_killed_harness_come_from_its_journal(run: Run, tmp_path: Path) -> None:
-    """What was in force when the harness died is in the record, with the proof as far as it got."""
+    """Faults in force at the harness's death get rows, with the proof that the journal has."""
     stream = run.faults_stream()
     stream.append_named(fault_id=0, fault="kill", took_effect=True)
     stream.close()
@@ -95,7 +95,7 @@ def test_faults_of_a_killed_harness_come_from_its_journal(run: Run, tmp_path: Pa
     assert "from its journal" in rows[2]["error"]
 
 
-def test_judging_twice_gives_one_answer(run: Run) -> None:
+def test_judging_twice_gives_the_same_verdict(run: Run) -> None:
     """A stored run can be judged again at any time."""
     first, second = (judge.check(run.path) for _ in range(2))
     first.pop("checked_at"), second.pop("checked_at")
@@ -104,15 +104,15 @@ def test_judging_twice_gives_one_answer(run: Run) -> None:
     assert first == second
 
 
-def test_a_report_needs_a_verdict(run: Run) -> None:
+def test_report_needs_a_verdict(run: Run) -> None:
     """The error says which command to run first."""
     with pytest.raises(StoreError, match="highwater check"):
         judge.write_report(run.path)
 
 
 @pytest.mark.parametrize("torn", [b"torn" * 99, b""])
-def test_a_torn_stream_is_remembered_when_it_is_sealed(tmp_path: Path, torn: bytes) -> None:
-    """What stood in it cannot be known any more, however often the run is judged."""
+def test_truncated_stream_is_reported_after_it_was_sealed_too(tmp_path: Path, torn: bytes) -> None:
+    """Its lost rows stay unknown, however often the run is judged."""
     run_dir = Path(stored(tmp_path, healthy()))
     (run_dir / "history" / "torn.arrows").write_bytes(torn)
     for _ in range(2):
@@ -122,8 +122,8 @@ def test_a_torn_stream_is_remembered_when_it_is_sealed(tmp_path: Path, torn: byt
         assert not list((run_dir / "history").glob("*.arrows"))
 
 
-def test_a_table_that_is_damaged_inside_is_told(tmp_path: Path) -> None:
-    """The verdict says so, and so does the page, without what it cannot draw."""
+def test_damaged_table_is_reported_by_verdict_and_page(tmp_path: Path) -> None:
+    """The page leaves out the parts that it cannot draw."""
     run_dir = Path(stored(tmp_path, healthy()))
     (path,) = (run_dir / "history").glob("*.parquet")
     damaged = bytearray(path.read_bytes())
@@ -137,10 +137,10 @@ def test_a_table_that_is_damaged_inside_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["faults", "cluster", "replicas"])
 @pytest.mark.parametrize("kept", [0, 0.5, 0.99])
-def test_a_truncated_table_leaves_a_verdict_and_a_page(
+def test_truncated_table_gives_an_unknown_verdict_and_a_page(
     tmp_path: Path, name: str, kept: float
 ) -> None:
-    """Both say UNKNOWN, and which file it is."""
+    """Both name the file."""
     run_dir = Path(stored(tmp_path, healthy()))
     path = run_dir / f"{name}.parquet"
     whole = path.read_bytes()
@@ -153,8 +153,8 @@ def test_a_truncated_table_leaves_a_verdict_and_a_page(
     assert f"{name}.parquet: is no readable Parquet file" in page
 
 
-def test_the_page_tells_how_far_polls_were_behind(tmp_path: Path) -> None:
-    """Under the topic's row."""
+def test_page_shows_how_far_polls_were_behind(tmp_path: Path) -> None:
+    """It stands under the topic's row."""
     run_dir = Path(stored(tmp_path, healthy()))
     verdict = judge.check(run_dir)
     verdict["topics"][0] |= {"stale_polls": 7, "stale_p50_ms": 1.0, "stale_max_ms": 30.0}
@@ -172,8 +172,8 @@ finally:
 """
 
 
-def test_a_judgement_and_its_report_do_not_wait_for_pandas(tmp_path: Path) -> None:
-    """Importing it takes longer than judging an ordinary run; much would do so unasked."""
+def test_judging_and_reporting_do_not_import_pandas(tmp_path: Path) -> None:
+    """Importing pandas takes longer than judging an ordinary run."""
     path = Path(stored(tmp_path, healthy()))
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_PANDAS, "check", str(path)],

@@ -1,4 +1,4 @@
-"""What is done to wall clocks is told as it is made, and nothing that changes nothing."""
+"""Every change of a wall clock is recorded, and nothing else."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from harness.recording.clock_rows import RecordedClocks
 from tests.support.nemesis.fakes import FakeMachines, Trace
 
 
-def test_every_change_of_a_clock_is_told_with_the_sum_of_its_layers() -> None:
-    """Setting it as it is, and taking away what is not there, are none."""
+def test_every_change_of_a_clock_is_recorded_with_the_sum_of_its_layers() -> None:
+    """Setting the same offset, or removing a layer that does not exist, is no change."""
     told: list[dict[str, Any]] = []
     times = iter(range(100))
     clocks = RecordedClocks(
@@ -27,4 +27,4 @@ def test_every_change_of_a_clock_is_told_with_the_sum_of_its_layers() -> None:
     ]  # fmt: skip
     assert [row["at_ns"] for row in told] == [0, 1, 2, 3]
     assert all(row["kind"] == "clock" and set(row) <= set(CLUSTER.names) for row in told)
-    assert clocks.asked_ms(1) == 0
+    assert clocks.requested_offset_ms(1) == 0

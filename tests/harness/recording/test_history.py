@@ -1,4 +1,4 @@
-"""A history stream: what is flushed can be read, whatever happens to its writer."""
+"""A history stream: flushed rows can be read, whatever happens to the writer."""
 
 import threading
 import time
@@ -37,8 +37,8 @@ def test_rows_come_back_in_order_with_their_types(tmp_path: Path) -> None:
     assert rows["error"].to_pylist() == [None, None, "_X", None]
 
 
-def test_a_start_row_is_on_its_way_before_anything_else(tmp_path: Path) -> None:
-    """A client's existence is known even when its process dies at its first operation."""
+def test_start_row_is_flushed_at_once(tmp_path: Path) -> None:
+    """A client is known even when its process dies at its first operation."""
     out = writer(tmp_path / "w.arrows")
     out.start(7)
     rows, complete = read_arrow_stream(tmp_path / "w.arrows")
@@ -47,8 +47,8 @@ def test_a_start_row_is_on_its_way_before_anything_else(tmp_path: Path) -> None:
     out.close()
 
 
-def test_an_unclosed_stream_loses_only_what_was_not_flushed(tmp_path: Path) -> None:
-    """Without an orderly close everything up to the last flush is there."""
+def test_unclosed_stream_loses_only_rows_that_were_not_flushed(tmp_path: Path) -> None:
+    """All rows up to the last flush can be read."""
     out = writer(tmp_path / "w.arrows")
     send(out, 1)
     assert out.flush() == 1

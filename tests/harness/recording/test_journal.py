@@ -1,4 +1,4 @@
-"""The journal: on disk before the deed, readable after any crash, held by who lives."""
+"""The journal: on disk before the action, readable after any crash, locked by its living owner."""
 
 import json
 import os
@@ -31,10 +31,10 @@ def test_records_are_on_disk_in_order_when_record_returns(tmp_path: Path, regist
     assert journal.read(tmp_path / "j")[0]["run_id"] == "r1"
 
 
-def test_a_journal_cut_at_any_byte_gives_the_records_before_the_cut(
+def test_journal_truncated_at_any_byte_gives_the_records_before(
     tmp_path: Path, registry: Path
 ) -> None:
-    """A torn line is left out, and a later record is not lost behind it."""
+    """An incomplete line is skipped, and a later record is still read."""
     path = tmp_path / "j"
     with Journal.create(path, run_id="r1", registry=registry) as held:
         held.record("thing", name="größer")
@@ -51,15 +51,15 @@ def test_a_journal_cut_at_any_byte_gives_the_records_before_the_cut(
         assert [r["kind"] for r in journal.read(path)] == [*(r["kind"] for r in read), "after"]
 
 
-def test_lines_that_are_no_records_are_left_out(tmp_path: Path) -> None:
-    """Whatever a crash or a person left there, the records around it count."""
+def test_lines_that_are_no_records_are_skipped(tmp_path: Path) -> None:
+    """The records around them count, whatever a crash or a person wrote."""
     path = tmp_path / "j"
     path.write_bytes(b'\x00\x00\n[1]\n"x"\n{"no":"kind"}\n{"kind":1}\n{"kind":"thing"}\n\xff\n')
     assert journal.read(path) == [{"kind": "thing"}]
 
 
-def test_a_held_journal_cannot_be_taken_over(tmp_path: Path, registry: Path) -> None:
-    """As long as the owner has it open, and no longer."""
+def test_locked_journal_cannot_be_taken_over(tmp_path: Path, registry: Path) -> None:
+    """This holds while the owner has it open."""
     owner = Journal.create(tmp_path / "j", run_id="r1", registry=registry)
     with owner, pytest.raises(JournalHeld):
         Journal.take_over(tmp_path / "j", registry=registry)
@@ -67,10 +67,10 @@ def test_a_held_journal_cannot_be_taken_over(tmp_path: Path, registry: Path) -> 
         pass
 
 
-def test_the_hold_ends_with_its_owner_and_does_not_pass_to_children(
+def test_lock_ends_with_its_owner_and_does_not_pass_to_children(
     tmp_path: Path, registry: Path
 ) -> None:
-    """A killed harness holds nothing, though a process that it started lives on."""
+    """A killed harness holds no lock, even if a process that it started is alive."""
     script = (
         "import subprocess, sys, pathlib, harness.recording.journal as j;"
         "held = j.Journal.create(pathlib.Path(sys.argv[1]), run_id='r', "
@@ -97,8 +97,8 @@ def test_the_hold_ends_with_its_owner_and_does_not_pass_to_children(
             os.kill(child, 9)
 
 
-def test_the_registry_knows_a_run_until_it_is_finished(tmp_path: Path, registry: Path) -> None:
-    """Closed is unfinished; finished is forgotten, and says so in the journal."""
+def test_registry_has_a_run_until_it_is_finished(tmp_path: Path, registry: Path) -> None:
+    """A closed run is unfinished; a finished run is removed, and its journal says so."""
     path = tmp_path / "j"
     Journal.create(path, run_id="r1", registry=registry).close()
     assert journal.registered(registry) == [path]
@@ -108,17 +108,17 @@ def test_the_registry_knows_a_run_until_it_is_finished(tmp_path: Path, registry:
     assert json.loads(path.read_text().splitlines()[-1])["kind"] == journal.UNDONE
 
 
-def test_a_second_journal_in_one_place_is_refused(tmp_path: Path, registry: Path) -> None:
-    """A run never writes over what another run may still need for its undoing."""
+def test_second_journal_at_the_same_path_is_refused(tmp_path: Path, registry: Path) -> None:
+    """A run never overwrites records that another run may need for its undo."""
     Journal.create(tmp_path / "j", run_id="r1", registry=registry).close()
     with pytest.raises(FileExistsError):
         Journal.create(tmp_path / "j", run_id="r2", registry=registry)
 
 
-def test_a_registry_that_somebody_else_made_is_refused(
+def test_registry_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a folder where anybody may write, a link to elsewhere must not be followed."""
+    """In a directory where anybody may write, a link must not be followed."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv(journal.ROOTLESS_UID, "1000")
     assert journal.registry_dir() == tmp_path / "highwater"

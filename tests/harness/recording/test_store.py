@@ -1,4 +1,4 @@
-"""Run directories: made whole, opened or refused, sealed however they were cut."""
+"""Run directories: created, opened or refused, and sealed wherever their streams end."""
 
 import json
 import shutil
@@ -18,8 +18,8 @@ def new_run(root: Path) -> store.Run:
     return store.create(root, "smoke", versions={"highwater": "0"}, commit=None)
 
 
-def test_a_created_run_opens_and_is_the_latest(tmp_path: Path) -> None:
-    """What create made, open reads; store/latest leads to it."""
+def test_created_run_can_be_opened_and_is_the_latest(tmp_path: Path) -> None:
+    """store/latest is a link to it."""
     run = new_run(tmp_path)
     assert store.open_run(run.path) == run
     assert store.open_run(tmp_path / "latest").path == run.path
@@ -28,7 +28,7 @@ def test_a_created_run_opens_and_is_the_latest(tmp_path: Path) -> None:
 
 
 def test_finished_phases_are_noted_in_order(tmp_path: Path) -> None:
-    """run.json tells how far a run came."""
+    """run.json shows how far a run came."""
     run = new_run(tmp_path)
     run.finish_phase("deploy")
     run.finish_phase("chaos")
@@ -36,8 +36,8 @@ def test_finished_phases_are_noted_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"run_id": "x"}'])
-def test_a_directory_that_is_no_run_is_refused(tmp_path: Path, content: str | None) -> None:
-    """Missing, broken and wrong run files each give one StoreError that names the place."""
+def test_directory_that_is_no_run_is_refused(tmp_path: Path, content: str | None) -> None:
+    """A missing, broken or wrong run file gives a StoreError that names the place."""
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(store.StoreError, match=str(tmp_path)):
@@ -49,7 +49,7 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path: Path, content: str | No
 def test_runs_of_one_millisecond_get_directories_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two processes that simulate into one store do not lose a seed by the name of its run."""
+    """Two processes that simulate into one store do not lose a run by a name clash."""
     moments = iter([5_000_000, 5_999_999, 5_999_999, 6_000_000])
     monkeypatch.setattr(time, "time_ns", lambda: next(moments))
     first, second = new_run(tmp_path), new_run(tmp_path)
@@ -57,25 +57,25 @@ def test_runs_of_one_millisecond_get_directories_of_their_own(
     assert second.started_wall_ns == 6_000_000
 
 
-def test_a_clock_that_stands_still_ends_in_an_error(
+def test_clock_that_stands_still_gives_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search for a free name is bounded, and says what is odd."""
+    """The search for a free name is bounded."""
     monkeypatch.setattr(time, "time_ns", lambda: 5_000_000)
     new_run(tmp_path)
     with pytest.raises(store.StoreError, match="clock stand still"):
         new_run(tmp_path)
 
 
-def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """A file in the store's place gives a StoreError."""
+def test_store_that_cannot_be_written_gives_an_error(tmp_path: Path) -> None:
+    """Here a file stands in its place."""
     (tmp_path / "store").write_text("")
     with pytest.raises(store.StoreError, match="cannot make"):
         new_run(tmp_path / "store")
 
 
-def test_sealing_keeps_every_whole_batch_of_a_stream_cut_anywhere(tmp_path: Path) -> None:
-    """At every cut, sealing gives a prefix of whole batches and never fails."""
+def test_sealing_keeps_every_complete_batch_of_a_truncated_stream(tmp_path: Path) -> None:
+    """It never fails, wherever the stream ends."""
     run = new_run(tmp_path)
     stream = run.history_dir / "w.arrows"
     writer = HistoryWriter(stream, writer_id=1, base_ns=run.base_ns)
@@ -94,8 +94,8 @@ def test_sealing_keeps_every_whole_batch_of_a_stream_cut_anywhere(tmp_path: Path
     assert seen == {0, 1, 2, 3}
 
 
-def test_a_stream_of_earlier_days_is_sealed_without_what_came_later(tmp_path: Path) -> None:
-    """Columns that its harness did not know are there, and null."""
+def test_stream_of_an_earlier_version_is_sealed_with_null_for_later_columns(tmp_path: Path) -> None:
+    """Its harness did not know these columns."""
     run = new_run(tmp_path)
     known = pa.schema([field for field in CLUSTER if not field.metadata])
     row = dict.fromkeys(known.names) | {"at_ns": 1, "kind": "leader", "source": "polled"}
@@ -144,8 +144,8 @@ def test_a_crash_between_sealing_and_removing_a_stream_is_harmless(tmp_path: Pat
     assert pq.read_table(run.history_dir / "w.parquet").num_rows == 1
 
 
-def test_a_stream_of_something_else_is_refused(tmp_path: Path) -> None:
-    """A stream whose columns are not the history's is named, and kept."""
+def test_stream_with_other_columns_is_refused(tmp_path: Path) -> None:
+    """The error names the stream, which is kept."""
     run = new_run(tmp_path)
     stream = run.history_dir / "w.arrows"
     RowStream(stream, pa.schema([("op", pa.string())])).close()

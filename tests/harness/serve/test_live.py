@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.recording.history import HistoryWriter
 from harness.recording.store import Run, seal, seal_ended
-from harness.recording.tail import Tail
+from harness.recording.tail import StreamTail
 from harness.serve.archive import LEFT_OUT, zipped
 from harness.serve.catalogue import Catalogue
 from harness.serve.live import LOOK_BYTES, SECONDS, Live, end_of
@@ -43,17 +43,17 @@ def rows(batches: list[pa.RecordBatch]) -> list[int]:
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=12))
 def test_a_stream_that_grows_is_read_once(cuts: list[int]) -> None:
     """However it is cut at each look, every row comes exactly once and in order."""
-    tail, seen = Tail(), []
+    tail, seen = StreamTail(), []
     for end in [*sorted(cuts), len(WHOLE)]:
-        seen += rows(tail.look(io.BytesIO(WHOLE[:end]), end, LOOK_BYTES))
+        seen += rows(tail.read_new(io.BytesIO(WHOLE[:end]), end, LOOK_BYTES))
     assert seen == [m for n in range(6) for m in (n, -n)]
 
 
 def test_a_look_is_bounded_and_the_next_one_goes_on() -> None:
     """At least one message each, so that every look gets on."""
-    tail, seen, looks = Tail(), [], 0
+    tail, seen, looks = StreamTail(), [], 0
     while tail.position < len(WHOLE) - 8:
-        seen += rows(tail.look(io.BytesIO(WHOLE), len(WHOLE), 1))
+        seen += rows(tail.read_new(io.BytesIO(WHOLE), len(WHOLE), 1))
         looks += 1
     assert len(seen) == 12
     assert looks == 7
@@ -61,16 +61,16 @@ def test_a_look_is_bounded_and_the_next_one_goes_on() -> None:
 
 def test_a_stream_that_is_another_one_is_begun_anew() -> None:
     """It became shorter."""
-    tail = Tail()
-    tail.look(io.BytesIO(WHOLE), len(WHOLE), LOOK_BYTES)
+    tail = StreamTail()
+    tail.read_new(io.BytesIO(WHOLE), len(WHOLE), LOOK_BYTES)
     short = stream(1)
-    assert rows(tail.look(io.BytesIO(short), len(short), LOOK_BYTES)) == [0, 0]
+    assert rows(tail.read_new(io.BytesIO(short), len(short), LOOK_BYTES)) == [0, 0]
 
 
 @pytest.mark.parametrize("content", [b"", b"no stream", b"\xff" * 100, b"\0" * 100])
 def test_what_is_no_stream_gives_no_rows(content: bytes) -> None:
     """A short one may still become one."""
-    assert Tail().look(io.BytesIO(content), len(content), LOOK_BYTES) == []
+    assert StreamTail().read_new(io.BytesIO(content), len(content), LOOK_BYTES) == []
 
 
 class Growing:

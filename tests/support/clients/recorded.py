@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.history.history import HISTORY
-from harness.recording.history import Operations
+from harness.recording.history import OperationWriter
 from harness.workloads.clients.counts import Tally
 from harness.workloads.clients.payload import PayloadCodec
 from harness.workloads.clients.reads import Reads
@@ -13,7 +13,7 @@ from harness.workloads.clients.sends import Sends
 CODEC = PayloadCodec("run", 64)
 
 
-class Rows(Operations):
+class Rows(OperationWriter):
     """Operations in a list, at a time that goes on by 1 ns."""
 
     def __init__(self) -> None:

@@ -81,7 +81,7 @@ def compare(prepared: Prepared) -> list[Compared]:
     engine = DuckDbEngine(threads=1)
     try:
         run = recording.store(root, versions=versions(), commit=commit())
-        judge.prepare(run.path)
+        judge.complete_run(run.path)
         frames = Frames(engine, load_run(run.path), load_plan(run.path))
         return [_compared(prepared.plan.seed, frames, row, oracle) for row in _lost(frames)]
     finally:

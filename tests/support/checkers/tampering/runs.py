@@ -6,7 +6,7 @@ from pathlib import Path
 from harness.judging import judge
 from harness.plans.plan import Plan
 from harness.run.prepare import prepare
-from harness.simulation.campaign import broken_by
+from harness.simulation.campaign import apply_broker_module
 from harness.simulation.recording import Recording
 from harness.simulation.run import Simulation
 
@@ -46,9 +46,9 @@ def make(
         },
         "tampering",
     )
-    with broken_by(module):
+    with apply_broker_module(module):
         recording = Simulation(prepare(plan)).run()
     before(recording)
     run = recording.store(root, versions={}, commit=None).path
-    judge.prepare(run)
+    judge.complete_run(run)
     return run

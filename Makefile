@@ -1,56 +1,73 @@
-# Two commands matter: `make run` breaks a cluster and reports, `make test` proves the project.
-# Both set up everything in .venv; they need python3 (3.11 or newer, with venv). Tests that need more
-# (root, Java, Docker, ...) are skipped without it, and the last lines say how to get it.
+# `make help` lists what there is. Two commands matter: `make run` breaks a cluster and reports,
+# `make test` proves the project. Everything sets up .venv first; that needs python3 (3.11 or newer,
+# with venv). Tests that need more (root, Java, Docker, ...) are skipped without it, and the last
+# lines of a test run say how to get it.
 
+SHELL := bash
+.SHELLFLAGS := -e -o pipefail -c
 PYTHON ?= python3
 BIN := .venv/bin
-# One file's tests stay together: they share a cluster. The slow ones wait more than they compute.
+# Tests of one file stay together, because they share a cluster. Slow tests wait more than they compute.
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile
 READY := .venv/.ready
 
-.PHONY: run test check check-bare fmt clean setup kafka
+.PHONY: help run test check check-fast check-bare lint fmt site clean setup kafka
 .DEFAULT_GOAL := run
 
-run: $(READY)
+help: ## list these commands
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+run: $(READY) ## break a cluster for a minute and print the verdict (the default)
 	$(BIN)/highwater run first-light
 
-test: check
+check-fast: lint ## the inner loop: format, lint, types, layers, unit tests (under a minute)
+	$(PYTEST) -m "not slow and not medium"
+
+check: lint ## check-fast and the tests of real kernel objects, processes and browsers
+	$(PYTEST) -m "not slow"
+
+test: check ## everything: check, then whole clusters, Spark and Apache Kafka
 	$(PYTEST) --numprocesses $$(($$(nproc) * 3 / 2)) -m slow --and-before
 
-check: $(READY)
+check-bare: $(READY) ## check without any optional tool, as on a new user's machine
+	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow"
+
+lint: $(READY) ## format, lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -m "not slow"
 
-# The fast tests without any optional tool: what a new user's machine may lack is covered up.
-check-bare: $(READY)
-	$(BIN)/python -m tests.tools.bare $(PYTEST) -m "not slow"
-
-fmt: $(READY)
+fmt: $(READY) ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-setup: $(READY)
+site: $(READY) ## build the documentation into site/, strictly
+	$(BIN)/python -m tests.tools.anomaly_reports docs/anomalies/reports
+	$(BIN)/mkdocs build --strict --quiet
 
-$(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "highwater needs Python 3.11 or newer; $(PYTHON) is older. Set PYTHON=python3.11, say."; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
-	  || { echo "Python's venv is missing: apt-get install python3-venv"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $(READY)
-
-# Apache Kafka, for `highwater run --system kafka`.
-kafka:
+kafka: ## fetch Apache Kafka by Maven, for `highwater run --system kafka`
 	@command -v mvn >/dev/null \
 	  || { echo "Maven is missing (it fetches Kafka's jars): apt-get install maven"; exit 1; }
 	@mkdir -p .kafka && echo '*' > .kafka/.gitignore
 	mvn --quiet --batch-mode --file harness/brokers/kafka/pom.xml \
 	  dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs
 
-clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+setup: $(READY) ## set up .venv
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "highwater needs Python 3.11 or newer; $(PYTHON) is older. Set PYTHON=python3.11, say."; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "Python's venv is missing: apt-get install python3-venv"; exit 1; }
+	@echo "Setting up .venv: about 150 packages, half a gigabyte, two minutes. This happens once."
+	$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --disable-pip-version-check --progress-bar off --editable '.[dev]' \
+	  | sed -u -n -e 's/^Collecting \([^ ]*\).*/  found \1/p' \
+	      -e 's/^Installing collected.*/  installing all of them (a minute)/p' \
+	      -e 's/^Successfully installed.*/  done/p'
+	@touch $(READY)
+
+clean: ## remove .venv and everything that was built
+	rm -rf .venv build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

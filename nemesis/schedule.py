@@ -1,8 +1,8 @@
-"""Schedules: which fault strikes when, decided before anything runs.
+"""Schedules: which fault happens when, decided before the run.
 
-A schedule is plain data with symbolic targets, in TOML or JSON that people can write: see `read`.
-Its own JSON is byte-stable: equal schedules give equal files. Everything is healed by `end_ms` at
-the latest. Random ones come from `nemesis.generator`; a list written by hand may do as it likes.
+A schedule is plain data. Its events name selectors, not nodes. People can write it in TOML or JSON,
+see `read`. `to_json` is byte-stable: equal schedules give equal files. Every fault is healed by
+`end_ms` at the latest. `nemesis.generator` makes random schedules.
 """
 
 import json
@@ -12,41 +12,47 @@ from collections.abc import Iterable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemesis import conditions, selectors
-from nemesis.base import BadSchedule, BadTargets
+from nemesis.base import BadSchedule, BadSelector
 from nemesis.faults.catalogue import find
 from nemesis.faults.fault import Params
 
 MAX_EVENTS = 10_000
 LONGEST_MS = 366 * 86_400_000
-"""No schedule is longer."""
+"""The longest possible schedule."""
 UNTIL_TIMEOUT_MS = 10_000
 
 
 class Event(BaseModel):
-    """One fault to come. Times are ms since the chaos phase began."""
+    """One planned fault. Times are ms since the chaos phase began."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", coerce_numbers_to_str=True, use_attribute_docstrings=True
+    )
 
     id: int = -1
-    """Its place in the schedule, given when the schedule is made."""
+    """Its position in the schedule, set when the schedule is made."""
     name: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")
-    """What the conditions of other events call it."""
+    """The name by which conditions of other events refer to it."""
     at_ms: int = Field(ge=0, le=LONGEST_MS)
+    """When, ms since the chaos phase began."""
     fault: str
+    """The fault's name."""
     targets: str = ""
-    """A target expression; none is the fault's own default."""
+    """The selector of the nodes to hit; empty for the fault's default selector."""
     duration_ms: int = Field(gt=0, le=LONGEST_MS)
+    """How long the fault stays in force, ms."""
     params: dict[str, str] = {}
+    """Parameters of the fault."""
     until: str | None = None
-    """A condition awaited from `at_ms` on, before the fault strikes."""
+    """A condition that the injection waits for, from `at_ms` on."""
     until_timeout_ms: int = Field(default=UNTIL_TIMEOUT_MS, ge=0, le=LONGEST_MS)
-    """How long it is awaited; the event is left out, and says so, when it never held."""
+    """How long the injection waits for the condition; then the event is skipped and recorded."""
     nodes: tuple[int, ...] | None = None
-    """These nodes, in place of those that `targets` means at the time: as in an earlier run."""
+    """Fixed nodes in place of `targets`, to repeat an earlier run."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What conditions of other events may call it: its name, its fault, its number."""
+        """What conditions of other events may refer to: its name, its fault, its number."""
         named = (str(self.id), self.fault)
         return named if self.name is None else (self.name, *named)
 
@@ -66,7 +72,7 @@ class Schedule(BaseModel):
     events: tuple[Event, ...]
 
     def needs(self) -> frozenset[str]:
-        """What its faults need of the target, by the names of `Ability`. Raises UnknownFault."""
+        """The abilities that its faults need from the target. Raises UnknownFault."""
         return frozenset(need for event in self.events for need in find(event.fault).needs)
 
     def to_json(self) -> bytes:
@@ -75,8 +81,8 @@ class Schedule(BaseModel):
         return (json.dumps(found, indent=2, sort_keys=True) + "\n").encode()
 
 
-class Written(BaseModel):
-    """A schedule as people write it: what it leaves out is the plan's."""
+class ScheduleFile(BaseModel):
+    """A schedule as people write it; the plan supplies the missing fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -85,14 +91,14 @@ class Written(BaseModel):
     seed: int | None = Field(default=None, ge=0, le=(1 << 63) - 1)
 
 
-def read(data: bytes) -> Written:
-    """A schedule's file: JSON (it begins with a brace), else TOML, with a table `[[events]]` for
-    each fault. Raises BadSchedule.
+def read(data: bytes) -> ScheduleFile:
+    """Read a schedule file: JSON if it begins with a brace, otherwise TOML, with one table
+    `[[events]]` per event. Raises BadSchedule.
     """
     try:
         text = data.decode()
         raw = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
-        return Written.model_validate(raw)
+        return ScheduleFile.model_validate(raw)
     except ValidationError as error:
         raise BadSchedule(f"the schedule cannot be used: {_first(error)}") from error
     except RecursionError as error:
@@ -102,14 +108,14 @@ def read(data: bytes) -> Written:
 
 
 def scripted(events: Iterable[Event], *, seed: int, end_ms: int) -> Schedule:
-    """A schedule of events written by hand, numbered in the order of their times.
+    """Make a schedule of handwritten events, numbered in the order of their times.
 
-    Raises BadSchedule, UnknownFault, BadTargets.
+    Raises BadSchedule, UnknownFault, BadSelector.
     """
     ordered = sorted(events, key=lambda event: event.at_ms)
     numbered = tuple(
         event.model_copy(
-            update={"id": number, "targets": event.targets or find(event.fault).default_targets}
+            update={"id": number, "targets": event.targets or find(event.fault).default_selector}
         )
         for number, event in enumerate(ordered)
     )
@@ -117,7 +123,7 @@ def scripted(events: Iterable[Event], *, seed: int, end_ms: int) -> Schedule:
 
 
 def from_json(data: bytes) -> Schedule:
-    """Read a schedule's own file. Raises BadSchedule, UnknownFault, BadTargets."""
+    """Read the output of `to_json`. Raises BadSchedule, UnknownFault, BadSelector."""
     try:
         return checked(Schedule.model_validate_json(data))
     except ValidationError as error:
@@ -125,7 +131,7 @@ def from_json(data: bytes) -> Schedule:
 
 
 def checked(schedule: Schedule) -> Schedule:
-    """The schedule itself, when it can be run. Raises BadSchedule, UnknownFault, BadTargets."""
+    """Return the schedule if it can be run. Raises BadSchedule, UnknownFault, BadSelector."""
     if len(schedule.events) > MAX_EVENTS:
         raise BadSchedule(f"{len(schedule.events)} events are more than {MAX_EVENTS}")
     names = [event.name for event in schedule.events if event.name is not None]
@@ -133,16 +139,16 @@ def checked(schedule: Schedule) -> Schedule:
         raise BadSchedule(f"two events are called {twice[0]}; give each its own name")
     for event in schedule.events:
         _check(event, schedule)
-    if stuck := _waiting_for_each_other(schedule):
-        told = ", which waits for ".join(event.place for event in stuck)
-        raise BadSchedule(f"{told}: they wait for each other, and none would ever strike")
+    if stuck := _wait_cycle(schedule):
+        chain = ", which waits for ".join(event.place for event in stuck)
+        raise BadSchedule(f"{chain}: they wait for each other, and none would ever be injected")
     return schedule
 
 
-def _waiting_for_each_other(schedule: Schedule) -> list[Event]:
-    """A circle of events by what they wait for, its first event at both ends; empty without one.
+def _wait_cycle(schedule: Schedule) -> list[Event]:
+    """A cycle of events that wait for each other, with its first event at both ends; or empty.
 
-    An event may strike once, of each name that it waits for, another event of that name may.
+    An event can be injected if, for each name that it waits for, some event of that name can.
     """
     waits = {
         event.id: [
@@ -164,8 +170,8 @@ def _waiting_for_each_other(schedule: Schedule) -> list[Event]:
     event = next(iter(stuck.values()), None)
     while event is not None and event not in path:
         path.append(event)
-        vain = next(o for o in waits[event.id] if all(each.id in stuck for each in o))
-        event = vain[0]
+        blocked = next(o for o in waits[event.id] if all(each.id in stuck for each in o))
+        event = blocked[0]
     return [] if event is None else [*path[path.index(event) :], event]
 
 
@@ -176,8 +182,8 @@ def _check(event: Event, schedule: Schedule) -> None:
         if event.until is not None:
             _check_references(event, conditions.parse(event.until).events, schedule)
         selectors.parse(event.targets)
-    except BadTargets as error:
-        raise BadTargets(f"{event.place}: {error}") from error
+    except BadSelector as error:
+        raise BadSelector(f"{event.place}: {error}") from error
     except BadSchedule as error:
         raise BadSchedule(f"{event.place}: {error}") from error
     if event.at_ms + event.duration_ms > schedule.end_ms:
@@ -196,7 +202,7 @@ def _check_references(event: Event, wanted: Iterable[str], schedule: Schedule) -
 
 
 def _first(error: ValidationError) -> str:
-    """Where and what the first problem is; misspelt keys come before what they leave missing."""
+    """The first problem and its place; misspelt keys come before missing keys."""
     problems = error.errors(include_url=False)
     first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
     where = ".".join(map(str, first["loc"])) or "the file"

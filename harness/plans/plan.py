@@ -66,11 +66,17 @@ class Topic(_Frozen):
     """One topic, and the acks setting of its producers."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
+    """The topic's name."""
     acks: Acks
+    """What producers wait for: 0 (nothing), 1 (the leader), `all` (all in-sync replicas)."""
     partitions: int = Field(default=3, ge=1, le=1000)
+    """Number of partitions."""
     replication_factor: int = Field(default=3, ge=1, le=1000)
+    """Replicas of each partition."""
     min_insync_replicas: int = Field(default=2, ge=1, le=1000)
+    """`min.insync.replicas`: with fewer in sync, `acks = "all"` is refused."""
     idempotence: bool = False
+    """Producers are idempotent (KIP-98)."""
     configs: dict[str, str] = {}
     """Further topic configs, by Kafka's names."""
 
@@ -83,6 +89,7 @@ class Workload(_Frozen):
     """What the clients of each topic do."""
 
     client: ClientName = "librdkafka"
+    """The client library; `own` is highwater's own asyncio client."""
     producers: int = Field(default=2, ge=1, le=100)
     """Per topic."""
     consumers: int = Field(default=1, ge=0, le=100)
@@ -90,9 +97,11 @@ class Workload(_Frozen):
     rate_per_s: float = Field(default=200.0, ge=0, le=10_000_000)
     """Sends per second of each producer; 0 means as fast as it can."""
     value_bytes: int = Field(default=128, ge=64, le=1_000_000)
+    """Size of a record's value, bytes."""
     max_in_flight: int = Field(default=1000, ge=1, le=MAX_COUNT)
     """How many sends of one producer may wait for their outcome."""
     linger_ms: float = Field(default=2.0, ge=0, le=900_000)
+    """How long a producer waits for more records before it sends a batch, ms."""
     message_timeout_ms: int = Field(default=10_000, ge=1, le=MAX_COUNT)
     """A send without an answer is given up after this time, and its outcome is unknown."""
     insists: bool = False
@@ -122,8 +131,11 @@ class FaultMix(_Frozen):
     weight: int = Field(default=1, ge=0, le=100)
     """How often the fault comes compared with a fault of weight 1."""
     targets: tuple[str, ...] = ()
+    """Selectors for this fault."""
     duration_ms: Range | None = None
+    """How long this fault lasts, ms."""
     params: dict[str, Annotated[Parameter, BeforeValidator(_as_text)]] = {}
+    """Parameters of the fault: a value, a range, or a list to choose from."""
 
 
 class QuietPeriods(_Frozen):
@@ -139,6 +151,7 @@ class Nemesis(_Frozen):
     """The faults: a list of events, or a random mix that the plan's seed decides."""
 
     events: tuple[Event, ...] = ()
+    """Scripted faults; there is then no random mix."""
     faults: tuple[str, ...] = ()
     """Names of faults for a random mix, or patterns such as `partition.*` and `*`."""
     mix: dict[str, FaultMix] = {}
@@ -150,11 +163,13 @@ class Nemesis(_Frozen):
     rate_per_min: float | None = Field(default=None, gt=0, le=6_000)
     """How many faults or bursts begin in a minute. Replaces the interval."""
     duration_ms: Range = (2_000, 8_000)
+    """How long a fault of a random mix lasts, ms."""
     overlap: int = Field(default=1, ge=1, le=15)
     """How many faults may be in force at once."""
     burst: Range = (1, 1)
     """How many faults begin together."""
     quiet: QuietPeriods | None = None
+    """Periods without faults."""
     majority: bool = False
     """Whether overlapping faults together may hit a majority of the nodes."""
     mode: Literal["strict", "auto"] = "strict"
@@ -211,6 +226,7 @@ class External(_Frozen):
     """The cluster of system `external`, and how clients connect to it."""
 
     bootstrap_servers: str = Field(min_length=1)
+    """Addresses of brokers: host:port, with commas."""
     properties: dict[str, str] = {}
     """Client properties by librdkafka's names. `env:NAME` means the value of that environment
     variable."""
@@ -229,23 +245,30 @@ class Plan(_Frozen):
     """Everything that decides a run, together with the commit."""
 
     name: str = Field(default=FIRST_LIGHT, pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    """The plan's name; runs are stored under it."""
     seed: int = Field(ge=0, le=(1 << 63) - 1)
+    """Everything random is derived from it."""
     target: Literal["local", "docker", "ssh", "vagrant", "sim"] = "local"
+    """Where the nodes live."""
     inventory: str | None = None
     """For target ssh: the file that lists the machines."""
     system: System = "nodes"
+    """What is tested: the built-in broker (`nodes`), Apache Kafka (`kafka`), or a cluster that
+    already runs (`external`)."""
     kafka_home: str | None = None
     """For system kafka: the directory of an unpacked distribution. Default: `$KAFKA_HOME`, or what
     `make kafka` has fetched."""
     external: External | None = None
     """For system external."""
     nodes: int = Field(default=3, ge=1, le=15)
+    """Number of nodes."""
     broker_module: str = Field(default="nodes", pattern=r"^[A-Za-z_][\w.]*$")
     """The module that `python -m` starts on each node."""
     broker: dict[str, Value] = {}
     """Broker properties in addition to the harness's own, by Kafka's names. `env:NAME` means the
     value of that environment variable."""
     warmup_s: float = Field(default=5.0, ge=0, le=MAX_DURATION_S)
+    """How long clients run before the first fault, s."""
     duration_s: float = Field(default=60.0, ge=0.001, le=MAX_DURATION_S)
     """Length of the chaos phase."""
     start_timeout_s: float = Field(default=30.0, gt=0, le=MAX_DURATION_S)
@@ -256,8 +279,11 @@ class Plan(_Frozen):
     rotate_s: float | None = Field(default=None, ge=0.1, le=MAX_DURATION_S)
     """Write the history in segments of this length, and seal each while the run goes on."""
     topics: tuple[Topic, ...] = Field(default=_TOPICS, min_length=1)
+    """The topics."""
     workload: Workload = Workload()
+    """The clients."""
     nemesis: Nemesis = Nemesis()
+    """The faults."""
     expect: Expect = ()
     """A table (`lost.acks-all = 0`) or a list of texts. It does not change what the run does."""
     simulated: Simulated = Simulated()
@@ -304,10 +330,11 @@ class Plan(_Frozen):
 
 def packaged() -> tuple[str, ...]:
     """Return the names of the plans and scenarios that come with the harness."""
-    return tuple(sorted(_packaged_files()))
+    return tuple(sorted(packaged_files()))
 
 
-def _packaged_files() -> dict[str, Path]:
+def packaged_files() -> dict[str, Path]:
+    """Return the TOML file of each packaged plan and scenario, by name."""
     plans = resources.files("harness.plans").joinpath("packaged")
     found = [*plans.iterdir(), *plans.joinpath("scenarios").iterdir()]
     return {
@@ -325,7 +352,7 @@ def load(source: str | None = None) -> dict[str, Any]:
     """
     if source is None:
         source = FIRST_LIGHT
-    path = _packaged_files().get(source, Path(source))
+    path = packaged_files().get(source, Path(source))
     where = f"plan {source}"
     try:
         raw = tomllib.loads(path.read_text())

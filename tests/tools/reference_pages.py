@@ -1,4 +1,6 @@
-"""Writes the pages of docs/reference that come from the code: `python -m tests.tools.reference_pages`.
+"""Writes the pages of the documentation that come from the code.
+
+    python -m tests.tools.reference_pages [--check]
 
 Without `--check` the pages are written; with it, exit code 1 says that one of them is out of date.
 """
@@ -121,10 +123,10 @@ def plan_page() -> str:
     lines = [
         "# Plan reference",
         "",
-        "A plan is a TOML file. `highwater run PLAN` runs it, `highwater run PLAN --dry-run` shows what",
-        "it would do, and `highwater simulate PLAN` runs it in a simulated cluster. Every key has a",
-        "default unless it is marked as required. Flags of the command line replace what the plan says.",
-        "An unknown key or an impossible value is refused before anything starts.",
+        "A plan is a TOML file. `highwater run PLAN` runs it, `highwater run PLAN --dry-run` shows",
+        "what it would do, and `highwater simulate PLAN` runs it in a simulated cluster. Every key",
+        "has a default unless it is marked as required. Flags of the command line replace what the",
+        "plan says. An unknown key or an impossible value is refused before anything starts.",
         "",
         "This page is made from the code by `python -m tests.tools.reference_pages`.",
     ]
@@ -230,9 +232,9 @@ def faults_page() -> str:
         "# Faults",
         "",
         "A plan names faults in a random mix (`nemesis.faults`) or in scripted events",
-        "(`[[nemesis.events]]`). `highwater faults` prints this list, `highwater doctor` says which of",
-        "them this machine can make. A fault counts only when a measurement proves that it took effect,",
-        "and its end is proved as well. [How to add a fault](guides/add-a-fault.md).",
+        "(`[[nemesis.events]]`). `highwater faults` prints this list, `highwater doctor` says",
+        "which of them this machine can make. A fault counts only if a measurement proves that it",
+        "took effect, and its end is proved as well. [How to add one](guides/add-a-fault.md).",
         "",
         "This page is made from the code by `python -m tests.tools.reference_pages`.",
         "",

@@ -1,15 +1,17 @@
-"""A suite of runs every night: seeds that are new, one clear answer in the morning.
+"""Runs a suite of plans within a time budget, with new seeds each night, and publishes the results.
+What one run does and how it is judged is left to `highwater run`, `simulate` and `check`.
 
-    suite       what is run: cells, canaries, known failures, budget, retention      (TOML)
-    cells       the suite's matrix as cells, and a cell as a command line             (pure)
-    results     what became of a trial, of a cell and of a night                      (pure)
-    order       which trial comes next within the budget                              (pure)
-    night       a night on disk: its trials and results, so that it can be resumed
-    running     trials as processes, some at a time, until the budget is over
-    junit markdown trend prometheus webhook    a night told to others
-    telling     all of these, again after every trial
-    retention   which runs are kept for how long
-    conduct     a night from its first trial to its exit code
+    suite       the suite file: cells, canaries, known violations, budget, retention  (TOML)
+    cells       the cells of a suite, and a cell's command line                       (pure)
+    results     the outcome of a trial, of a cell and of a night                      (pure)
+    order       which trial starts next within the budget                             (pure)
+    night       one night on disk: its trials and results, so that it can be resumed
+    trials      trials as processes, several at a time, until the budget is spent
+    trial_output    the verdict, messages and run that a trial's process left
+    junit markdown prometheus trend webhook     the results in five forms
+    publish     writes these files again after every trial
+    retention   how long runs are kept
+    run_night   one night from its first trial to its exit code
 
-A violation is never tried again: what was seen once has happened.
+A trial that found a violation is never repeated: the violation has happened.
 """

@@ -1,18 +1,21 @@
-"""A suite's cells: every combination of its matrix, its single cells and its canaries. Pure.
+"""The cells of a suite: every combination of its matrix, its single cells and its canaries.
 
-A cell is what is tried every night with new seeds; its name says what distinguishes it, and is how
-nights are compared.
+A cell runs every night with new seeds. Its name contains what distinguishes it from other cells;
+nights are compared by these names. Pure, except that plans and broker modules are looked up.
 """
 
 import itertools
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from harness.nightly.suite import Canary, One, Single, Suite, SuiteError, What
+from harness.nightly.suite import Canary, CellEntry, CellSettings, SingleCell, Suite, SuiteError
 from harness.plans import plan as plans
 from harness.plans.plan import Plan
 from harness.run import prepare
@@ -27,101 +30,108 @@ FLAGS: Final[Mapping[str, str]] = {
     "target": "--target",
     "broker_module": "--broker-module",
 }
-"""Options of `highwater run`, by the suite's keys; acks may be given several times."""
+"""Options of `highwater run` by the keys of a suite. `--acks` is apart: it may be repeated."""
 
 NOT_SIMULATED: Final = ("schedule", "nemesis")
-"""Keys that `highwater simulate` has no option for; a plan of one's own has them all."""
+"""Keys without an option of `highwater simulate`. A plan file can contain them."""
 
 NOT_IN_A_NAME: Final = ("duration_s", "nemesis")
-"""What says how long and how, and not what."""
+"""Keys that say how long or how a cell runs, not what it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What is tried with so many seeds a night."""
+    """One cell: it runs with `seeds` seeds every night."""
 
     name: str
-    what: What
+    settings: CellSettings
     seeds: int
     canary: bool = False
     expect: str | None = None
-    """Of a canary: the anomaly that must be found."""
+    """The anomaly that a canary must show; None: any."""
     expectations: tuple[str, ...] = ()
-    """Beside those of the plan."""
+    """Expectations besides those of the plan."""
     target: str = "local"
     acks: str = ""
-    """Of the plan's topics, as people write them."""
+    """The acks modes of the plan's topics, such as `1,all`."""
     faults: str = ""
-    """That the plan asks for."""
+    """The faults that the plan asks for, with commas."""
 
     @property
     def simulated(self) -> bool:
-        """Whether its trials are simulated worlds."""
+        """Whether the trials run in a simulated world."""
         return self.target == "sim"
 
     def argv(self, seed: int, store: Path | None = None) -> list[str]:
-        """The command line of a trial, without the program; as people type it without a store."""
+        """Return the arguments of a trial, without the program; without `store`, as people type
+        them."""
         if self.simulated:
-            words = ["simulate", self.what.plan, "--seeds", f"{seed}..{seed}", "--trace"]
+            words = ["simulate", self.settings.plan, "--seeds", f"{seed}..{seed}", "--trace"]
         else:
-            words = ["run", self.what.plan, "--seed", str(seed)]
+            words = ["run", self.settings.plan, "--seed", str(seed)]
         if store is not None:
             words += ["--store", str(store), "--json"]
         for name, option in FLAGS.items():
-            value = getattr(self.what, name)
+            value = getattr(self.settings, name)
             if value is not None and not (self.simulated and name == "target"):
                 words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
-        for each in (self.what.acks or "").split(","):
+        for each in (self.settings.acks or "").split(","):
             words += ["--acks", each.strip()] if each.strip() else []
         for each in self.expectations:
             words += ["--expect", each]
         return words
 
-    def typed(self, seed: int) -> str:
-        """The command line of a trial as people type it."""
+    def command_line(self, seed: int) -> str:
+        """Return the command line of a trial as people type it."""
         return shlex.join(["highwater", *self.argv(seed)])
 
 
 def cells_of(suite: Suite, beside: Path) -> tuple[Cell, ...]:
-    """The suite's cells in its order; plans and schedules that are files are found `beside` it.
+    """Return the cells of a suite, in its order. `beside` is the directory of the suite file; plans
+    and schedules that are files are looked up there.
 
-    Raises SuiteError for two of one name, for none, and for what is no plan.
+    Raises SuiteError for two cells of one name, for a suite without cells, for a plan that cannot
+    run, and for a broker module that does not exist.
     """
-    found = [_cell(what, suite, beside) for what in _combined(suite)]
+    found = [_cell(settings, suite, beside) for settings in _combined(suite)]
     found += [_cell(each, suite, beside) for each in (*suite.cell, *suite.canary)]
     if not found:
-        raise SuiteError(f"suite {suite.name}: has no cells; give it a [matrix] or [[cell]]s")
+        raise SuiteError(f"suite {suite.name}: has no cells; give it a [matrix] or [[cell]] tables")
     names = [cell.name for cell in found]
     for name in names:
         if names.count(name) > 1:
-            raise SuiteError(f"suite {suite.name}: two cells are called {name}; name one of them")
+            raise SuiteError(f"suite {suite.name}: two cells are called {name}; rename one of them")
     return tuple(found)
 
 
-def _combined(suite: Suite) -> Iterable[What]:
+def _combined(suite: Suite) -> Iterable[CellSettings]:
     axes: Mapping[str, Sequence[object]] = {
-        name: values for name in What.model_fields if (values := getattr(suite.matrix, name))
+        name: values
+        for name in CellSettings.model_fields
+        if (values := getattr(suite.matrix, name))
     }
     if not axes:
         return
     for values in itertools.product(*axes.values()):
-        yield What.model_validate(dict(zip(axes, values, strict=True)))
+        yield CellSettings.model_validate(dict(zip(axes, values, strict=True)))
 
 
-def _cell(what: What, suite: Suite, beside: Path) -> Cell:
-    one = what if isinstance(what, One) else None
-    canary = what if isinstance(what, Canary) else None
-    name = (one.name if one else None) or _name(what)
-    found = {"plan": _found(what.plan, beside)}
-    if what.schedule is not None:
-        found["schedule"] = str(beside / what.schedule)
-    plain = What.model_validate({each: getattr(what, each) for each in What.model_fields} | found)
+def _cell(settings: CellSettings, suite: Suite, beside: Path) -> Cell:
+    one = settings if isinstance(settings, CellEntry) else None
+    canary = settings if isinstance(settings, Canary) else None
+    name = (one.name if one else None) or _name(settings)
+    found = {"plan": _found(settings.plan, beside)}
+    if settings.schedule is not None:
+        found["schedule"] = str(beside / settings.schedule)
+    plain = CellSettings.model_validate(
+        {each: getattr(settings, each) for each in CellSettings.model_fields} | found
+    )
     seeds = (one.seeds if one else None) or suite.seeds
-    asked = () if canary else (*suite.expect, *(one.expect if isinstance(one, Single) else ()))
+    asked = () if canary else (*suite.expect, *(one.expect if isinstance(one, SingleCell) else ()))
     plan = _plan(name, plain, asked)
     return Cell(
         name=name,
-        what=plain,
+        settings=plain,
         seeds=seeds,
         canary=canary is not None,
         expect=canary.expect if canary else None,
@@ -132,11 +142,11 @@ def _cell(what: What, suite: Suite, beside: Path) -> Cell:
     )
 
 
-def _name(what: What) -> str:
-    """What distinguishes the cell, in the characters of file names."""
-    parts = [Path(what.plan).stem]
-    for key in What.model_fields:
-        value = getattr(what, key)
+def _name(settings: CellSettings) -> str:
+    """Return a name that contains what distinguishes the cell, in characters of file names."""
+    parts = [Path(settings.plan).stem]
+    for key in CellSettings.model_fields:
+        value = getattr(settings, key)
         if key == "plan" or key in NOT_IN_A_NAME or value is None:
             continue
         text = f"{value:g}" if isinstance(value, float) else str(value)
@@ -148,21 +158,41 @@ def _found(plan: str, beside: Path) -> str:
     return plan if plan in plans.packaged() else str(beside / plan)
 
 
-def _plan(name: str, what: What, expect: Sequence[str]) -> Plan:
-    """The cell's plan. Raises SuiteError for what a run would refuse, as far as a plan tells."""
-    flags = {name: getattr(what, name) for name in What.model_fields if name != "plan"}
+def _plan(name: str, settings: CellSettings, expect: Sequence[str]) -> Plan:
+    """Return the cell's plan. Raises SuiteError for what a run would refuse before it starts."""
+    flags = {name: getattr(settings, name) for name in CellSettings.model_fields if name != "plan"}
     flags["expect"] = expect
-    flags["acks"] = None if what.acks is None else [a.strip() for a in what.acks.split(",")]
-    flags["faults"] = None if what.faults is None else [f.strip() for f in what.faults.split(",")]
-    flags["schedule"] = None if what.schedule is None else Path(what.schedule)
+    flags["acks"] = None if settings.acks is None else [a.strip() for a in settings.acks.split(",")]
+    flags["faults"] = (
+        None if settings.faults is None else [f.strip() for f in settings.faults.split(",")]
+    )
+    flags["schedule"] = None if settings.schedule is None else Path(settings.schedule)
     try:
-        made = plans.build(plans.load(what.plan), where=f"plan {what.plan}", flags=flags)
+        made = plans.build(plans.load(settings.plan), where=f"plan {settings.plan}", flags=flags)
         prepare.prepare(made)
     except plans.PlanError as error:
         raise SuiteError(f"cell {name}: {error}") from error
-    left = [key for key in NOT_SIMULATED if getattr(what, key) is not None]
+    if made.system == "nodes" and not _module_exists(made.broker_module):
+        raise SuiteError(
+            f"cell {name}: there is no module {made.broker_module} for broker_module; name a "
+            "module that `python -m` finds from this directory, such as "
+            "harness.zoo.mutants.ack_before_replication"
+        )
+    left = [key for key in NOT_SIMULATED if getattr(settings, key) is not None]
     if made.target == "sim" and left:
         raise SuiteError(
-            f"cell {name}: {left[0]} is not for simulated cells; write it into the plan"
+            f"cell {name}: {left[0]} is no option of simulated cells; write it into the plan"
         )
     return made
+
+
+def _module_exists(name: str) -> bool:
+    """Whether `python -m` finds the module from the current directory. Nothing is imported."""
+    top, *rest = name.split(".")
+    spec = PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) or find_spec(top)
+    for part in rest:
+        if spec is None or spec.submodule_search_locations is None:
+            return False
+        top = f"{top}.{part}"
+        spec = PathFinder.find_spec(top, spec.submodule_search_locations)
+    return spec is not None

@@ -1,4 +1,4 @@
-"""A night as Markdown, for a job's summary page; within the size that GitHub allows."""
+"""One night as Markdown, for the summary page of a CI job, within the size that GitHub allows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -7,7 +7,7 @@ from harness.nightly.night import Night
 from harness.nightly.results import Change, Outcome, Result, by_cell, worst
 
 LIMIT_BYTES: Final = 1_000_000
-"""GitHub takes 1 MiB for each step of a job."""
+"""GitHub accepts 1 MiB for each step of a job."""
 ROWS: Final = 2_000
 
 MARKS: Final[Mapping[Outcome, str]] = {
@@ -29,23 +29,23 @@ EXPECTED: Final[Mapping[str, str]] = {
 
 
 def headline(results: Sequence[Result]) -> str:
-    """The night in one sentence."""
+    """Return the night in one sentence."""
     counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in Outcome}
     tried = len(results) - counts[Outcome.LEFT_OUT]
-    told = [f"{n} {outcome}" for outcome, n in counts.items() if n]
+    outcomes_text = [f"{n} {outcome}" for outcome, n in counts.items() if n]
     canaries = [r for r in results if r.canary and r.outcome is not Outcome.LEFT_OUT]
     missed = sum(r.outcome is Outcome.VIOLATION for r in canaries)
     blind = f"; {missed} canaries NOT found: the suite is blind" if missed else ""
     lost = lost_in(results)
     losses = f"; acknowledged writes lost: {lost}" if lost else ""
     runs = f"{tried} runs of {len(by_cell(results))} cells"
-    return f"{runs}: {', '.join(told) or 'nothing'}{losses}{blind}"
+    return f"{runs}: {', '.join(outcomes_text) or 'nothing'}{losses}{blind}"
 
 
 def lost_in(results: Sequence[Result]) -> str:
-    """The acknowledged writes that were lost, such as `934 acks=all, 3 acks=1`; empty without.
+    """Return the lost acknowledged writes, such as `934 acks=all, 3 acks=1`; empty without any.
 
-    Those of canaries are not counted: a broken broker loses them on purpose.
+    Canaries are not counted: their broken broker is expected to lose writes.
     """
     found: dict[str, int] = {}
     for result in results:
@@ -55,7 +55,7 @@ def lost_in(results: Sequence[Result]) -> str:
 
 
 def markdown(night: Night, results: Sequence[Result], changed: Mapping[str, Change]) -> str:
-    """The whole page; failures first, and everything that is left out is said."""
+    """Return the whole page, failures first. It says what it leaves out."""
     lines = [
         f"## {night.suite.name}, {night.name}",
         "",
@@ -89,9 +89,9 @@ def _row(cell: str, results: Sequence[Result], change: Change) -> str:
 
 
 def _details(results: Sequence[Result]) -> list[str]:
-    told = [r for r in results if r.outcome not in (Outcome.PASSED, Outcome.LEFT_OUT)]
+    detailed = [r for r in results if r.outcome not in (Outcome.PASSED, Outcome.LEFT_OUT)]
     lines = list[str]()
-    for result in told:
+    for result in detailed:
         lines += ["", f"### {MARKS[result.outcome]}: {_cell(result.cell)}, seed {result.seed}", ""]
         lines.append(_cell(result.said))
         if result.headline and result.headline not in result.said:
@@ -107,7 +107,7 @@ def _details(results: Sequence[Result]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """A text that breaks no table."""
+    """Return a text that is safe in a table cell."""
     return " ".join(text.replace("|", "\\|").split())
 
 

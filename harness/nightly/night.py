@@ -1,14 +1,14 @@
-"""A night on disk: what it was to try, what became of it, and everything told of it.
+"""One night on disk: the suite, the trials, their results, and the files made of them.
 
     <store>/nightly/<suite>/<UTC time>/
-      night.json        the suite as it was, commit, machine, seeds, when it began and ended
-      trials.jsonl      begun and ended, a line each, on disk at once
+      night.json        the suite as it was, commit, machine, seeds, start and end
+      trials.jsonl      one line when a trial starts, one when it ends; fsynced at once
       junit.xml summary.md metrics.prom
-      runs/<trial>/     the run directories
+      runs/<trial>/     the store of one trial
     <store>/nightly/<suite>/trend.html
 
-A night that was killed has no end, and can be gone on with: what has a result keeps it. One process
-at a time works on a suite's nights.
+A night whose process was killed has no end in night.json and can be resumed; trials with a result
+keep it. Only one process at a time works on the nights of a suite (`locked`).
 """
 
 import fcntl
@@ -34,8 +34,8 @@ RUNS: Final = "runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """A trial that somebody began: when (UTC, seconds since 1970), and which process it is."""
+class StartedTrial:
+    """A trial that was started: when (UTC, seconds since 1970), and its process."""
 
     process: ProcessId
     at_s: float
@@ -43,7 +43,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """One night; times are UTC, seconds since 1970."""
+    """One night. Times are UTC, seconds since 1970."""
 
     path: Path
     suite: Suite
@@ -53,19 +53,19 @@ class Night:
     machine: str
     ended_s: float | None = None
     spent_s: float = 0.0
-    """Of the budget."""
+    """Seconds of the budget that are used up."""
 
     @property
     def name(self) -> str:
-        """The name of its directory: when it began."""
+        """The name of the directory: the time at which the night began."""
         return self.path.name
 
     def run_dir(self, trial: Trial) -> Path:
-        """The store of the trial's run."""
+        """Return the directory that is the store of the trial's run."""
         return self.path / RUNS / trial.name
 
     def results(self) -> list[Result]:
-        """What has an end, in the order of the ends; of each trial the last."""
+        """Return the results in the order in which trials ended; the last one of each trial."""
         found = {
             (line["result"]["cell"], line["result"]["seed"]): Result.from_json(line["result"])
             for line in _lines(self.path / TRIALS)
@@ -74,31 +74,33 @@ class Night:
         return list(found.values())
 
     def unfinished(self) -> list[Trial]:
-        """What has no result yet, in the order in which it was written down."""
+        """Return the trials without a result, in the order of night.json."""
         done = {(result.cell, result.seed) for result in self.results()}
         return [trial for trial in self.trials if (trial.cell, trial.seed) not in done]
 
-    def begun(self) -> dict[Trial, Begun]:
-        """What was begun and has no result; of each trial the last time."""
+    def started(self) -> dict[Trial, StartedTrial]:
+        """Return the trials that were started and have no result; the last start of each."""
         names = {trial.name: trial for trial in self.unfinished()}
         return {
-            names[line["begun"]]: Begun(process=ProcessId(**line["process"]), at_s=line["at_s"])
+            names[line["begun"]]: StartedTrial(
+                process=ProcessId(**line["process"]), at_s=line["at_s"]
+            )
             for line in _lines(self.path / TRIALS)
             if line.get("begun") in names and line.get("process")
         }
 
-    def note_begun(self, trial: Trial, process: ProcessId | None, now_s: float) -> None:
-        """A trial begins."""
+    def note_start(self, trial: Trial, process: ProcessId | None, now_s: float) -> None:
+        """Record that a trial starts."""
         known = None if process is None else asdict(process)
         self._append({"begun": trial.name, "process": known, "at_s": now_s})
 
-    def note(self, result: Result, now_s: float) -> None:
-        """A trial is over."""
+    def note_result(self, result: Result, now_s: float) -> None:
+        """Record a trial's result."""
         self._append({"result": result.to_json(), "at_s": now_s})
 
     def _append(self, line: Mapping[str, Any]) -> None:
         with (self.path / TRIALS).open("a") as file:
-            # A line that a crash has cut stays as it is, and alone.
+            # A crash may have cut the last line: leave it, and start a new one.
             cut = file.tell() and not (self.path / TRIALS).read_bytes().endswith(b"\n")
             file.write(("\n" if cut else "") + json.dumps(line) + "\n")
             file.flush()
@@ -106,7 +108,7 @@ class Night:
 
     def save(self) -> None:
         """Write night.json."""
-        said = {
+        content = {
             "suite": self.suite.to_json(),
             "trials": [[trial.cell, trial.seed] for trial in self.trials],
             "began_s": self.began_s,
@@ -115,10 +117,10 @@ class Night:
             "commit": self.commit,
             "machine": self.machine,
         }
-        write_atomic(self.path / NIGHT, json.dumps(said, indent=2) + "\n")
+        write_atomic(self.path / NIGHT, json.dumps(content, indent=2) + "\n")
 
 
-def begin(
+def create(
     store: Path,
     suite: Suite,
     cells: Sequence[Cell],
@@ -126,12 +128,12 @@ def begin(
     now_s: float,
     commit: str | None,
 ) -> Night:
-    """A new night, written down. Raises SuiteError where the store cannot be written."""
+    """Create a new night on disk. Raises SuiteError when the store cannot be written."""
     trials = tuple(
         Trial(cell=cell.name, seed=next(seeds)) for cell in cells for _ in range(cell.seeds)
     )
     stamp = datetime.fromtimestamp(now_s, tz=UTC)
-    path = home(store, suite.name) / f"{stamp:%Y%m%dT%H%M%S}.{stamp.microsecond // 1000:03d}Z"
+    path = suite_dir(store, suite.name) / f"{stamp:%Y%m%dT%H%M%S}.{stamp.microsecond // 1000:03d}Z"
     night = Night(
         path=path.absolute(),
         suite=suite,
@@ -144,21 +146,21 @@ def begin(
         path.mkdir(parents=True)
         night.save()
     except OSError as error:
-        raise SuiteError(f"cannot make a night under {store}: {error}") from error
+        raise SuiteError(f"cannot create a night under {store}: {error}") from error
     return night
 
 
 @contextmanager
-def held(directory: Path) -> Iterator[None]:
-    """Be the only one who works on the nights of `directory`. Raises SuiteError.
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the lock on the nights of `directory`. Raises SuiteError when another process holds it.
 
-    The kernel ends this with the process, however that dies.
+    The kernel releases the lock when the process ends, whatever ends it.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise SuiteError(f"cannot make nights in {directory}: {error}") from error
+        raise SuiteError(f"cannot create nights in {directory}: {error}") from error
     try:
         _lock(descriptor, directory)
         yield
@@ -171,19 +173,19 @@ def _lock(descriptor: int, directory: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise SuiteError(
-            f"{directory}: another process is at work on these nights; wait for it, or stop it"
+            f"{directory}: another process works on these nights; wait for it, or stop it"
         ) from error
 
 
-def home(store: Path, suite: str) -> Path:
-    """Where a suite's nights are."""
+def suite_dir(store: Path, suite: str) -> Path:
+    """Return the directory of a suite's nights."""
     return store / "nightly" / suite
 
 
 def nights(store: Path, suite: str) -> list[Night]:
-    """All nights of a suite, the oldest first; a directory that is none is no matter."""
+    """Return all nights of a suite, the oldest first. Other directories are skipped."""
     found = []
-    for path in sorted(home(store, suite).glob("*Z")):
+    for path in sorted(suite_dir(store, suite).glob("*Z")):
         try:
             found.append(read(path))
         except SuiteError:
@@ -192,7 +194,7 @@ def nights(store: Path, suite: str) -> list[Night]:
 
 
 def read(path: Path) -> Night:
-    """The night of a directory. Raises SuiteError when it is none."""
+    """Read the night of a directory. Raises SuiteError when it contains none."""
     try:
         raw = json.loads((path / NIGHT).read_text())
         return Night(
@@ -206,11 +208,11 @@ def read(path: Path) -> Night:
             machine=raw["machine"],
         )
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
-        raise SuiteError(f"{path}: is no night: {NIGHT} cannot be read ({error!r})") from error
+        raise SuiteError(f"{path} is no night: {NIGHT} cannot be read ({error!r})") from error
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a journal that may be cut anywhere."""
+    """Yield the complete lines of a journal whose end may be cut off."""
     try:
         text = path.read_text(errors="replace")
     except OSError:

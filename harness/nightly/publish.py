@@ -1,6 +1,6 @@
-"""Writes what others are told of a night, again after every trial: never less than what is known.
+"""Writes the result files of a night, again after every trial.
 
-A file that cannot be written is a complaint, and no failure of the night.
+A file that cannot be written becomes a message in `problems`; the night does not fail.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,32 +18,32 @@ from harness.recording.store import write_atomic
 
 
 @dataclass(slots=True, kw_only=True)
-class Telling:
-    """One night's files. `earlier`: the nights before it, the oldest first."""
+class NightFiles:
+    """The result files of one night. `earlier`: the nights before it, the oldest first."""
 
     night: Night
     cells: Sequence[Cell]
     earlier: Sequence[Night]
-    home: Path
-    """Where the trend page goes."""
+    suite_dir: Path
+    """The directory of the trend page."""
     problems: list[str] = field(default_factory=list)
 
-    def before(self) -> list[Result]:
-        """What the night before found."""
+    def previous_results(self) -> list[Result]:
+        """Return the results of the night before."""
         return self.earlier[-1].results() if self.earlier else []
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Write every file."""
         results = self.night.results()
-        changed = changes(results, self.before())
+        changed = changes(results, self.previous_results())
         path = self.night.path
         self._write(path / "junit.xml", lambda: junit(self.night, self.cells, results))
         self._write(path / "summary.md", lambda: markdown(self.night, results, changed))
         self._write(path / "metrics.prom", lambda: metrics(self.night, results))
         try:
-            trend.write(self.home / "trend.html", [*self.earlier, self.night])
+            trend.write(self.suite_dir / "trend.html", [*self.earlier, self.night])
         except OSError as error:
-            self.problems.append(f"{self.home / 'trend.html'} could not be written: {error}")
+            self.problems.append(f"{self.suite_dir / 'trend.html'} could not be written: {error}")
 
     def _write(self, path: Path, text: Callable[[], str]) -> None:
         try:

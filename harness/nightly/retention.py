@@ -1,7 +1,7 @@
-"""Which runs of old nights are removed, and their removal. What was said of them stays.
+"""Removes the runs of old nights. The result files of each night stay.
 
-A run directory is large (histories, node logs); the night's own files are small and kept. Nothing
-but `runs/<trial>` of a night of this suite is ever touched, and nothing through a link.
+A run directory is large (histories, node logs); the night's own files are small and are kept.
+Nothing but `runs/<trial>` of a night of this suite is ever removed, and links are not followed.
 """
 
 import shutil
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from harness.nightly.night import RUNS, Night
 from harness.nightly.results import Outcome, Trial
-from harness.nightly.suite import Keep
+from harness.nightly.suite import Retention
 
 
-def outdated(nights: Sequence[Night], keep: Keep) -> list[Path]:
-    """Run directories that are older than they need be; `nights` the oldest first."""
+def outdated(nights: Sequence[Night], keep: Retention) -> list[Path]:
+    """Return the run directories to remove. `nights`: the oldest first."""
     found = []
     for age, night in enumerate(reversed(nights)):
         outcomes = {(r.cell, r.seed): r.outcome for r in night.results()}
@@ -29,7 +29,7 @@ def outdated(nights: Sequence[Night], keep: Keep) -> list[Path]:
 
 
 def remove(directories: Sequence[Path]) -> list[str]:
-    """Remove them; what could not be, and why."""
+    """Remove directories. Return a message for each that could not be removed."""
     problems = []
     for directory in directories:
         try:

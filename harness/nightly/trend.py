@@ -1,7 +1,7 @@
-"""The page of all nights of a suite: each cell's outcomes, latency and availability over time.
+"""The trend page of a suite: outcomes, latency and availability of each cell, night by night.
 
-One file without a request to anywhere; links lead to the reports of runs that are still kept. An
-outcome is a letter and a shape, and only then a colour.
+One file that loads nothing else. Its links lead to the reports of runs that are still kept. Each
+outcome has a letter and a shape, so that nothing depends on colour.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """A small line over the nights: an SVG path, and its last value."""
+    """A small line over the nights: an SVG path and the last value."""
 
     path: str
     last: str
@@ -66,7 +66,7 @@ class Row:
 
 
 def write(path: Path, nights: Sequence[Night]) -> None:
-    """Write the page; `nights` the oldest first, and at least one."""
+    """Write the page. `nights`: at least one, the oldest first."""
     shown = nights[-NIGHTS:]
     results = [night.results() for night in shown]
     environment = html.environment("harness.nightly")
@@ -81,7 +81,7 @@ def write(path: Path, nights: Sequence[Night]) -> None:
         headline=headline(results[-1]),
         state=worst(r.outcome for r in results[-1]),
         rows=rows(shown, results),
-        failures=[r for r in results[-1] if r.outcome in (Outcome.VIOLATION, *_TROUBLE)],
+        failures=[r for r in results[-1] if r.outcome in _NOT_PASSED],
         losses=[r for r in results[-1] if r.outcome is Outcome.LOSSES],
         letters=LETTERS,
         spark_width=html.SPARK_WIDTH,
@@ -91,14 +91,16 @@ def write(path: Path, nights: Sequence[Night]) -> None:
     write_atomic(path, page)
 
 
-_TROUBLE: Final = (Outcome.UNMET, Outcome.ERROR, Outcome.UNKNOWN, Outcome.KNOWN)
+_NOT_PASSED: Final = (
+    Outcome.VIOLATION, Outcome.UNMET, Outcome.ERROR, Outcome.UNKNOWN, Outcome.KNOWN,
+)  # fmt: skip
 
 
 def rows(nights: Sequence[Night], results: Sequence[Sequence[Result]]) -> list[Row]:
-    """A row for each cell that any of the nights had: those of the last first, by gravity."""
+    """Return a row for each cell of any night, the gravest outcome of the last night first."""
     now = results[-1] if results else []
     changed = changes(now, results[-2] if len(results) > 1 else [])
-    shaky = flaky(results[-FLAKY_NIGHTS:])
+    flaky_cells = flaky(results[-FLAKY_NIGHTS:])
     grouped = [by_cell(each) for each in results]
     order = list(Outcome)
     names = list(dict.fromkeys(cell for each in reversed(grouped) for cell in each))
@@ -108,7 +110,7 @@ def rows(nights: Sequence[Night], results: Sequence[Sequence[Result]]) -> list[R
             cell=cell,
             canary=any(r.canary for each in grouped for r in each.get(cell, ())),
             change=str(changed.get(cell, Change.SAME)),
-            flaky=cell in shaky,
+            flaky=cell in flaky_cells,
             marks=[
                 _mark(night, each.get(cell, []))
                 for night, each in zip(nights, grouped, strict=True)
@@ -138,7 +140,7 @@ def _slug(outcome: Outcome) -> str:
 
 
 def _link(night: Night, result: Result) -> str | None:
-    """The report of a run, from the page's own directory, while it is kept."""
+    """Return the link to a run's report, relative to the page; None when it is not kept."""
     if result.run is None or not (night.path / result.run / "report.html").exists():
         return None
     return f"{night.name}/{result.run}/report.html"
@@ -148,13 +150,13 @@ def _most(results: Sequence[Result], name: str) -> float | None:
     return max((v for r in results if (v := getattr(r, name)) is not None), default=None)
 
 
-def _spark(values: Sequence[float | None], what: str) -> Spark:
-    """The values as a line from the left to the right; nights without one are gaps in it."""
+def _spark(values: Sequence[float | None], name: str) -> Spark:
+    """Return the values as a line from left to right; nights without a value are gaps."""
     known = [value for value in values if value is not None]
     if not known:
-        return Spark(path="", last="", title=f"{what}: never measured")
+        return Spark(path="", last="", title=f"{name}: never measured")
     last = values[-1]
-    title = f"{what}: {min(known):,.0f} to {max(known):,.0f} ms in {len(known)} nights"
+    title = f"{name}: {min(known):,.0f} to {max(known):,.0f} ms in {len(known)} nights"
     return Spark(path=html.spark(values), last="" if last is None else f"{last:,.0f}", title=title)
 
 

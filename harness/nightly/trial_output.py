@@ -1,8 +1,8 @@
-"""What a trial's process left: its words, its verdict, its run.
+"""Reads what a trial's process left: its output, its verdict, its run.
 
     <night>/runs/<trial>/   stdout stderr   and the store of its run
 
-Everything is read as it is found: a process that was killed has said nothing, or half of it.
+A process that was killed may have written nothing, or only a part.
 """
 
 import json
@@ -14,17 +14,17 @@ from typing import Any, Final
 from harness.judging.judge import EXIT_CODES
 from harness.plans import repeat
 
-LAST_WORDS: Final = 600
+LONGEST_COMPLAINT: Final = 600
 UNMET: Final = "UNMET"
-"""What a simulated run calls that an expectation failed."""
-AGAIN_S: Final = 300.0
-"""How long one more command over a run that is over may take."""
+"""The outcome of a simulated run of which an expectation failed."""
+COMMAND_TIMEOUT_S: Final = 300.0
+"""The time limit of a command (`check`, `report`) on a run that is over."""
 
 Verdict = Mapping[str, Any]
 
 
 def verdict(directory: Path) -> Verdict | None:
-    """The verdict of a real run as it was printed, of a simulated one as it was stored."""
+    """Return the verdict: a real run printed it, a simulated run stored it. None without one."""
     said = _object(_last_line(directory / "stdout"))
     if said is None or "verdict" in said:
         return said
@@ -35,43 +35,43 @@ def verdict(directory: Path) -> Verdict | None:
 
 
 def complaint(directory: Path) -> str:
-    """Why there is no verdict, as the process said last, as one line."""
+    """Return the process's last message, as one line: why there is no verdict."""
     said = _object(_last_line(directory / "stdout")) or {}
     if said.get("reasons") and "verdict" not in said:
-        return " ".join(str(said["reasons"][0]).split())[:LAST_WORDS]
+        return " ".join(str(said["reasons"][0]).split())[:LONGEST_COMPLAINT]
     lines = [line for line in _text(directory / "stderr").splitlines() if line.strip()]
     starts = [n for n, line in enumerate(lines) if line.startswith("highwater: ")]
     words = " ".join(lines[starts[-1] if starts else -1 :])
-    return words.removeprefix("highwater: ")[:LAST_WORDS]
+    return words.removeprefix("highwater: ")[:LONGEST_COMPLAINT]
 
 
 def run_of(directory: Path) -> Path | None:
-    """The run that the process made last."""
+    """Return the last run that the process made; None when it made none."""
     latest = directory / "latest"
     return latest.resolve() if latest.exists() else None
 
 
-def last_s(directory: Path) -> float:
-    """When the process said its last word, in seconds since 1970; 0 where it said nothing."""
+def last_output_s(directory: Path) -> float:
+    """Return when the process last wrote output, in seconds since 1970; 0 when it wrote none."""
     files = [each for each in (directory / "stdout", directory / "stderr") if each.exists()]
     return max((each.stat().st_mtime for each in files), default=0.0)
 
 
-def forget(directory: Path) -> None:
-    """Take nothing that a trial printed for its result: it was ended before its time."""
+def discard_output(directory: Path) -> None:
+    """Discard what a trial printed: it was ended early, so its output is no result."""
     (directory / "stdout").unlink(missing_ok=True)
 
 
 def replay(directory: Path) -> str | None:
-    """The command that repeats the run, if there is one to repeat."""
+    """Return the command that repeats the run; None without a run."""
     run = run_of(directory)
     return None if run is None or not (run / "plan.json").exists() else repeat.command(run)
 
 
-def judged_again(directory: Path, command: Sequence[str]) -> Verdict | None:
-    """The verdict on what a run recorded before it was cut; None where nobody can judge it.
+def judge_again(directory: Path, command: Sequence[str]) -> Verdict | None:
+    """Return the verdict on what an interrupted run had recorded; None when that is not possible.
 
-    What was seen once has happened: a cut run that shows a violation is not tried again.
+    An interrupted run that shows a violation is not repeated: the violation has happened.
     """
     run = run_of(directory)
     if run is None:
@@ -79,7 +79,11 @@ def judged_again(directory: Path, command: Sequence[str]) -> Verdict | None:
     argv = [*command, "check", str(run), "--json"]
     try:
         done = subprocess.run(
-            argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=AGAIN_S, check=False
+            argv,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -87,7 +91,7 @@ def judged_again(directory: Path, command: Sequence[str]) -> Verdict | None:
 
 
 def write_report(directory: Path, command: Sequence[str]) -> None:
-    """The page of a run that was judged and has none, as simulated runs have."""
+    """Write the report of a judged run that has none, such as a simulated run."""
     run = run_of(directory)
     if run is None or (run / "report.html").exists() or not (run / "verdict.json").exists():
         return
@@ -97,11 +101,11 @@ def write_report(directory: Path, command: Sequence[str]) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=AGAIN_S,
+            timeout=COMMAND_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return  # `highwater report RUN` will say why
+        return  # `highwater report RUN` prints the reason
 
 
 def _last_line(path: Path) -> str:

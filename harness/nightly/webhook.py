@@ -1,4 +1,7 @@
-"""Tell a web hook how the night was: one POST of JSON, bounded, and no failure of the night."""
+"""Sends the result of a night to a web hook: one POST of JSON, with a time limit.
+
+A web hook that does not answer does not make the night fail.
+"""
 
 import json
 import urllib.request
@@ -16,7 +19,7 @@ MANY: Final = 20
 def message(
     night: Night, results: Sequence[Result], changed: Mapping[str, Change]
 ) -> dict[str, Any]:
-    """What is sent; `text` is what chat systems show."""
+    """Return the message. Chat systems show its `text`."""
     bad = [r for r in results if exit_code([r])]
     return {
         "text": f"{night.suite.name}: {headline(results)}",
@@ -34,7 +37,7 @@ def message(
 
 
 def post(url: str, content: Mapping[str, Any]) -> str | None:
-    """Send it; why that failed, if it did."""
+    """Send a message. Return why that failed; None when it did not."""
     request = urllib.request.Request(
         url,
         data=json.dumps(content).encode(),
@@ -44,5 +47,5 @@ def post(url: str, content: Mapping[str, Any]) -> str | None:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             answer.read(1)
     except (OSError, ValueError) as error:
-        return f"the web hook was not told: {error}"
+        return f"the web hook could not be called: {error}"
     return None

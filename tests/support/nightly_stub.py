@@ -34,7 +34,7 @@ def main() -> int:
     if arguments[0] == "check":
         run = Path(arguments[1])  # <store>/<plan>/<number>
         cell = run.parents[1].name.rpartition("-")[0]
-        return judged(run, answers[cell].removeprefix("cut "))
+        return result_of_trial(run, answers[cell].removeprefix("cut "))
     store = Path(arguments[arguments.index("--store") + 1])
     answer = answers.get(store.name.rpartition("-")[0], "VALID")
     run = store / "plan" / f"{len(list(store.glob('plan/*'))):03d}"
@@ -53,10 +53,10 @@ def main() -> int:
         print("highwater: the disk of node 1 cannot be made\nnothing was started", file=sys.stderr)
         return 255
     (run / "report.html").write_text("<!doctype html>")
-    return judged(run, answer)
+    return result_of_trial(run, answer)
 
 
-def judged(run: Path, answer: str) -> int:
+def result_of_trial(run: Path, answer: str) -> int:
     """What `run` and `check` print."""
     print(json.dumps({"run": str(run), **verdict_of(answer)}))
     return KINDS[answer]

@@ -22,13 +22,13 @@ HANDS = """
 import json, sys
 from pathlib import Path
 from harness.nightly.cells import cells_of
-from harness.nightly.run_night import Conductor, open_night
+from harness.nightly.run_night import NightRunner, open_night
 from harness.nightly.suite import Suite
 suite = Suite.from_json(json.loads(sys.argv[2]), "suite")
 opened = open_night(Path(sys.argv[1]), suite, cells_of(suite, Path("/")), new=False, say=print)
-conductor = Conductor(opened, print)
-conductor._shift.command = (sys.executable, "-m", "tests.support.nightly_stub")
-sys.exit(conductor.conduct())
+runner = NightRunner(opened, print)
+runner._trials.command = (sys.executable, "-m", "tests.support.nightly_stub")
+sys.exit(runner.run())
 """
 
 
@@ -63,7 +63,7 @@ class Going:
             if self.begun() != begun:
                 return False
             night = self.world.last()
-            return all((night.run_dir(trial) / "latest").exists() for trial in night.begun())
+            return all((night.run_dir(trial) / "latest").exists() for trial in night.started())
 
         wait_until(ready)
 
@@ -78,11 +78,11 @@ class Going:
         for process in self._started:
             process.kill()
             process.wait(30)
-        for begun in self.world.last().begun().values():
+        for begun in self.world.last().started().values():
             kill(begun)
 
 
-def kill(begun: nights.Begun) -> None:
+def kill(begun: nights.StartedTrial) -> None:
     """A trial's process, if it lives."""
     try:
         os.kill(begun.process.pid, signal.SIGKILL)
@@ -122,7 +122,7 @@ def test_a_run_that_was_cut_and_shows_a_violation_is_not_tried_again(going: Goin
     going.until(begun=1)
     process.kill()
     process.wait(30)
-    for begun in going.world.last().begun().values():
+    for begun in going.world.last().started().values():
         kill(begun)
     assert going.begin({"cell": "cut INVALID"}).wait(60) == 1
     (result,) = going.world.last().results()
@@ -136,7 +136,7 @@ def test_a_run_that_was_cut_and_shows_nothing_is_tried_again(going: Going) -> No
     going.until(begun=1)
     process.kill()
     process.wait(30)
-    for begun in going.world.last().begun().values():
+    for begun in going.world.last().started().values():
         kill(begun)
     going.begin({"cell": "cut UNKNOWN"})
     going.until(begun=2)
@@ -156,13 +156,13 @@ def test_the_budget_of_a_killed_night_is_not_new(going: Going) -> None:
 
 def test_two_processes_do_not_work_on_the_same_nights(going: Going) -> None:
     """The second one is told so."""
-    home = nights.home(going.world.store, "s")
+    home = nights.suite_dir(going.world.store, "s")
     with (
-        nights.held(home),
-        pytest.raises(SuiteError, match="another process is at work"),
-        nights.held(home),
+        nights.locked(home),
+        pytest.raises(SuiteError, match="another process works"),
+        nights.locked(home),
     ):
         pass
-    with nights.held(home):
+    with nights.locked(home):
         pass
     going.begin({"cell": "VALID"}).wait(60)

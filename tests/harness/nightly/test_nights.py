@@ -10,14 +10,15 @@ from threading import Thread
 from xml.etree import ElementTree
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from harness.nightly import night as nights
 from harness.nightly import retention
 from harness.nightly.cells import Cell, cells_of
 from harness.nightly.markdown import LIMIT_BYTES, markdown
 from harness.nightly.results import Outcome, Result
-from harness.nightly.run_night import Conductor, open_night
-from harness.nightly.suite import Keep, Suite
+from harness.nightly.run_night import NightRunner, open_night
+from harness.nightly.suite import Retention, Suite
 from tests.support.nightly_stub import SENTENCE
 
 STUB = (sys.executable, "-m", "tests.support.nightly_stub")
@@ -50,26 +51,26 @@ class World:
         self.answers.write_text(json.dumps(answers))
         cells = cells_of(suite, Path("/nowhere"))
         opened = open_night(self.store, suite, cells, new=False, say=self.said.append)
-        conductor = Conductor(opened, self.said.append)
-        conductor._shift.command = STUB
+        runner = NightRunner(opened, self.said.append)
+        runner._trials.command = STUB
         if stop_at is not None:
-            told = conductor.ended
+            listener = runner.ended
 
             def ended(result: Result) -> None:
-                told(result)
+                listener(result)
                 if len(opened.results) >= stop_at:
-                    conductor.stop()
+                    runner.stop()
 
-            conductor._shift.told = Stopping(conductor, ended)
-        return conductor.conduct(), opened.results
+            runner._trials.listener = Stopping(runner, ended)
+        return runner.run(), opened.results
 
     def last(self) -> nights.Night:
         return nights.nights(self.store, "s")[-1]
 
 
 class Stopping:
-    def __init__(self, conductor: Conductor, ended: Callable[[Result], None]) -> None:
-        self.began, self.ended = conductor.began, ended
+    def __init__(self, runner: NightRunner, ended: Callable[[Result], None]) -> None:
+        self.began, self.ended = runner.began, ended
 
 
 @pytest.fixture
@@ -108,8 +109,16 @@ def test_a_night_goes_on_after_failures_and_tells_everything(world: World) -> No
     assert "it is INVALID: a \\| b" in text
     assert "- 12 lost-write" in text
     metrics = (path / "metrics.prom").read_text()
-    assert 'highwater_nightly_runs{suite="s",outcome="violation"} 1' in metrics
-    assert 'highwater_nightly_exit_code{suite="s"} 1' in metrics
+    assert 'highwater_nightly_runs{outcome="violation",suite="s"} 1.0' in metrics
+    assert 'highwater_nightly_exit_code{suite="s"} 1.0' in metrics
+    night = world.last()
+    samples = {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(metrics)
+        for sample in family.samples
+    }
+    assert samples["highwater_nightly_began_seconds"] == night.began_s, "in full precision"
+    assert samples["highwater_nightly_ended_seconds"] == night.ended_s
     page = (world.store / "nightly/s/trend.html").read_text()
     assert "canary: must fail" in page
     assert "it is INVALID: a | b" in page
@@ -135,7 +144,7 @@ def test_a_run_that_lost_acknowledged_writes_passes_and_says_so_everywhere(world
     assert "acknowledged writes lost: 934 acks=all" in text
     assert "| 934 acks=all |" in text
     metrics = (path / "metrics.prom").read_text()
-    lost = 'highwater_nightly_acknowledged_lost{suite="s",cell="good",acks="all"} 934'
+    lost = 'highwater_nightly_acknowledged_lost{acks="all",cell="good",suite="s"} 934.0'
     assert lost in metrics
     page = (world.store / "nightly/s/trend.html").read_text()
     assert 'class="mark losses"' in page
@@ -165,7 +174,7 @@ def test_an_expectation_that_failed_is_a_failure_of_its_own(world: World) -> Non
     assert "### ❌ expectation failed: good" in text
     assert "- EXPECTATION FAILED: lost <= 5, measured 83" in text
     metrics = (path / "metrics.prom").read_text()
-    assert 'expectations{suite="s",cell="good",outcome="failed"} 1' in metrics
+    assert 'expectations{cell="good",outcome="failed",suite="s"} 1.0' in metrics
     assert 'class="mark unmet"' in (world.store / "nightly/s/trend.html").read_text()
 
 
@@ -234,7 +243,7 @@ def test_a_night_that_was_stopped_is_gone_on_with(world: World) -> None:
     assert both[:2] == first
     assert {(r.cell, r.seed) for r in both} == seeds
     assert len(nights.nights(world.store, "s")) == 1
-    assert any("going on with the night" in said for said in world.said)
+    assert any("resuming the night" in said for said in world.said)
 
 
 def test_a_journal_that_was_cut_anywhere_is_gone_on_with(world: World) -> None:
@@ -280,7 +289,7 @@ def test_old_runs_go_and_what_was_said_of_them_stays(world: World) -> None:
     world.night(world.suite(), ANSWERS)
     first = world.last()
     world.night(world.suite(), ANSWERS)
-    old = retention.outdated(nights.nights(world.store, "s"), Keep(passed=1, failed=2))
+    old = retention.outdated(nights.nights(world.store, "s"), Retention(passed=1, failed=2))
     gone = {path.name.rpartition("-")[0] for path in old}
     assert gone == {"good", "bird"}
     assert all(path.parent.parent == first.path for path in old)
@@ -309,7 +318,7 @@ def test_a_web_hook_is_told_once(world: World) -> None:
     assert heard[0]["exit_code"] == 1
     code, _ = world.night(world.suite(webhook=url), {"bird": "INVALID"})
     assert code == 0
-    assert any("web hook was not told" in said for said in world.said)
+    assert any("web hook could not be called" in said for said in world.said)
 
 
 def test_a_summary_fits_and_says_what_does_not(world: World) -> None:
@@ -367,9 +376,9 @@ def test_a_violation_outweighs_that_it_took_too_long(world: World) -> None:
     opened = open_night(
         world.store, suite, cells_of(suite, Path("/nowhere")), new=False, say=world.said.append
     )
-    conductor = Conductor(opened, world.said.append)
+    runner = NightRunner(opened, world.said.append)
     said = {"verdict": "INVALID", "reasons": ["so it is"], "anomalies": [], "topics": []}
     script = f"trap 'exit 1' TERM; echo '{json.dumps(said)}'; sleep 5 & wait"
-    conductor._shift.command = ("sh", "-c", script)
-    assert conductor.conduct() == 1
+    runner._trials.command = ("sh", "-c", script)
+    assert runner.run() == 1
     assert opened.results[0].outcome is Outcome.VIOLATION

@@ -13,9 +13,9 @@ from harness.nightly.results import (
     changes,
     exit_code,
     flaky,
-    judged,
+    result_of_trial,
 )
-from harness.nightly.suite import Known, What
+from harness.nightly.suite import CellSettings, KnownViolation
 
 TRIAL = Trial(cell="c", seed=1)
 
@@ -32,14 +32,14 @@ def result_of(
     code: int = 0,
     canary: bool = False,
     expect: str | None = None,
-    known: tuple[Known, ...] = (),
+    known: tuple[KnownViolation, ...] = (),
 ) -> Result:
-    cell = Cell(name="c", what=What(), seeds=1, canary=canary, expect=expect)
+    cell = Cell(name="c", settings=CellSettings(), seeds=1, canary=canary, expect=expect)
     said = None if answer is None else verdict(answer, *forbidden)
-    return judged(cell, TRIAL, exit_code=code, verdict=said, complaint="why", known=known)
+    return result_of_trial(cell, TRIAL, exit_code=code, verdict=said, complaint="why", known=known)
 
 
-KNOWN = Known(cell="c*", anomaly="duplicate", reason="the client's", link="https://x")
+KNOWN = KnownViolation(cell="c*", anomaly="duplicate", reason="the client's", link="https://x")
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def expected(answer: str, outcome: str, *, code: int, canary: bool = False) -> R
     rows = [{"expectation": "lost = 0", "outcome": outcome, "said": "lost = 0, measured 1"}]
     kinds = ("duplicate",) if answer == "INVALID" else ()
     said = verdict(answer, *kinds) | {"expectations": rows}
-    cell = Cell(name="c", what=What(), seeds=1, canary=canary)
-    return judged(cell, TRIAL, exit_code=code, verdict=said, complaint="", known=(KNOWN,))
+    cell = Cell(name="c", settings=CellSettings(), seeds=1, canary=canary)
+    return result_of_trial(cell, TRIAL, exit_code=code, verdict=said, complaint="", known=(KNOWN,))
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
 """Suites that are read, and cells that are made of them."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from harness.cli.nightly import nightly
 from harness.nightly.cells import cells_of
-from harness.nightly.order import Before, in_order, next_of
+from harness.nightly.order import LastNight, in_order, next_trial
 from harness.nightly.results import Trial
 from harness.nightly.suite import Suite, SuiteError, load
 
 BESIDE = Path("/nowhere")
+MUTANT = "harness.zoo.mutants.ack_before_replication"
 
 
 def suite(**raw: object) -> Suite:
@@ -38,13 +41,13 @@ def test_cells_and_canaries_stand_beside_the_matrix() -> None:
     found = cells_of(
         suite(
             cell=[{"plan": "quick", "name": "rolling", "seeds": 3}],
-            canary=[{"plan": "quick", "broker_module": "broken", "expect": "lost-write"}],
+            canary=[{"plan": "quick", "broker_module": MUTANT, "expect": "lost-write"}],
         ),
         BESIDE,
     )
     assert [(c.name, c.seeds, c.canary, c.expect) for c in found] == [
         ("rolling", 3, False, None),
-        ("quick_broker_module-broken", 1, True, "lost-write"),
+        (f"quick_broker_module-{MUTANT}", 1, True, "lost-write"),
     ]
 
 
@@ -64,6 +67,14 @@ def test_cells_and_canaries_stand_beside_the_matrix() -> None:
             {"cell": [{"plan": "quick", "duration_s": 8}]},
             "after the chaos phase, which lasts 8000 ms",
         ),
+        (
+            {"canary": [{"plan": "quick", "broker_module": "mutants.ack_early"}]},
+            "there is no module mutants.ack_early for broker_module",
+        ),
+        (
+            {"canary": [{"plan": "quick", "broker_module": f"{MUTANT}.more"}]},
+            f"there is no module {MUTANT}.more",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_said_before_anything_starts(
@@ -73,6 +84,23 @@ def test_what_cannot_be_run_is_said_before_anything_starts(
     with pytest.raises(SuiteError) as caught:
         cells_of(suite(**raw), BESIDE)
     assert said in str(caught.value)
+
+
+def test_dry_run_refuses_a_canary_whose_broker_module_does_not_exist(tmp_path: Path) -> None:
+    """Before anything starts, with a sentence that names the cell and the module."""
+    path = tmp_path / "suite.toml"
+    path.write_text('name = "s"\n[[canary]]\nplan = "quick"\nbroker_module = "mutants.ack_early"\n')
+    with pytest.raises(SuiteError, match=r"cell quick_\S+: there is no module mutants\.ack_early"):
+        nightly(suite=path, store=tmp_path / "store", dry_run=True)
+    assert not (tmp_path / "store").exists()
+
+
+def test_canaries_of_the_documented_suite_can_run() -> None:
+    """Their plans and broker modules exist."""
+    text = (Path(__file__).parents[3] / "docs" / "nightly.md").read_text()
+    documented = tomllib.loads(text.split("```toml")[1].split("```")[0])
+    canaries = cells_of(suite(canary=documented["canary"]), BESIDE)
+    assert [cell.settings.broker_module for cell in canaries] == [MUTANT]
 
 
 def test_cells_have_the_expectations_of_the_suite_and_their_own() -> None:
@@ -140,15 +168,15 @@ def test_turns_failures_canaries_and_short_ones_first() -> None:
         BESIDE,
     )
     trials = [Trial(cell=cell.name, seed=n) for cell in cells for n in range(cell.seeds)]
-    before = Before(failed=frozenset({"failed"}))
+    before = LastNight(failed=frozenset({"failed"}))
     ordered = in_order(cells, trials, before)
     first = ["failed", "canary", "short", "long"]
     assert [trial.cell for trial in ordered] == [*first, "failed", "short", "long"]
 
     by_name = {cell.name: cell for cell in cells}
-    found = next_of(ordered, by_name, before, 60)
+    found = next_trial(ordered, by_name, before, 60)
     assert found is not None
     assert found.cell == "short", "the first that is over in time"
-    assert next_of(ordered, by_name, before, 10) is None
-    seen = Before(seconds={"long": 8.0})
+    assert next_trial(ordered, by_name, before, 10) is None
+    seen = LastNight(seconds={"long": 8.0})
     assert seen.expected_s(by_name["long"]) == 8.0

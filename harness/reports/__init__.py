@@ -1,17 +1,16 @@
-"""The HTML report of a run.
+"""Writes the HTML report of a run, and prints a verdict on the terminal.
+Judging is left to `checkers`: reports only show what a run stored, and can be written again.
 
-`page.write_report(run_dir)` makes report.html from what is stored in the run directory, and nothing
-else; it can be made again at any time. This package imports nothing: `terminal` is needed at every
-start of the command line, and the report's libraries take most of a second.
-
-    loading redaction        the parts of a run, what is missing; secrets taken out
-    tables                   the tables as views of a database
-    operations timeline      sends and polls; leaders and faults;
-    progress                 gaps without an acknowledgement, high watermarks, lag
-    incidents node_logs      every anomaly, and the evidence around it
-    packing                  all of these as blocks of a few bytes
-    words telling            the verdict and the anomalies in words
-    facts page               everything at once; and through the template
-    templates/*.js           what draws the blocks: one script, in the order of page.SCRIPTS
-    scales                   geometry for drawings without a script, those of `bench`
+    data        what the page shows, read from the run's files
+      loading redaction   the parts of a run, what is missing; secrets removed
+      tables              the tables as views of a database
+      operations timeline wall_clocks progress    sends and polls; leaders and faults; clocks;
+                          gaps without an acknowledgement, high watermarks, lag
+      incidents node_logs losses   every anomaly and the evidence around it; lost writes
+      facts               all of it at once
+    packing     these data as blocks of a few bytes words sentences     verdicts, numbers and
+    anomalies in words replay      the commands that repeat a run page templates      the page, and
+    the script that draws the blocks (in the order of page.SCRIPTS) summary terminal    a verdict on
+    the terminal html scales         what all pages of the project share; geometry for drawings
+    without a script
 """

@@ -1,4 +1,4 @@
-"""What all pages that are written or served have in common: how templates are read, small lines."""
+"""Shared by all pages that are written or served: templates, and small line charts."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ _MARGIN: Final = 2.0
 
 
 def environment(package: str) -> Environment:
-    """The templates of a package, everything escaped; a name that is not given raises."""
+    """Return the templates of a package. All values are escaped; a missing value raises."""
     return Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -22,8 +22,8 @@ def environment(package: str) -> Environment:
 
 
 def spark(values: Sequence[float | None]) -> str:
-    """Values as a line from the left to the right: an SVG path of SPARK_WIDTH times SPARK_HEIGHT,
-    from 0 to the greatest; what is unknown is a gap. Empty when nothing is known."""
+    """Return values as a line from left to right: an SVG path of SPARK_WIDTH times SPARK_HEIGHT,
+    from 0 to the largest value. None is a gap; without any value the path is empty."""
     known = [value for value in values if value is not None]
     if not known:
         return ""

@@ -1,11 +1,12 @@
-"""Columns of numbers as a few bytes inside a page, exactly and in any order of magnitude.
+"""Columns of exact numbers as a few bytes inside a page.
 
-A block is gzip in base64 of: the length of its head (4 bytes, little-endian), its head (JSON,
-UTF-8), its columns one after the other. A column is stored less its least value, a byte of all its
-numbers after the other, the lowest first: the high bytes hardly change, so that they compress to
-nothing. Whatever grows steadily is stored as differences. Equal columns make equal bytes.
+A block is base64 of gzip of: the length of its head (4 bytes, little-endian), its head (JSON,
+UTF-8), its columns one after the other. The smallest value of a column is subtracted from all. Then
+the lowest byte of every number is stored, then the second byte of every number, and so on: the high
+bytes hardly change and compress to almost nothing. Columns that grow steadily are stored as
+differences. Equal columns make equal bytes.
 
-`codec.js` reads it; it holds numbers up to 2**53.
+`codec.js` reads the blocks; JavaScript has exact integers up to 2**53.
 """
 
 import base64
@@ -21,37 +22,37 @@ import numpy.typing as npt
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 LEVEL = 6
-"""Of gzip: the higher ones take three times as long and save a hundredth."""
+"""The gzip level: higher ones take three times as long and save 1 %."""
 GREATEST = 1 << 53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """Whole numbers; steady: stored as differences, each to the one before."""
+    """Integers. steady: stored as differences to the number before."""
 
     numbers: Numbers
     steady: bool = False
 
 
 def pack(head: Mapping[str, Any], columns: Mapping[str, Column] | None = None) -> str:
-    """A block as base64 text; `head` is JSON that the reader gets besides the columns, numbers that
-    JavaScript does not hold exactly as text.
+    """Return a block as base64 text. `head` is JSON that the reader gets besides the columns; its
+    integers beyond 2**53 become text.
 
-    Raises ValueError for such a number in a column.
+    Raises ValueError for such an integer in a column.
     """
     described = []
-    planes = []
+    byte_planes = []
     for name, column in (columns or {}).items():
-        base, width, stored = _planes(column)
+        base, width, stored = _byte_planes(column)
         described.append(
             {"name": name, "length": len(column.numbers), "base": base, "width": width,
              "steady": column.steady}
         )  # fmt: skip
-        planes.append(stored)
+        byte_planes.append(stored)
     text = json.dumps(
         {"head": _exact(head), "columns": described}, separators=(",", ":"), ensure_ascii=False
     ).encode()
-    whole = len(text).to_bytes(4, "little") + text + b"".join(planes)
+    whole = len(text).to_bytes(4, "little") + text + b"".join(byte_planes)
     return base64.b64encode(gzip.compress(whole, LEVEL, mtime=0)).decode("ascii")
 
 
@@ -65,13 +66,13 @@ def _exact(found: Any) -> Any:
     return found
 
 
-def _planes(column: Column) -> tuple[int, int, bytes]:
-    """The least value, how many bytes a number takes beyond it, and the planes."""
+def _byte_planes(column: Column) -> tuple[int, int, bytes]:
+    """Return the smallest value, the bytes per number above it, and the bytes by plane."""
     numbers = column.numbers
     if not len(numbers):
         return 0, 0, b""
     if max(abs(int(numbers.min())), abs(int(numbers.max()))) > GREATEST:
-        raise ValueError("a number beyond 2**53 cannot be shown exactly; pass it as text")
+        raise ValueError("a number beyond 2**53 cannot be stored exactly; pass it as text")
     if column.steady:
         numbers = np.diff(numbers, prepend=0)
     base = int(numbers.min())

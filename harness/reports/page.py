@@ -1,8 +1,9 @@
-"""The report of a run: one HTML file that needs nothing else, made from what is stored.
+"""The report of a run: one HTML file, made from what the run stored.
 
-Guarantees: opens offline (styles, script and figures are in the file, and its content security
-policy forbids it to load anything); every text that came from a run is escaped; whatever is missing
-is said. It judges nothing: the verdict is read, not made.
+Guarantees: the file opens offline (styles, script and figures are inside, and its content security
+policy forbids to load anything else); every text of a run is escaped; the page says what is
+missing; it has no path of this machine in its commands. The page judges nothing: it shows the
+stored verdict.
 """
 
 import json
@@ -19,35 +20,32 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from checkers.contract import headline
-from harness.plans import repeat
 from harness.recording.store import write_atomic
-from harness.reports import html, words
-from harness.reports.data.available_faults import offers
-from harness.reports.data.facts import Facts, TopicCounts, gather
-from harness.reports.data.incidents import FAULT_NAMED
-from harness.reports.data.loading import Stored, load
+from harness.reports import html, replay, words
+from harness.reports.data.available_faults import available_faults
+from harness.reports.data.facts import PageData, TopicCounts, read_page_data
+from harness.reports.data.loading import StoredRun, directory_of, load
+from harness.reports.data.losses import FAULT_NAMED, acks_strength, losses_of
 
 REPORT_FILE = "report.html"
 SCRIPTS = (
     "codec.js", "view.js", "counting.js", "figure.js", "reading.js", "listing.js", "incident.js",
     "main.js",
 )  # fmt: skip
-"""In this order one script, whose parts see each other."""
-BEYOND = (
-    "{rows} rows of the record have numbers too great to be drawn; they are drawn at 2**53. The "
-    "tables, verdict.json and the reasons have them as they are."
+"""Parts of one script, in this order."""
+OUT_OF_RANGE = (
+    "{rows} rows of the record have numbers that are too large to draw; they are drawn at 2**53. "
+    "The tables, verdict.json and the reasons have the true numbers."
 )
 _CONTRACT_ROW = (
     "configuration", "anomaly", "judgement", "reason", "source", "permitted_by", "prevented_by",
 )  # fmt: skip
-MAX_CAUSES = 6
-"""Causes of loss named under a topic; the rest is counted, and listed with the anomalies."""
 
 
 def write_report(run_dir: Path) -> Path:
     """Write `run_dir`/report.html and return its path. Raises OSError when it cannot be written.
 
-    Missing or damaged parts of the run do not raise: the report says what it lacks.
+    Missing or damaged parts of the run raise nothing: the report says what is missing.
     """
     path = run_dir / REPORT_FILE
     write_atomic(path, render(run_dir))
@@ -55,18 +53,20 @@ def write_report(run_dir: Path) -> Path:
 
 
 def render(run_dir: Path) -> str:
-    """The report as text."""
+    """Return the report as text."""
     run_dir = run_dir.absolute()
     stored = load(run_dir)
     try:
-        facts = gather(stored)
+        data = read_page_data(stored)
     except (duckdb.Error, ArithmeticError, ValueError) as error:
-        # Whatever is wrong with them, the verdict is shown.
+        # Show the verdict even if the tables are damaged.
         stored = stored.without_tables(str(error))
-        facts = gather(stored)
-    if facts.beyond:
-        stored = replace(stored, missing=(*stored.missing, BEYOND.format(rows=facts.beyond)))
-    return _environment().get_template("report.html.j2").render(_context(stored, facts))
+        data = read_page_data(stored)
+    if data.rows_out_of_range:
+        stored = replace(
+            stored, missing=(*stored.missing, OUT_OF_RANGE.format(rows=data.rows_out_of_range))
+        )
+    return _environment().get_template("report.html.j2").render(_context(stored, data))
 
 
 @cache
@@ -78,20 +78,21 @@ def _environment() -> Environment:
         sec=words.seconds,
         acks=words.acks_label,
         acks_class=words.acks_class,
+        cause_parts=_cause_parts,
     )
     return made
 
 
-def _context(stored: Stored, facts: Facts) -> dict[str, Any]:
+def _context(stored: StoredRun, data: PageData) -> dict[str, Any]:
     verdict = stored.verdict
     templates = resources.files("harness.reports").joinpath("templates")
     return {
-        # Our own files, not a run's: the only texts that are not escaped.
+        # The package's own files: the only texts that are not escaped.
         "css": Markup(templates.joinpath("report.css").read_text()),
         "js": Markup("\n".join(templates.joinpath(name).read_text() for name in SCRIPTS)),
         "name": str(stored.plan.get("name") or stored.run_dir.parent.name),
         "started": _started(stored.run.get("started_wall_ns")),
-        "duration_s": facts.span_s,
+        "duration_s": data.span_s,
         "outcome": words.outcome(verdict),
         "headline": headline.of(verdict),
         "why": words.why(verdict),
@@ -103,24 +104,23 @@ def _context(stored: Stored, facts: Facts) -> dict[str, Any]:
         "reasons": _texts(verdict.get("reasons")),
         "missing": stored.missing,
         "notes": stored.notes,
-        "topics": _topics(verdict, facts.topics),
-        "drawn": facts.span_s > 0,
-        "blocks": facts.blocks,
-        "operations": facts.operations,
-        "timeline": facts.timeline,
-        "progress": facts.progress,
-        "wall_clocks": facts.wall_clocks,
-        "blamed": _blamed(words.blamed(verdict)),
-        "blames": _blames(facts.anomalies.groups),
+        "topics": _topics(verdict, data.topics),
+        "drawn": data.span_s > 0,
+        "blocks": data.blocks,
+        "operations": data.operations,
+        "timeline": data.timeline,
+        "progress": data.progress,
+        "wall_clocks": data.wall_clocks,
+        "main_cause": words.main_cause(verdict),
+        "anomalies_by_fault": _anomalies_by_fault(data.anomalies.groups),
         "faults_known": bool(stored.tables["faults"]),
-        "kinds": _kinds(facts.anomalies.groups),
+        "kinds": _kinds(data.anomalies.groups),
         "assumptions": [
             {"name": "", "holds": False, "detail": "", "decisive": True} | row
             for row in _rows(verdict.get("assumptions"))
         ],
-        "contract": [
-            dict.fromkeys(_CONTRACT_ROW, "") | row for row in _rows(verdict.get("contract"))
-        ],
+        "contract": _contract(verdict),
+        "losses": losses_of(verdict),
         "detectors": [
             {"name": "", "status": "", "count": 0, "seconds": None, "detail": ""} | row
             for row in _rows(verdict.get("detectors"))
@@ -128,14 +128,16 @@ def _context(stored: Stored, facts: Facts) -> dict[str, Any]:
         "engine": str(verdict.get("engine") or ""),
         "checked_at": str(verdict.get("checked_at") or ""),
         "environment": _environment_rows(stored),
-        "offers": offers(stored.run),
+        "offers": available_faults(stored.run),
         "plan": json.dumps(stored.plan, indent=2, ensure_ascii=False) if stored.plan else "",
-        "replay": repeat.command(stored.run_dir),
+        "replay": replay.replay_of(stored),
+        "info_meaning": words.INFO,
     }
 
 
 def _kinds(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """How many of each kind were judged how; groups come the gravest first."""
+    """Return the kinds of anomalies with their counts by judgement; the gravest group comes
+    first."""
     found: dict[str, dict[str, int]] = {}
     for group in groups:
         totals = found.setdefault(group["kind"], {})
@@ -146,8 +148,38 @@ def _kinds(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _blames(groups: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, int]]:
-    """By fault: how many of each kind of anomaly name it in their cause."""
+def _contract(verdict: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the contract in two parts: the rows that judged an anomaly of this run, the gravest
+    first, with the number of instances; and the other rows. A rule that is not in the stored
+    contract, such as an invariant of a simulation, is a row of the first part."""
+    applied: dict[str, dict[str, Any]] = {}
+    for anomaly in _rows(verdict.get("anomalies")):
+        rule = str(anomaly.get("rule"))
+        made = {"anomaly": anomaly.get("kind"), "judgement": anomaly.get("judgement")}
+        row = applied.setdefault(
+            rule, dict.fromkeys(_CONTRACT_ROW, "") | made | {"reason": rule, "count": 0}
+        )
+        row["count"] += int(anomaly.get("count") or 0)
+    others = []
+    for raw in _rows(verdict.get("contract")):
+        row = dict.fromkeys(_CONTRACT_ROW, "") | raw
+        rule = "{configuration}: {anomaly} {judgement}: {reason}".format(**row)
+        if rule in applied:
+            applied[rule] |= row
+        else:
+            others.append(row)
+    ordered = sorted(
+        applied.values(),
+        key=lambda row: (
+            words.judgement_order(str(row["judgement"])),
+            words.kind_order(str(row["anomaly"])),
+        ),
+    )
+    return {"applied": ordered, "others": others}
+
+
+def _anomalies_by_fault(groups: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, int]]:
+    """Return, by fault, how many anomalies of each kind name the fault in their cause."""
     found: dict[int, dict[str, int]] = {}
     for group in groups:
         for fault in group["faults"]:
@@ -156,8 +188,8 @@ def _blames(groups: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, int]]:
     return found
 
 
-def _blamed(cause: str) -> list[dict[str, Any]]:
-    """A cause, cut where it names faults, so that their names can be links."""
+def _cause_parts(cause: str) -> list[dict[str, Any]]:
+    """Split a cause at the faults that it names, so that they can be links."""
     before, *named = FAULT_NAMED.split(cause)
     pieces = [{"fault": None, "text": before}] if before else []
     for fault, after in zip(named[::2], named[1::2], strict=True):
@@ -176,48 +208,44 @@ def _texts(found: Any) -> list[str]:
 
 
 def _rows(found: Any) -> list[dict[str, Any]]:
-    """The objects of a JSON list; anything else in it is no row."""
+    """Return the objects of a JSON list, without anything else."""
     return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 
 def _topics(verdict: Mapping[str, Any], counts: Sequence[TopicCounts]) -> list[dict[str, Any]]:
-    """One row per topic: as judged, or else what the history alone says of it."""
+    """Return one row per topic, the strongest acks mode first: as judged, or counted from the
+    history of a run that was not judged."""
     if judged := _rows(verdict.get("topics")):
+        judged.sort(key=lambda topic: -acks_strength(topic.get("acks")))
         return [_judged_topic(topic) for topic in judged]
     return [
         {
             "topic": each.topic, "acks": each.acks, "idempotence": False, "sent": each.sent,
-            "acked": each.acked, "failed": each.failed, "indeterminate": each.indeterminate,
+            "acked": each.acked, "failed": each.failed, "info": each.info,
             "lost": None, "lost_permitted": None, "lost_forbidden": None, "duplicated": None,
-            "reordered": None, "p50_ms": each.p50_ms, "p99_ms": each.p99_ms, "causes": [],
-            "more_causes": 0, "stale": "",
+            "reordered": None, "p50_ms": each.p50_ms, "p99_ms": each.p99_ms, "stale": "",
         }
-        for each in counts
+        for each in sorted(counts, key=lambda each: -acks_strength(each.acks))
     ]  # fmt: skip
 
 
 def _judged_topic(topic: Mapping[str, Any]) -> dict[str, Any]:
     names = (
-        "topic", "acks", "idempotence", "sent", "acked", "failed", "indeterminate", "lost",
-        "lost_permitted", "lost_forbidden", "duplicated", "reordered", "p50_ms", "p99_ms",
+        "topic", "acks", "idempotence", "sent", "acked", "failed", "lost", "lost_permitted",
+        "lost_forbidden", "duplicated", "reordered", "p50_ms", "p99_ms",
     )  # fmt: skip
-    causes = sorted(_rows(topic.get("loss_causes")), key=lambda row: -int(row.get("count") or 0))
     return {name: topic.get(name) for name in names} | {
-        "causes": [
-            {"count": row.get("count"), "cause": str(row.get("cause") or "no cause in the record")}
-            for row in causes[:MAX_CAUSES]
-        ],
-        "more_causes": max(0, len(causes) - MAX_CAUSES),
+        "info": topic.get("indeterminate"),
         "stale": words.staleness(topic),
     }
 
 
-def _environment_rows(stored: Stored) -> list[tuple[str, str]]:
-    """What the run ran on, as (name, value)."""
+def _environment_rows(stored: StoredRun) -> list[tuple[str, str]]:
+    """Return what the run ran on, as (name, value)."""
     plan, run = stored.plan, stored.run
     rows = [
         ("run", run.get("run_id")),
-        ("directory", stored.run_dir),
+        ("directory in the store", directory_of(stored.run_dir)),
         ("commit", run.get("commit")),
         ("seed", plan.get("seed")),
         ("target", plan.get("target")),

@@ -1,7 +1,7 @@
-"""Secrets taken out of what a report shows: a page is passed on, its run is not.
+"""Removes secrets from what a report shows: people pass on a page, but not its run.
 
-What a key's name says is secret is not shown, whatever it holds; in texts, what is assigned to such
-a name, users' passwords in a JAAS line, passwords in addresses, tokens of requests, private keys.
+Removed are: values of keys whose name says that they are secret; in texts, values assigned to such
+names, passwords in JAAS lines and in addresses, tokens of requests, and private keys.
 """
 
 import re
@@ -32,7 +32,7 @@ Json = TypeVar("Json")
 
 
 def redacted(found: Json) -> Json:
-    """The same JSON value or text without what is secret in it."""
+    """Return the JSON value or text without its secrets."""
     made: Any = _redacted(found)
     return made  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""From values to pixels, for drawings without a script: a log scale, its ticks, path texts."""
+"""Geometry for drawings without a script: a log scale, its ticks, SVG paths."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """A mark on an axis, at `at` px."""
+    """A mark on an axis, `at` px."""
 
     at: float
     label: str
@@ -15,7 +15,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogScale:
-    """Latencies in ms, decades from `bottom` px up to `top` px."""
+    """A log scale of latencies in ms, from `bottom` px up to `top` px."""
 
     low_decade: int
     high_decade: int
@@ -23,12 +23,12 @@ class LogScale:
     bottom: float
 
     def y(self, value_ms: float) -> float:
-        """Where a latency is, kept inside the panel."""
+        """Return the y of a latency in px, inside the panel."""
         share = (math.log10(value_ms) - self.low_decade) / (self.high_decade - self.low_decade)
         return self.bottom - (self.bottom - self.top) * min(max(share, 0.0), 1.0)
 
     def ticks(self) -> list[Tick]:
-        """One per decade."""
+        """Return one tick per decade."""
         return [
             Tick(at=self.y(10**decade), label=latency_label(10**decade))
             for decade in range(self.low_decade, self.high_decade + 1)
@@ -36,7 +36,7 @@ class LogScale:
 
 
 def decades(values_ms: Iterable[float]) -> tuple[int, int]:
-    """The decades that hold all values; at least one, and 0.1 ms to 1 s for no value."""
+    """Return the decades that contain all values, at least one; 0.1 ms to 1 s without values."""
     listed = list(values_ms)
     if not listed:
         return -1, 3
@@ -45,19 +45,20 @@ def decades(values_ms: Iterable[float]) -> tuple[int, int]:
 
 
 def latency_label(value_ms: float) -> str:
-    """Such as 10 µs, 0.1 ms, 5 s."""
+    """Return a label such as 10 µs, 0.1 ms, 5 s."""
     if value_ms < 0.1:
         return f"{value_ms * 1000:g} µs"
     return f"{value_ms:g} ms" if value_ms < 1000 else f"{value_ms / 1000:g} s"
 
 
 def px(value: float) -> str:
-    """A coordinate as short as it can be without being seen to be off."""
+    """Return a coordinate with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def line(points: Iterable[tuple[float, float | None]]) -> str:
-    """A path through points; it is interrupted where there is no value, a lone point is a dash."""
+    """Return a path through points. It is interrupted at points without a value; a single point is
+    a dash."""
     made: list[str] = []
     run: list[str] = []
     for x, y in points:

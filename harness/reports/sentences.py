@@ -1,8 +1,8 @@
-"""What went wrong, in sentences with gaps: `incident.js` fills in one instance of an anomaly.
+"""One instance of an anomaly in sentences: clauses with gaps, which `incident.js` fills in.
 
-A telling is a list of clauses, written one after the other. A clause with a gap that the evidence
-does not fill is left out. Gaps: value, client, op, where (topic/partition), acks, invoke, complete,
-lasted, offset, other_value, other_offset, node, detail.
+The clauses are written one after the other. A clause is left out when the evidence does not fill
+one of its gaps. Gaps: value, client, op, where (topic/partition), acks, invoke, complete, lasted,
+offset, other_value, other_offset, node, detail.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,34 +14,34 @@ _HERE = (
     ", value {value}", " against {other_value}", ", node {node}", ", at {invoke}", "; {detail}",
     ".",
 )  # fmt: skip
-"""How an anomaly without a telling of its own is told, after what its name means."""
+"""The clauses of kinds that have none of their own; they follow the meaning of the kind."""
 
 _OWN: Mapping[str, Sequence[str]] = {
     "lost-write": (
         "Client {client} sent {value} to {where} at {invoke}",
-        " and was told at {complete} ({acks}) that it is written",
+        " and got the acknowledgement at {complete} ({acks})",
         ", at offset {offset}",
         ".",
-        " The final reads got to the end of {where}, and {value} is nowhere in them",
-        ": offset {offset} holds {other_value} now",
+        " The final reads reached the end of {where} and did not find {value}",
+        ": offset {offset} has {other_value} now",
         ".",
     ),
     "unseen": (
         "Client {client} sent {value} to {where} at {invoke}",
-        " and was told at {complete} ({acks}) that it is written",
+        " and got the acknowledgement at {complete} ({acks})",
         ", at offset {offset}",
-        ". The final reads did not get far enough to tell whether it is lost.",
+        ". The final reads ended too early to tell whether it is lost.",
     ),
     "duplicate": (
-        "{value}, which client {client} sent once",
-        " at {invoke},",
-        " lies in {where} at offset {offset}",
+        "Client {client} sent {value} once",
+        " at {invoke}",
+        ". {where} has it at offset {offset}",
         " and again at offset {other_offset}",
         "; {detail}",
         ".",
     ),
     "inconsistent-offset": (
-        "Offset {offset} of {where} holds two values",
+        "Offset {offset} of {where} has two values",
         ": {value} and {other_value}",
         "; {detail}",
         ".",
@@ -49,21 +49,21 @@ _OWN: Mapping[str, Sequence[str]] = {
     "reordered-send": (
         "Client {client} sent {value}",
         " after {other_value}",
-        ", and yet it lies before it in {where}",
-        ": at offset {offset}",
-        ", the other at {other_offset}",
+        ", but {where} has them in the other order",
+        ": {value} at offset {offset}",
+        ", {other_value} at {other_offset}",
         ".",
     ),
     "truncated-read": (
-        "A consumer, client {client}, was given {value}",
+        "The consumer {client} read {value}",
         " at offset {offset} of {where}",
         " at {complete}",
-        "; in the end that offset holds something else or nothing",
+        ". The final log has another value or nothing at that offset",
         ": {other_value}",
         ".",
     ),
     "phantom": (
-        "A record that nobody sent, or that is damaged, was read",
+        "A record was read that no client sent, or that is damaged:",
         " at offset {offset} of {where}",
         " by client {client}",
         " at {complete}",
@@ -71,42 +71,42 @@ _OWN: Mapping[str, Sequence[str]] = {
         ".",
     ),
     "aborted-read": (
-        "Client {client} was told that its send of {value} had failed and never happens",
-        "; yet it lies in {where}",
+        "Client {client} got the answer that its send of {value} failed for good",
+        ", but {where} has it",
         " at offset {offset}",
         ".",
     ),
     "divergent-replicas": (
-        "Below the high watermark, node {node} holds something else than its peers",
+        "Below the high watermark, node {node} has other data than the other replicas",
         " at offset {offset} of {where}",
         ": {detail}",
         ".",
     ),
     "unavailable": (
-        "{where} acknowledged nothing from {invoke} to {complete}, for {lasted}, although sends "
-        "were tried.",
+        "{where} acknowledged nothing from {invoke} to {complete} ({lasted}), although clients "
+        "tried to send.",
     ),
     "recovery": (
-        "It took {lasted} until {where} acknowledged again: from {invoke} to {complete}.",
+        "{where} needed {lasted} until its next acknowledgement, from {invoke} to {complete}.",
     ),
     "stuck": (
-        "Everything was healed by {invoke}, and from then on nothing got on",
+        "Every fault was healed by {invoke}, but nothing made progress afterwards",
         " in {where}",
         " for client {client}",
         "; {detail}",
         ".",
     ),
     "stale-read": (
-        "When client {client} polled {where}",
+        "Client {client} polled {where}",
         " at {complete}",
-        ", the record at offset {offset}, committed for {lasted}, was not yet given to it.",
+        " and did not get the record at offset {offset}, which had been committed for {lasted}.",
     ),
 }  # fmt: skip
 
 
-def telling(kind: str) -> list[str]:
-    """The clauses for one kind of anomaly."""
+def clauses_for(kind: str) -> list[str]:
+    """Return the clauses of one kind of anomaly."""
     if kind in _OWN:
         return list(_OWN[kind])
-    meaning = MEANINGS.get(kind, f"The detectors call this {kind}.")
+    meaning = MEANINGS.get(kind, f"The detectors name this {kind}.")
     return [meaning, *_HERE]

@@ -1,7 +1,7 @@
-"""A verdict for the terminal: the answer, what was lost, why, where to look next.
+"""A verdict on the terminal: the answer, what was lost, why, and where to look next.
 
-A colour and a sign for each standing: the loss of acknowledged writes that the contract permits
-looks neither like success nor like a violation.
+Each standing has a colour and a sign. A permitted loss of acknowledged writes looks neither like
+success nor like a violation.
 """
 
 import json
@@ -19,10 +19,11 @@ from harness.plans import repeat
 from harness.plans.plan import acks_name
 from harness.recording.store import RUN_FILE
 from harness.reports import words
+from harness.reports.data.losses import acks_strength
 
 MAX_REASONS = 10
 MAX_CAUSES = 3
-"""Per topic, the gravest first."""
+"""Causes per topic."""
 LOOKS: Final[Mapping[Standing, tuple[str, str]]] = {
     Standing.CLEAN: ("✓", "bold green"),
     Standing.LOSSES: ("!", "bold yellow"),
@@ -30,7 +31,7 @@ LOOKS: Final[Mapping[Standing, tuple[str, str]]] = {
     Standing.UNMET: ("✕", "bold red"),
     Standing.BROKEN: ("✕", "bold red"),
 }
-"""Sign and colour, of the eight that every terminal has; without them, sign and words remain."""
+"""Sign and colour, one of the eight of every terminal. Without colours, sign and words remain."""
 _COUNTS = {
     "sent": "sent",
     "acked": "acked",
@@ -40,13 +41,13 @@ _COUNTS = {
     "duplicated": "dup",
     "reordered": "reord",
 }
-"""Columns of verdict.json, and headings short enough for 80 characters in all."""
+"""Columns of verdict.json, with headings that fit into 80 characters."""
 
 
 def print_verdict(
     console: Console, verdict: Mapping[str, Any], run_dir: Path, report: Path | None
 ) -> None:
-    """Print everything that one wants to know first."""
+    """Print the headline, the reasons, the losses by topic, and the paths of report and run."""
     console.print()
     _print_headline(console, headline.of(verdict))
     reasons = verdict["reasons"]
@@ -57,8 +58,11 @@ def print_verdict(
     for each in verdict.get("expectations") or ():
         if each["outcome"] == "passed":
             console.print(Text(f"  as expected: {each['said']}"), soft_wrap=True)
-    console.print(topics_table(verdict["topics"]))
-    for topic in verdict["topics"]:
+    topics = verdict["topics"]
+    console.print(topics_table(topics))
+    if any(topic.get("indeterminate") for topic in topics):
+        console.print(Text(f"  {words.INFO}"), soft_wrap=True)
+    for topic in sorted(topics, key=_loss_order):
         causes = topic.get("loss_causes") or ()
         for cause in causes[:MAX_CAUSES]:
             lost = f"  {topic['topic']}: {cause['count']} lost: {cause['cause']}"
@@ -77,7 +81,7 @@ def print_verdict(
 
 
 def _print_headline(console: Console, found: Headline) -> None:
-    """The answer, the contract, and what was lost: what permits each loss, and what prevents it."""
+    """Print the answer and the losses: what permits each loss, and what would have prevented it."""
     sign, style = LOOKS[found.standing]
     sign = "" if console.options.ascii_only else f"{sign} "
     title = f"{sign}{found.verdict}: {'; '.join(found.parts).upper()}"
@@ -99,17 +103,22 @@ def _print_headline(console: Console, found: Headline) -> None:
             console.print(Text(f"  {what}: {each}", style=LOOKS[standing][1]), soft_wrap=True)
 
 
+def _loss_order(topic: Mapping[str, Any]) -> tuple[bool, int]:
+    """Topics with forbidden losses first, then the strongest acks mode."""
+    return not topic.get("lost_forbidden"), -acks_strength(topic.get("acks"))
+
+
 def _client(run_dir: Path) -> str | None:
-    """The run's client library and its version, where that was noted."""
+    """Return the run's client library and its version; None when run.json does not say."""
     try:
-        noted = json.loads((run_dir / RUN_FILE).read_text())
+        record = json.loads((run_dir / RUN_FILE).read_text())
     except (OSError, ValueError, RecursionError):
         return None
-    return str(noted["client"]) if isinstance(noted, dict) and "client" in noted else None
+    return str(record["client"]) if isinstance(record, dict) and "client" in record else None
 
 
 def topics_table(topics: list[Mapping[str, Any]]) -> Table:
-    """What became of the sends of each topic, and how long an acknowledgement took."""
+    """Return a table of the sends of each topic and the latency of acknowledgements."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold underline")
     table.add_column("topic", no_wrap=True)
     for heading in ("acks", *_COUNTS.values(), "p50 ms", "p99 ms"):

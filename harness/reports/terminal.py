@@ -1,8 +1,8 @@
-"""The terminal, to which texts of a run come: names of topics, last lines of nodes, errors.
+"""Prints texts of a run on the terminal safely: topic names, last lines of nodes, errors.
 
-Such a text is shown as it is, and does nothing: it is no markup, and its control characters (those
-of Unicode that turn the direction of writing, too) are printed as escapes. This is the one place
-for that: whatever a command prints goes through `guarded`, whatever rich draws through `console`.
+Such a text is no markup, and its control characters are printed as escapes, also those of Unicode
+that change the direction of writing. Everything that a command prints goes through `guarded`;
+everything that rich draws goes through `console`.
 """
 
 import re
@@ -18,25 +18,25 @@ from rich.text import Text
 _CONTROLS: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""All but tabs and line ends; lone surrogates could not be printed at all."""
+"""All control characters but tabs and line ends. Lone surrogates cannot be printed at all."""
 
 
 def plain(text: str) -> str:
-    """The text without power over a terminal: each control character as its escape."""
+    """Return the text with each control character as an escape."""
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 class Terminal(Console):
-    """Draws texts of a run as they are."""
+    """A console that draws texts of a run without interpreting them."""
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """As rich does it; before anything is measured."""
+        """Render a text; control characters are replaced before anything is measured."""
         return super().render_str(plain(text), **how)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """As rich does it, without control characters that are not rich's own."""
+        """Render with rich's own control characters only."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment
@@ -45,13 +45,13 @@ class Terminal(Console):
 
 
 def console(*, stderr: bool = False, width: int | None = None) -> Terminal:
-    """What tables and colours are drawn on."""
+    """Return a console for tables and colours."""
     stream = sys.stderr if stderr else sys.stdout
     return Terminal(file=getattr(stream, "unguarded", stream), width=width, markup=False)
 
 
 class _Guarded:
-    """A stream whose texts are plain."""
+    """A stream that replaces control characters."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unguarded = stream
@@ -70,7 +70,7 @@ class _Guarded:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Print only plain texts meanwhile, to standard output and standard error."""
+    """Replace control characters in everything printed to standard output and standard error."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast(TextIO, _Guarded(stream)) for stream in before)
     try:

@@ -1,8 +1,8 @@
-"""Numbers and verdicts in words: one way to write each of them, everywhere in the report.
+"""Numbers and verdicts in words: one way to write each, on the page, on the terminal and in serve.
 
-The sentence under the verdict says what was found, where, and what the contract says of it. It is
-made from verdict.json alone and takes no part in judging. `checkers.contract.headline` has the
-words for whether the contract was kept, and for the acknowledged writes that were lost.
+The sentence under the verdict says what was found, where, and what the contract says about it. It
+is made from verdict.json alone. `checkers.contract.headline` has the words for whether the contract
+was kept, and for the acknowledged writes that were lost.
 """
 
 import math
@@ -13,38 +13,41 @@ from checkers.contract import headline
 
 NOTHING = "\N{EN DASH}"
 OUTCOMES = ("VALID", "INVALID", "UNKNOWN")
+INFO = "info: no answer arrived, so the write may or may not have happened"
+"""The one explanation of this outcome, for page, terminal and serve."""
 
 MEANINGS: Mapping[str, str] = {
-    "lost-write": "A send was acknowledged, and its value is in no final read, although the final "
+    "lost-write": "A send was acknowledged, but no final read has its value, although the final "
     "reads are complete.",
-    "unseen": "A send was acknowledged and its value not read, but the final reads did not get far "
-    "enough to tell whether it is lost.",
-    "duplicate": "One value lies at two or more offsets of the log.",
-    "inconsistent-offset": "One offset holds two values: over time, between readers, or other than "
-    "was acknowledged.",
-    "reordered-send": "Of one producer's sends to one partition, a later one has the lower offset.",
-    "poll-skip": "A consumer's position jumped over offsets that do hold records.",
-    "nonmonotonic-poll": "A consumer's position went back although nobody told it to.",
-    "truncated-read": "A consumer was given a record that the log does not hold at that offset in "
-    "the end.",
-    "phantom": "A record was read that nobody sent, or whose checksum does not match: corruption.",
-    "aborted-read": "A value was read whose send had definitely failed.",
-    "watermark-regression": "The end offset that clients see went back.",
-    "divergent-replicas": "Two replicas differ below the high watermark after settling, byte for "
-    "byte.",
+    "unseen": "A send was acknowledged and its value was not read, but the final reads ended too "
+    "early to tell whether it is lost.",
+    "duplicate": "The log has one value at two or more offsets.",
+    "inconsistent-offset": "One offset has two values: at different times, for different readers, "
+    "or not the value that was acknowledged.",
+    "reordered-send": "A producer sent two values to a partition, and the later one has the lower "
+    "offset.",
+    "poll-skip": "A consumer skipped offsets that have records.",
+    "nonmonotonic-poll": "A consumer's position went back without a seek.",
+    "truncated-read": "A consumer read a record that the final log does not have at that offset.",
+    "phantom": "A record was read that no client sent, or with a wrong checksum: corruption.",
+    "aborted-read": "A value was read although its send had definitely failed.",
+    "watermark-regression": "The log end that clients see went back.",
+    "divergent-replicas": "Two replicas have different bytes below the high watermark, after the "
+    "cluster was left alone to settle.",
     "unequal-ends": "Replicas end at different offsets, at or above the high watermark.",
-    "unavailable": "The longest time that a partition went without an acknowledged send while "
-    "sends were tried.",
+    "unavailable": "The longest time without an acknowledged send in a partition while clients "
+    "tried to send.",
     "recovery": "The time from a fault's start or heal to the next acknowledged send.",
-    "stuck": "Everything was healed, and a client or a partition got nowhere from then on.",
-    "reordered-ack": "A send that began after another was acknowledged lies before it.",
-    "uncommitted-read": "A consumer was given a record at or beyond the end that was told later.",
-    "stale-read": "The longest time that a committed record had lain behind the end of a poll.",
+    "stuck": "Every fault was healed, but a client or a partition made no progress afterwards.",
+    "reordered-ack": "A send began after another one was acknowledged, but has a lower offset.",
+    "uncommitted-read": "A consumer read a record at or beyond the log end reported later.",
+    "stale-read": "A poll missed a committed record. The time says how long it had been committed.",
     "two-leaders": "Two brokers led a partition, or the quorum, in one epoch.",
-    "isr-broken": "The controllers elected, or took in, a replica that was not in sync or fenced.",
-    "metadata-rollback": "What the quorum had committed is in its log no more.",
+    "isr-broken": "The controllers elected a replica that was fenced or not in sync, or added one "
+    "to the in-sync replicas.",
+    "metadata-rollback": "A committed record of the metadata log is gone.",
     "refused-head": "A broker refused a producer's next batch in line as out of order.",
-    "unrecorded": "A value was read whose send was in flight when its recorder was cut off.",
+    "unrecorded": "A value was read. Its send was in flight when the record of it ended.",
 }
 
 _FOUND: Mapping[str, tuple[str, str]] = {
@@ -53,9 +56,11 @@ _FOUND: Mapping[str, tuple[str, str]] = {
     "inconsistent-offset": ("has {n} offset with two values", "has {n} offsets with two values"),
     "reordered-send": ("reordered {n} send", "reordered {n} sends"),
     "truncated-read": (
-        "cut {n} record that a consumer had read", "cut {n} records that consumers had read",
+        "discarded {n} record that a consumer had read",
+        "discarded {n} records that consumers had read",
     ),
-    "phantom": ("delivered {n} record nobody sent", "delivered {n} records nobody sent"),
+    "phantom": ("delivered {n} record that no client sent",
+        "delivered {n} records that no client sent"),
     "aborted-read": (
         "delivered {n} value whose send had failed", "delivered {n} values whose sends had failed",
     ),
@@ -64,12 +69,12 @@ _FOUND: Mapping[str, tuple[str, str]] = {
     ),
 }  # fmt: skip
 
-_WEIGHTS = {"forbidden": 0, "unknown": 1, "permitted": 2, "informational": 3}
-_GRAVEST = tuple(MEANINGS)
+_JUDGEMENTS = {"forbidden": 0, "unknown": 1, "permitted": 2, "informational": 3}
+_KINDS = tuple(MEANINGS)
 
 
 def number(value: Any) -> str:
-    """A number with separators; a dash where there is none."""
+    """Return a number with separators; a dash for None."""
     if value is None:
         return NOTHING
     if isinstance(value, float):
@@ -78,7 +83,7 @@ def number(value: Any) -> str:
 
 
 def milliseconds(value: Any) -> str:
-    """A latency in ms with three significant digits; a dash where there is none."""
+    """Return a latency in ms with three significant digits; a dash for None."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return NOTHING
     if value >= 100:
@@ -87,55 +92,57 @@ def milliseconds(value: Any) -> str:
 
 
 def seconds(value: float | None, digits: int = 3) -> str:
-    """A moment or a duration; a dash where there is none."""
+    """Return a time in seconds; a dash for None."""
     return NOTHING if value is None else f"{value:,.{digits}f} s"
 
 
 def staleness(topic: Mapping[str, Any]) -> str:
-    """A row of verdict.json's topics: how far its consumers' polls were behind; empty where none
-    was."""
+    """Return how many polls of a topic (a row of verdict.json) were stale, and by how much; empty
+    when none was."""
     polls = topic.get("stale_polls")
     if not isinstance(polls, int) or not polls:
         return ""
     lags = {name: milliseconds(topic.get(f"stale_{name}_ms")) for name in ("p50", "p99", "max")}
     if polls == 1:
-        return f"1 stale poll, {lags['max']} ms behind what acks=all had acknowledged"
-    spread = f"{lags['p50']} ms in the median, {lags['p99']} ms at p99, {lags['max']} ms at most"
-    return f"{number(polls)} stale polls, behind what acks=all had acknowledged: {spread}"
+        return f"1 stale poll, {lags['max']} ms behind"
+    return (
+        f"{number(polls)} stale polls, behind by {lags['p50']} ms (p50), {lags['p99']} ms (p99), "
+        f"{lags['max']} ms (maximum)"
+    )
 
 
 def acks_label(acks: Any) -> str:
-    """Such as acks=all; empty for what has no acks."""
+    """Return a label such as acks=all; empty for None."""
     if acks is None:
         return ""
     return f"acks={'all' if acks in (-1, 'all') else acks}"
 
 
 def acks_class(acks: Any) -> str:
-    """The CSS class that carries an acks mode's colour."""
+    """Return the CSS class with the colour of an acks mode."""
     return {"0": "a0", "1": "a1", "-1": "aall", "all": "aall"}.get(str(acks), "aother")
 
 
-def weight(judgement: str) -> int:
-    """The order of judgements, the gravest first."""
-    return _WEIGHTS.get(judgement, len(_WEIGHTS))
+def judgement_order(judgement: str) -> int:
+    """Return the place of a judgement, the gravest first."""
+    return _JUDGEMENTS.get(judgement, len(_JUDGEMENTS))
 
 
-def gravity(kind: str) -> int:
-    """The order of anomalies, the gravest first; unknown ones last."""
-    return _GRAVEST.index(kind) if kind in _GRAVEST else len(_GRAVEST)
+def kind_order(kind: str) -> int:
+    """Return the place of a kind of anomaly, the gravest first, unknown kinds last."""
+    return _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
 
 
 def outcome(verdict: Mapping[str, Any]) -> str:
-    """VALID, INVALID or UNKNOWN; a run that was not judged is UNKNOWN."""
-    said = str(verdict.get("verdict"))
-    return said if said in OUTCOMES else "UNKNOWN"
+    """Return VALID, INVALID or UNKNOWN. A run that was not judged is UNKNOWN."""
+    answer = str(verdict.get("verdict"))
+    return answer if answer in OUTCOMES else "UNKNOWN"
 
 
 def why(verdict: Mapping[str, Any]) -> str:
-    """One sentence: why the verdict is what it is."""
+    """Return one sentence: the reason for the verdict."""
     if not verdict:
-        return "This run has not been judged, so it is not known what became of its writes."
+        return "This run has not been judged: what happened to its writes is not known."
     found = headline.of(verdict)
     expected = "".join(f" Expectation failed: {each}." for each in found.unmet)
     expected += "".join(f" Expectation not decided: {each}." for each in found.undecided)
@@ -147,12 +154,12 @@ def _why(verdict: Mapping[str, Any], found: headline.Headline) -> str:
         case "INVALID":
             return _why_invalid(verdict)
         case "VALID":
-            said = _why_valid(verdict.get("topics") or (), found)
-            return said + _sent_again(verdict.get("anomalies") or ())
+            reason = _why_valid(verdict.get("topics") or (), found)
+            return reason + _repeated(verdict.get("anomalies") or ())
         case _:
             reasons = verdict.get("reasons") or ["the verdict names no reason"]
             return (
-                "No violation was found, but the evidence is not enough for a verdict: "
+                "No violation was found, but the record is not complete enough for a verdict: "
                 f"{reasons[0]}."
             )
 
@@ -167,8 +174,8 @@ def _why_invalid(verdict: Mapping[str, Any]) -> str:
             rules.setdefault(key, _reason_of(str(anomaly.get("rule") or "")))
     if not found:
         reasons = verdict.get("reasons") or ["the verdict names no reason"]
-        return f"Something forbidden was found: {reasons[0]}."
-    order = sorted(found, key=lambda key: (gravity(key[0]), -found[key]))
+        return f"A violation was found: {reasons[0]}."
+    order = sorted(found, key=lambda key: (kind_order(key[0]), -found[key]))
     first = order[0]
     text = f"{_finding(first[0], first[1], found[first])}, which nothing permits"
     if rules[first]:
@@ -181,29 +188,29 @@ def _why_invalid(verdict: Mapping[str, Any]) -> str:
     return f"{text}."
 
 
-def blamed(verdict: Mapping[str, Any]) -> str:
-    """The recorded cause of the gravest forbidden anomaly; empty when there is none."""
+def main_cause(verdict: Mapping[str, Any]) -> str:
+    """Return the recorded cause of the gravest violation; empty when there is none."""
     found = [
         anomaly for anomaly in verdict.get("anomalies") or ()
         if anomaly.get("judgement") == "forbidden"
     ]  # fmt: skip
-    found.sort(key=lambda a: (gravity(str(a.get("kind"))), -int(a.get("count") or 0)))
-    return str(found[0].get("cause") or "") if found else ""
+    found.sort(key=lambda a: (kind_order(str(a.get("kind"))), -int(a.get("count") or 0)))
+    return str(found[0].get("cause") or "").rstrip(".") if found else ""
 
 
 def _finding(kind: str, acks: Any, count: int) -> str:
     one, many = _FOUND.get(kind, (f"shows {{n}} {kind}", f"shows {{n}} times {kind}"))
-    who = acks_label(acks) or "the cluster"
-    return f"{who} {(one if count == 1 else many).format(n=number(count))}"
+    subject = acks_label(acks) or "the cluster"
+    return f"{subject} {(one if count == 1 else many).format(n=number(count))}"
 
 
 def _reason_of(rule: str) -> str:
-    """The part of a contract's line that says why."""
+    """Return the reason in the text of a contract rule."""
     return rule.split(" forbidden: ", 1)[-1].rstrip(".")
 
 
 def _why_valid(topics: Sequence[Mapping[str, Any]], found: headline.Headline) -> str:
-    """What was lost and by what permission, and which acks mode kept everything."""
+    """Return what was lost, what permits it, and which acks modes lost nothing."""
     lost: dict[str, int] = {}
     acked: dict[str, int] = {}
     for topic in topics:
@@ -213,27 +220,27 @@ def _why_valid(topics: Sequence[Mapping[str, Any]], found: headline.Headline) ->
     kept = [f"{label} kept all {number(acked[label])}" for label, n in lost.items() if not n]
     if found.losses:
         rest = f" {listed(kept)} of its acknowledged writes." if kept else ""
-        return f"Lost although acknowledged: {found.lost_text}.{rest}"
+        return f"Acknowledged writes were lost: {found.lost_text}.{rest}"
     if not lost:
         return "No violations. All checks that the verdict relies on passed."
-    every = "Every acknowledged write is still there"
-    return f"{every}{f': {listed(kept)}' if kept else ''}."
+    return f"No acknowledged write was lost{f': {listed(kept)}' if kept else ''}."
 
 
-def _sent_again(anomalies: Sequence[Mapping[str, Any]]) -> str:
-    """What clients wrote twice by themselves, although idempotent; empty when nothing."""
+def _repeated(anomalies: Sequence[Mapping[str, Any]]) -> str:
+    """Return the duplicates that idempotent clients made by themselves; empty when there are
+    none."""
     found: dict[Any, int] = {}
     for anomaly in anomalies:
         if (anomaly.get("kind"), anomaly.get("aspect")) == ("duplicate", "client-epoch"):
             acks = anomaly.get("acks")
             found[acks] = found.get(acks, 0) + int(anomaly.get("count") or 0)
     return "".join(
-        f" {_finding('duplicate', acks, count)}: its client left its producer epoch by its own "
-        "doing and sent again what was in flight, which no broker can know."
+        f" {_finding('duplicate', acks, count)}: the client started a new producer epoch by "
+        "itself and repeated sends that were in flight. No broker can detect that."
         for acks, count in found.items()
     )
 
 
 def listed(parts: Sequence[str]) -> str:
-    """a, b and c."""
+    """Return `a, b and c`."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

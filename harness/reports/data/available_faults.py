@@ -1,4 +1,4 @@
-"""What the run's target could do to its nodes, and which faults that made possible."""
+"""What the run's target could do to its nodes, and which faults were available because of that."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,33 +9,33 @@ from nemesis.faults.fault import Ability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """An ability of targets."""
+class AbilityStatus:
+    """One ability of targets."""
 
     ability: str
     faults: Sequence[str]
-    """Those that need it, perhaps others beside it."""
+    """The faults that need this ability, alone or with others."""
     lacking: str
-    """Why the run's target had it not; empty: it had."""
+    """Why the run's target lacked the ability; empty: it had it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offers:
-    """Every ability, and how many faults of the catalogue could be injected with those there."""
+class AvailableFaults:
+    """Every ability, and how many faults of the catalogue the target made available."""
 
-    abilities: Sequence[Offer]
+    abilities: Sequence[AbilityStatus]
     faults: int
     available: int
 
 
-def offers(run: Mapping[str, Any]) -> Offers | None:
-    """By the run's own record (run.json); None when it does not say what its target lacks."""
+def available_faults(run: Mapping[str, Any]) -> AvailableFaults | None:
+    """Read them from run.json; None when it does not say what the target lacks."""
     lacking = run.get("lacking")
     if not isinstance(lacking, Mapping):
         return None
-    return Offers(
+    return AvailableFaults(
         abilities=[
-            Offer(
+            AbilityStatus(
                 ability=ability.value,
                 faults=[fault.name for fault in FAULTS.values() if ability in fault.needs],
                 lacking=str(lacking.get(ability.value, "")),

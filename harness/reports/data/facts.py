@@ -1,5 +1,4 @@
-"""Everything that a page shows, gathered from a run's tables at once: what is written into it as
-text, and what its script draws, as blocks of a few bytes.
+"""All data of a page, read from a run's tables: the texts, and the blocks that the script draws.
 
 Times are seconds since the start of the run, latencies ms.
 """
@@ -9,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.reports.data.incidents import Anomalies, list_anomalies, pack_anomalies, pack_evidence
-from harness.reports.data.loading import Stored
+from harness.reports.data.loading import StoredRun
+from harness.reports.data.losses import acks_strength
 from harness.reports.data.operations import Operations, pack_operations
 from harness.reports.data.progress import Progress, read_progress
-from harness.reports.data.tables import beyond, connect
+from harness.reports.data.tables import connect, rows_out_of_range
 from harness.reports.data.timeline import FaultSpan, LeaderLane, Timeline, read_timeline
 from harness.reports.data.wall_clocks import WallClocks, read_wall_clocks
 from harness.reports.packing import pack
@@ -20,21 +20,21 @@ from harness.reports.packing import pack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCounts:
-    """What the history alone says of a topic's sends, for a run that was not judged."""
+    """The sends of a topic, counted from the history, for a run that was not judged."""
 
     topic: str
     acks: int
     sent: int
     acked: int
     failed: int
-    indeterminate: int
+    info: int
     p50_ms: float | None
     p99_ms: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """One run, as its page needs it. blocks: by the names that the script asks for."""
+class PageData:
+    """The data of one page. blocks: by the names that the script uses."""
 
     span_s: float
     timeline: Timeline
@@ -44,15 +44,15 @@ class Facts:
     operations: Operations
     anomalies: Anomalies
     blocks: Mapping[str, str]
-    beyond: int
-    """Rows with a number that cannot be drawn where it is."""
+    rows_out_of_range: int
+    """Rows with a number that is too large to be drawn exactly."""
 
 
-def gather(stored: Stored) -> Facts:
+def read_page_data(stored: StoredRun) -> PageData:
     """Read a run's tables. An empty run has a span of 0 s and empty blocks."""
     anomalies = list_anomalies(stored.verdict)
     with connect(stored) as db:
-        beyond_drawing = beyond(db)
+        out_of_range = rows_out_of_range(db)
         span_s = _span_s(db)
         timeline = read_timeline(db, span_s)
         progress = read_progress(db, span_s)
@@ -65,7 +65,7 @@ def gather(stored: Stored) -> Facts:
             "evidence": pack_evidence(db, stored, anomalies),
         }
         topics = tuple(_topics(db))
-    return Facts(
+    return PageData(
         span_s=span_s,
         timeline=timeline,
         progress=progress,
@@ -74,7 +74,7 @@ def gather(stored: Stored) -> Facts:
         operations=operations,
         anomalies=anomalies,
         blocks=blocks,
-        beyond=beyond_drawing,
+        rows_out_of_range=out_of_range,
     )
 
 
@@ -99,7 +99,7 @@ def _pack_overview(
                 [gap.topic, gap.partition, round(gap.start_s, 3), round(gap.end_s, 3)]
                 for gap in progress.gaps
             ],
-            "courses": [
+            "progress": [
                 {
                     "topic": course.topic,
                     "partition": course.partition,
@@ -107,7 +107,7 @@ def _pack_overview(
                     "high": course.high,
                     "lag": course.lags,
                 }
-                for course in progress.courses
+                for course in progress.partitions
             ],
             "clocks": [
                 {
@@ -128,7 +128,7 @@ def _fault(fault: FaultSpan) -> dict[str, Any]:
         "label": fault.label,
         "start": fault.started_s if fault.injected else None,
         "end": fault.healed_s,
-        "took": fault.took_effect,
+        "took_effect": fault.took_effect,
         "effect": fault.effect,
     }
 
@@ -137,9 +137,9 @@ def _lane(lane: LeaderLane) -> dict[str, Any]:
     return {
         "topic": lane.topic,
         "partition": lane.partition,
-        "reigns": [
+        "spans": [
             [round(each.start_s, 4), round(each.end_s, 4), each.leader, each.epoch, each.isr]
-            for each in lane.reigns
+            for each in lane.spans
         ],
     }
 
@@ -152,8 +152,8 @@ def _topics(db: Any) -> Iterator[TopicCounts]:
         f" quantile_cont({latency}, [0.5, 0.99])"
         " FROM history WHERE f = 'send' AND acks IS NOT NULL GROUP BY ALL ORDER BY ALL"
     ).fetchall()
-    for topic, acks, sent, acked, failed, indeterminate, quantiles in sorted(
-        rows, key=lambda row: _strength(row[1])
+    for topic, acks, sent, acked, failed, info, quantiles in sorted(
+        rows, key=lambda row: acks_strength(row[1])
     ):
         p50_ms, p99_ms = quantiles or (None, None)
         yield TopicCounts(
@@ -162,12 +162,7 @@ def _topics(db: Any) -> Iterator[TopicCounts]:
             sent=sent,
             acked=acked,
             failed=failed,
-            indeterminate=indeterminate,
+            info=info,
             p50_ms=p50_ms,
             p99_ms=p99_ms,
         )
-
-
-def _strength(acks: int) -> int:
-    """0, 1, all: from the weakest promise to the strongest."""
-    return acks if acks >= 0 else 1 << 8

@@ -1,10 +1,9 @@
-"""Every recorded instance of an anomaly, and the evidence around it, for a page that shows them one
-at a time.
+"""Every recorded instance of an anomaly, and the evidence around it. The page shows one at a time.
 
-verdict.json has groups of like anomalies, each with an exact count and its first instances. They
-come in two blocks: what can be listed and filtered (`pack_anomalies`), and the rows of the history,
-the replicas' batches, leader epochs and log lines (`pack_evidence`), unpacked when first needed.
-Nothing is judged here; whatever is not shown is counted.
+verdict.json has groups of similar anomalies, each with an exact count and its first instances. This
+module makes two blocks: the list that can be filtered (`pack_anomalies`), and the evidence (rows of
+the history, batches of the replicas, leader epochs, log lines; `pack_evidence`), which the page
+unpacks when it first needs it. Nothing is judged here; what is not shown is counted.
 """
 
 import re
@@ -15,21 +14,21 @@ from typing import Any
 import pyarrow as pa
 
 from checkers.history.arrow import few_rows, take_over
-from harness.reports.data.loading import Stored
+from harness.reports.data.loading import StoredRun
+from harness.reports.data.losses import faults_in
 from harness.reports.data.node_logs import read_node_logs
 from harness.reports.data.tables import FARTHEST
 from harness.reports.packing import pack
 from harness.reports.redaction import redacted
-from harness.reports.sentences import telling
-from harness.reports.words import gravity, weight
+from harness.reports.sentences import clauses_for
+from harness.reports.words import judgement_order, kind_order
 
 MAX_INSTANCES = 50_000
 MAX_EVIDENCE = 60_000
-"""Rows of each kind of evidence."""
+"""The largest number of rows of each kind of evidence."""
 NEIGHBOURS = 3
-"""Offsets on each side of an instance's own whose records and batches are shown."""
+"""Offsets before and after an instance's offset whose records and batches are shown."""
 
-FAULT_NAMED = re.compile(r"\bfault (\d+) \(")
 _COUNTER_BITS = 40
 _SEQUENCE_BITS = 32
 _FIELDS = (
@@ -46,15 +45,17 @@ class Anomalies:
 
     groups: Sequence[Mapping[str, Any]]
     instances: Sequence[Mapping[str, Any]]
-    """With the columns of _FIELDS and the raw `topic`, `partition`, numbers and times in ns."""
+    """The columns of _FIELDS, and the raw `topic`, `partition`, numbers and times in ns."""
     left_out: int
-    """Instances in verdict.json that are not here; more than those it names only are in counts."""
+    """Instances of verdict.json that are not listed here. Others are only in the counts."""
 
 
 def list_anomalies(verdict: Mapping[str, Any]) -> Anomalies:
-    """The anomalies of verdict.json; rows that are no objects are passed over."""
+    """Return the anomalies of verdict.json. Rows that are no objects are skipped."""
     found = [a for a in verdict.get("anomalies") or () if isinstance(a, dict)]
-    found.sort(key=lambda a: (weight(str(a.get("judgement"))), gravity(str(a.get("kind")))))
+    found.sort(
+        key=lambda a: (judgement_order(str(a.get("judgement"))), kind_order(str(a.get("kind"))))
+    )
     instances: list[dict[str, Any]] = []
     for place, anomaly in enumerate(found):
         rows = [row for row in anomaly.get("examples") or () if isinstance(row, dict)]
@@ -63,10 +64,12 @@ def list_anomalies(verdict: Mapping[str, Any]) -> Anomalies:
                    "partition": anomaly.get("partition"), "kind": anomaly.get("kind")}
             for row in rows
         )  # fmt: skip
-    order = [(weight(str(a.get("judgement"))), gravity(str(a.get("kind")))) for a in found]
+    order = [
+        (judgement_order(str(a.get("judgement"))), kind_order(str(a.get("kind")))) for a in found
+    ]
 
     def place_of(instance: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The gravest first, then the earliest; of what is only worth knowing, the longest."""
+        """The gravest first, then the earliest; informational ones by their length."""
         of = found[instance["group"]]
         began, ended = instance.get("invoke_ns") or 0, instance.get("complete_ns") or 0
         informational = of.get("judgement") == "informational"
@@ -94,12 +97,13 @@ def _group(anomaly: Mapping[str, Any]) -> dict[str, Any]:
         "rule": str(anomaly.get("rule") or ""),
         "permission": _permission(anomaly),
         "count": int(anomaly.get("count") or 0),
-        "faults": faults_named(cause),
+        "faults": faults_in(cause),
     }
 
 
 def _permission(anomaly: Mapping[str, Any]) -> str:
-    """What permits it and what would have prevented it; empty where nothing permits it."""
+    """Return what permits an anomaly and what would have prevented it; empty without a
+    permission."""
     remedies = anomaly.get("prevented_by")
     if not anomaly.get("permitted_by") or not isinstance(remedies, list):
         return ""
@@ -108,29 +112,24 @@ def _permission(anomaly: Mapping[str, Any]) -> str:
     )
 
 
-def faults_named(cause: str) -> list[int]:
-    """The faults that a cause names, each once: it may be one of several causes."""
-    return list(dict.fromkeys(int(number) for number in FAULT_NAMED.findall(cause)))
-
-
 def pack_anomalies(anomalies: Anomalies) -> str:
-    """The list as a block: groups, tellings by kind, and the instances' columns."""
+    """Return the list as a block: groups, sentences by kind, and columns of the instances."""
     columns: dict[str, list[Any]] = {name: [] for name in _FIELDS}
     for instance in anomalies.instances:
-        for name, value in _shown(instance).items():
+        for name, value in _columns_of(instance).items():
             columns[name].append(value)
     kinds = dict.fromkeys(str(group["kind"]) for group in anomalies.groups)
     return pack(
         {
             "groups": anomalies.groups,
-            "tellings": {kind: telling(kind) for kind in kinds},
+            "sentences": {kind: clauses_for(kind) for kind in kinds},
             "instances": columns,
             "left_out": anomalies.left_out,
         }
     )
 
 
-def _shown(instance: Mapping[str, Any]) -> dict[str, Any]:
+def _columns_of(instance: Mapping[str, Any]) -> dict[str, Any]:
     other = instance.get("other_op")
     of_fault = other if instance.get("kind") == "recovery" else None
     return {
@@ -151,14 +150,14 @@ def _shown(instance: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def operation_name(op: Any) -> str | None:
-    """Such as 3000-1172: who recorded it, and its number; None for what is no operation."""
+    """Return a name such as 3000-1172 (recorder-number); None for a number of no operation."""
     if not isinstance(op, int) or op >> _COUNTER_BITS <= 0:
         return None
     return f"{op >> _COUNTER_BITS}-{op & ((1 << _COUNTER_BITS) - 1)}"
 
 
 def value_name(value: Any) -> str | None:
-    """Such as 3:1115: a producer, and the how-manieth of its values."""
+    """Return a name such as 3:1115 (producer:number of its value)."""
     if not isinstance(value, int):
         return None if value is None else str(value)
     if value >> _SEQUENCE_BITS <= 0:
@@ -170,9 +169,9 @@ def _microseconds(at_ns: Any) -> int | None:
     return at_ns // 1000 if isinstance(at_ns, int) else None
 
 
-def pack_evidence(db: Any, stored: Stored, anomalies: Anomalies) -> str:
-    """Everything of the run's tables and logs that concerns the instances, as a block."""
-    _want(db, anomalies.instances)
+def pack_evidence(db: Any, stored: StoredRun, anomalies: Anomalies) -> str:
+    """Return all evidence about the instances, from the run's tables and logs, as a block."""
+    _register_wanted(db, anomalies.instances)
     rows, rows_out = _bounded(db, _ROWS)
     batches, batches_out = _bounded(db, _BATCHES)
     ends, _ = _bounded(db, _ENDS)
@@ -194,15 +193,15 @@ def pack_evidence(db: Any, stored: Stored, anomalies: Anomalies) -> str:
 
 
 def _windows(anomalies: Anomalies) -> Iterator[tuple[float, float]]:
-    """When the graver instances happened, and when what caused them was over."""
+    """Yield the times of the instances and of their causes. Informational ones are skipped."""
     times = re.compile(r"([\d.]+) s\b")
     for instance in anomalies.instances:
         group = anomalies.groups[instance["group"]]
         at_ns = instance.get("invoke_ns")
         if group["judgement"] == "informational" or not isinstance(at_ns, int):
             continue
-        told = [float(at) for at in times.findall(group["cause"]) if at.count(".") == 1]
-        yield min([at_ns / 1e9, *told]), max([at_ns / 1e9, *told])
+        named = [float(at) for at in times.findall(group["cause"]) if at.count(".") == 1]
+        yield min([at_ns / 1e9, *named]), max([at_ns / 1e9, *named])
 
 
 _WANTED = {
@@ -212,17 +211,18 @@ _WANTED = {
 }
 
 
-def _want(db: Any, instances: Sequence[Mapping[str, Any]]) -> None:
-    """The tables wanted_values, wanted_offsets and wanted_ops: what evidence is about."""
+def _register_wanted(db: Any, instances: Sequence[Mapping[str, Any]]) -> None:
+    """Create the tables wanted_values, wanted_offsets and wanted_ops: the subjects of the
+    evidence."""
     values: dict[int, None] = {}
     ops: dict[int, None] = {}
     places: dict[tuple[str, int, int], None] = {}
     for each in instances:
-        values.update(_whole_ones(each, "value", "other_value"))
-        ops.update(_whole_ones(each, "op", "other_op"))
+        values.update(_integers(each, "value", "other_value"))
+        ops.update(_integers(each, "op", "other_op"))
         topic, partition = each.get("topic"), each.get("partition")
         if isinstance(topic, str) and isinstance(partition, int):
-            for offset in _whole_ones(each, "offset", "other_offset"):
+            for offset in _integers(each, "offset", "other_offset"):
                 places[topic, partition, max(-FARTHEST, min(offset, FARTHEST))] = None
     wanted: Mapping[str, Iterator[Mapping[str, Any]]] = {
         "value": ({"value": value} for value in values),
@@ -233,7 +233,7 @@ def _want(db: Any, instances: Sequence[Mapping[str, Any]]) -> None:
         take_over(db, f"wanted_{name}s", few_rows(rows, _WANTED[name]))
 
 
-def _whole_ones(row: Mapping[str, Any], *names: str) -> dict[int, None]:
+def _integers(row: Mapping[str, Any], *names: str) -> dict[int, None]:
     found = (row.get(name) for name in names)
     return {value: None for value in found if isinstance(value, int)}
 
@@ -280,7 +280,7 @@ final AS (SELECT topic, partition, leader_epoch, min(start_offset) AS first_offs
 SELECT topic, partition, leader_epoch, leader, since, first_offset, end_offset
 FROM led FULL JOIN final USING (topic, partition, leader_epoch) {_OF_WANTED} ORDER BY ALL
 """
-"""Who led when, and what the final log has of it; an epoch that it has nothing of is there too."""
+"""Leaders by epoch, and the offsets that the final log has of each epoch, also of empty epochs."""
 
 _CUTS = f"""
 SELECT topic, partition, at_ns // 1000, node, end_offset
@@ -289,7 +289,7 @@ FROM cluster {_OF_WANTED} WHERE kind = 'truncation' ORDER BY ALL
 
 
 def _bounded(db: Any, query: str) -> tuple[list[Row], int]:
-    """The first rows, and how many there are beyond."""
+    """Return the first rows, and how many more there are."""
     rows = db.execute(query).fetchall()
     return rows[:MAX_EVIDENCE], max(0, len(rows) - MAX_EVIDENCE)
 

@@ -1,7 +1,8 @@
-"""What the nodes said about the time of the anomalies: lines of their logs, on the run's clock.
+"""Lines of the nodes' logs from around the anomalies, with times of the run's clock.
 
-A real node stamps its lines with the date by its own clock, which a fault may have set; a simulated
-one with seconds of its world. A line without a stamp belongs to the one before.
+A real node stamps its lines with the date of its own clock, which a fault may have changed; a
+simulated node stamps them with seconds of its world. A line without a stamp belongs to the line
+before it.
 """
 
 import re
@@ -14,11 +15,11 @@ from typing import Any
 from harness.reports.redaction import redacted
 
 BEFORE_S, AFTER_S = 2.0, 2.0
-"""How much around the times that are asked for."""
+"""Seconds before and after the wanted times."""
 MAX_LINES = 6_000
-"""Of all nodes together; the rest is counted."""
+"""Lines of all nodes together. The rest is counted."""
 MAX_BYTES = 64 << 20
-"""Of one node's log that are looked at: the first."""
+"""The first bytes of a node's log; the rest is not read."""
 MAX_LINE = 400
 
 _DATED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) (.*)", re.DOTALL)
@@ -27,7 +28,7 @@ _COUNTED = re.compile(r"(\d+\.\d{6}) (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLines:
-    """The lines as (node, seconds since the run began, text), in order of time."""
+    """Lines as (node, seconds since the run began, text), in the order of time."""
 
     lines: tuple[tuple[int, float, str], ...]
     left_out: int
@@ -36,7 +37,7 @@ class NodeLines:
 def read_node_logs(
     run_dir: Path, run: Mapping[str, Any], windows: Sequence[tuple[float, float]]
 ) -> NodeLines:
-    """The lines within `windows` (seconds since the run began) and shortly around them."""
+    """Return the lines within `windows` (seconds since the run began) and shortly around them."""
     merged = _merged(windows)
     found: list[tuple[int, float, str]] = []
     for path in sorted(run_dir.glob("nodes/*/node.log")):
@@ -53,7 +54,7 @@ def read_node_logs(
 
 
 def _merged(windows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The same times as spans in order that do not overlap."""
+    """Return the windows in order, joined where they overlap."""
     made: list[tuple[float, float]] = []
     for start, end in sorted((start - BEFORE_S, end + AFTER_S) for start, end in windows):
         if made and start <= made[-1][1]:
@@ -79,7 +80,7 @@ def _lines(path: Path, run: Mapping[str, Any]) -> Iterator[tuple[float, str]]:
         for line in file.readlines(MAX_BYTES):
             text = line.rstrip("\n")
             if match := _DATED.match(text):
-                # Without a zone: the machine's own, as the nodes wrote it.
+                # The nodes write no time zone: it is the machine's.
                 stamp = datetime.fromisoformat(match[1])
                 at_s = stamp.timestamp() - wall_s
                 text = match[2]

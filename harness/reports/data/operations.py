@@ -1,22 +1,22 @@
 """Every send and poll of a run as columns that the page draws and filters by itself.
 
 A row is one operation on one partition. Rows are sorted by client, partition, kind and time, so
-that they pack well. Up to MAX_OPERATIONS each is a row of its own; beyond, operations of one
-client, partition and outcome that lie close in time and latency are one row with a `weight`:
-nothing disappears, it becomes coarser, and how coarse is told.
+that they pack well. Up to MAX_OPERATIONS, each operation is one row. Above that, operations of one
+client, partition and outcome that are close in time and latency share a row with a `weight`: no
+operation disappears, the rows become coarser, and the page says how coarse.
 
-    client partition   places in the lists of names
+    client partition   indices into the lists of names
     kind               0 send, 1 poll
-    acks               -1, 0, 1; of polls 2
+    acks               -1, 0, 1; 2 for polls
     type               0 ok, 1 fail, 2 info
     invoke latency     µs since the run began, µs; latency -1: never completed
     writer counter     together the number of the operation: writer << 40 | counter
     sender sequence    together the value of a send; -1: none
-    offset node epoch  as answered; of polls the first offset; -1: not known
-    error              place in the list of errors; 0: none
+    offset node epoch  from the answer; the first offset of a poll; -1: not known
+    error              index into the list of errors; 0: none
     weight records     how many operations the row stands for; records of a poll
-    fate               of a send, 0: the final reads did not get to the end of its partition;
-                       1: they hold its value; 2: they do not
+    final_read         for a send: 0: the final reads did not reach the end of its partition;
+                       1: they have its value; 2: they do not have it
 """
 
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ from harness.reports.redaction import redacted
 
 MAX_OPERATIONS = 1_000_000
 FINEST_CELLS = 1 << 14
-"""Spans of time in which operations become one row, at first; a fourth of them until the rows are
-few."""
+"""The number of time spans to start with when operations share rows; divided by 4 until the rows
+are few enough."""
 LATENCY_CELLS = 40
-"""Per decade."""
+"""Steps of latency per decade."""
 
 NAMES = (
     "client", "partition", "kind", "acks", "type", "invoke", "latency", "writer", "counter",
-    "sender", "sequence", "offset", "node", "epoch", "error", "weight", "records", "fate",
+    "sender", "sequence", "offset", "node", "epoch", "error", "weight", "records", "final_read",
 )  # fmt: skip
 STEADY = frozenset({"client", "partition", "invoke", "writer", "counter", "sequence", "offset"})
 
@@ -50,7 +50,7 @@ SELECT h.client, coalesce(h.topic, '') AS topic, coalesce(h.partition, -1) AS pa
   h.acks, h.type, h.invoke_ns, h.complete_ns, h.op, h.value, h.offset, h.node, h.leader_epoch,
   h.error, 1 AS records,
   CASE WHEN e.topic IS NULL OR h.value IS NULL THEN 0 WHEN f.value IS NOT NULL THEN 1 ELSE 2
-  END AS fate
+  END AS final_read
 FROM history h LEFT JOIN ended e USING (topic, partition)
 LEFT JOIN final f USING (topic, partition, value)
 WHERE h.f = 'send' AND h.acks IS NOT NULL
@@ -64,7 +64,7 @@ FROM history WHERE f = 'poll' GROUP BY op, client, topic, partition
 _COARSEN = """
 CREATE OR REPLACE TEMP TABLE coarse AS
 SELECT arg_min(g, invoke_ns) AS g, count(*) AS weight FROM gathered g
-GROUP BY client, topic, partition, kind, acks, type, error, fate, invoke_ns // {cell_ns},
+GROUP BY client, topic, partition, kind, acks, type, error, final_read, invoke_ns // {cell_ns},
   CASE WHEN complete_ns IS NULL THEN -1
   ELSE floor(log10(greatest(complete_ns - invoke_ns, 1)) * {latency_cells}) END
 """
@@ -72,8 +72,8 @@ GROUP BY client, topic, partition, kind, acks, type, error, fate, invoke_ns // {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
-    """A packed block, and what has to be said of it. cell_s: the span of time within which
-    operations were put together; None: none were."""
+    """A packed block. cell_s: the time span within which operations share a row; None: each has its
+    own."""
 
     block: str
     operations: int
@@ -82,7 +82,7 @@ class Operations:
 
 
 def pack_operations(db: Any, span_s: float, limit: int = MAX_OPERATIONS) -> Operations:
-    """The sends and polls of the view `history`."""
+    """Pack the sends and polls of the view `history`."""
     db.execute(_GATHER)
     operations = db.execute("SELECT count(*) FROM gathered").fetchone()[0]
     cell_s = None
@@ -108,7 +108,7 @@ def pack_operations(db: Any, span_s: float, limit: int = MAX_OPERATIONS) -> Oper
 
 
 def _coarsen(db: Any, span_s: float, limit: int) -> float:
-    """Make `coarse` of at most `limit` rows, or of as few as one span of time for all gives."""
+    """Create the table `coarse` with at most `limit` rows, or with one time span for all."""
     cells = FINEST_CELLS
     while True:
         cell_ns = max(1, round(span_s * 1e9 / cells))
@@ -120,7 +120,7 @@ def _coarsen(db: Any, span_s: float, limit: int) -> float:
 
 
 def _name_lists(db: Any) -> tuple[dict[str, list[Any]], list[str]]:
-    """The names that columns refer to by their place, and as tables to join with."""
+    """Return the lists of names that columns index, and create them as tables to join with."""
     db.execute(
         "CREATE TEMP TABLE client_names AS SELECT client, row_number() OVER (ORDER BY client) - 1"
         " AS place FROM (SELECT DISTINCT client FROM drawn)"
@@ -156,7 +156,7 @@ def _columns(db: Any) -> dict[str, Column]:
         " coalesce(value & ((1::BIGINT << 32) - 1), -1) AS sequence,"
         ' coalesce("offset", -1) AS "offset", coalesce(node, -1) AS node,'
         " coalesce(leader_epoch, -1) AS epoch, coalesce(e.place, 0) AS error,"
-        " weight, records, fate"
+        " weight, records, final_read"
         " FROM drawn JOIN client_names c USING (client)"
         " JOIN partition_names p USING (topic, partition)"
         " LEFT JOIN error_names e USING (error)"

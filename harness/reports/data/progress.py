@@ -1,6 +1,6 @@
-"""How partitions got on: when nothing was acknowledged, how far they were committed, and read.
+"""Progress of the partitions: times without an acknowledgement, high watermark, consumer lag.
 
-Times are seconds since the start of the run. Everything is bounded by what can be drawn; what was
+Times are seconds since the start of the run. Everything is bounded by what can be drawn; what is
 left out is counted.
 """
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 SHORTEST_GAP_S = 0.5
-"""Less without an acknowledgement is what waiting for a leader's answer may take."""
+"""Shorter times without an acknowledgement are normal: a leader's answer may take this long."""
 MAX_GAPS = 3_000
 MAX_POINTS = 40_000
 MOST_POINTS_EACH = 400
@@ -48,7 +48,7 @@ ORDER BY e.topic, e.partition, e.at_ns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A partition that acknowledged nothing from the first try until `end_s`."""
+    """A partition acknowledged nothing from `start_s`, the first try, until `end_s`."""
 
     topic: str
     partition: int
@@ -57,9 +57,9 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """How far a partition was committed, as clients were told, over time; `lags`: how many records
-    behind that its readers were, None before they had read anything."""
+class PartitionProgress:
+    """A partition's high watermark over time, as clients saw it. `lags`: how many records its
+    readers were behind; None before they read anything."""
 
     topic: str
     partition: int
@@ -70,15 +70,15 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Of all partitions; the longest gaps."""
+    """The progress of all partitions, and the longest gaps."""
 
     gaps: tuple[Gap, ...]
     gaps_left_out: int
-    courses: tuple[Course, ...]
+    partitions: tuple[PartitionProgress, ...]
 
 
 def read_progress(db: Any, span_s: float) -> Progress:
-    """From the view `history`."""
+    """Read the view `history`."""
     found = db.execute(_GAPS).fetchall()
     return Progress(
         gaps=tuple(
@@ -86,15 +86,15 @@ def read_progress(db: Any, span_s: float) -> Progress:
             for topic, partition, from_ns, next_ns in found[:MAX_GAPS]
         ),
         gaps_left_out=max(0, len(found) - MAX_GAPS),
-        courses=_courses(db, span_s),
+        partitions=_partitions(db, span_s),
     )
 
 
-def _courses(db: Any, span_s: float) -> tuple[Course, ...]:
-    partitions = db.execute(
+def _partitions(db: Any, span_s: float) -> tuple[PartitionProgress, ...]:
+    [many] = db.execute(
         "SELECT count(DISTINCT (topic, partition)) FROM history WHERE f = 'watermark'"
-    ).fetchone()[0]
-    each = min(MOST_POINTS_EACH, MAX_POINTS // max(1, partitions))
+    ).fetchone()
+    each = min(MOST_POINTS_EACH, MAX_POINTS // max(1, many))
     step_ns = max(1, round(span_s * 1e9 / max(1, each)))
     points: dict[tuple[str, int], list[tuple[float, int, int | None]]] = {}
     for topic, partition, at_ns, high, upto in db.execute(
@@ -103,7 +103,7 @@ def _courses(db: Any, span_s: float) -> tuple[Course, ...]:
         lag = None if upto is None else max(0, high - upto)
         points.setdefault((topic, partition), []).append((at_ns / 1e9, high, lag))
     return tuple(
-        Course(
+        PartitionProgress(
             topic=topic,
             partition=partition,
             at_s=tuple(at_s for at_s, _, _ in found),

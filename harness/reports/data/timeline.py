@@ -1,8 +1,8 @@
-"""What happened to the cluster: leaders of partitions and faults, bounded for drawing.
+"""Leaders of partitions and faults over time, bounded for drawing.
 
-Times are seconds since the start of the run. A long run has more than can be drawn: the partitions
-with the most leader epochs are kept, of many changes in a short time the last, and the first
-faults; how much was left out is counted.
+Times are seconds since the start of the run. A long run has more than can be drawn. Then the page
+keeps the partitions with the most leader epochs, the last of many changes in a short time, and the
+first faults; what is left out is counted.
 """
 
 import json
@@ -13,13 +13,14 @@ from typing import Any
 MAX_LANES = 500
 MAX_FAULTS = 1_000
 CROWDED_ROWS = 30_000
-"""Changes of leader or ISR that are all drawn; of more, one per partition and moment."""
+"""Up to this many changes of leader or ISR, all are drawn; above, one per partition and moment."""
 CROWDED_MOMENTS = 1_200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reign:
-    """A span in which a partition's leader and ISR did not change; leader None: it had none."""
+class LeaderSpan:
+    """A time in which a partition's leader and ISR did not change; leader None: it had no
+    leader."""
 
     start_s: float
     end_s: float
@@ -34,17 +35,17 @@ class LeaderLane:
 
     topic: str
     partition: int
-    reigns: tuple[Reign, ...]
+    spans: tuple[LeaderSpan, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSpan:
-    """One fault as it was recorded."""
+    """One recorded fault."""
 
     fault_id: int
     fault: str
     label: str
-    asked: str
+    requested: str
     resolved: str
     planned_s: float | None
     started_s: float | None
@@ -59,25 +60,24 @@ class FaultSpan:
 
     @property
     def injected(self) -> bool:
-        """Whether anything was done: a fault that would have changed nothing is started, and then
-        left out."""
+        """Whether anything was done. A fault that would change nothing is started, then skipped."""
         return self.started_s is not None and not self.error.startswith("not injected")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Leaders and faults over time; what was left out of each is counted."""
+    """Leaders and faults over time, and how many of each are left out."""
 
     lanes: tuple[LeaderLane, ...]
     lanes_left_out: int
     crowded_s: float | None
-    """Of the changes within this time only the last is there; None: all are."""
+    """Only the last change within this time is kept; None: all are."""
     faults: tuple[FaultSpan, ...]
     faults_left_out: int
 
 
 def read_timeline(db: Any, span_s: float) -> Timeline:
-    """Leaders and faults from the views `cluster` and `faults`."""
+    """Read leaders and faults from the views `cluster` and `faults`."""
     partitions, changes = db.execute(
         "SELECT count(DISTINCT (topic, partition)), count(*) FROM cluster"
         " WHERE kind = 'leader' AND topic IS NOT NULL AND partition IS NOT NULL"
@@ -110,30 +110,30 @@ def _lanes(db: Any, span_s: float, crowded_s: float | None) -> Iterator[LeaderLa
         f" (PARTITION BY topic, partition, at_ns // {moment_ns} ORDER BY place DESC) = 1"
         " ORDER BY topic, partition, place"
     ).fetchall()
-    lanes: dict[tuple[str, int], list[Reign]] = {}
+    lanes: dict[tuple[str, int], list[LeaderSpan]] = {}
     for topic, partition, at_ns, leader, epoch, isr in rows:
-        reign = Reign(
+        span = LeaderSpan(
             start_s=at_ns / 1e9,
             end_s=span_s,
             leader=None if leader is None or leader < 0 else leader,
             epoch=epoch or 0,
             isr=tuple(sorted(isr or ())),
         )
-        _succeed(lanes.setdefault((topic, partition), []), reign)
-    for (topic, partition), reigns in sorted(lanes.items()):
-        yield LeaderLane(topic=topic, partition=partition, reigns=tuple(reigns))
+        _append_span(lanes.setdefault((topic, partition), []), span)
+    for (topic, partition), spans in sorted(lanes.items()):
+        yield LeaderLane(topic=topic, partition=partition, spans=tuple(spans))
 
 
-def _succeed(reigns: list[Reign], new: Reign) -> None:
-    """End the last reign where the new one begins, unless it brings nothing new."""
-    if reigns:
-        last = reigns[-1]
-        # Views of older epochs arrive late; what counts is the newest epoch heard of.
+def _append_span(spans: list[LeaderSpan], new: LeaderSpan) -> None:
+    """Append a span and end the last one, unless the new one says nothing new."""
+    if spans:
+        last = spans[-1]
+        # Reports of older epochs may arrive late; the newest epoch counts.
         same = (new.leader, new.epoch, new.isr) == (last.leader, last.epoch, last.isr)
         if same or new.epoch < last.epoch:
             return
-        reigns[-1] = replace(last, end_s=new.start_s)
-    reigns.append(new)
+        spans[-1] = replace(last, end_s=new.start_s)
+    spans.append(new)
 
 
 def _faults(db: Any) -> Iterator[FaultSpan]:
@@ -145,12 +145,12 @@ def _faults(db: Any) -> Iterator[FaultSpan]:
     names = [column[0] for column in found.description]
     for values in found.fetchall():
         row = dict(zip(names, values, strict=True))
-        asked, resolved = _targets(row["targets"])
+        requested, resolved = _target_texts(row["targets"])
         yield FaultSpan(
             fault_id=row["fault_id"],
             fault=row["fault"],
             label=row["label"] or row["fault"],
-            asked=asked,
+            requested=requested,
             resolved=resolved,
             planned_s=None if row["planned_ms"] is None else row["planned_ms"] / 1e3,
             started_s=_seconds(row["started_ns"]),
@@ -169,23 +169,23 @@ def _seconds(at_ns: int | None) -> float | None:
     return None if at_ns is None else at_ns / 1e9
 
 
-def _targets(text: str | None) -> tuple[str, str]:
-    """What was asked for, and what it came to, in words; odd content is passed on as it is."""
+def _target_texts(text: str | None) -> tuple[str, str]:
+    """Return the requested and the resolved targets in words; odd content is returned unchanged."""
     try:
         found = json.loads(text) if text else {}
     except ValueError:
         return "", text or ""
     if not isinstance(found, dict):
         return "", _nodes(found) if isinstance(found, list) else str(found)
-    asked = str(found.get("asked") or "")
+    requested = str(found.get("asked") or "")
     nodes = found.get("nodes")
-    said = [_nodes(nodes)] if isinstance(nodes, list) and nodes else []
-    if (because := str(found.get("resolved") or "")) not in ("", asked, *said):
-        said = [f"{said[0]} ({because})" if said else because]
+    resolved = [_nodes(nodes)] if isinstance(nodes, list) and nodes else []
+    if (because := str(found.get("resolved") or "")) not in ("", requested, *resolved):
+        resolved = [f"{resolved[0]} ({because})" if resolved else because]
     if cuts := [*(found.get("cuts") or ()), *(found.get("drops") or ())]:
         pairs = [_pair(*cut) for cut in cuts if isinstance(cut, list) and len(cut) in (2, 3)]
-        said.append(f"cut {', '.join(pairs)}")
-    return asked, "; ".join(said)
+        resolved.append(f"cut {', '.join(pairs)}")
+    return requested, "; ".join(resolved)
 
 
 def _pair(src: object, dst: object, port: object = 0) -> str:

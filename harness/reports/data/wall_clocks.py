@@ -1,15 +1,16 @@
-"""How far each node's wall clock was set apart from the true time, bounded for drawing."""
+"""The difference between each node's wall clock and the true time, bounded for drawing."""
 
 from dataclasses import dataclass
 from typing import Any
 
 MOST_CHANGES = 2_000
-"""Of one clock; of more, the last in each of as many spans of time is drawn."""
+"""Changes of one clock. With more, the last one of each of this many time spans is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WallClock:
-    """One node's: from each moment on it was so many ms ahead (negative: behind), 0 before."""
+    """One node's clock: how many ms it was ahead (negative: behind) from each moment on; 0
+    before."""
 
     node: int
     at_s: tuple[float, ...]
@@ -18,15 +19,15 @@ class WallClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WallClocks:
-    """Of all nodes whose clock was ever set, in their order."""
+    """The clocks that a fault ever set, in the order of the nodes."""
 
     clocks: tuple[WallClock, ...]
     crowded_s: float | None
-    """Of the changes within this time only the last is there; None: all are."""
+    """Only the last change within this time is kept; None: all are."""
 
 
 def read_wall_clocks(db: Any, span_s: float) -> WallClocks:
-    """From the view `cluster`."""
+    """Read the view `cluster`."""
     [most] = db.execute(
         "SELECT max(many) FROM (SELECT count(*) AS many FROM cluster"
         " WHERE kind = 'clock' AND node IS NOT NULL GROUP BY node)"

@@ -1,4 +1,4 @@
-// What the page carries as compressed blocks (packing.py), and how it says numbers.
+// Reads the compressed blocks of the page (packing.py), and writes numbers as text.
 
 const byId = (id) => document.getElementById(id);
 
@@ -39,7 +39,7 @@ const column = (bytes, from, { length, base, width, steady }) => {
   return numbers;
 };
 
-// A block's head, with its columns by name under `columns`.
+// The head of a block, with its columns by name under `columns`.
 const unpack = async (name) => {
   const element = byId(`block-${name}`);
   const stream = new Blob([bytesOf(element.textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));

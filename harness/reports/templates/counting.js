@@ -1,16 +1,16 @@
-// Operations as cells, buckets and quantiles of what is in view. Nothing is sampled: every operation
-// in view is in a cell of 3 by 3 pixels, and counts in its bucket.
+// Counts the operations in view in cells, buckets and quantiles. Nothing is sampled: every operation
+// in view is in a cell of 3 by 3 pixels, and in a bucket of time.
 
 const SEND = 0, POLL = 1;
 const OK = 0, FAILED = 1;
-const KEPT = 1, GONE = 2;
+const NOT_IN_FINAL_READS = 2;
 
 const COLUMNS = 331, ROWS_PER_DECADE = 9;
 const BINS_PER_DECADE = 100, BINS = 900; // of latencies from 1 µs to 1,000 s
 const MOST_BUCKETS = 240;
 const STEPS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400];
 
-// The place of each latency on a log scale, so that it is worked out once; -1: none.
+// The bin of each latency on a log scale, computed once; -1: no latency.
 const latencyBins = (latency) => {
   const bins = new Int16Array(latency.length);
   for (let i = 0; i < bins.length; i += 1) {
@@ -19,7 +19,7 @@ const latencyBins = (latency) => {
   return bins;
 };
 
-// Which rows pass the filters, as a function of a row.
+// Returns a function that says whether a row passes the filters.
 const passing = (operations) => {
   const { clients, partitions, columns } = operations;
   const client = view.client ? clients.indexOf(Number(view.client)) : -1;
@@ -33,7 +33,7 @@ const passing = (operations) => {
     (acks === null || columns.acks[i] === acks);
 };
 
-// Decades of latency, in ms, that hold every send.
+// The decades of latency, in ms, that contain every send.
 const latencyDecades = (operations) => {
   const { kind } = operations.columns;
   let low = BINS, high = 0;
@@ -54,20 +54,20 @@ const emptyMode = (acks, buckets, rows) => ({
   drawn: 0,
   answered: new Uint32Array(COLUMNS * rows),
   unanswered: new Uint32Array(COLUMNS * rows),
-  gone: new Uint32Array(COLUMNS * rows),
+  unread: new Uint32Array(COLUMNS * rows),
   bins: new Uint32Array(buckets * BINS),
   acked: new Float64Array(buckets),
   failed: new Float64Array(buckets),
   info: new Float64Array(buckets),
 });
 
-// Cells, buckets and quantiles by acks mode of the sends from `from` to `to` seconds.
+// Cells, buckets and quantiles, by acks mode, of the sends between `from` and `to` seconds.
 const countSends = (operations, from, to) => {
   const step = STEPS_S.find((s) => (to - from) / s <= MOST_BUCKETS) ?? STEPS_S.at(-1);
   const first = Math.floor(from / step), buckets = Math.floor(to / step) - first + 1;
   const [low, high] = operations.decades;
   const rows = (high - low) * ROWS_PER_DECADE, lowest = (low + 3) * BINS_PER_DECADE;
-  const { kind, acks, type, invoke, latency, weight, fate } = operations.columns;
+  const { kind, acks, type, invoke, latency, weight, final_read: finalRead } = operations.columns;
   const passes = passing(operations);
   const modes = new Map();
   const start = from * 1e6, end = to * 1e6, cell = (end - start) / COLUMNS, stride = step * 1e6;
@@ -88,15 +88,15 @@ const countSends = (operations, from, to) => {
     const row = Math.min(rows - 1, Math.floor(((bin - lowest) * ROWS_PER_DECADE) / BINS_PER_DECADE));
     const at = Math.min(COLUMNS - 1, Math.floor((began - start) / cell)) * rows + row;
     (type[i] === OK ? mode.answered : mode.unanswered)[at] += many;
-    if (type[i] === OK && fate[i] === GONE) mode.gone[at] += many;
+    if (type[i] === OK && finalRead[i] === NOT_IN_FINAL_READS) mode.unread[at] += many;
   }
-  const order = (mode) => (mode.acks < 0 ? 9 : mode.acks);
-  const found = [...modes.values()].sort((a, b) => order(a) - order(b));
+  const strength = (mode) => (mode.acks < 0 ? 9 : mode.acks);
+  const found = [...modes.values()].sort((a, b) => strength(b) - strength(a));
   for (const mode of found) [mode.p50, mode.p99] = quantiles(mode.bins, buckets, [0.5, 0.99]);
   return { step, first, buckets, rows, modes: found };
 };
 
-// For each quantile, its latency in ms in every bucket, NaN where nothing was acknowledged.
+// For each quantile, the latency in ms in every bucket; NaN without an acknowledgement.
 const quantiles = (bins, buckets, wanted) => {
   const found = wanted.map(() => new Float64Array(buckets).fill(NaN));
   for (let bucket = 0; bucket < buckets; bucket += 1) {

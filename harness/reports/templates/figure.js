@@ -1,10 +1,10 @@
-// All figures on one axis of time: faults, anomalies, latency, throughput and errors, leaders,
-// how far partitions were committed and read, wall clocks. Dragging over them zooms.
+// All figures on one time axis: faults, anomalies, latency, throughput and errors, leaders, high
+// watermarks and consumer lag, wall clocks. Dragging over them zooms.
 
 const WIDTH = 1080, LEFT = 78, RIGHT = 1072;
 const TITLE = 18, SECTION = 46, PANEL_GAP = 16;
 const CHARACTER = 6.3;
-const LATENCY = 128, DECADE = 26, RATE = 56, ERRORS = 22, COURSE = 84, CLOCKS = 70;
+const LATENCY = 128, DECADE = 26, RATE = 56, ERRORS = 22, PROGRESS = 84, CLOCKS = 70;
 const LANE = 16, LANE_GAP = 5, BAR = 15, BAR_GAP = 4;
 const MARK_ROW = 15;
 const MOST_LANES = 30, MOST_BAR_ROWS = 8, CROWDED_FAULTS = 40;
@@ -44,7 +44,7 @@ const heading = (y, text, note = "") => {
   return line;
 };
 
-// A scale of time, and the faults that are in view with their places.
+// A scale of time, from seconds to pixels and back.
 const timeScale = (from, to) => {
   const x = (at) => LEFT + ((RIGHT - LEFT) * (Math.min(to, Math.max(from, at)) - from)) / (to - from);
   return { from, to, x, at: (px_) => from + ((px_ - LEFT) / (RIGHT - LEFT)) * (to - from) };
@@ -52,19 +52,19 @@ const timeScale = (from, to) => {
 
 const faultText = (fault) =>
   `fault ${fault.id}: ${fault.label}, ${fault.start.toFixed(3)} s, ${fault.end === null ? "never healed" : `healed ${fault.end.toFixed(3)} s`}; ` +
-  (fault.took ? fault.effect : "it did not take effect");
+  (fault.took_effect ? fault.effect : "it did not take effect");
 
 const timeAxis = (ticks, scale, y) =>
   drawn("g", { class: "axis" }, drawn("path", { d: `M${LEFT} ${px(y)}H${RIGHT}` }),
     ...ticks.map(([at, text]) => drawn("text", { class: "tick x", x: px(scale.x(at)), y: px(y + 16) }, text)));
 
-// Bars with names in as many rows as keep the names apart; returns the bands and where the rows end.
+// Bars with names, in as many rows as needed to keep the names apart. Returns the bands and the bottom.
 const faultBars = (faults, scale, top) => {
   const shown = faults.filter((f) => f.start !== null && f.start <= scale.to && (f.end ?? scale.to) >= scale.from);
   const ends = [], bands = [];
   for (const fault of shown) {
     const x = scale.x(fault.start), width = Math.max(2, scale.x(fault.end ?? scale.to) - x);
-    const text = (shown.length > CROWDED_FAULTS ? `${fault.id}` : `${fault.id} ${fault.label}`) + (fault.took ? "" : " (no effect)");
+    const text = (shown.length > CROWDED_FAULTS ? `${fault.id}` : `${fault.id} ${fault.label}`) + (fault.took_effect ? "" : " (no effect)");
     const long = text.length * CHARACTER + 8;
     let place = "in", at = x + 4, from = x, end = x + width;
     if (long > width && end + long <= RIGHT) [place, at, end] = ["after", end + 4, end + long];
@@ -78,17 +78,17 @@ const faultBars = (faults, scale, top) => {
 };
 
 const bandShape = ({ fault, x, width, y }, bottom) =>
-  drawn("g", { class: `band${fault.took ? "" : " futile"}` },
+  drawn("g", { class: `band${fault.took_effect ? "" : " without-effect"}` },
     drawn("rect", { x: px(x), y: px(y), width: px(width), height: px(bottom - y), fill: `url(#${PATTERNS[fault.fault.split(".")[0]] ?? "checks"})` }),
     drawn("path", { d: `M${px(x)} ${px(y)}V${px(bottom)}M${px(x + width)} ${px(y)}V${px(bottom)}` }));
 
 const barShape = ({ fault, x, width, y, text, place, at }) =>
   drawn("a", { href: `#fault-${fault.id}` },
-    titled(drawn("g", { class: `bar${fault.took ? "" : " futile"}` },
+    titled(drawn("g", { class: `bar${fault.took_effect ? "" : " without-effect"}` },
       drawn("rect", { x: px(x), y: px(y), width: px(width), height: BAR, rx: 2 }),
       drawn("text", { class: place, x: px(at), y: px(y + 11.5) }, text)), faultText(fault)));
 
-// One mark per pixel cell, judgement and kind of shape: forbidden crosses, doubts, permitted triangles.
+// One mark per judgement and 9 pixels: forbidden ✕, unknown ◇, permitted △.
 const anomalyMarks = (list, scale, top) => {
   const cells = new Map(), rows = ["forbidden", "unknown", "permitted"].filter((j) => list.some((each) => each.judgement === j));
   const y = (judgement) => top + rows.indexOf(judgement) * MARK_ROW;
@@ -120,19 +120,19 @@ const stroke = (points) => {
 };
 
 const cellPaths = (mode, counted, y) => {
-  let sparse = "", dense = "", failures = "", gone = "", marks = 0;
+  let sparse = "", dense = "", failures = "", unread = "", marks = 0;
   const place = (at) => [px(LEFT + (Math.floor(at / counted.rows) + 0.5) * ((RIGHT - LEFT) / COLUMNS)), px(y(((at % counted.rows) + 0.5) / ROWS_PER_DECADE))];
   for (let at = 0; at < mode.answered.length; at += 1) {
-    const [a, u, g] = [mode.answered[at], mode.unanswered[at], mode.gone[at]];
+    const [a, u, m] = [mode.answered[at], mode.unanswered[at], mode.unread[at]];
     if (!a && !u) continue;
     const [cx, cy] = place(at);
     marks += 1;
     if (a >= 10) dense += `M${cx} ${cy}h0`;
     else if (a) sparse += `M${cx} ${cy}h0`;
     if (u) failures += `M${px(cx - 2.2)} ${px(cy - 2.2)}l4.4 4.4m-4.4 0l4.4-4.4`;
-    if (g) gone += `M${cx} ${px(cy - 3.6)}l3.6 3.6l-3.6 3.6l-3.6-3.6z`;
+    if (m) unread += `M${cx} ${px(cy - 3.6)}l3.6 3.6l-3.6 3.6l-3.6-3.6z`;
   }
-  return { sparse, dense, failures, gone, marks };
+  return { sparse, dense, failures, unread, marks };
 };
 
 const latencyPanel = (mode, counted, decades, scale, top) => {
@@ -144,17 +144,17 @@ const latencyPanel = (mode, counted, decades, scale, top) => {
   const cells = cellPaths(mode, counted, y);
   mode.drawn = cells.marks;
   const name = drawn("text", { class: "name", x: LEFT, y: px(top - 5) }, acksName(mode.acks));
-  if (mode.acks === 0) name.append(drawn("tspan", { class: "aside", dx: 8 }, "no broker answers: the time until the client library had written it to its socket"));
+  if (mode.acks === 0) name.append(drawn("tspan", { class: "aside", dx: 8 }, "no broker answers: time until the client had written to its socket"));
   const group = drawn("g", { class: `latency ${acksCss(mode.acks)}` });
   for (let decade = low; decade <= high; decade += 1) group.append(...rule(y(decade - low), latencyLabel(10 ** decade)));
   group.append(
     drawn("g", { class: "sends" }, drawn("path", { class: "dot sparse", d: cells.sparse }), drawn("path", { class: "dot dense", d: cells.dense }), drawn("path", { class: "cross", d: cells.failures })),
     drawn("path", { class: "p99", d: quantile(mode.p99) }), drawn("path", { class: "p50", d: quantile(mode.p50) }),
-    drawn("path", { class: "gone", d: cells.gone }), name);
+    drawn("path", { class: "unread", d: cells.unread }), name);
   return { group, bottom, panel: { acks: mode.acks, top, bottom, low, high } };
 };
 
-// What waited for a leader comes in a burst, beside which the rest would be a flat line: cut, and marked.
+// Sends that waited for a leader are acknowledged in a burst. It is cut and marked, so that the rest is visible.
 const usualMost = (rates) => {
   const ordered = rates.filter((n) => n > 0).sort((a, b) => a - b);
   if (!ordered.length) return 1;
@@ -174,57 +174,57 @@ const ratePanel = (mode, counted, most, errors, scale, top) => {
     if (fail > 0) failed += bar(base, base + fail);
     if (both > fail) info += bar(base + fail, base + both);
   }
-  const group = drawn("g", { class: `rate ${acksCss(mode.acks)}` }, ...rule(top, count(most)), ...rule(base, "0"), ...rule(bottom, count(-errors)),
-    drawn("path", { class: "acked", d: acked }), drawn("path", { class: "beyond", d: beyond }), drawn("path", { class: "indeterminate", d: info }),
+  const group = drawn("g", { class: `rate ${acksCss(mode.acks)}` }, ...rule(top, `${count(most)} /s`), ...rule(base, "0"), ...rule(bottom, `${count(errors)} /s`),
+    drawn("path", { class: "acked", d: acked }), drawn("path", { class: "beyond", d: beyond }), drawn("path", { class: "info", d: info }),
     drawn("path", { class: "failed", d: failed }), drawn("path", { class: "base", d: `M${LEFT} ${px(base)}H${RIGHT}` }),
     drawn("text", { class: "name", x: LEFT, y: px(top - 5) }, acksName(mode.acks)));
   return { group, bottom };
 };
 
-const reignText = (name, [start, end, leader, epoch, isr]) =>
+const spanText = (name, [start, end, leader, epoch, isr]) =>
   `${name}, ${start.toFixed(3)} s to ${end.toFixed(3)} s: ${leader === null ? "no leader" : `leader node ${leader}`}, epoch ${epoch}, ISR ${isr.join(", ") || "unknown"}`;
 
-// Leaders of one partition from `y` on: a bar per reign, as high as its ISR is large; gaps below it.
+// Leaders of one partition below `y`: a bar per leader span, its height is the size of the ISR; gaps below.
 const laneShape = (lane, gaps, scale, y, largest) => {
   const name = placeName(lane.topic, lane.partition);
   const group = drawn("g", { class: "lane" }, titled(drawn("text", { class: "tick y", x: LEFT - 8, y: px(y + LANE / 2 + 4) }, shortened(name)), name));
-  let said = null, last = null;
-  for (const reign of lane.reigns) {
-    const [start, end, leader, , isr] = reign;
+  let labelled = null, last = null;
+  for (const span of lane.spans) {
+    const [start, end, leader, , isr] = span;
     const changed = leader !== null && last !== null && leader !== last;
     if (leader !== null) last = leader;
     if (end < scale.from || start > scale.to) continue;
     const x = scale.x(start), width = Math.max(0.8, scale.x(end) - x), height = isr.length ? (LANE * isr.length) / largest : LANE;
     const css = leader === null ? "none" : `n${(((leader - 1) % 6) + 6) % 6}`;
     const segment = drawn("g", {}, drawn("rect", { class: css, x: px(x), y: px(y + LANE - height), width: px(width), height: px(height) }));
-    if (leader !== null && leader !== said && width > String(leader).length * CHARACTER + 4) {
+    if (leader !== null && leader !== labelled && width > String(leader).length * CHARACTER + 4) {
       segment.append(drawn("text", { x: px(x + 6), y: px(y + LANE / 2 + 4) }, leader));
-      said = leader;
+      labelled = leader;
     }
-    if (leader === null) said = null;
-    group.append(titled(segment, reignText(name, reign)));
+    if (leader === null) labelled = null;
+    group.append(titled(segment, spanText(name, span)));
     if (changed && start >= scale.from) group.append(drawn("path", { class: "change", d: `M${px(x - 3.5)} ${px(y - 3.5)}h7l-3.5 5.5z` }));
   }
   for (const [, , from, to] of gaps) {
     if (to < scale.from || from > scale.to) continue;
     const x = scale.x(from);
     group.append(titled(drawn("rect", { class: "gap", x: px(x), y: px(y + LANE - 1), width: px(Math.max(1.5, scale.x(to) - x)), height: 4 }),
-      `${name}: nothing acknowledged for ${(to - from).toFixed(3)} s, from ${from.toFixed(3)} s on, although sends were tried`));
+      `${name}: nothing acknowledged for ${(to - from).toFixed(3)} s from ${from.toFixed(3)} s, although clients tried to send`));
   }
   return group;
 };
 
-const coursePanel = (courses, field, scale, top, cssOf) => {
-  const within = (course) => course.at.map((at, i) => [at, course[field][i]]).filter(([at]) => at >= scale.from && at <= scale.to);
-  const lines = courses.map((course) => ({ course, points: within(course) })).filter(({ points }) => points.length);
+const progressPanel = (partitions, field, scale, top, unit, cssOf) => {
+  const within = (each) => each.at.map((at, i) => [at, each[field][i]]).filter(([at]) => at >= scale.from && at <= scale.to);
+  const lines = partitions.map((each) => ({ each, points: within(each) })).filter(({ points }) => points.length);
   const values = lines.flatMap(({ points }) => points.map(([, v]) => v)).filter((v) => v !== null);
   const least = field === "high" && values.length ? values.reduce((a, b) => Math.min(a, b)) : 0;
   const most = values.length ? niceCeiling(values.reduce((a, b) => Math.max(a, b), 1)) : 1;
   const low = field === "high" && least > most / 2 ? least : 0;
-  const bottom = top + COURSE, y = (v) => (v === null ? NaN : bottom - (COURSE * (v - low)) / Math.max(1, most - low));
-  const group = drawn("g", { class: "course" }, ...rule(top, count(most)), ...rule(bottom, count(low)));
-  for (const { course, points } of lines) {
-    group.append(titled(drawn("path", { class: `line ${cssOf(course.topic)}`, d: stroke(points.map(([at, v]) => [scale.x(at), y(v)])) }), placeName(course.topic, course.partition)));
+  const bottom = top + PROGRESS, y = (v) => (v === null ? NaN : bottom - (PROGRESS * (v - low)) / Math.max(1, most - low));
+  const group = drawn("g", { class: "progress" }, ...rule(top, `${count(most)}${unit}`), ...rule(bottom, count(low)));
+  for (const { each, points } of lines) {
+    group.append(titled(drawn("path", { class: `line ${cssOf(each.topic)}`, d: stroke(points.map(([at, v]) => [scale.x(at), y(v)])) }), placeName(each.topic, each.partition)));
   }
   return { group, bottom };
 };
@@ -237,8 +237,8 @@ const patterns = () => {
     pattern("unsure", 4, drawn("path", { d: "M0 0v4" }), true));
 };
 
-// The drawing grows downwards: a section begins below what is there, with its heading.
-const begin = (sheet, text, note) => {
+// The drawing grows downwards: a new section starts below the last one, with its heading.
+const beginSection = (sheet, text, note) => {
   const at = sheet.y + (sheet.front.length ? SECTION : TITLE + 4);
   sheet.front.push(heading(at - 11, text, note));
   return (sheet.y = at);
@@ -246,7 +246,7 @@ const begin = (sheet, text, note) => {
 
 const faultSection = (sheet, { overview }) => {
   if (!overview.faults.length) return [];
-  const { bands, bottom } = faultBars(overview.faults, sheet.scale, begin(sheet, "Faults"));
+  const { bands, bottom } = faultBars(overview.faults, sheet.scale, beginSection(sheet, "Faults"));
   sheet.y = bottom;
   return bands;
 };
@@ -254,7 +254,7 @@ const faultSection = (sheet, { overview }) => {
 const anomalySection = (sheet, { anomalies }) => {
   const { marks, bottom } = anomalyMarks(anomalies.list.filter(anomalies.passes), sheet.scale, sheet.y + SECTION + MARK_ROW / 2);
   if (!marks.length) return;
-  begin(sheet, "Anomalies", "✕ forbidden  ◇ cannot be told  △ permitted; by the time of the send");
+  beginSection(sheet, "Anomalies", "✕ forbidden  ◇ unknown  △ permitted; at the time of the send");
   sheet.front.push(...marks);
   sheet.y = bottom;
 };
@@ -266,13 +266,13 @@ const sendSections = (sheet, { operations }) => {
     front.push(group);
     sheet.y = bottom + PANEL_GAP;
   };
-  begin(sheet, "Publish latency", "log scale, by the time of the send");
+  beginSection(sheet, "Publish latency", "log scale; at the time of the send");
   for (const mode of modes) {
     const shape = latencyPanel(mode, counted, operations.decades, scale, sheet.y + TITLE);
     panels.push(shape.panel);
     place(shape);
   }
-  begin(sheet, "Acknowledged per second", "errors downwards; ▲ a burst beyond the scale");
+  beginSection(sheet, "Acknowledged sends per second", "downwards: failed and info per second; ▲ a burst beyond the scale");
   const most = usualMost(modes.flatMap((mode) => [...mode.acked].map((n) => n / step)));
   const errors = niceCeiling(modes.flatMap((mode) => [...mode.failed].map((n, b) => (n + mode.info[b]) / step)).reduce((a, b) => Math.max(a, b), 0));
   for (const mode of modes) place(ratePanel(mode, counted, most, errors, scale, sheet.y + TITLE));
@@ -282,8 +282,8 @@ const sendSections = (sheet, { operations }) => {
 
 const laneSection = (sheet, lanes, { overview }) => {
   if (!lanes.length) return;
-  begin(sheet, "Leader of each partition", "number: leader; height: size of the ISR; ▼ another leader took over; ▬ nothing acknowledged for 0.5 s or more");
-  const largest = overview.lanes.flatMap((lane) => lane.reigns.map((reign) => reign[4].length)).reduce((a, b) => Math.max(a, b), 1);
+  beginSection(sheet, "Leader of each partition", "number: node that leads; height: size of the ISR; ▼ change of leader; ▬ nothing acknowledged for 0.5 s or more");
+  const largest = overview.lanes.flatMap((lane) => lane.spans.map((span) => span[4].length)).reduce((a, b) => Math.max(a, b), 1);
   for (const lane of lanes.slice(0, MOST_LANES)) {
     const gaps = overview.gaps.filter(([topic, partition]) => topic === lane.topic && partition === lane.partition);
     sheet.front.push(laneShape(lane, gaps, sheet.scale, sheet.y, largest));
@@ -292,11 +292,11 @@ const laneSection = (sheet, lanes, { overview }) => {
   sheet.y -= LANE_GAP;
 };
 
-const courseSections = (sheet, courses, { operations }) => {
-  if (!courses.length) return;
+const progressSections = (sheet, partitions, { operations }) => {
+  if (!partitions.length) return;
   const cssOf = (topic) => acksCss(operations.acksOf(topic));
-  for (const [field, text, note] of [["high", "High watermark", "of each partition, as clients were told"], ["lag", "Consumer lag", "records of each partition not yet read"]]) {
-    const { group, bottom } = coursePanel(courses, field, sheet.scale, begin(sheet, text, note), cssOf);
+  for (const [field, text, note, unit] of [["high", "High watermark", "offset of each partition, as clients saw it", ""], ["lag", "Consumer lag", "records of each partition that its readers have not read", " rec."]]) {
+    const { group, bottom } = progressPanel(partitions, field, sheet.scale, beginSection(sheet, text, note), unit, cssOf);
     sheet.front.push(group);
     sheet.y = bottom;
   }
@@ -304,7 +304,7 @@ const courseSections = (sheet, courses, { operations }) => {
 
 const clockLabel = (ms) => (Math.abs(ms) < 1000 ? `${Number(ms.toPrecision(3))} ms` : `${Number((ms / 1000).toPrecision(3))} s`);
 
-// Steps: a clock stays where it was set, right at first. Only clocks that were ever set are there.
+// Steps: a clock is right at first and stays where it was set. Clocks that were never set are left out.
 const clockPanel = (clocks, scale, top) => {
   const values = clocks.flatMap((clock) => clock.ahead).concat(0);
   const ceiling = (sign) => { const far = Math.max(0, ...values.map((v) => v * sign)); return far ? niceCeiling(far) : 0; };
@@ -324,12 +324,12 @@ const clockPanel = (clocks, scale, top) => {
 const clockSection = (sheet, { overview }) => {
   if (!overview.clocks.length) return;
   const nodes = overview.clocks.map(({ node }) => node).join(", ");
-  const { group, bottom } = clockPanel(overview.clocks, sheet.scale, begin(sheet, "Wall clocks", `ahead of the true time (below 0: behind), as set; of node${overview.clocks.length > 1 ? "s" : ""} ${nodes}`));
+  const { group, bottom } = clockPanel(overview.clocks, sheet.scale, beginSection(sheet, "Wall clocks", `ahead of the true time (below 0: behind), as set by faults; node${overview.clocks.length > 1 ? "s" : ""} ${nodes}`));
   sheet.front.push(group);
   sheet.y = bottom;
 };
 
-// The whole drawing of what is in view; returns what the pointer needs to read it.
+// Draws everything in view. Returns what is needed to read values under the pointer.
 const drawFigure = (chart, context) => {
   const { overview, operations } = context;
   const scale = timeScale(...spanInView(overview.span));
@@ -341,7 +341,7 @@ const drawFigure = (chart, context) => {
   anomalySection(sheet, context);
   const panels = sendSections(sheet, context);
   laneSection(sheet, lanes, context);
-  courseSections(sheet, overview.courses.filter(wanted), context);
+  progressSections(sheet, overview.progress.filter(wanted), context);
   clockSection(sheet, context);
   const bottom = sheet.y, height = px(bottom + 26), ticks = timeTicks(scale.from, scale.to);
   chart.setAttribute("viewBox", `0 0 ${WIDTH} ${height}`);

@@ -1,11 +1,11 @@
-// One anomaly, or one operation, on a part of its own: what went wrong in sentences, what happened
-// around it as a diagram, the rows of the history, the replicas' logs, leader epochs, nodes' logs.
+// Shows one anomaly or one operation: sentences, a diagram of what happened around it, the rows of the
+// history, the replicas' logs, the leader epochs, and the nodes' logs.
 
 const MOST_DRAWN = 240, MOST_LANES_AROUND = 14, MOST_ROWS = 40, MOST_LINES = 60;
-const AROUND = { close: "close", second: "1 s around", cause: "until its cause was over", offsets: "" };
+const AROUND = { close: "close", second: "1 s", cause: "until the cause was over" };
 
-// The clauses whose gaps the evidence fills, as text.
-const told = (clauses, facts) =>
+// The text of the clauses whose gaps the evidence fills.
+const filledIn = (clauses, facts) =>
   clauses
     .filter((clause) => [...clause.matchAll(/\{(\w+)\}/g)].every(([, gap]) => facts[gap] !== null && facts[gap] !== undefined && facts[gap] !== ""))
     .map((clause) => clause.replace(/\{(\w+)\}/g, (_, gap) => facts[gap]))
@@ -81,13 +81,13 @@ const rowsPart = (each, evidence) => {
     cells: [moment(invoke), moment(complete) ?? "never", f, type, client, f === "send" || f === "poll" ? openOperation(op) : op, placeName(topic, partition), value, offset === null ? "" : count(offset), epoch, node, error],
     name: values.has(value) && value === each.value ? "own" : "",
   }));
-  if (!rows.length) return part("Rows of the history", note("None names its value or offset."));
+  if (!rows.length) return part("Rows of the history", note("No row has its value or offset."));
   const hidden = found.length - rows.length;
   return part("Rows of the history", scrolled("Rows of the history", tableOf(heads, rows, new Set(["invoked", "completed", "client", "operation", "value", "offset", "epoch", "node"]))),
-    note(`${hidden > 0 ? `${count(hidden)} more rows are not shown. ` : ""}${evidence.left_out.rows ? `${count(evidence.left_out.rows)} later rows about any anomaly are not in this page. ` : ""}Its own value is set off. Outcome: ok; fail, it surely did not happen; info, it may have.`));
+    note(`${hidden > 0 ? `${count(hidden)} more rows are not shown. ` : ""}${evidence.left_out.rows ? `${count(evidence.left_out.rows)} later rows about any anomaly are not in this page. ` : ""}Rows of its own value are highlighted. Outcome: ok; fail: it surely did not happen; info: no answer arrived, so it may or may not have happened.`));
 };
 
-// What the end of the run holds around an offset: by the final reads, and in each replica's files.
+// The data around an offset at the end of the run: by the final reads, and in each replica's files.
 const replicasPart = (each, evidence) => {
   if (each.offset === null || each.offset === undefined) return null;
   const here = ([topic, partition]) => topic === each.topic && partition === each.partition;
@@ -107,12 +107,12 @@ const replicasPart = (each, evidence) => {
       return `e${batch[5]} · ${batch[6]}${unlike}`;
     })],
   }));
-  if (!rows.length && !reads.size) return part("Every replica around the offset", note("No replica's files and no final read around it are on record."));
+  if (!rows.length && !reads.size) return part("Every replica around the offset", note("The record has no final read and no replica's files around it."));
   const table = tableOf(["offset", ...offsets.map((o) => (o === each.offset ? `▼ ${count(o)}` : count(o)))], [final, ...rows]);
   table.classList.add("log");
   const said = ends.map(([, , node, start, end, high]) => `node ${node}: ${count(start)} to ${count(end)}, committed up to ${count(high)}`);
   return part("Every replica around the offset", scrolled("Log of every replica around the offset", table),
-    note(`By the files after the run: leader epoch (e) and digest of the batch that holds the offset; ≠ other bytes than the first node's; – nothing there. ${said.join("; ")}.${evidence.left_out.batches ? ` ${count(evidence.left_out.batches)} batches of later partitions are not in this page.` : ""}`));
+    note(`From the files after the run: leader epoch (e) and digest of the batch with the offset. ≠: other bytes than the first node. –: no batch. ${said.join("; ")}.${evidence.left_out.batches ? ` ${count(evidence.left_out.batches)} batches of later partitions are not in this page.` : ""}`));
 };
 
 const epochsPart = (each, evidence) => {
@@ -121,10 +121,10 @@ const epochsPart = (each, evidence) => {
   if (!found.length) return null;
   const rows = found.map(([, , epoch, leader, since, first, end]) => {
     const holds = each.offset !== null && first !== null && first <= each.offset && each.offset < end;
-    return { cells: [epoch, leader === null ? "not known" : `node ${leader}`, moment(since, 3) ?? "", first === null ? "nothing" : `${count(first)} to ${count(end)}`, holds ? `◀ holds offset ${count(each.offset)} now` : ""], name: holds ? "own" : "" };
+    return { cells: [epoch, leader === null ? "not known" : `node ${leader}`, moment(since, 3) ?? "", first === null ? "nothing" : `${count(first)} to ${count(end)}`, holds ? `◀ has offset ${count(each.offset)} now` : ""], name: holds ? "own" : "" };
   });
-  const said = cuts.map(([, , at, node, end]) => `${moment(at, 3)}: node ${node} cut its log back to ${count(end)}.`);
-  return part("Leader epochs", scrolled("Leader epochs", tableOf(["epoch", "leader", "first seen", "of the final log", "here"], rows, new Set(["epoch", "first seen"]))), ...said.map(note));
+  const said = cuts.map(([, , at, node, end]) => `${moment(at, 3)}: node ${node} truncated its log to ${count(end)}.`);
+  return part("Leader epochs", scrolled("Leader epochs", tableOf(["epoch", "leader", "first seen", "offsets in the final log", ""], rows, new Set(["epoch", "first seen"]))), ...said.map(note));
 };
 
 const linesPart = (each, evidence, from, to) => {
@@ -137,14 +137,14 @@ const linesPart = (each, evidence, from, to) => {
   details.append(made("summary", `${count(chosen.length)} lines of the nodes' logs`));
   const rows = chosen.map(([node, at, text]) => ({ cells: [`${at.toFixed(3)} s`, `node ${node}`, text], name: named(text) ? "own" : "" }));
   details.append(scrolled("Lines of the nodes' logs", tableOf(["at", "node", "line"], rows, new Set(["at"]))),
-    note(`From ${Math.max(0, from - 2).toFixed(3)} s to ${(to + 2).toFixed(3)} s, by the nodes' own clocks; lines that name the partition are set off.${found.length > chosen.length ? ` ${count(found.length - chosen.length)} more lines, chosen last if they do not name it, are not shown.` : ""}${evidence.left_out.lines ? ` ${count(evidence.left_out.lines)} later lines are not in this page.` : ""}`));
-  return part("What the nodes said", details);
+    note(`From ${Math.max(0, from - 2).toFixed(3)} s to ${(to + 2).toFixed(3)} s, by the nodes' own clocks. Lines that name the partition are highlighted.${found.length > chosen.length ? ` ${count(found.length - chosen.length)} more lines are not shown; lines that name the partition come first.` : ""}${evidence.left_out.lines ? ` ${count(evidence.left_out.lines)} later lines are not in this page.` : ""}`));
+  return part("Logs of the nodes", details);
 };
 
-// Every moment that the cause names, in seconds.
+// Every time that the cause names, in seconds.
 const momentsIn = (text) => [...text.matchAll(/(\d+\.\d+) s\b/g)].map(([, at]) => Number(at));
 
-// The span of time, in seconds, that a diagram shows.
+// The time span of a diagram, in seconds.
 const spanAround = (each, around, span) => {
   const from = (each.invoke ?? 0) / 1e6, to = (each.complete ?? each.invoke ?? 0) / 1e6;
   if (around === "cause") {
@@ -157,16 +157,16 @@ const spanAround = (each, around, span) => {
   return [Math.max(0, from - room), Math.min(span, to + room)];
 };
 
-// Of too many: its own, those that were not ok, and of the others every so many.
+// Of too many operations: the anomaly's own, those that were not ok, and every n-th of the others.
 const thinned = (found, operations) => {
   if (found.length <= MOST_DRAWN) return { shown: found, every: 1 };
-  const dull = (one) => !one.own && operations.columns.type[one.i] === OK;
-  const kept = found.filter((one) => !dull(one)).slice(0, MOST_DRAWN / 2), others = found.filter(dull).sort((a, b) => operations.columns.invoke[a.i] - operations.columns.invoke[b.i]);
+  const ordinary = (one) => !one.own && operations.columns.type[one.i] === OK;
+  const kept = found.filter((one) => !ordinary(one)).slice(0, MOST_DRAWN / 2), others = found.filter(ordinary).sort((a, b) => operations.columns.invoke[a.i] - operations.columns.invoke[b.i]);
   const every = Math.ceil(others.length / (MOST_DRAWN - kept.length));
   return { shown: [...kept, ...others.filter((_, n) => n % every === 0)], every };
 };
 
-// Operations of the partition in the span, of as many clients as have room, the nearest ones.
+// Operations of the partition in the span, of the nearest clients.
 const operationsAround = (each, from, to, operations) => {
   const { kind, partition, invoke, latency, client, sequence, sender, writer, counter } = operations.columns;
   const place = operations.partitions.findIndex(([t, p]) => t === each.topic && p === each.partition);
@@ -187,7 +187,7 @@ const operationsAround = (each, from, to, operations) => {
   return { shown, clients, every, hidden: found.length - shown.length, whose: place < 0 ? "" : " of this partition" };
 };
 
-// One operation as a bar: ok full with round ends, fail hollow and crossed, info open to the right.
+// One operation as a bar: ok is full with round ends, fail is hollow and crossed, info is open to the right.
 const operationShape = ({ i, own }, operations, scale, y, height, right) => {
   const { kind, type, invoke, latency, records, offset, error, weight } = operations.columns;
   const x = scale.x(invoke[i] / 1e6), end = latency[i] < 0 ? right : scale.x((invoke[i] + latency[i]) / 1e6);
@@ -195,7 +195,7 @@ const operationShape = ({ i, own }, operations, scale, y, height, right) => {
   const value = operations.columns.sequence[i] < 0 ? "" : `${operations.columns.sender[i]}:${operations.columns.sequence[i]}`;
   const what = kind[i] === SEND ? `send of ${value}` : `poll of ${count(records[i])} records`;
   const said = `${operationName(operations, i)}: ${what}, ${outcome}, ${moment(invoke[i])} to ${latency[i] < 0 ? "never" : moment(invoke[i] + latency[i])}` +
-    `${offset[i] < 0 ? "" : `, offset ${count(offset[i])}`}${error[i] ? `, ${operations.errors[error[i]]}` : ""}${weight[i] > 1 ? `; stands for ${count(weight[i])} like it` : ""}`;
+    `${offset[i] < 0 ? "" : `, offset ${count(offset[i])}`}${error[i] ? `, ${operations.errors[error[i]]}` : ""}${weight[i] > 1 ? `; stands for ${count(weight[i])} similar ones` : ""}`;
   const shape = drawn("g", { class: `operation ${outcome} ${kind[i] === SEND ? "send" : "poll"}${own ? " own" : ""}` });
   if (outcome === "info") shape.append(drawn("path", { d: `M${px(x + width)} ${px(y)}H${px(x)}V${px(y + height)}H${px(x + width)}` }));
   else shape.append(drawn("rect", { x: px(x), y: px(y), width: px(width), height, rx: outcome === "ok" ? height / 2 : 0 }));
@@ -207,7 +207,7 @@ const operationShape = ({ i, own }, operations, scale, y, height, right) => {
   return link;
 };
 
-// Operations that overlap in one lane lie in rows of their own.
+// Operations of one lane that overlap get different rows.
 const inRows = (shown, operations, scale) => {
   const { invoke, latency } = operations.columns;
   const ends = [];
@@ -232,7 +232,7 @@ const diagram = (each, around, { overview, operations }) => {
   for (const fault of faults) {
     const x = scale.x(fault.start), width = Math.max(2, scale.x(fault.end ?? to) - x);
     const inside = width > fault.label.length * CHARACTER + 20;
-    front.push(laneName(y + 11.5, `fault ${fault.id}`), drawn("a", { href: `#fault-${fault.id}` }, titled(drawn("g", { class: `bar${fault.took ? "" : " futile"}` },
+    front.push(laneName(y + 11.5, `fault ${fault.id}`), drawn("a", { href: `#fault-${fault.id}` }, titled(drawn("g", { class: `bar${fault.took_effect ? "" : " without-effect"}` },
       drawn("rect", { x: px(x), y: px(y), width: px(width), height: BAR, rx: 2 }),
       drawn("text", { class: inside ? "in" : x > WIDTH / 2 ? "before" : "after", x: px(inside ? x + 4 : x > WIDTH / 2 ? x - 4 : x + width + 4), y: px(y + 11.5) }, fault.label)), faultText(fault))));
     y += BAR + BAR_GAP;
@@ -240,7 +240,7 @@ const diagram = (each, around, { overview, operations }) => {
   const lane = overview.lanes.find((l) => l.topic === each.topic && l.partition === each.partition);
   if (lane) {
     y += 6;
-    const shape = laneShape({ ...lane }, [], scale, y, lane.reigns.reduce((most, r) => Math.max(most, r[4].length), 1));
+    const shape = laneShape({ ...lane }, [], scale, y, lane.spans.reduce((most, r) => Math.max(most, r[4].length), 1));
     shape.querySelector("text.tick").replaceWith(laneName(y + 12, "leader"));
     front.push(shape);
     y += LANE + LANE_GAP;
@@ -251,7 +251,7 @@ const diagram = (each, around, { overview, operations }) => {
     const own = inRows(shown.filter((one) => one.client === client).sort((a, b) => operations.columns.invoke[a.i] - operations.columns.invoke[b.i]), operations, scale);
     const rows = Math.max(1, ...own.map((one) => one.row + 1));
     front.push(drawn("path", { class: "rule", d: `M${LEFT} ${px(y - 2)}H${RIGHT}` }), laneName(y + 10, `client ${client}`));
-    // Its own last, so that nothing lies over its name.
+    // The anomaly's own last, so that nothing covers its label.
     for (const one of own.sort((a, b) => a.own - b.own)) front.push(operationShape(one, operations, scale, y + one.row * 12 + 1, 9, RIGHT));
     y += rows * 12 + 6;
   }
@@ -263,7 +263,7 @@ const diagram = (each, around, { overview, operations }) => {
   return { svg, hidden, every, whose, empty: !shown.length };
 };
 
-const KEY = [["ok", "M1 5a4 4 0 0 1 4-4h14a4 4 0 0 1 0 8h-14a4 4 0 0 1-4-4z", "ok"], ["fail", "M1 1h22v8h-22zM9 2l6 6m-6 0l6-6", "fail: surely did not happen"], ["info", "M23 1H1V9H23", "info: may have happened; open while no answer came"]];
+const KEY = [["ok", "M1 5a4 4 0 0 1 4-4h14a4 4 0 0 1 0 8h-14a4 4 0 0 1-4-4z", "ok"], ["fail", "M1 1h22v8h-22zM9 2l6 6m-6 0l6-6", "fail: surely did not happen"], ["info", "M23 1H1V9H23", "info: no answer arrived, may or may not have happened"]];
 const diagramLegend = () => {
   const legend = made("p", undefined, "legend");
   for (const [css, path, text] of KEY) {
@@ -287,12 +287,12 @@ const diagramPart = (each, context) => {
   const draw = (around) => {
     const { svg, hidden, every, whose, empty } = diagram(each, around, context);
     box.replaceChildren(svg);
-    said.textContent = `${empty ? `No operation${whose} is on record then. ` : ""}${hidden ? `${count(hidden)} more operations${whose} in this span are not drawn${every > 1 ? `: of those that were ok, one in ${every} is` : ""}. ` : empty ? "" : `Every operation${whose} in this span is drawn. `}${whose ? "Other partitions are not." : ""}` +
-      `${context.operations.cell === null ? "" : " Operations close to each other are one bar."}`;
+    said.textContent = `${empty ? `The record has no operation${whose} in this span. ` : ""}${hidden ? `${count(hidden)} more operations${whose} in this span are not drawn${every > 1 ? `; of those that were ok, one in ${every} is drawn` : ""}. ` : empty ? "" : `Every operation${whose} in this span is drawn. `}${whose ? "Other partitions are not drawn." : ""}` +
+      `${context.operations.cell === null ? "" : " Operations close to each other share a bar."}`;
     for (const button of choice.children) button.setAttribute("aria-pressed", String(button.dataset.around === around));
   };
   for (const [around, text] of Object.entries(AROUND)) {
-    if (!text || (around === "cause" && !wide)) continue;
+    if (around === "cause" && !wide) continue;
     const button = made("button", text);
     button.type = "button";
     button.dataset.around = around;
@@ -300,26 +300,26 @@ const diagramPart = (each, context) => {
     choice.append(button);
   }
   draw("close");
-  return part("Around it", choice, box, diagramLegend(), said);
+  return part("Operations around it", choice, box, diagramLegend(), said);
 };
 
-// Faults that were in force when an instance happened, for one without a recorded cause.
+// The faults in force when an instance happened, for instances without a recorded cause.
 const inForce = (each, overview) =>
-  each.at === null ? [] : overview.faults.filter((f) => f.start !== null && f.took && f.start * 1e6 <= each.at && (f.end ?? overview.span) * 1e6 >= each.at);
+  each.at === null ? [] : overview.faults.filter((f) => f.start !== null && f.took_effect && f.start * 1e6 <= each.at && (f.end ?? overview.span) * 1e6 >= each.at);
 
 const causeOf = (each, overview) => {
   const line = made("p", undefined, "because");
   if (each.of.cause) {
     line.append("Cause on record: ");
     // Every second piece is the number of a fault.
-    each.of.cause.split(/\bfault (\d+)(?= \()/).forEach((piece, i) => line.append(i % 2 ? faultLink(piece) : piece));
+    each.of.cause.replace(/\.$/, "").split(/\bfault (\d+)(?= \()/).forEach((piece, i) => line.append(i % 2 ? faultLink(piece) : piece));
     line.append(".");
     return line;
   }
   if (each.judgement === "informational") return null;
   const found = inForce(each, overview);
-  line.append("The record names no cause. In force then: ");
-  if (!found.length) line.append("no fault");
+  line.append("The record names no cause. Faults in force at that time: ");
+  if (!found.length) line.append("none");
   found.forEach((fault, i) => line.append(i ? ", " : "", faultLink(fault.id), ` (${fault.label})`));
   line.append(".");
   return line;
@@ -339,7 +339,7 @@ const openedTitle = (text) => {
   return title;
 };
 
-// The part of an instance of an anomaly.
+// The article about one instance of an anomaly.
 const anomalyPart = (each, context) => {
   const { anomalies, evidence, overview } = context;
   const article = made("article");
@@ -347,7 +347,7 @@ const anomalyPart = (each, context) => {
   title.append(`Anomaly ${count(each.place + 1)}: ${each.kind} `, judgementMark(each.judgement));
   const small = made("small", [acksName(each.acks), placeName(each.topic, each.partition), each.of.aspect].filter(Boolean).join(" · "));
   title.append(small);
-  const sentence = made("p", told(anomalies.tellings[each.kind] ?? [], factsOf(each)), "telling");
+  const sentence = made("p", filledIn(anomalies.sentences[each.kind] ?? [], factsOf(each)), "sentence");
   const [from, to] = spanAround(each, "cause", overview.span);
   const tools = made("p", undefined, "tools");
   const passing_ = anomalies.list.filter(anomalies.passes), here = passing_.indexOf(each);
@@ -356,13 +356,13 @@ const anomalyPart = (each, context) => {
   back.disabled = here <= 0;
   on.disabled = here < 0 || here >= passing_.length - 1;
   tools.append(back, on, goTo("show in the figures", () => { zoomTo(from, to, overview.span); byId("time").scrollIntoView(); }));
-  const more = each.of.count > 1 ? note(`One of ${count(each.of.count)} of the same kind, partition and cause.`) : null;
+  const more = each.of.count > 1 ? note(`One of ${count(each.of.count)} instances of this kind, partition and cause.`) : null;
   article.append(...[title, tools, sentence, causeOf(each, overview), made("p", `Rule: ${each.of.rule}`, "rule"), each.of.permission ? made("p", each.of.permission, "permission") : null, more,
     diagramPart(each, context), rowsPart(each, evidence), replicasPart(each, evidence), epochsPart(each, evidence), linesPart(each, evidence, from, to)].filter(Boolean));
   return article;
 };
 
-// The part of any operation of the history, an anomaly or not.
+// The article about one operation of the history, whether it is in an anomaly or not.
 const operationPart = (name, context) => {
   const { operations, anomalies, overview } = context;
   const [writer, counter] = name.split("-").map(Number), { columns } = operations;
@@ -370,19 +370,19 @@ const operationPart = (name, context) => {
   const article = made("article"), title = openedTitle(`Operation ${name}`);
   article.append(title);
   if (found < 0) {
-    article.append(made("p", `No send or poll of this number is in this page${operations.cell === null ? "." : ": operations close to each other are one row here."}`));
+    article.append(made("p", `This page has no send or poll with this number${operations.cell === null ? "." : ": operations close to each other share a row."}`));
     return article;
   }
   const at = (key) => columns[key][found], [topic, partition] = operations.partitions[at("partition")];
   const value = at("sequence") < 0 ? null : `${at("sender")}:${at("sequence")}`;
-  const fates = ["the final reads did not get to the end of its partition", "the final reads hold its value", "the final reads do not hold its value"];
+  const finalReads = ["the final reads did not reach the end of its partition", "the final reads have its value", "the final reads do not have its value"];
   const each = { of: { cause: "", rule: "" }, topic, partition, op: name, value, invoke: at("invoke"), complete: at("latency") < 0 ? null : at("invoke") + at("latency"), offset: at("offset") < 0 ? null : at("offset") };
   const said = [
     `Client ${operations.clients[at("client")]} ${at("kind") === SEND ? `sent ${value} (${acksName(at("acks"))})` : `polled ${count(at("records"))} records`} ${at("kind") === SEND ? "to" : "of"} ${placeName(topic, partition)} at ${moment(each.invoke)}: `,
     `${TYPES[at("type")]}${each.complete === null ? ", never completed" : ` after ${duration(at("latency"))}`}`,
     each.offset === null ? "" : `, offset ${count(each.offset)}`, at("node") < 0 ? "" : `, by node ${at("node")}`, at("error") ? `, ${operations.errors[at("error")]}` : "",
-    at("kind") === SEND ? `; ${fates[at("fate")]}.` : ".", at("weight") > 1 ? ` The row stands for ${count(at("weight"))} operations like it.` : ""];
-  article.append(made("p", said.join(""), "telling"));
+    at("kind") === SEND ? `; ${finalReads[at("final_read")]}.` : ".", at("weight") > 1 ? ` The row stands for ${count(at("weight"))} similar operations.` : ""];
+  article.append(made("p", said.join(""), "sentence"));
   const grave = anomalies.list.filter((a) => a.op === name || (value && a.value === value));
   for (const one of grave.slice(0, 5)) {
     const line = made("p"), link = made("a", `anomaly ${one.place + 1}: ${one.kind}`);

@@ -1,10 +1,10 @@
-// The list of anomalies: what verdict.json names, filtered, a page at a time.
+// The list of the anomalies of verdict.json, filtered, one page at a time.
 
 const PAGE = 20;
 
 const operationName = (operations, i) => `${operations.columns.writer[i]}-${operations.columns.counter[i]}`;
 
-// The block's columns as one object per instance, made once.
+// Turns the block's columns into one object per instance, once.
 const listAnomalies = (block) => {
   const { groups, instances } = block;
   const list = instances.group.map((group, i) => {
@@ -30,7 +30,7 @@ const listAnomalies = (block) => {
   return { ...block, list, passes };
 };
 
-// The first of the gravest, if it is grave at all.
+// The first and gravest anomaly that is forbidden or unknown.
 const firstError = (anomalies) => anomalies.list.find((each) => each.judgement === "forbidden" || each.judgement === "unknown");
 
 const WHERE = [
@@ -75,13 +75,13 @@ const listRow = (each) => {
   return row;
 };
 
-// What the list does not show, in a sentence: filtered away, or not in verdict.json one by one.
+// A sentence about what the list does not show: filtered out, or only counted in verdict.json.
 const listNote = (anomalies, found) => {
   const shown = new Set(found.map((each) => each.group));
   const counted = anomalies.groups.reduce((sum, group, i) => sum + (shown.has(i) ? group.count : 0), 0);
   const said = [`${count(found.length)} of ${count(anomalies.list.length)} recorded instances pass the filters`];
-  if (counted > found.length) said.push(`of these groups ${count(counted)} were counted in all, and the verdict keeps the first of each group (20 of what is forbidden or unknown, else 5)`);
-  if (anomalies.left_out) said.push(`${count(anomalies.left_out)} more of verdict.json are not in this page`);
+  if (counted > found.length) said.push(`these groups have ${count(counted)} instances in all; the verdict keeps the first of each group (20 if forbidden or unknown, else 5)`);
+  if (anomalies.left_out) said.push(`${count(anomalies.left_out)} more instances of verdict.json are not in this page`);
   return `${said.join("; ")}.`;
 };
 

@@ -1,5 +1,4 @@
-// From the blocks to a page that can be used. Without scripts, all but the figures and the single
-// anomalies is there.
+// Starts the page. Without scripts, the page lacks only the figures and the single anomalies.
 
 const THEMES = ["auto", "light", "dark"];
 
@@ -19,7 +18,7 @@ const copyButtons = () => {
         await navigator.clipboard.writeText(source.textContent);
         button.textContent = "copied";
       } catch {
-        button.textContent = "selected"; // no clipboard for files in this browser
+        button.textContent = "selected"; // this browser has no clipboard for files
       }
     });
   }
@@ -34,7 +33,7 @@ const unpackOperations = async () => {
     known[partition[i]] = acks[i];
     byTopic.set(operations.partitions[partition[i]][0], acks[i]);
   }
-  operations.modes = unique(byTopic.values()).sort((a, b) => (a < 0 ? 9 : a) - (b < 0 ? 9 : b));
+  operations.modes = unique(byTopic.values()).sort((a, b) => (b < 0 ? 9 : b) - (a < 0 ? 9 : a));
   operations.acksOf = (topic) => byTopic.get(topic);
   return operations;
 };
@@ -63,19 +62,19 @@ const fillFilters = ({ overview, operations, anomalies }) => {
   fillFilter("fault", overview.faults.map((f) => [f.id, `${f.id} ${f.label}`]));
   const clear = byId("filter-clear");
   clear.addEventListener("click", () => changeView({ ...Object.fromEntries(FILTERS.map((key) => [key, ""])), page: "" }));
-  const tell = () => {
+  const update = () => {
     clear.disabled = FILTERS.every((key) => !view[key]);
   };
-  whenChanged(FILTERS, tell);
-  tell();
+  whenChanged(FILTERS, update);
+  update();
 };
 
-const tellFigure = (operations, drawing, said) => {
+const describeFigure = (operations, drawing, more) => {
   const marks = drawing.counted.modes.reduce((sum, mode) => sum + mode.drawn, 0);
   const sends = drawing.counted.modes.reduce((sum, mode) => sum + mode.sends, 0);
   const { from, to } = drawing.scale;
-  byId("figure-note").textContent = `From ${from.toFixed(3)} s to ${to.toFixed(3)} s: ${count(sends)} sends as ${count(marks)} marks, one for every occupied cell of 3 by 3 pixels, so that no outlier is thinned away. ` +
-    `Quantiles are exact to 2 %. A send without an answer has no latency and counts as indeterminate only.${drawing.lanesHidden ? ` ${count(drawing.lanesHidden)} more partitions are not drawn here; filter by partition to see one.` : ""}${said}`;
+  byId("figure-note").textContent = `From ${from.toFixed(3)} s to ${to.toFixed(3)} s: ${count(sends)} sends in ${count(marks)} marks, one for every occupied cell of 3 by 3 pixels: no outlier is left out. ` +
+    `Quantiles are exact to 2 %. A send without an answer (info) has no latency.${drawing.lanesHidden ? ` ${count(drawing.lanesHidden)} more partitions are not drawn; filter by partition to see one.` : ""}${more}`;
   const zoomed = Boolean(view.z);
   byId("zoom-whole").disabled = !zoomed;
   byId("zoom-out").disabled = !zoomed;
@@ -85,7 +84,7 @@ const showFigure = (context) => {
   const state = { drawing: null }, said = byId("figure-note").textContent.trim();
   const draw = () => {
     state.drawing = drawFigure(byId("chart"), context);
-    tellFigure(context.operations, state.drawing, said ? ` ${said}` : "");
+    describeFigure(context.operations, state.drawing, said ? ` ${said}` : "");
   };
   draw();
   whenChanged(["z", ...FILTERS], draw);
@@ -147,7 +146,7 @@ const shortcuts = (anomalies) => {
   return first;
 };
 
-// A link to an anomaly or operation keeps what is in view now, not when the link was written.
+// A link to an anomaly or operation keeps the present zoom and filters, not those when the link was made.
 const followLinks = () =>
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href*='=']");

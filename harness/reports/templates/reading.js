@@ -1,4 +1,4 @@
-// Reading the figures: values under the pointer or at the cursor, zooming by dragging and by keys.
+// Reads values under the pointer or at the cursor; zooms by dragging and by keys.
 
 const DRAG_PX = 4;
 
@@ -16,7 +16,7 @@ const attachReading = (figure, chart, overview, operations, state) => {
     const { counted } = state.drawing;
     const table = made("table");
     const head = table.insertRow();
-    for (const text of ["", "p50", "p99", "ack/s", "failed", "indet."]) head.append(made("th", text));
+    for (const text of ["", "p50", "p99", "ack/s", "failed", "info"]) head.append(made("th", text));
     for (const mode of counted.modes) {
       const row = table.insertRow();
       row.className = acksCss(mode.acks);
@@ -28,10 +28,10 @@ const attachReading = (figure, chart, overview, operations, state) => {
   const lanesText = (at) => {
     const lines = made("p", undefined, "lanes");
     for (const lane of state.drawing.lanes) {
-      const reign = lane.reigns.findLast(([start]) => start <= at);
-      if (!reign) continue;
+      const span = lane.spans.findLast(([start]) => start <= at);
+      if (!span) continue;
       if (lines.childNodes.length) lines.append(made("br"));
-      lines.append(`${placeName(lane.topic, lane.partition)}: ${reign[2] === null ? "no leader" : `leader ${reign[2]}`}, epoch ${reign[3]}, ISR ${reign[4].join(",") || "?"}`);
+      lines.append(`${placeName(lane.topic, lane.partition)}: ${span[2] === null ? "no leader" : `leader ${span[2]}`}, epoch ${span[3]}, ISR ${span[4].join(",") || "?"}`);
     }
     return lines;
   };
@@ -81,7 +81,7 @@ const attachReading = (figure, chart, overview, operations, state) => {
   };
   const inside = (x) => Math.min(RIGHT, Math.max(LEFT, x));
 
-  // The operation nearest to a place in a panel of latency, if there is one within a few pixels.
+  // The operation nearest to a point in a latency panel, within a few pixels; -1 without one.
   const operationAt = (x, y) => {
     const { scale, panels } = state.drawing;
     const panel = panels.find((p) => y >= p.top && y <= p.bottom);

@@ -1,12 +1,12 @@
-// What is looked at: the span of time, the filters, the anomaly or operation that is open. All of it
-// is in the address, so that a link shows the same again.
+// The view: the time span, the filters, the open anomaly or operation. All of it is in the address, so
+// that a link shows the same view again.
 
 const KEYS = ["z", "partition", "client", "acks", "kind", "fault", "page", "anomaly", "op"];
 const FILTERS = ["partition", "client", "acks", "kind", "fault"];
 const view = Object.fromEntries(KEYS.map((key) => [key, ""]));
 const watchers = [];
 
-// From now on `draw` is called whenever one of these keys changed.
+// Calls `draw` whenever one of these keys changes.
 const whenChanged = (keys, draw) => watchers.push({ keys: new Set(keys), draw });
 
 const address = (more = {}) => {
@@ -15,8 +15,8 @@ const address = (more = {}) => {
   return `#${said.toString().replaceAll("%2F", "/")}`;
 };
 
-// visit: the browser's way back leads to what was in view before; silent: the address stays; still:
-// what opens does not scroll into view.
+// visit: adds a step to the browser's history; silent: the address does not change; still: what opens
+// does not scroll into view.
 const changeView = (changes, { visit = false, silent = false, still = false } = {}) => {
   const changed = new Set(KEYS.filter((key) => key in changes && String(changes[key]) !== view[key]));
   for (const key of changed) view[key] = String(changes[key]);
@@ -25,7 +25,7 @@ const changeView = (changes, { visit = false, silent = false, still = false } = 
   for (const { keys, draw } of watchers) if ([...changed].some((key) => keys.has(key))) draw({ still });
 };
 
-// An address of sections (#faults) is the browser's business; one with "=" is a view.
+// The browser handles addresses of sections (#faults); an address with "=" is a view.
 const readAddress = () => {
   const said = location.hash.slice(1);
   if (!said.includes("=")) return;
@@ -33,7 +33,7 @@ const readAddress = () => {
   changeView(Object.fromEntries(KEYS.map((key) => [key, wanted.get(key) ?? ""])), { silent: true });
 };
 
-// The span of time in view, in seconds; the whole run unless zoomed.
+// The time span in view, in seconds: the whole run, unless zoomed.
 const spanInView = (span) => {
   const [from, to] = view.z.split("..").map(Number);
   const sound = view.z && Number.isFinite(from) && Number.isFinite(to) && to > from;

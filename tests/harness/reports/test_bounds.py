@@ -1,4 +1,4 @@
-"""What the page draws of numbers: those too great at the bound, and nothing where there is none."""
+"""Numbers that are too large are drawn at the bound; missing numbers are not drawn."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from harness.reports.data.tables import FARTHEST_NS, connect
 from tests.support.reports.lossy_run import lossy_run
 
 
-def test_what_never_completed_has_no_time(tmp_path: Path) -> None:
+def test_send_without_an_answer_has_no_end(tmp_path: Path) -> None:
     """A send that may have happened ends nowhere, not at the end of all time."""
     run = tmp_path / "run"
     lossy_run(run)

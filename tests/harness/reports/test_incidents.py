@@ -1,4 +1,4 @@
-"""Anomalies one by one: ordered, bounded, with the evidence that concerns them and no other."""
+"""Instances of anomalies: ordered, bounded, with the evidence about them and no other."""
 
 import json
 from datetime import datetime
@@ -30,8 +30,8 @@ def anomaly(judgement: str, kind: str, *times_ns: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_the_gravest_come_first_and_then_the_earliest() -> None:
-    """Whatever the order of the verdict; what is no object is passed over."""
+def test_gravest_instances_come_first_then_the_earliest() -> None:
+    """In any order of the verdict; entries that are no objects are skipped."""
     found = list_anomalies(
         {"anomalies": [anomaly("permitted", "lost-write", 1), "odd",
                        anomaly("forbidden", "duplicate", 2), anomaly("forbidden", "lost-write", 9),
@@ -41,8 +41,8 @@ def test_the_gravest_come_first_and_then_the_earliest() -> None:
     assert [group["judgement"] for group in found.groups] == ["forbidden"] * 3 + ["permitted"]
 
 
-def test_what_lasted_longest_comes_first_where_nothing_is_wrong() -> None:
-    """Unavailability and recovery are worth knowing by their length."""
+def test_informational_instances_are_ordered_by_length() -> None:
+    """Such as unavailability and recovery."""
     rows = anomaly("informational", "recovery", 1, 2, 3)
     for row, lasted in zip(rows["examples"], (10, 30, 20), strict=True):
         row["complete_ns"] = row["invoke_ns"] + lasted
@@ -50,22 +50,22 @@ def test_what_lasted_longest_comes_first_where_nothing_is_wrong() -> None:
     assert [row["invoke_ns"] for row in found.instances] == [2, 3, 1]
 
 
-def test_more_than_fit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is cut in silence."""
+def test_instances_beyond_the_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left out silently."""
     monkeypatch.setattr(incidents, "MAX_INSTANCES", 2)
     found = list_anomalies({"anomalies": [anomaly("forbidden", "lost-write", 1, 2, 3)]})
     assert (len(found.instances), found.left_out) == (2, 1)
 
 
 def test_names_of_operations_and_values() -> None:
-    """Who and the how-manieth; other numbers as they are."""
+    """Recorder and number; other numbers stay."""
     assert operation_name((3000 << 40) + 7) == "3000-7"
     assert operation_name(7) is operation_name(None) is None
     assert value_name((3 << 32) + 9) == "3:9"
     assert [value_name(value) for value in (12, None, "odd")] == ["12", None, "odd"]
 
 
-def test_evidence_is_about_the_lost_offset(lossy: Path) -> None:
+def test_evidence_covers_the_lost_offset(lossy: Path) -> None:
     """Its rows of the history, the replicas' batches around it, leader epochs, cuts."""
     page = render(lossy)
     instances = block(page, "anomalies")["instances"]
@@ -83,15 +83,17 @@ def test_evidence_is_about_the_lost_offset(lossy: Path) -> None:
     assert [row[2:] for row in found["cuts"]] == [[30_611_000, 2, offset]]
 
 
-def test_node_logs_of_the_time_and_without_secrets(lossy: Path) -> None:
-    """Lines around the losses and their cause; the rest stays in the files."""
+def test_evidence_has_node_logs_around_the_losses_without_secrets(lossy: Path) -> None:
+    """Other lines stay in the files."""
     lines = block(render(lossy), "evidence")["lines"]
     assert [(node, at_s) for node, at_s, _ in lines] == [(3, 23.1), (3, 23.4)]
     assert lines[1][2].endswith("password=[redacted]")
 
 
-def test_dated_lines_are_on_the_runs_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As real nodes stamp them; a line without a stamp belongs to the one before."""
+def test_dated_log_lines_get_times_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line without a stamp belongs to the line before."""
     monkeypatch.setattr(node_logs, "MAX_LINES", 2)
     (tmp_path / "nodes" / "1").mkdir(parents=True)
     log = "2026-01-01T00:00:05.500 INFO a\nTraceback\n2026-01-01T00:00:06.000 INFO b\n"
@@ -103,19 +105,19 @@ def test_dated_lines_are_on_the_runs_clock(tmp_path: Path, monkeypatch: pytest.M
     assert found.left_out == 1
 
 
-def test_the_page_marks_what_the_final_reads_lack(lossy: Path) -> None:
-    """Read, not read, or not known: told for each send."""
+def test_sends_say_whether_the_final_reads_have_them(lossy: Path) -> None:
+    """Read, not read, or not known."""
     page = render(lossy)
     columns = block(page, "operations")["columns"]
     lost = json.loads((lossy / "verdict.json").read_text())["anomalies"][0]["count"]
     acked = (columns["kind"] == 0) & (columns["type"] == 0)
-    assert (columns["fate"][acked] == 2).sum() == lost
-    assert (columns["fate"][columns["kind"] == 1] == 0).all()
+    assert (columns["final_read"][acked] == 2).sum() == lost
+    assert (columns["final_read"][columns["kind"] == 1] == 0).all()
     assert columns["records"].max() == 10
 
 
 @pytest.mark.parametrize("limit", [900, 1])
-def test_too_many_operations_become_coarser_and_none_is_gone(lossy: Path, limit: int) -> None:
+def test_too_many_operations_share_rows_and_none_disappears(lossy: Path, limit: int) -> None:
     """Weights add up, outcomes stay apart, and the page says how coarse it is; also where one span
     of time for all does not make them few enough."""
     with connect(load(lossy)) as db:

@@ -1,4 +1,4 @@
-"""A verdict on the terminal: everything that matters, within 80 characters a row."""
+"""A verdict on the terminal: everything important, in at most 80 characters per line."""
 
 import io
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from harness.reports import summary
+from harness.reports.words import INFO
 
 TOPIC = {
     "topic": "acks-all", "acks": -1, "sent": 123_456, "acked": 123_000, "failed": 0,
@@ -24,7 +25,7 @@ def shown(verdict: dict[str, Any], report: Path | None = None) -> str:
 
 
 @pytest.mark.parametrize("answer", ["VALID", "INVALID", "UNKNOWN"])
-def test_a_verdict_has_its_reasons_its_table_and_its_way_back(answer: str) -> None:
+def test_verdict_has_reasons_table_and_replay_command(answer: str) -> None:
     """Answer, reasons, figures, causes, paths, and the command that repeats the run."""
     text = shown(
         {"verdict": answer, "reasons": ["because"], "topics": [TOPIC]}, Path("/runs/1/report.html")
@@ -76,7 +77,7 @@ def test_each_loss_has_what_permits_and_what_prevents_it() -> None:
 
 
 def test_expectations_are_named_apart_from_the_contract() -> None:
-    """What failed, what stayed open, what came out."""
+    """Failed, undecided and met ones."""
     rows = [
         {"outcome": "failed", "said": "publish_p99_ms <= 50, measured 83"},
         {"outcome": "unknown", "said": "stale_ms <= 5, not measured: no poll"},
@@ -90,7 +91,7 @@ def test_expectations_are_named_apart_from_the_contract() -> None:
 
 
 def test_signs_are_left_out_where_the_terminal_cannot_show_them() -> None:
-    """Of a terminal that knows ASCII alone."""
+    """A terminal that knows only ASCII."""
     screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     console = Console(file=screen, width=80)
     summary.print_verdict(
@@ -100,17 +101,36 @@ def test_signs_are_left_out_where_the_terminal_cannot_show_them() -> None:
     assert screen.read().lstrip().startswith("VALID: CONTRACT KEPT")
 
 
-def test_stale_polls_are_told_with_their_lags() -> None:
-    """Of a topic that had any; otherwise there is nothing to say."""
+def test_stale_polls_are_printed_with_their_lags() -> None:
+    """Only for topics with stale polls."""
     lags = {"stale_polls": 1_200, "stale_p50_ms": 2.0, "stale_p99_ms": 15.5, "stale_max_ms": 800.0}
     text = shown({"verdict": "VALID", "reasons": [], "topics": [TOPIC | lags]})
-    said = "1,200 stale polls, behind what acks=all had acknowledged: 2.00 ms in the median, "
-    assert f"acks-all: {said}15.5 ms at p99, 800 ms at most" in text
+    stale = "1,200 stale polls, behind by 2.00 ms (p50), 15.5 ms (p99), 800 ms (maximum)"
+    assert f"acks-all: {stale}" in text
     none = shown({"verdict": "VALID", "reasons": [], "topics": [TOPIC | {"stale_polls": 0}]})
     assert "stale" not in none
 
 
-def test_many_reasons_and_causes_are_cut_with_a_word() -> None:
+def test_info_is_explained_when_there_is_any() -> None:
+    """With the words of the page."""
+    verdict = {"verdict": "VALID", "reasons": [], "topics": [TOPIC]}
+    assert f"  {INFO}\n" in shown(verdict)
+    verdict["topics"] = [TOPIC | {"indeterminate": 0}]
+    assert INFO not in shown(verdict)
+
+
+def test_causes_of_the_worst_losses_come_first() -> None:
+    """Forbidden ones, then those of the strongest acks mode."""
+    topics = [
+        TOPIC | {"topic": name, "acks": acks, "lost_forbidden": forbidden}
+        for name, acks, forbidden in (("weak", 0, 0), ("strong", -1, 0), ("broken", 1, 5))
+    ]
+    text = shown({"verdict": "INVALID", "reasons": [], "topics": topics})
+    lines = [line.split(":")[0].strip() for line in text.splitlines() if "nobody knows" in line]
+    assert lines == ["broken", "strong", "weak"]
+
+
+def test_many_reasons_and_causes_are_shortened_with_a_count() -> None:
     """The terminal shows the first ones and says where the rest is."""
     causes = [{"cause": f"cause {number}", "count": 1} for number in range(20)]
     reasons = [f"reason {number}" for number in range(30)]

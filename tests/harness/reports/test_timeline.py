@@ -31,30 +31,30 @@ def timeline(
         return read_timeline(db, 98.0)
 
 
-def test_late_views_of_old_epochs_change_nothing(tmp_path: Path) -> None:
-    """A deposed leader may be polled after its successor."""
+def test_late_reports_of_old_epochs_change_nothing(tmp_path: Path) -> None:
+    """An old leader may be polled after its successor."""
     found = timeline(
         tmp_path,
         [leader(1, 1, 0), leader(2, 2, 1), leader(3, 1, 0), leader(4, 2, 1, isr=[2, 3])],
         [],
     )
     (lane,) = found.lanes
-    assert [(r.start_s, r.end_s, r.leader, r.isr) for r in lane.reigns[:2]] == [
+    assert [(r.start_s, r.end_s, r.leader, r.isr) for r in lane.spans[:2]] == [
         (1.0, 2.0, 1, (1, 2, 3)), (2.0, 4.0, 2, (1, 2, 3)),
     ]  # fmt: skip
 
 
-def test_no_leader_in_between_is_a_reign(tmp_path: Path) -> None:
-    """A time without a leader is told from the reigns around it."""
+def test_time_without_a_leader_is_a_span_of_its_own(tmp_path: Path) -> None:
+    """Between the spans of two leaders."""
     (lane,) = timeline(
         tmp_path, [leader(1, 1, 0), leader(2, -1, 1), leader(3, 2, 2), leader(4, None, 3),
                    leader(5, 2, 4)], [],
     ).lanes  # fmt: skip
-    assert [r.leader for r in lane.reigns] == [1, None, 2, None, 2]
+    assert [r.leader for r in lane.spans] == [1, None, 2, None, 2]
 
 
-def test_targets_in_words(tmp_path: Path) -> None:
-    """What was asked for, who that was, and whom it cut from whom; odd content as it is."""
+def test_requested_and_resolved_targets_in_words(tmp_path: Path) -> None:
+    """With the cut connections; odd content stays as it is."""
     rows = [row | {"targets": text} for row, text in zip(
         fault_rows(), (
             '{"asked": "one", "nodes": [2], "cuts": [[1, 2, 0], [2, 1, 9093]]}', "[1, 3]", "oops",
@@ -63,12 +63,12 @@ def test_targets_in_words(tmp_path: Path) -> None:
         strict=False,
     )]  # fmt: skip
     found = timeline(tmp_path, [], rows).faults
-    assert [(f.asked, f.resolved) for f in found] == [
+    assert [(f.requested, f.resolved) for f in found] == [
         ("one", "node 2; cut 1→2, 2→1 port 9093"), ("", "nodes 1, 3"), ("", "oops"), ("", ""),
     ]  # fmt: skip
 
 
-def test_the_healing_is_shown_with_its_proof(tmp_path: Path) -> None:
+def test_fault_table_shows_the_proof_of_the_heal(tmp_path: Path) -> None:
     """What was measured after the heal, and how long doing and undoing took."""
     timeline(tmp_path, [], fault_rows()[:1])
     text = render(tmp_path / "run")
@@ -77,16 +77,16 @@ def test_the_healing_is_shown_with_its_proof(tmp_path: Path) -> None:
     assert "<small>in 31.5 ms</small>" in text
 
 
-def test_a_fault_that_found_nothing_to_do_was_not_injected(tmp_path: Path) -> None:
+def test_fault_that_would_change_nothing_counts_as_not_injected(tmp_path: Path) -> None:
     """It has a start, but no heal, and must not be drawn to the end of the run."""
-    futile = fault_rows()[0] | {
+    without_effect = fault_rows()[0] | {
         "healed_ns": None, "took_effect": False, "error": "not injected: node 1 is not running",
     }  # fmt: skip
-    found = timeline(tmp_path, [], [futile]).faults
+    found = timeline(tmp_path, [], [without_effect]).faults
     assert [fault.injected for fault in found] == [False]
 
 
-def test_a_night_of_chaos_stays_a_small_file(tmp_path: Path) -> None:
+def test_long_run_stays_a_small_file(tmp_path: Path) -> None:
     """More partitions, changes and faults than can be drawn: bounded, counted, said."""
     leaders = [
         leader(n * 0.03, 1 + (n + p) % 3, n, partition=p) for p in range(600) for n in range(60)

@@ -1,17 +1,17 @@
-"""Verdicts in words: the sentence fits what was found, whatever the verdict lacks."""
+"""Verdicts in words: the sentence fits what was found, also when parts are missing."""
 
 from typing import Any
 
 import pytest
 
-from harness.reports.words import acks_label, blamed, listed, milliseconds, why
+from harness.reports.words import acks_label, listed, main_cause, milliseconds, why
 
 
 def anomaly(kind: str, count: int, **more: Any) -> dict[str, Any]:
     return {"kind": kind, "judgement": "forbidden", "count": count, "acks": -1} | more
 
 
-def test_the_gravest_is_said_first() -> None:
+def test_gravest_violation_comes_first() -> None:
     """Losses before duplicates, counted together over partitions."""
     found = [
         anomaly("duplicate", 900),
@@ -29,16 +29,15 @@ def test_the_gravest_is_said_first() -> None:
 @pytest.mark.parametrize(
     ("lost", "expected"),
     [
-        ([0, 0], "Every acknowledged write is still there: acks=1 kept all 10 and acks=all kept "
-                 "all 10."),
-        ([1, 0], "Lost although acknowledged: 1 acks=1, permitted by acks=1. acks=all kept all 10 "
-                 "of its acknowledged writes."),
-        ([3, 4], "Lost although acknowledged: 4 acks=all, permitted by the contract; 3 acks=1, "
+        ([0, 0], "No acknowledged write was lost: acks=1 kept all 10 and acks=all kept all 10."),
+        ([1, 0], "Acknowledged writes were lost: 1 acks=1, permitted by acks=1. acks=all kept all "
+                 "10 of its acknowledged writes."),
+        ([3, 4], "Acknowledged writes were lost: 4 acks=all, permitted by the contract; 3 acks=1, "
                  "permitted by acks=1."),
     ],
 )  # fmt: skip
 def test_why_a_run_is_valid(lost: list[int], expected: str) -> None:
-    """Who kept everything, who lost what."""
+    """Which acks modes kept everything, which lost what."""
     both = [*zip((1, -1), lost, strict=True)]
     topics = [{"acks": a, "acked": 10, "lost": n} for a, n in both]
     anomalies = [
@@ -52,22 +51,22 @@ def test_why_a_run_is_valid(lost: list[int], expected: str) -> None:
 @pytest.mark.parametrize(
     "verdict", [{}, {"verdict": "VALID"}, {"verdict": "INVALID"}, {"verdict": "?"}]
 )
-def test_there_is_always_a_sentence(verdict: dict[str, Any]) -> None:
-    """Also for a verdict that lacks what it should have."""
+def test_every_verdict_has_a_sentence(verdict: dict[str, Any]) -> None:
+    """Also a verdict with missing parts."""
     assert why(verdict).endswith(".")
 
 
-def test_the_cause_of_the_gravest_is_named() -> None:
-    """Of what nothing permits; other causes are not to blame for the verdict."""
+def test_main_cause_is_that_of_the_gravest_violation() -> None:
+    """Causes of permitted anomalies did not make the verdict."""
     found = [
         anomaly("duplicate", 9, cause="a bump"),
         anomaly("lost-write", 1, cause="an outage"),
         anomaly("lost-write", 5, cause="an election"),
         anomaly("lost-write", 50, cause="no promise", judgement="permitted"),
     ]
-    assert blamed({"anomalies": found}) == "an election"
-    assert blamed({"anomalies": found[3:]}) == ""
-    assert blamed({}) == ""
+    assert main_cause({"anomalies": found}) == "an election"
+    assert main_cause({"anomalies": found[3:]}) == ""
+    assert main_cause({}) == ""
 
 
 def test_small_words() -> None:
@@ -81,12 +80,12 @@ def test_small_words() -> None:
     ]  # fmt: skip
 
 
-def test_what_clients_sent_again_is_said_of_a_valid_run() -> None:
-    """A duplicate of the client's own making is no blame, and no secret."""
+def test_duplicates_made_by_the_client_are_mentioned_in_a_valid_run() -> None:
+    """The broker is not blamed for them."""
     twice = {"kind": "duplicate", "aspect": "client-epoch", "acks": -1, "judgement": "permitted"}
     others = [{"kind": "duplicate", "acks": 1, "judgement": "permitted", "count": 9}]
     topics = [{"acks": -1, "acked": 9, "lost": 0}]
     said = why({"verdict": "VALID", "topics": topics, "anomalies": [twice | {"count": 2}] * 2})
-    assert said.startswith("Every acknowledged write is still there: acks=all kept all 9. acks=all")
-    assert "stored 4 values twice: its client left its producer epoch by its own doing" in said
+    assert said.startswith("No acknowledged write was lost: acks=all kept all 9. acks=all")
+    assert "stored 4 values twice: the client started a new producer epoch by itself" in said
     assert "twice" not in why({"verdict": "VALID", "topics": topics, "anomalies": others})

@@ -1,8 +1,8 @@
-"""A small run that truly lost something: history, final reads, replicas' files, leader epochs and
-node logs agree with its verdict.
+"""A small run that lost writes: its history, final reads, replicas' files, leader epochs and node
+logs agree with its verdict.
 
-Of topic acks-all, partition 1, the acknowledged sends between LOST_FROM_S and LOST_TO_S are not in
-the final reads: node 2 led in epoch 1 until fault 1 cut it off, node 3 began epoch 2 at FIRST_LOST.
+The acknowledged sends to acks-all/1 between LOST_FROM_S and LOST_TO_S are not in the final reads:
+node 2 led in epoch 1 until fault 1 cut it off; epoch 2 of node 3 starts at the first lost offset.
 """
 
 import json
@@ -19,14 +19,14 @@ from tests.support.reports.synthetic_run import Shape, judged_run
 TOPIC, PARTITION = "acks-all", 1
 LOST_FROM_S, LOST_TO_S = 22.0, 23.0
 CAUSE = (
-    "node 2, leader of acks-all-1 in epoch 1, was deposed at 23.402 s by node 3 in epoch 2 from "
-    "offset {first}; it knew by 30.611 s; fault 1 (partition.isolate-leader node 2, 22.000 s to "
-    "30.200 s)"
+    "In acks-all-1, node 3 replaced node 2 as leader at 23.402 s (epoch 2). Writes from offset "
+    "{first} on that only node 2 had were discarded. Node 2 noticed by 30.611 s. Faults that "
+    "affected node 2: fault 1 (partition.isolate-leader node 2, 22.000 s to 30.200 s)."
 )
 
 
 def lossy_run(run_dir: Path, outcome: str = "INVALID", sends: int = 3_000) -> Path:
-    """Write it; returns its directory."""
+    """Write the run. Return its directory."""
     judged_run(run_dir, outcome, Shape(sends=sends))
     history = pyarrow.parquet.read_table(run_dir / "history" / "clients-1.parquet")
     rows = _numbered(history.to_pylist())
@@ -56,8 +56,8 @@ def _write(path: Path, rows: pa.Table) -> None:
 
 
 def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Offsets as a log gives them: one after the other in each partition; enough sends that failed
-    or may have."""
+    """Return the rows with consecutive offsets in each partition; some sends failed or got no
+    answer."""
     for number, row in enumerate(rows):
         row["type"] = {7: "fail", 8: "info"}.get(number % 40, row["type"])
     ends: dict[tuple[str, int], int] = {}
@@ -91,7 +91,7 @@ def _final_reads(rows: list[dict[str, Any]], lost: list[dict[str, Any]]) -> list
 
 
 def _polls(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A consumer, client 50, that polls ten records at a time a while after they were written."""
+    """The polls of a consumer, client 50: ten records at a time, 1 s after they were written."""
     here = [r for r in rows if (r["topic"], r["partition"], r["type"]) == (TOPIC, PARTITION, "ok")]
     return [
         {"op": (50 << 40) + n // 10, "client": 50, "f": "poll", "type": "ok", "topic": TOPIC,
@@ -103,7 +103,7 @@ def _polls(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _batches(first: int) -> list[dict[str, Any]]:
-    """One record each; node 2's files still have the lost ones, of epoch 1."""
+    """Batches of one record. The files of node 2 still have the lost records of epoch 1."""
     return [
         {"node": node, "topic": TOPIC, "partition": PARTITION, "base_offset": offset,
          "last_offset": offset, "crc": offset, "size": 90,

@@ -1,4 +1,4 @@
-"""Small stores for the tests: runs with and without verdicts, and what does not belong there."""
+"""Small stores for tests: runs with and without a verdict."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ TOPIC = {
 
 
 def fault_row(**changed: Any) -> dict[str, Any]:
-    """A row of the record of faults."""
+    """Return a row of the record of faults."""
     row = {
         "fault_id": 0, "fault": "kill", "label": "kill node 1", "targets": "{}", "planned_ms": 500,
         "started_ns": 1_000_000_000, "effective_ns": 1_100_000_000, "healed_ns": 3_000_000_000,
@@ -24,7 +24,7 @@ def fault_row(**changed: Any) -> dict[str, Any]:
 
 
 def verdict_of(answer: str, **changed: Any) -> dict[str, Any]:
-    """A verdict.json; INVALID has a forbidden anomaly, and `lossy` a permitted one."""
+    """Return a verdict.json. INVALID has a forbidden anomaly, `lossy` a permitted one."""
     judgement = {"INVALID": "forbidden", "lossy": "permitted"}.get(answer)
     anomalies = [] if judgement is None else [
         {"kind": "lost-write", "judgement": judgement, "count": 12, "acks": -1, "examples": []}
@@ -43,7 +43,7 @@ def add_run(
     faults: tuple[dict[str, Any], ...] = (),
     **changed: Any,
 ) -> Run:
-    """A run below `root`, judged unless `answer` is None; `changed` of its plan."""
+    """Create a run below `root`, judged unless `answer` is None. `changed`: keys of its plan."""
     run = create(root, plan, versions={}, commit="c0ffee")
     raw = {"name": plan, "seed": seed, "duration_s": 30.0, "target": "local", "system": "nodes",
            "broker_module": "nodes", "nodes": 3}  # fmt: skip
@@ -56,12 +56,12 @@ def add_run(
 
 
 def journal(run: Run, *records: dict[str, Any]) -> Path:
-    """The run's journal with these records."""
+    """Write the run's journal with these records."""
     path = run.path / "journal.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
 def place_of(root: Path, run: Run) -> tuple[str, ...]:
-    """Where the run is in the store."""
+    """Return the place of the run in the store."""
     return run.path.relative_to(root.resolve()).parts

@@ -1,6 +1,6 @@
-"""Run directories as a run leaves them, made without a cluster: for tests of what reads them.
+"""Run directories like those of real runs, made without a cluster, for tests of their readers.
 
-Columns are made at once, by a seeded generator, so that also half a million rows take a moment.
+A seeded generator makes whole columns at once, so that half a million rows take a moment.
 """
 
 import json
@@ -253,11 +253,29 @@ def _topic(history: pa.Table, name: str, acks: int, lost: int, outcome: str) -> 
 
 
 CAUSES = (
-    "node 2, leader of acks-1-0 in epoch 3, was deposed at 23.402 s by node 3 in epoch 5 from "
-    "offset 1234; it knew by 30.611 s; fault 1 (partition.isolate-leader of node 2, 22.000 s to "
-    "30.200 s)",
-    "node 1, leader of acks-1-1 in epoch 5, was deposed at 54.402 s by node 2 in epoch 7 from "
-    "offset 4410; it knew by 59.803 s; fault 3 (pause of node 1, 53.000 s to 59.100 s)",
+    "In acks-1-1, node 3 replaced node 2 as leader at 23.402 s (epoch 5). Writes from offset 1234 "
+    "on that only node 2 had were discarded. Node 2 noticed by 30.611 s. Faults that affected "
+    "node 2: fault 1 (partition.isolate-leader node 2, 22.000 s to 30.200 s).",
+    "In acks-0-1, node 2 replaced node 1 as leader at 54.402 s (epoch 7). Writes from offset 4410 "
+    "on that only node 1 had were discarded. Node 1 noticed by 59.803 s. Faults that affected "
+    "node 1: fault 3 (pause node 1, 53.000 s to 59.100 s).",
+)
+
+
+def _rule(anomaly: str, judgement: str, configuration: str = "") -> str:
+    """Return the text of the first such row of the contract."""
+    return next(
+        rule.text
+        for rule in CONTRACT
+        if (rule.anomaly, rule.judgement) == (anomaly, judgement)
+        and rule.configuration.startswith(configuration)
+    )
+
+
+RULES = (
+    _rule("lost-write", "permitted", "acks=0"),
+    _rule("lost-write", "permitted", "acks=1"),
+    _rule("lost-write", "forbidden", "acks=all"),
 )
 
 
@@ -265,20 +283,12 @@ def _losses(outcome: str, topics: Mapping[str, int]) -> list[dict[str, Any]]:
     names = {acks: name for name, acks in topics.items()}
     made = []
     if outcome == "INVALID":
-        made.append(_lost(names[-1], -1, 12, "forbidden", None, (
-            "acks=all, min ISR 2 or more, fewer power losses than min ISR: lost-write forbidden: "
-            "every in-sync replica had the write; kills, pauses and partitions do not excuse its "
-            "loss")))  # fmt: skip
-    made.append(_lost(names[1], 1, 32, "permitted", CAUSES[0], (
-        "acks=1, a new leader's epoch starts at or below the write, and its predecessor may not "
-        "have known yet: lost-write permitted: the leader alone had the write, and leadership "
-        "went to another replica")))  # fmt: skip
-    made.append(_lost(names[0], 0, 105, "permitted", CAUSES[1], (
-        "acks=0: lost-write permitted: no acknowledgement was asked for; counted")))  # fmt: skip
+        made.append(_lost(names[-1], -1, 12, "forbidden", None, RULES[2]))
+    made.append(_lost(names[1], 1, 32, "permitted", CAUSES[0], RULES[1]))
+    made.append(_lost(names[0], 0, 105, "permitted", CAUSES[1], RULES[0]))
     made.append({
         "kind": "unavailable", "topic": names[1], "partition": 0, "acks": 1,
-        "judgement": "informational", "count": 1, "rule": "any: unavailable informational: the "
-        "longest time without an acknowledged write",
+        "judgement": "informational", "count": 1, "rule": _rule("unavailable", "informational"),
         "examples": [{"kind": "unavailable", "topic": names[1], "partition": 0, "acks": 1,
                       "invoke_ns": 22_004_113_200, "complete_ns": 23_480_733_901,
                       "detail": "1.477 s"}],

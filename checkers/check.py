@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from checkers import expectations
 from checkers.causes.cause import Cause
 from checkers.completeness.assumptions import examine
+from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.contract.contract import CONTRACT, SENT_TWICE, Judgement, in_force, judge
-from checkers.contract.rules import ACKNOWLEDGED
 from checkers.detectors.invariants import broken_invariants
 from checkers.detectors.registry import DETECTORS, Detector
 from checkers.engines.engine import DuckDbEngine, Engine, Frame, left_join
@@ -170,7 +170,7 @@ def judged(frames: Frames, found: Frame, *, settled: bool) -> tuple[Anomaly, ...
     settled: whether the cluster was whole when the final reads began.
     """
     F = frames.engine.functions
-    found = frames.engine.keep(_told_apart(frames, found))
+    found = frames.engine.materialize(_told_apart(frames, found))
     counts = frames.engine.rows(found.groupBy(*GROUP).agg(F.count(F.lit(1)).alias("count")))
     if not counts:
         return ()
@@ -201,7 +201,7 @@ def _told_apart(frames: Frames, found: Frame) -> Frame:
     F = frames.engine.functions
     for name in ("value", "other_value"):
         marks = twice.select(F.col("value").alias(name), F.lit(SENT_TWICE).alias("mark"))
-        marked = left_join(frames.engine.keep(found), marks, on=[name])
+        marked = left_join(frames.engine.materialize(found), marks, on=[name])
         aspect = F.coalesce(F.col("mark"), F.col("aspect"))
         found = marked.withColumn("aspect", aspect).select(*EVIDENCE)
     return found
@@ -231,8 +231,8 @@ def _anomaly(
         aspect=group["aspect"],
         cause=cause,
         cause_recorded=not unread,
-        state_taken=frames.state_taken(topic, partition),
-        state_in_doubt=frames.state_in_doubt(topic, partition),
+        state_lost=frames.state_lost(topic, partition),
+        state_loss_uncertain=frames.state_loss_uncertain(topic, partition),
         quorum_lost=frames.quorum_lost,
         settled=settled,
     )
@@ -306,8 +306,8 @@ def _unread(
 def _excusable(frames: Frames, at: tuple[str | None, int | None]) -> bool:
     """Whether a partition of the plan may have lost committed records, for all that is known."""
     settings = in_force(frames.settings(at[0]))
-    context = replace(settings, state_taken=frames.state_taken(*at))
-    return at in planned_partitions(frames.plan) and context.excusable
+    context = replace(settings, state_lost=frames.state_lost(*at))
+    return at in planned_partitions(frames.plan) and context.may_lose_committed
 
 
 def _brief(error: Exception) -> str:

@@ -32,7 +32,9 @@ def topic_statistics(frames: Frames, anomalies: Iterable[Anomaly]) -> list[dict[
         counts[row["topic"]][row["type"]] = row["rows"]
         counts[row["topic"]]["acks"] = row["acks"]
     latencies = _histograms(frames, rounded_latencies(frames))
-    stale = _histograms(frames, _rounded(frames, frames.behind, "acked_ns", "polled_ns", ["topic"]))
+    stale = _histograms(
+        frames, _rounded(frames, frames.stale_polls, "acked_ns", "polled_ns", ["topic"])
+    )
     listed = list(anomalies)
     planned: dict[str, Mapping[str, Any]] = {t["name"]: t for t in frames.plan.get("topics") or ()}
     topics = [*planned, *sorted(counts.keys() - planned.keys())]

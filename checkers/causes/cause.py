@@ -9,18 +9,19 @@ from checkers.causes.state_loss import StateLoss
 from checkers.history.settings import Settings
 
 SLACK_NS = 2_000_000_000
-"""How long after its fault's end, or after an election nobody resisted, a deposed leader may need
-to learn of it, where nobody saw it learn; and a client to find the new leader."""
+"""How long a deposed leader may need to learn of an election, if it was not seen to learn: after
+the end of its fault, or after an election without a fault. A client may need as long to find the
+new leader."""
 
 STALE_NS = 10_000_000_000
-"""How long after all that it concerns know of an election a client may go on sending to the old
-leader that asks for no acknowledgement, and so is told of no error: it hears of another leader when
-it asks for metadata, which may fail some times."""
+"""How long an acks=0 client may go on sending to the old leader after all nodes concerned know of
+an election. It gets no error, and learns of the new leader only by a metadata request, which may
+fail some times."""
 
 NO_LEADER = -1
 
 SettingsOf = Callable[[str], Settings]
-"""The least that was ever promised to the topic of this name."""
+"""The weakest settings that the topic of this name ever had."""
 
 
 class CauseKind(StrEnum):
@@ -37,26 +38,32 @@ class CauseKind(StrEnum):
 class Cause:
     """One event of one partition that can explain losses.
 
-    from_ns .. near_until_ns: when clients may have felt it; felt_until_ns: when those may have who
-    ask for no acknowledgement, and so are refused without a word, also by a leader that does not
-    know yet that it is. start_offset: everything at or above
-    it that the deposed leader held was cut; None where that was not read. until_ns: the last moment
-    at which the deposed leader may have accepted a write. others_until_ns: the last one at which
-    any other node may have, of what the deposed leader held: who led before it and did not know was
-    deposed by another election. left_isr: the new leader was not in the
-    in-sync replicas; sole_isr: they were the deposed leader alone. vanished_ns: since when a
-    deposed leader, or after an election from outside the in-sync replicas whoever it was, led of
-    whose epochs the final log has no record: whatever was accepted is gone, even below the next
-    epoch's start, where an older tail took its place (KIP-279). lost: of a state loss. chain: the
-    last epoch that begins at start_offset in the final log; causes that share it cannot be told
-    apart by offset. chain_from_ns: since when a leader was in power whose records are in the final
-    log right before start_offset: who wrote before lost nothing by this.
-    faults: the numbers of those that it lays blame on. only_delays: of a fault that loses nothing
-    by itself. returns: the leader had led before, so that clients may have sent to it without
-    having heard of this. refused: of a refusal, the partition that was led no more, and the leader
-    epoch that began there.
-    strength: the least of it explains the loss of an acks=all write best. strength_alone: of those
-    that cannot be told apart, the least explains best that of a write which its leader alone had.
+    from_ns .. near_until_ns: when the event may have affected clients.
+    felt_until_ns: the same for acks=0 clients, which are refused without an answer; a new leader
+    that does not know yet that it leads refuses them too.
+    start_offset: the deposed leader discarded its records at or above this offset; None if the
+    offset was not read.
+    until_ns: the last moment at which the deposed leader may have accepted a write.
+    others_until_ns: the last moment at which any other node may have accepted a write that the
+    deposed leader held (an earlier leader that did not know was deposed by another election).
+    left_isr: the new leader was not in the in-sync replicas. sole_isr: the deposed leader was the
+    only in-sync replica.
+    vanished_ns: since when the deposed leader led in epochs of which the final log has no record
+    (after an election from outside the in-sync replicas: since when any leader did). All records
+    that were accepted since are gone, even below the start of the next epoch, where an older tail
+    replaced them (KIP-279).
+    lost: the replicas that lost state, for a state loss.
+    chain: the last epoch that begins at start_offset in the final log; offsets do not distinguish
+    causes with the same chain.
+    chain_from_ns: since when the leader led whose records are right before start_offset in the
+    final log; earlier writes were not lost by this cause.
+    faults: the numbers of the faults that the cause names. only_delays: the fault alone loses
+    nothing. returns: the leader had led before, so clients may have sent to it without knowledge of
+    this election.
+    refused: for a refusal, the partition whose leader changed, and the leader epoch that began.
+    strength: the smallest value explains the loss of an acks=all write best. strength_alone: among
+    causes that are not distinguished, the smallest value explains best the loss of a write that
+    only its leader had.
     """
 
     kind: CauseKind
@@ -88,15 +95,15 @@ class Cause:
 
     @property
     def of_state(self) -> bool:
-        """Replicas lost what they had, however long they had had it."""
+        """Replicas lost state, no matter how long they had held it."""
         return self.lost is not None or self.kind is CauseKind.QUORUM_LOSS
 
     def took_committed(self, settings: Settings) -> bool:
-        """Whether a partition of these settings may have lost committed records by it."""
+        """Whether a partition with these settings may have lost committed records by this cause."""
         if self.kind is CauseKind.QUORUM_LOSS:
             return True
         if self.lost is not None:
-            return self.lost.toll(settings) is not None
+            return self.lost.all_copies_lost(settings) is not None
         return self.left_isr and (
             settings.unclean_election or (settings.min_insync_replicas <= 1 and self.sole_isr)
         )

@@ -1,27 +1,27 @@
 """Causes: which recorded events can explain that an acknowledged write is gone.
 
-A permission to lose a write holds only where its cause is in the record. The causes are
+A permission to lose a write holds only where its cause is recorded. The causes are
 
-- an *election*: another replica became leader of the partition and its leader epoch starts, in the
-  final log, at some offset. Whatever the deposed leader had at or above that offset was cut off
-  (KIP-101, KIP-279). The deposed leader may go on acknowledging acks=1 writes until it learns of
-  its deposition, so the election reaches until that moment: the first time the node itself
-  reported the new epoch, else the end of the fault that kept it from learning, else its election.
+- an *election*: another replica became leader of the partition, and its leader epoch starts, in the
+  final log, at some offset. The old leader discarded its records at or above that offset (KIP-101,
+  KIP-279). The old leader may acknowledge acks=1 writes until it learns of the election, so the
+  election explains losses until that moment: the first time the node itself reported the new epoch,
+  else the end of the fault that kept the node from learning, else the election.
   Elections after the final read (of a shutdown, say) explain nothing.
-- a *state loss*: replicas in sync lost what they had (their power, their disk), and the next
-  leader, perhaps one of them, began its epoch at some offset. It reaches back from the first loss.
-- a *quorum loss*: a majority of the controllers' voters lost their disks together, and with them
-  leaders, epochs and in-sync replicas. It explains whatever was lost of what was written until a
-  majority was whole again.
-- a *fault* that befell the leader in power, or the clients' way to it, and a *refusal* that nobody
-  was told of: these explain acks=0 sends alone (`unasked`).
+- a *state loss*: in-sync replicas lost state (unflushed data, a disk), and the next leader, perhaps
+  one of them, began its epoch at some offset. It explains losses of writes before the first loss.
+- a *quorum loss*: a majority of the voters lost their disks at the same time, and with them the
+  leaders, epochs and in-sync replicas. It explains every loss of a write that was sent before a
+  majority was intact again.
+- a *fault* that affected the current leader, or the network between clients and the leader, and a
+  *refusal* that no client was told of: these two explain only lost acks=0 sends (`acks_zero`).
 
-Who led when is enough for what is explained by time alone (an end that goes back, a producer that
-is not known any more). Where nobody led in the end, an epoch's start in the final log was not read:
-its cause explains nothing by offset.
+The leaders alone are enough for an anomaly that is explained by time (an end offset that goes back,
+a producer that a broker does not know any more). A partition without a leader in the end has no
+known epoch starts in the final log: its causes explain nothing by offset.
 
 Elections and faults are few beside a history, so this part is plain Python over aggregates; losses
-are joined with the result inside the engine. Whether a cause permits a loss is the contract's.
+are joined with the result inside the engine. The contract decides whether a cause permits a loss.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,21 +31,27 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from checkers.causes.acks_zero import leader_troubles, refusals
+from checkers.causes.acks_zero import leader_faults, refusals
 from checkers.causes.cause import NO_LEADER, SLACK_NS, STALE_NS, Cause, CauseKind, SettingsOf
 from checkers.causes.leadership_terms import (
     LAST_EPOCH,
     Partition,
-    Record,
+    PartitionLeadership,
     first_of_each_epoch,
     has_leader,
     last_of_each_epoch,
     read_cluster,
     read_fencing,
 )
-from checkers.causes.lookup import Spans
-from checkers.causes.quorum_loss import QuorumLoss, learn_quorum_losses
-from checkers.causes.state_loss import VIEW_SLACK_NS, Members, StateLoss, lacking, losses_of
+from checkers.causes.lookup import IntervalIndex
+from checkers.causes.quorum_loss import QuorumLoss, read_quorum_losses
+from checkers.causes.state_loss import (
+    VIEW_SLACK_NS,
+    IsrHistory,
+    StateLoss,
+    replica_losses,
+    state_losses_at,
+)
 from checkers.engines.engine import Engine, Frame
 from checkers.history.recorded_faults import Fault, read_begun, read_fault, seconds, touching
 from checkers.history.settings import FOREVER_NS, Settings
@@ -53,11 +59,11 @@ from checkers.history.settings import FOREVER_NS, Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Causes:
-    """All causes in order, elections first; a cause's number is its place.
+    """All causes in order, elections first; the number of a cause is its index.
 
-    led: partitions whose leaders are in the record; elsewhere the absence of a cause means nothing.
-    recorded: those of them whose final leader epochs are, too; elsewhere the absence of a cause
-    means nothing to what is explained by its offset.
+    led: partitions whose leaders are recorded; for other partitions a missing cause means nothing.
+    recorded: partitions of `led` whose final leader epochs are recorded too; for other partitions a
+    missing cause means nothing for an anomaly that is explained by its offset.
     """
 
     causes: tuple[Cause, ...]
@@ -91,7 +97,7 @@ class Causes:
     )
 
     def rows(self) -> list[dict[str, Any]]:
-        """The causes as rows of `schema`, to be joined with losses."""
+        """Return the causes as rows of `schema`, to join them with losses."""
         names = [name for name in self.schema.names if name != "number"]
         return [
             {name: getattr(cause, name) for name in names}
@@ -100,39 +106,39 @@ class Causes:
         ]
 
 
-def learn_causes(
+def read_causes(
     engine: Engine, cluster: Frame, faults: Frame, complete: Frame, settings: SettingsOf
 ) -> Causes:
-    """All causes in the record.
+    """Return all recorded causes.
 
     cluster, faults: frames of their schemas. complete: topic, partition, end_offset of the final
-    log, read_ns when it had been read: what happened later explains nothing that was read.
+    log, read_ns: when the log was read (later events explain no loss).
     """
     ordered = sorted(engine.rows(faults), key=lambda row: row["fault_id"])
     known = [fault for row in ordered if (fault := read_fault(row)) is not None]
     begun = [fault for row in ordered if (fault := read_begun(row)) is not None]
-    in_force = Spans((f.started_ns, f.healed_ns + SLACK_NS, f) for f in known)
+    in_force = IntervalIndex((f.started_ns, f.healed_ns + SLACK_NS, f) for f in known)
     records = read_cluster(engine, cluster, complete)
     fencing = read_fencing(engine, cluster)
-    forgotten = learn_quorum_losses(engine, cluster, known)
+    quorum_losses = read_quorum_losses(engine, cluster, known)
     elections: list[Cause] = []
     losses: list[Cause] = []
-    troubles: list[Cause] = []
+    unacknowledged: list[Cause] = []
     for partition, record in sorted(records.items()):
         elections.extend(_elections(partition, record, in_force))
         losses.extend(_state_losses(partition, record, known, fencing, settings(partition[0])))
-        losses.extend(_forgotten(partition, record, each) for each in forgotten)
-        troubles.extend(leader_troubles(partition, record, begun))
-    troubles.extend(refusals(records, elections, settings))
+        losses.extend(_quorum_loss(partition, record, each) for each in quorum_losses)
+        unacknowledged.extend(leader_faults(partition, record, begun))
+    unacknowledged.extend(refusals(records, elections, settings))
     return Causes(
-        causes=(*elections, *losses, *troubles),
+        causes=(*elections, *losses, *unacknowledged),
         led=frozenset(p for p, r in records.items() if r.leaders),
         recorded=frozenset(p for p, r in records.items() if r.leaders and r.starts),
     )
 
 
-def _forgotten(partition: Partition, record: Record, loss: QuorumLoss) -> Cause:
-    """Whoever leads since, and from whichever offset on: it may know of nothing before."""
+def _quorum_loss(partition: Partition, record: PartitionLeadership, loss: QuorumLoss) -> Cause:
+    """Any later leader, from any offset on, may lack all earlier records."""
     led = [row["leader"] for row in record.leaders if row["at_ns"] <= loss.from_ns]
     return Cause(
         kind=CauseKind.QUORUM_LOSS,
@@ -153,12 +159,15 @@ def _forgotten(partition: Partition, record: Record, loss: QuorumLoss) -> Cause:
     )
 
 
-def _elections(partition: Partition, record: Record, faults: Spans[Fault]) -> Iterable[Cause]:
-    """One cause per leader that took over from another node, or leads again and might not. Where
-    epochs between are not in the record, another may have led and accepted until then."""
+def _elections(
+    partition: Partition, record: PartitionLeadership, faults: IntervalIndex[Fault]
+) -> Iterable[Cause]:
+    """Yield one cause for each leader that replaced another node, or that became leader again
+    although it was not allowed to. If epochs between the two are not recorded, a third node may
+    have led and accepted writes in them."""
     previous: Mapping[str, Any] | None = None  # the last row of an earlier epoch
     deposed: Mapping[str, Any] | None = None  # the last row that had a leader, of an earlier epoch
-    reign = 0  # its place among the first rows of each epoch
+    deposed_index = 0  # the index of the deposed leader's epoch in `firsts`
     firsts, lasts = first_of_each_epoch(record.leaders), last_of_each_epoch(record.leaders)
     for number, row in enumerate(firsts):
         elected = has_leader(row)
@@ -166,18 +175,18 @@ def _elections(partition: Partition, record: Record, faults: Spans[Fault]) -> It
             before = map(firsts.__getitem__, reversed(range(number)))
             cause = _election(partition, record, faults, row, deposed, previous or deposed, before)
             if cause is not None:
-                unbroken = row["leader_epoch"] - deposed["leader_epoch"] == number - reign
+                unbroken = row["leader_epoch"] - deposed["leader_epoch"] == number - deposed_index
                 yield replace(cause, others_until_ns=cause.elected_ns) if unbroken else cause
         previous = lasts[row["leader_epoch"]]
         if elected:
             deposed = previous if has_leader(previous) else row
-            reign = number
+            deposed_index = number
 
 
 def _election(
     partition: Partition,
-    record: Record,
-    faults: Spans[Fault],
+    record: PartitionLeadership,
+    faults: IntervalIndex[Fault],
     row: Mapping[str, Any],
     deposed: Mapping[str, Any],
     previous: Mapping[str, Any],
@@ -189,23 +198,27 @@ def _election(
     elected_ns = row["at_ns"]
     isr = previous["isr"] or deposed["isr"]
     sole = isr is not None and list(isr) == [old]
-    might_lead = isr if (told := _who_might_lead(previous)) is None else told
+    might_lead = isr if (eligible := _eligible(previous)) is None else eligible
     outside = might_lead is not None and leader not in might_lead
     if record.was_read_before(elected_ns) or (leader == old and not outside):
         return None
-    blamed = touching([*faults.meeting(elected_ns, elected_ns)], old)
+    blamed = touching([*faults.overlapping(elected_ns, elected_ns)], old)
     until_ns, how = _reach(record, old, epoch, elected_ns, blamed)
-    # Between the two nobody may have led, and what ended the reign be over.
+    # There may have been no leader in between, and the fault that ended the old term may be over.
     ended_ns = min(elected_ns, record.led_ns(deposed["leader_epoch"] + 1) or elected_ns)
-    ending = touching([*faults.meeting(ended_ns, elected_ns)], old)
-    at = seconds(elected_ns)
-    ended = f"leads again from {at}" if leader == old else f"was deposed at {at} by node {leader}"
-    text = (
-        f"node {old}, leader of {partition[0]}-{partition[1]} in epoch {deposed['leader_epoch']}, "
-        f"{ended} in epoch {epoch} {_from(start_offset)}; {how}; "
-        + ("; ".join(fault.describe() for fault in ending) or "no fault touched it")
-        + ("; the new leader was not in sync" if outside else "")
-        + ("; the old one was the only in-sync replica" if sole else "")
+    ending = touching([*faults.overlapping(ended_ns, elected_ns)], old)
+    text = " ".join(
+        filter(
+            None,
+            (
+                _what_happened(partition, old, leader, epoch, elected_ns),
+                _discarded(old, epoch, start_offset),
+                how,
+                f"{_faults_of(old, ending)}.",
+                "The new leader was not in sync." if outside else "",
+                f"Node {old} was the only in-sync replica." if sole else "",
+            ),
+        )
     )
     return Cause(
         kind=CauseKind.ELECTION,
@@ -236,23 +249,46 @@ def _election(
     )
 
 
-def _who_might_lead(row: Mapping[str, Any]) -> Sequence[int] | None:
-    """Replicas in sync, and those that left an in-sync set too small and are eligible (KIP-966);
-    None where the record does not say."""
+def _what_happened(partition: Partition, old: int, leader: int, epoch: int, elected_ns: int) -> str:
+    # The report reads nodes, time and epoch out of this sentence again.
+    where, when = f"{partition[0]}-{partition[1]}", f"{seconds(elected_ns)} (epoch {epoch})"
+    if leader == old:
+        return f"In {where}, node {old} became leader again at {when}."
+    return f"In {where}, node {leader} replaced node {old} as leader at {when}."
+
+
+def _discarded(old: int, epoch: int, start_offset: int | None) -> str:
+    if start_offset is None:
+        return f"The offset where epoch {epoch} starts was not read."
+    return f"Writes from offset {start_offset} on that only node {old} had were discarded."
+
+
+def _faults_of(node: int, faults: Sequence[Fault]) -> str:
+    listed = "; ".join(fault.describe() for fault in faults)
+    return (
+        f"Faults that affected node {node}: {listed}"
+        if listed
+        else f"No fault affected node {node}"
+    )
+
+
+def _eligible(row: Mapping[str, Any]) -> Sequence[int] | None:
+    """Return the in-sync replicas and the eligible leader replicas (KIP-966): those left an ISR
+    that was too small. None if they are not recorded."""
     if not row["isr"] and row["elr"] is None:
         return None
     return [*(row["isr"] or ()), *(row["elr"] or ())]
 
 
 def _vanished_ns(
-    record: Record, old: int | None, before: Iterable[Mapping[str, Any]]
+    record: PartitionLeadership, old: int | None, before: Iterable[Mapping[str, Any]]
 ) -> int | None:
-    """Since when `old` led, as far as the final log has no record of its epochs; None: whoever led,
-    since an outsider that is elected brings none of the epochs that it was not there for. before:
-    the first rows of the epochs up to then, the latest first."""
+    """Return since when `old` led in epochs of which the final log has no record. old=None: any
+    leader counts, because a leader from outside the ISR has none of the epochs that it missed.
+    before: the first rows of the earlier epochs, the latest first."""
     since_ns: int | None = None
     if not record.starts:
-        return None  # nobody read the epochs
+        return None  # the epochs were not read
     for row in before:
         others = has_leader(row) and old not in (None, row["leader"])
         if row["leader_epoch"] in record.starts or others:
@@ -264,19 +300,20 @@ def _vanished_ns(
 
 def _state_losses(
     partition: Partition,
-    record: Record,
+    record: PartitionLeadership,
     faults: Sequence[Fault],
     fencing: Sequence[Mapping[str, Any]],
     settings: Settings,
 ) -> Iterable[Cause]:
-    """One cause per beginning of a reign, and per group of replicas that lacked something then."""
-    members = Members(record.leaders, settings.min_insync_replicas)
-    losses = losses_of(members, faults, fencing)
-    lasting = Spans((loss.from_ns, loss.back_ns, loss) for loss in losses)
-    reigns = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
-    for before, row in pairwise(reigns):
+    """Yield one cause for each start of a leadership term and each group of replicas that lacked
+    state then."""
+    isr_history = IsrHistory(record.leaders, settings.min_insync_replicas)
+    losses = replica_losses(isr_history, faults, fencing)
+    lasting = IntervalIndex((loss.from_ns, loss.back_ns, loss) for loss in losses)
+    terms = [row for row in first_of_each_epoch(record.leaders) if has_leader(row)]
+    for before, row in pairwise(terms):
         at_ns = row["at_ns"]
-        for lost in lacking(members, [*lasting.meeting(at_ns, at_ns)], at_ns):
+        for lost in state_losses_at(isr_history, [*lasting.overlapping(at_ns, at_ns)], at_ns):
             cause = _state_loss(partition, record, row, before, lost, settings)
             if cause is not None:
                 yield cause
@@ -284,7 +321,7 @@ def _state_losses(
 
 def _state_loss(
     partition: Partition,
-    record: Record,
+    record: PartitionLeadership,
     row: Mapping[str, Any],
     before: Mapping[str, Any],
     lost: StateLoss,
@@ -294,9 +331,8 @@ def _state_loss(
     if record.was_read_before(row["at_ns"]):
         return None
     text = (
-        f"{lost.describe()}; node {row['leader']} leads {partition[0]}-{partition[1]} from "
-        f"{seconds(row['at_ns'])} on in epoch {row['leader_epoch']} {_from(start_offset)}, "
-        f"without what was lost beyond"
+        f"{lost.describe()} Node {row['leader']} became leader of {partition[0]}-{partition[1]} at "
+        f"{seconds(row['at_ns'])} (epoch {row['leader_epoch']}), {_without(start_offset)}."
     )
     return Cause(
         kind=CauseKind.STATE_LOSS,
@@ -316,27 +352,30 @@ def _state_loss(
         chain=chain,
         chain_from_ns=record.led_before_ns(row["leader_epoch"]),
         returns=record.had_led(row["leader"], row["leader_epoch"]),
-        strength=2 if lost.toll(settings) is None else 0,
+        strength=2 if lost.all_copies_lost(settings) is None else 0,
         strength_alone=0 if before["leader"] in lost.gone(settings) else 1,
         faults=frozenset(each.fault.fault_id for each in lost.losses),
     )
 
 
 def _reach(
-    record: Record, old: int, epoch: int, elected_ns: int, blamed: Sequence[Fault]
+    record: PartitionLeadership, old: int, epoch: int, elected_ns: int, blamed: Sequence[Fault]
 ) -> tuple[int, str]:
-    """Until when the deposed leader may have accepted writes, and how that is known."""
+    """Return until when the old leader may have accepted writes, and a sentence on how that is
+    known."""
     learned_ns = record.knew_at_ns(old, epoch)
     if learned_ns is not None:
         at_ns = max(learned_ns, elected_ns)
-        return at_ns + VIEW_SLACK_NS, f"it knew by {seconds(at_ns)}"
+        return at_ns + VIEW_SLACK_NS, f"Node {old} noticed by {seconds(at_ns)}."
     if blamed:
         healed_ns = max(fault.healed_ns for fault in blamed)
         if healed_ns >= FOREVER_NS:
-            return FOREVER_NS, "it was never seen to learn of it"
-        return healed_ns + SLACK_NS, "nobody saw it learn of it before its fault ended"
-    return elected_ns + SLACK_NS, "nobody saw it learn of it"
+            return FOREVER_NS, f"Node {old} was never seen to notice."
+        return healed_ns + SLACK_NS, f"Node {old} was not seen to notice before its fault ended."
+    return elected_ns + SLACK_NS, f"Node {old} was not seen to notice."
 
 
-def _from(start_offset: int | None) -> str:
-    return "from where was not read" if start_offset is None else f"from offset {start_offset}"
+def _without(start_offset: int | None) -> str:
+    if start_offset is None:
+        return "at an offset that was not read, without the lost records"
+    return f"without the records that were lost from offset {start_offset} on"

@@ -1,7 +1,8 @@
-"""What the record says took a write: one cause, or several that it cannot tell apart.
+"""Explanations of a lost write: one cause, or several causes that the record does not distinguish.
 
-One event may be known as several causes: an election, and what replicas had lost when it came. Then
-it is one of them that is named. A fault that an election was laid to is not named beside it.
+One event may be recorded as several causes: an election, and the state that replicas had lost
+before it. Then only one of them is named. A fault that led to an election is not named beside the
+election.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +15,13 @@ from checkers.causes.cause import Cause, CauseKind
 from checkers.causes.state_loss import VIEW_SLACK_NS
 
 NUMBERED = pa.schema([("cause_id", pa.int32()), ("possible", pa.string()), ("number", pa.int32())])
-"""Which explanation stands for what was found possible, and for the best of it."""
+"""The number of the explanation for a set of possible causes and the best cause among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The causes of which one it was, in the order of the record. judged: the one that the contract
-    looks at: of what the record cannot tell apart, the one that permits most."""
+    """The possible causes, in the order of the record; one of them is the true cause. judged: the
+    cause that the contract judges: the one that permits most."""
 
     causes: tuple[Cause, ...]
     judged: Cause
@@ -30,13 +31,12 @@ class Explanation:
         """For people."""
         if len(self.causes) == 1:
             return self.causes[0].text
-        return "either " + "; or ".join(
-            f"({number}) {cause.text}" for number, cause in enumerate(self.causes, 1)
-        )
+        listed = (f"({number}) {cause.text}" for number, cause in enumerate(self.causes, 1))
+        return f"One of {len(self.causes)} causes: {' '.join(listed)}"
 
 
 class Explanations:
-    """Explanations by number: a cause alone has the cause's own."""
+    """Explanations by number. The explanation by a single cause has the number of the cause."""
 
     def __init__(self, causes: Sequence[Cause]) -> None:
         self._causes = causes
@@ -49,7 +49,7 @@ class Explanations:
         return self._several[number - len(self._causes)]
 
     def number(self, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Rows of NUMBERED for those of `explaining.possible_causes`."""
+        """Return rows of NUMBERED for rows of `matching.possible_causes`."""
         pairs = sorted((row["cause_id"], row["possible"]) for row in found)
         return [
             {"cause_id": best, "possible": possible, "number": self._number(best, possible)}
@@ -61,15 +61,15 @@ class Explanations:
         judged = best if best in numbers else numbers[0]
         if len(numbers) == 1:
             return judged
-        known = judged, numbers
-        if known not in self._numbers:
-            self._numbers[known] = len(self._causes) + len(self._several)
+        key = judged, numbers
+        if key not in self._numbers:
+            self._numbers[key] = len(self._causes) + len(self._several)
             causes = tuple(self._causes[number] for number in numbers)
             self._several.append(Explanation(causes, self._causes[judged]))
-        return self._numbers[known]
+        return self._numbers[key]
 
     def _events(self, best: int, numbers: Sequence[int]) -> tuple[int, ...]:
-        """One cause for each event, the best for its own."""
+        """Return one cause for each event; `best` represents its own event."""
         by_event: dict[tuple[CauseKind | None, int], int] = {}
         for number in (best, *numbers):
             cause = self._causes[number]
@@ -87,7 +87,7 @@ class Explanations:
 
 
 def _is_of(cause: Cause, election: Cause) -> bool:
-    """Whether a refusal came of what this election is part of: one node led nothing any more."""
+    """Whether a refusal belongs to this election: the same node lost both leaderships at once."""
     if cause.kind is not CauseKind.REFUSAL or cause.elected_ns is None:
         return False
     at_once = abs(cause.elected_ns - (election.elected_ns or 0)) <= VIEW_SLACK_NS

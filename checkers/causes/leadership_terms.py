@@ -1,5 +1,5 @@
-"""What the cluster's table says of each partition: who led it when, and what is left of that in the
-final log. Of the controllers' decisions, when which broker was fenced.
+"""The leadership terms of each partition, from the cluster's table: which node led when, and where
+its leader epochs start in the final log. Also when the controllers fenced which broker.
 """
 
 from bisect import bisect_left
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from checkers.causes.lookup import LeastFrom
+from checkers.causes.lookup import SuffixMinimum
 from checkers.engines.engine import Engine, Frame
 
 LAST_EPOCH = 1 << 20
@@ -19,8 +19,8 @@ Partition = tuple[str, int]
 
 
 @dataclass
-class Record:
-    """What the cluster's table says of one partition."""
+class PartitionLeadership:
+    """The leaders of one partition, and what its nodes knew of them."""
 
     leaders: list[Mapping[str, Any]] = field(default_factory=list)
     starts: dict[int, int] = field(default_factory=dict)  # final leader epoch -> start offset
@@ -28,30 +28,31 @@ class Record:
         default_factory=dict
     )  # node -> (epoch, at)
     end_offset: int | None = None
-    read_ns: int | None = None  # when the final read of the partition was over
+    read_ns: int | None = None  # when the final read of the partition ended
 
     @cached_property
-    def _starts(self) -> LeastFrom[tuple[int, int]]:
+    def _starts(self) -> SuffixMinimum[tuple[int, int]]:
         """(start offset, -epoch) by leader epoch: the last epoch that starts there."""
-        return LeastFrom((epoch, (start, -epoch)) for epoch, start in self.starts.items())
+        return SuffixMinimum((epoch, (start, -epoch)) for epoch, start in self.starts.items())
 
     @cached_property
-    def _knew(self) -> dict[int, LeastFrom[int]]:
-        """When each node knew of an epoch or of a later one."""
-        return {node: LeastFrom(seen) for node, seen in self.learned_ns.items()}
+    def _knew(self) -> dict[int, SuffixMinimum[int]]:
+        """When each node knew of an epoch, or of a later one."""
+        return {node: SuffixMinimum(seen) for node, seen in self.learned_ns.items()}
 
     def effective_start(self, epoch: int) -> tuple[int, int | None]:
-        """The last epoch of those that start where this one does in the final log, and where that
-        is: one without records starts where the next does, the last at the end."""
+        """Return the last epoch that starts at the same offset as this one in the final log, and
+        that offset. An epoch without records starts where the next epoch starts; the last one
+        starts at the end of the log."""
         found = self._starts.at(epoch)
         if found is None:
             return LAST_EPOCH, self.end_offset
         return -found[1], found[0]
 
     @cached_property
-    def _led_ns(self) -> LeastFrom[int]:
+    def _led_ns(self) -> SuffixMinimum[int]:
         """When each leader epoch was seen."""
-        return LeastFrom((row["leader_epoch"], row["at_ns"]) for row in self.leaders)
+        return SuffixMinimum((row["leader_epoch"], row["at_ns"]) for row in self.leaders)
 
     @cached_property
     def _by_start(self) -> list[tuple[int, int]]:
@@ -59,7 +60,7 @@ class Record:
         return sorted((start, epoch) for epoch, start in self.starts.items())
 
     def led_ns(self, epoch: int) -> int | None:
-        """When this epoch, or a later one, was first seen."""
+        """Return when this epoch, or a later one, was first seen."""
         return self._led_ns.at(epoch)
 
     @cached_property
@@ -76,26 +77,28 @@ class Record:
         return self._first_led.get(node, epoch) < epoch
 
     def led_before_ns(self, epoch: int) -> int:
-        """Since when the leader was in power who wrote what lies in the final log right before
-        where an epoch starts there; 0: nobody did, or it was not read."""
+        """Return since when the leader led whose records are right before the start of this epoch
+        in the final log; 0 without such a leader, or if the start was not read."""
         _, start = self.effective_start(epoch)
         place = 0 if start is None else bisect_left(self._by_start, (start, -1))
         return (self.led_ns(self._by_start[place - 1][1]) if place else None) or 0
 
     def knew_at_ns(self, node: int, epoch: int) -> int | None:
-        """When the node was first seen to know of the epoch, or of a later one."""
+        """Return when the node was first seen to know this epoch, or a later one."""
         seen = self._knew.get(node)
         return None if seen is None else seen.at(epoch)
 
     def was_read_before(self, at_ns: int) -> bool:
-        """Whether the final read was over: what happened later explains nothing that was read."""
+        """Whether the final read had ended: later events explain nothing that was read."""
         return self.read_ns is not None and at_ns > self.read_ns
 
 
-def read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Partition, Record]:
-    """What is recorded of each partition. cluster: of CLUSTER; complete: see `learn_causes`."""
+def read_cluster(
+    engine: Engine, cluster: Frame, complete: Frame
+) -> dict[Partition, PartitionLeadership]:
+    """Return the leadership of each partition. cluster: of CLUSTER; complete: see `read_causes`."""
     F = engine.functions
-    records: dict[Partition, Record] = defaultdict(Record)
+    records: dict[Partition, PartitionLeadership] = defaultdict(PartitionLeadership)
     named = cluster.where(F.col("topic").isNotNull() & F.col("partition").isNotNull())
     leaders = (
         named.where((F.col("kind") == F.lit("leader")) & F.col("leader_epoch").isNotNull())
@@ -132,15 +135,17 @@ def read_cluster(engine: Engine, cluster: Frame, complete: Frame) -> dict[Partit
 
 
 def read_fencing(engine: Engine, cluster: Frame) -> list[dict[str, Any]]:
-    """Which brokers were fenced and unfenced, in the order of the metadata log."""
+    """Return the rows of brokers that were fenced and unfenced, in the order of the metadata
+    log."""
     F = engine.functions
     fencing = (F.col("kind") == F.lit("fenced")) | (F.col("kind") == F.lit("unfenced"))
-    told = cluster.where(fencing & F.col("log_offset").isNotNull())
-    return engine.rows(told.select("kind", "node", "at_ns", "log_offset").orderBy("log_offset"))
+    rows = cluster.where(fencing & F.col("log_offset").isNotNull())
+    return engine.rows(rows.select("kind", "node", "at_ns", "log_offset").orderBy("log_offset"))
 
 
 def first_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The earliest row of each leader epoch (with a leader, if any has one), epochs ascending."""
+    """Return the earliest row of each leader epoch (with a leader, if any row has one), epochs
+    ascending."""
     first: dict[int, Mapping[str, Any]] = {}
     for row in rows:
         held = first.get(row["leader_epoch"])
@@ -150,7 +155,7 @@ def first_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, 
 
 
 def last_of_each_epoch(rows: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
-    """The latest row of each leader epoch: by partition epoch where known, then by time."""
+    """Return the latest row of each leader epoch: by partition epoch where known, then by time."""
     last: dict[int, Mapping[str, Any]] = {}
     for row in rows:
         held = last.get(row["leader_epoch"])

@@ -1,5 +1,5 @@
-"""Finding what concerns a moment or a place without going through all: a record of weeks has
-hundreds of thousands of faults, reigns and epochs, and each is asked about the others.
+"""Two indexes for look-ups by time or by number. A run of weeks has hundreds of thousands of
+faults, leadership terms and epochs, and each is compared with the others.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,21 +21,21 @@ class Ordered(Protocol):
 V = TypeVar("V", bound=Ordered)
 
 
-class Spans(Generic[T]):
-    """Items that last from a moment to another, both included."""
+class IntervalIndex(Generic[T]):
+    """Items that last from one moment to another, both included."""
 
-    def __init__(self, spans: Iterable[tuple[int, int, T]]) -> None:
-        """spans: first moment, last moment, item."""
-        ordered = sorted(spans, key=lambda span: span[0])
+    def __init__(self, intervals: Iterable[tuple[int, int, T]]) -> None:
+        """intervals: first moment, last moment, item."""
+        ordered = sorted(intervals, key=lambda interval: interval[0])
         self._items = [item for _, _, item in ordered]
         self._begins = [begin for begin, _, _ in ordered]
         self._latest = [[end for _, end, _ in ordered]]
-        """Latest ends: of each item, of each two neighbours, of each four, and so on."""
+        """The latest end of each item, of each two neighbours, of each four, and so on."""
         while len(below := self._latest[-1]) > 1:
             self._latest.append([max(below[n : n + 2]) for n in range(0, len(below), 2)])
 
-    def meeting(self, begin: int, end: int) -> Iterator[T]:
-        """Those that last at some moment from `begin` to `end`, by their beginnings."""
+    def overlapping(self, begin: int, end: int) -> Iterator[T]:
+        """Yield the items that overlap the time from `begin` to `end`, ordered by their starts."""
         stop = bisect_right(self._begins, end)
         groups = [(len(self._latest) - 1, 0)]
         while groups:
@@ -49,8 +49,8 @@ class Spans(Generic[T]):
             groups += [(level - 1, half) for half in reversed(halves)]
 
 
-class LeastFrom(Generic[V]):
-    """The least value from a key on."""
+class SuffixMinimum(Generic[V]):
+    """The minimum of the values of a key and of all greater keys."""
 
     def __init__(self, pairs: Iterable[tuple[int, V]]) -> None:
         """pairs: key, value; values compare."""
@@ -61,6 +61,6 @@ class LeastFrom(Generic[V]):
         ][::-1]
 
     def at(self, key: int) -> V | None:
-        """Of this key and all greater ones; None when there is none."""
+        """Return the minimum for this key and all greater keys; None without any."""
         place = bisect_left(self._keys, key)
         return self._least[place] if place < len(self._least) else None

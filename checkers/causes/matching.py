@@ -1,9 +1,9 @@
 """Which recorded cause explains which row of evidence: joins of rows with `Causes.rows()`.
 
-Several causes may be possible, and then all of them are named. What the contract looks at is the
-one of the least rank: its strength (of what a leader alone had: where the cause may have come
-before the write), its place in the chain of elections, its strength where the leader alone had the
-write, and its number.
+If several causes are possible, all of them are named. The contract judges the cause of the lowest
+rank. The rank consists of the cause's strength (for a write that only its leader had: only if the
+cause may have come before the write), its place in the chain of elections, its strength for a write
+that only its leader had, and its number.
 """
 
 from collections.abc import Sequence
@@ -27,47 +27,53 @@ NEIGHBOURS = ("after_offset", "before_offset")
 
 
 def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
-    """op, topic, partition, value, cause_id, possible of the rows of `evidence` that some cause
-    explains. possible: all that the record cannot tell apart, as `3,17`; cause_id: of them the one
-    that explains best what the contract asks.
+    """Return op, topic, partition, value, cause_id, possible of the rows of `evidence` that some
+    cause explains. possible: all causes that the record does not distinguish, as `3,17`. cause_id:
+    the best of them for the contract.
 
     evidence: columns op, topic, partition, value, offset, acks, invoke_ns, complete_ns,
-    leader_epoch, node; of reads also written_ns, when the earlier of what was read was sent (if
-    that is known, and before invoke_ns): a state loss may come between the two; of sends also
-    after_offset and before_offset: where in the final log the nearest records lie that the same
-    client sent before and after.
+    leader_epoch, node. Reads also have written_ns: when the record was sent (if that is known, and
+    before invoke_ns); a state loss may come between the two. Sends also have after_offset and
+    before_offset: where in the final log the nearest records are that the same client sent before
+    and after.
 
-    A row with an offset is explained by the first elections whose leaders start at or below it, or
-    after which nothing is left of their predecessors' reigns, and whose predecessors may still have
-    answered when the operation began: the first of those that the final log has records of, and
-    those between, of which it has none. What acks=all acknowledged, and what was read, is
-    explained best by the strongest such cause: a deposed leader can have answered neither. What
-    acks=1 acknowledged, by a loss of that leader's own, if offsets do not tell it from others, or
-    if another's may have come before the write. A row without an offset is explained by time alone:
-    by what was near, and where it was acknowledged by a state loss however much later; what acks=0
-    lost, by `_between` its neighbours.
+    Offset: a row with an offset is explained by elections whose leader epoch starts at or below the
+    offset, or after which nothing of the old leader's terms is left. The old leader must be able to
+    have answered when the operation began. Among these elections count the first one of which the
+    final log has records, and those before it, of which the final log has none.
+
+    Best cause: acks=all writes and reads are explained best by the strongest cause, because a
+    deposed leader can have answered neither. An acks=1 write is explained best by a loss of its own
+    leader, if offsets do not distinguish causes, or if another cause may have come before the
+    write.
+
+    Time: a row without an offset is explained by time alone, by a cause near it; if the row was
+    acknowledged, a state loss may come any time later. A lost acks=0 write is explained by a cause
+    `_between` its neighbours.
     """
     F = engine.functions
     key = ["op", *TP, "value"]
     columns = ["offset", "acks", "invoke_ns", "complete_ns", "leader_epoch", "node"]
     columns += [name for name in ("written_ns", *NEIGHBOURS) if name in evidence.columns]
     pairs = evidence.select(*key, *columns).join(causes, on=TP, how="inner")
-    unasked = F.coalesce(F.col("offset").isNull() & (F.col("acks") == F.lit(0)), F.lit(False))
-    by_place = _by_offset(engine, evidence.columns) | (~unasked & _by_time(engine))
-    by_place = by_place | (unasked & _between(engine, evidence.columns))
+    unacknowledged = F.coalesce(
+        F.col("offset").isNull() & (F.col("acks") == F.lit(0)), F.lit(False)
+    )
+    by_place = _by_offset(engine, evidence.columns) | (~unacknowledged & _by_time(engine))
+    by_place = by_place | (unacknowledged & _between(engine, evidence.columns))
     strength = F.when(F.col("acks") == F.lit(-1), F.col("strength")).otherwise(F.lit(0))
     alone = F.when(F.col("acks") == F.lit(1), F.col("strength_alone")).otherwise(F.lit(0))
     doubtful = F.when(F.col("elected_ns") < F.col("complete_ns"), alone).otherwise(F.lit(0))
     chain = F.when(F.col("offset").isNotNull(), F.col("chain")).otherwise(F.lit(0)).cast("bigint")
     place = (strength + doubtful) * F.lit(PLACES) + chain
-    late = F.when(unasked & (F.col("felt_until_ns") < F.col("invoke_ns")), F.lit(1))
-    late = late.when(unasked & F.col("only_delays"), F.lit(2))
+    late = F.when(unacknowledged & (F.col("felt_until_ns") < F.col("invoke_ns")), F.lit(1))
+    late = late.when(unacknowledged & F.col("only_delays"), F.lit(2))
     if set(NEIGHBOURS) <= set(evidence.columns):
-        # The same client had sent to that leader already, perhaps as to the one that it was before.
-        late = late.when(unasked & (F.col("start_offset") <= F.col(NEIGHBOURS[0])), F.lit(1))
-    # What is committed survives a clean election.
+        # The same client had already sent to that node, perhaps because it had led before.
+        late = late.when(unacknowledged & (F.col("start_offset") <= F.col(NEIGHBOURS[0])), F.lit(1))
+    # Committed records survive a clean election.
     clean = (F.col("acks") == F.lit(-1)) & (F.col("strength") == F.lit(CLEAN))
-    # Who answered when it led already had it in its own epoch.
+    # A node that answered as the new leader had the record in its own epoch.
     own = (F.col("node") == F.col("leader")) & (F.col("elected_ns") < F.col("complete_ns"))
     own = F.coalesce(own & F.col("offset").isNotNull(), F.lit(False))
     rank = (place * F.lit(2) + alone) * F.lit(NUMBERS) + F.col("number")
@@ -94,7 +100,7 @@ def possible_causes(engine: Engine, causes: Frame, evidence: Frame) -> Frame:
 
 
 def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
-    """Of rows with an offset: the cause may have taken what lay there."""
+    """For rows with an offset: the cause may have removed the record there."""
     F = engine.functions
     was_there_ns = F.col("invoke_ns")
     if "written_ns" in columns:
@@ -119,8 +125,8 @@ def _by_offset(engine: Engine, columns: Sequence[str]) -> Column:
 
 
 def _by_time(engine: Engine) -> Column:
-    """Of rows that were acknowledged without an offset (a batch that a leader knew already): the
-    cause is near, or takes what was there however long."""
+    """For rows that were acknowledged without an offset (a leader knew the batch already): the
+    cause is near in time, or it removes records however old they are."""
     F = engine.functions
     near = (F.col("from_ns") <= F.col("invoke_ns")) & (F.col("invoke_ns") <= F.col("near_until_ns"))
     reached = (F.col("invoke_ns") <= F.col("until_ns")) & F.col("acks").isNotNull()
@@ -129,9 +135,10 @@ def _by_time(engine: Engine) -> Column:
 
 
 def _between(engine: Engine, columns: Sequence[str]) -> Column:
-    """Of what nobody acknowledged: an election or a state loss whose leader starts between the
-    nearest records that the same client sent before and after, as far as the leader before it may
-    have been sent the write; a fault, or what has no place in the final log, that was near."""
+    """For rows that no leader acknowledged: an election or a state loss whose leader epoch starts
+    between the nearest records that the same client sent before and after, if the write may have
+    been sent to the leader before it; or a fault, or a cause without a place in the final log, that
+    was near in time."""
     F = engine.functions
     placed = F.col("start_offset").isNotNull() & (F.col("chain") > F.lit(0))
     fits = F.col("chain_from_ns") <= F.col("complete_ns") + F.lit(VIEW_SLACK_NS)
@@ -145,11 +152,12 @@ def _between(engine: Engine, columns: Sequence[str]) -> Column:
     return (placed & fits) | (~placed & near)
 
 
-def first_change(
+def first_leader_change(
     engine: Engine, causes: Frame, evidence: Frame, since: str, up_to: str | None
 ) -> Frame:
-    """op, topic, partition, cause_id: the first change of leadership around a row's `invoke_ns`, or
-    from the column `since` on; of those into epochs beyond the column `up_to`, if known, none.
+    """Return op, topic, partition, cause_id: the first leader change around a row's `invoke_ns`, or
+    from the column `since` on. Changes into epochs beyond the column `up_to`, if known, do not
+    count.
 
     evidence: columns op, topic, partition, invoke_ns, at most one row per op and partition.
     """

@@ -1,20 +1,21 @@
 """Producer epochs that clients left, and the writes that were in flight then.
 
-An idempotent producer may leave its epoch by itself, for all its partitions at once, and send again
-what is not acknowledged: what the old epoch had appended is then in the log twice, and no broker
-can know (KIP-98 promises no duplicates within an epoch; librdkafka issue 4953). That excuses a
-duplicate only where
+An idempotent producer may leave its epoch by itself, for all its partitions at once, and send all
+unacknowledged writes again. Writes that were appended under the old epoch are then in the log
+twice, and no broker can know it (KIP-98 promises no duplicates within an epoch; librdkafka issue
+4953). That excuses a duplicate only if all of the following hold:
 
-- its own producer recorded that it left an epoch, the write being in flight: begun before, and not
-  completed;
-- every recorded reason is the client's own: it had given writes up after its own time-out, or it
-  had sent ahead of a batch that had failed, and the broker refused what it sent ahead, as it must;
-  or the refusing partition had permittedly lost records, and what it knew of the producer;
-- the write is none of those that the refusing broker lacked, which are the failed batch and all
-  behind it in that partition: had the broker held them, refusing was its fault.
+- The producer recorded that it left an epoch while the write was in flight: begun before, and not
+  completed.
+- Every recorded reason is on the client's side: the client had given up writes after its own
+  time-out; or the client had sent more behind a failed batch, and the broker refused those, as it
+  must; or the refusing partition had lost records with permission, and the producer's state with
+  them.
+- The write is not one that the refusing broker lacked: the failed batch and all later batches in
+  that partition. If the broker had these writes, the refusal was its fault.
 
 Producers leave epochs seldom, so their rows are read here in plain Python; writes are joined with
-them inside the engine. Whether an excuse permits anything is the contract's.
+them inside the engine. The contract decides whether an excuse permits a duplicate.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,15 +27,16 @@ import pyarrow as pa
 
 from checkers.engines.engine import Engine, Frame, as_frame
 from checkers.history.history import PRODUCER_EPOCH, SKIPPED_AHEAD, TIMED_OUT
+from checkers.history.recorded_faults import seconds
 
 IN_FLIGHT = "client-epoch"
-"""The aspect of a duplicate that its client's new epoch excuses."""
+"""The aspect of a duplicate that the client's new producer epoch excuses."""
 
 NAMED = 3
-"""Reasons of one bump that are spelled out."""
+"""How many reasons of one epoch bump are written out."""
 
 _INEXCUSABLE = 1 << 20
-"""More bumps than any run has: what does not excuse ranks behind all that do."""
+"""More epoch bumps than any run has; bumps that excuse nothing rank behind this number."""
 
 _SCHEMA = pa.schema(
     [
@@ -52,39 +54,40 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why an epoch was left; topic, partition and lacked_value of a batch that was refused."""
+    """Why an epoch was left. topic, partition, lacked_value: of a batch that was refused."""
 
     error: str
     topic: str | None
     partition: int | None
     lacked_value: int | None
-    bereft: bool = False
-    """The partition had permittedly lost records before."""
+    lost_records: bool = False
+    """The partition had lost records before, with permission."""
 
     @property
     def excuses(self) -> bool:
-        """The client left its epoch by itself, or for what nobody could know any more."""
-        return self.bereft or self.error.startswith((SKIPPED_AHEAD, TIMED_OUT))
+        """The client left its epoch by itself, or because the broker had lost its state."""
+        return self.lost_records or self.error.startswith((SKIPPED_AHEAD, TIMED_OUT))
 
     @property
     def text(self) -> str:
-        """Where, and what happened."""
+        """The partition, and what happened there."""
         where = "" if self.topic is None else f"{self.topic}-{self.partition}: "
         if self.error.startswith(SKIPPED_AHEAD):
             failed = self.error.removeprefix(SKIPPED_AHEAD).removeprefix(": ")
-            return f"{where}it had itself sent ahead of a batch that had failed ({failed})"
+            return f"{where}the client had sent more behind a batch that failed ({failed})"
         if self.error.startswith(TIMED_OUT):
-            return f"it had itself given up {self.error.removeprefix(TIMED_OUT).removeprefix(': ')}"
-        lost = ", where records had been lost that might be" if self.bereft else ""
+            gave_up = self.error.removeprefix(TIMED_OUT).removeprefix(": ")
+            return f"the client had given up {gave_up}"
+        lost = ", a partition that had lost records with permission" if self.lost_records else ""
         return f"{where}{self.error}{lost}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bump:
+class EpochBump:
     """A producer left its epoch.
 
-    Nothing was sent under the old epoch from began_ns on, nothing under the new one before
-    begun_ns; where that was not seen it is began_ns.
+    began_ns: from then on nothing was sent under the old epoch. begun_ns: before that nothing was
+    sent under the new epoch (began_ns if not seen).
     """
 
     client: int
@@ -94,12 +97,12 @@ class Bump:
 
     @property
     def excuses(self) -> bool:
-        """No broker was the reason that should have known better."""
+        """No reason was the fault of a broker."""
         return all(reason.excuses for reason in self.reasons)
 
     @property
     def unexcused(self) -> list[tuple[str, int]]:
-        """The partitions whose refusals were no client's doing."""
+        """The partitions that refused batches without the client's fault."""
         return [
             (reason.topic, reason.partition)
             for reason in self.reasons
@@ -108,26 +111,22 @@ class Bump:
 
     @property
     def text(self) -> str:
-        """Who left an epoch when, and why."""
+        """Which client left an epoch, when and why."""
         listed = "; ".join(reason.text for reason in self.reasons[:NAMED])
         more = len(self.reasons) - NAMED
         return (
-            f"client {self.client} left its producer epoch at {_seconds(self.began_ns)}, began the "
-            f"next at {_seconds(self.begun_ns)} and sent again what was not acknowledged: {listed}"
-            + (f"; and {more} more reasons" if more > 0 else "")
+            f"Client {self.client} left its producer epoch at {seconds(self.began_ns)}, began the "
+            f"next one at {seconds(self.begun_ns)}, and sent its unacknowledged writes again. "
+            f"Reason: {listed}" + (f"; and {more} more reasons" if more > 0 else "") + "."
         )
 
 
-def _seconds(at_ns: int) -> str:
-    return f"{at_ns / 1e9:.3f} s"
+LostRecords = Callable[[str, int, int], bool]
+"""Whether a partition (topic, number) had lost records, with permission, before a moment (ns)."""
 
 
-Bereft = Callable[[str, int, int], bool]
-"""Whether a partition (topic, number) had permittedly lost records before a moment (ns)."""
-
-
-def learn_bumps(engine: Engine, history: Frame, bereft: Bereft) -> tuple[Bump, ...]:
-    """Every bump in the history, in the order of time."""
+def read_bumps(engine: Engine, history: Frame, lost_records: LostRecords) -> tuple[EpochBump, ...]:
+    """Return every epoch bump in the history, in the order of time."""
     F = engine.functions
     columns = ["op", "client", "invoke_ns", "complete_ns", "topic", "partition", "value", "error"]
     rows = engine.rows(
@@ -136,38 +135,38 @@ def learn_bumps(engine: Engine, history: Frame, bereft: Bereft) -> tuple[Bump, .
         .orderBy("op", "topic", "partition", "error")
     )
     by_op = groupby(rows, key=lambda row: int(row["op"]))
-    bumps = [_bump(list(several), bereft) for _, several in by_op]
+    bumps = [_bump(list(several), lost_records) for _, several in by_op]
     return tuple(sorted(bumps, key=lambda bump: (bump.began_ns, bump.client)))
 
 
-def _bump(rows: Sequence[Mapping[str, Any]], bereft: Bereft) -> Bump:
+def _bump(rows: Sequence[Mapping[str, Any]], lost_records: LostRecords) -> EpochBump:
     first = rows[0]
     ended = first["complete_ns"]
-    return Bump(
+    return EpochBump(
         client=first["client"],
         began_ns=first["invoke_ns"],
         begun_ns=first["invoke_ns"] if ended is None else ended,
         reasons=tuple(
             Reason(
-                error=row["error"] or "no reason told",
+                error=row["error"] or "no reason recorded",
                 topic=row["topic"],
                 partition=row["partition"],
                 lacked_value=row["value"],
-                bereft=row["topic"] is not None
+                lost_records=row["topic"] is not None
                 and row["partition"] is not None
-                and bereft(row["topic"], row["partition"], first["invoke_ns"]),
+                and lost_records(row["topic"], row["partition"], first["invoke_ns"]),
             )
             for row in rows
         ),
     )
 
 
-def attribute(engine: Engine, bumps: Sequence[Bump], writes: Frame) -> Frame:
-    """Which bump each write was in flight at, the excusing ones first.
+def attribute(engine: Engine, bumps: Sequence[EpochBump], writes: Frame) -> Frame:
+    """Find the epoch bump during which each write was in flight; bumps that excuse come first.
 
-    writes: columns op, topic, partition, value, client, invoke_ns, complete_ns. Gives op, topic,
-    partition, value, cause_id (index into `bumps`) and aspect: IN_FLIGHT where that excuses; only
-    writes that were in flight at some bump.
+    writes: columns op, topic, partition, value, client, invoke_ns, complete_ns. Returns only writes
+    that were in flight during some bump, with op, topic, partition, value, cause_id (index into
+    `bumps`) and aspect (IN_FLIGHT if the bump excuses the write).
     """
     F = engine.functions
     key = ["op", "topic", "partition", "value"]
@@ -194,7 +193,7 @@ def attribute(engine: Engine, bumps: Sequence[Bump], writes: Frame) -> Frame:
     )
 
 
-def _rows(bumps: Sequence[Bump]) -> Iterable[Mapping[str, Any]]:
+def _rows(bumps: Sequence[EpochBump]) -> Iterable[Mapping[str, Any]]:
     """A row per bump and reason."""
     for number, bump in enumerate(bumps):
         for reason in bump.reasons:

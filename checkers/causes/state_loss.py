@@ -1,13 +1,13 @@
-"""Which replicas lost what they had acknowledged, together, while it was theirs to keep.
+"""Which replicas lost acknowledged records at the same time.
 
-A power loss takes from a node what it had not fsynced, a lost or damaged disk anything. That
-matters to a partition only when the node was in its in-sync replicas then, or an eligible leader
-replica (KIP-966: it left them while they were fewer than min.insync.replicas, so it has every
-committed record), or about to join them by what it had fetched until then. It lasts until the node
-is in sync again, having been out of sync: from then on it has everything that still exists.
-Replicas that lack something at one time lack it together.
+A node loses its unflushed data by a power loss, and anything by a lost or damaged disk. A
+partition is concerned only if the node was then one of its in-sync replicas, or an eligible leader
+replica (KIP-966: the node left the ISR while the ISR was smaller than min.insync.replicas, so the
+node has every committed record), or about to join the ISR with what it had fetched. The loss lasts
+until the node has left the ISR and joined it again: from then on it has all records that still
+exist. Replicas whose losses overlap in time lack records together.
 
-How many it takes until an acknowledged record may be gone is `StateLoss.toll`.
+`StateLoss.all_copies_lost` says how many losses it takes until an acknowledged record may be gone.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from checkers.history.recorded_faults import Fault, Taken, seconds
+from checkers.history.recorded_faults import Fault, LostState, seconds
 from checkers.history.settings import FOREVER_NS, Settings
 
 VIEW_SLACK_NS = 250_000_000
@@ -26,109 +26,113 @@ VIEW_SLACK_NS = 250_000_000
 of the in-sync replicas may be recorded a moment after it."""
 
 
-class Toll(StrEnum):
-    """Why what several replicas lost may have been all that there was of a record."""
+class AllCopiesLost(StrEnum):
+    """Why the replicas that lost state may have held all copies of a record."""
 
     POWER = "as many in-sync replicas as min.insync.replicas lost power"
     LAST_STANDING = "no in-sync replica was left that had kept its records"
-    DISKS = "no in-sync replica was left whose disk was whole"
+    DISKS = "no in-sync replica was left whose disk was intact"
 
 
 class Moment(NamedTuple):
-    """When something was decided, and where that stands in the metadata log, if it is of it."""
+    """When something was decided, and its offset in the metadata log, if it is from that log."""
 
     at_ns: int
     log_offset: int | None
 
     def precedes(self, other: "Moment") -> bool:
-        """By the log where both are in it: its times are whole milliseconds, and may go back."""
+        """Compare by the offset where both have one: the times of the metadata log are whole
+        milliseconds, and may go back."""
         if self.log_offset is None or other.log_offset is None:
             return self.at_ns < other.at_ns
         return self.log_offset < other.log_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """One replica that lost what it had, between from_ns and at_ns; told: by when the controllers
-    were told that its node is back; back in sync at back_ns."""
+class ReplicaLoss:
+    """One replica that lost state between from_ns and at_ns. registered: when the controllers knew
+    that its node is back. back_ns: when the replica was in sync again."""
 
     node: int
     from_ns: int
     at_ns: int
-    told: Moment
+    registered: Moment
     back_ns: int
     fault: Fault
 
     @property
-    def taken(self) -> Taken:
-        """What was taken from it."""
-        assert self.fault.takes is not None
-        return self.fault.takes
+    def lost(self) -> LostState:
+        """What the replica lost."""
+        assert self.fault.loses is not None
+        return self.fault.loses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateLoss:
-    """Replicas of a partition that lacked something together.
+    """Replicas of a partition that lacked records at the same time.
 
-    in_sync, eligible: as they were right before the last of the losses, or until its node was back.
+    in_sync, eligible: the replicas right before the last loss, or until its node was back.
     """
 
-    losses: tuple[Loss, ...]
+    losses: tuple[ReplicaLoss, ...]
     in_sync: frozenset[int]
     eligible: frozenset[int]
 
     @property
     def first_ns(self) -> int:
-        """Only what was written before all of them can have been lost to all of them."""
+        """All of these replicas can only have lost writes that came before all losses."""
         return min(loss.at_ns for loss in self.losses)
 
     def gone(self, settings: Settings) -> frozenset[int]:
-        """The nodes that may lack acknowledged records: with a flush before each acknowledgement
-        only those whose disks were lost or damaged."""
+        """Return the nodes that may lack acknowledged records. With a flush before each
+        acknowledgement these are only the nodes with a lost or damaged disk."""
         return frozenset(
             loss.node
             for loss in self.losses
-            if loss.taken is Taken.DISK or not settings.flush_before_ack
+            if loss.lost is LostState.DISK or not settings.flush_before_ack
         )
 
-    def toll(self, settings: Settings) -> Toll | None:
-        """Why acks=all does not protect what was written before; None when it does."""
+    def all_copies_lost(self, settings: Settings) -> AllCopiesLost | None:
+        """Return why acks=all does not protect earlier writes; None when it does."""
         gone = self.gone(settings)
-        damaged = {loss.node for loss in self.losses if loss.taken is Taken.DISK}
+        damaged = {loss.node for loss in self.losses if loss.lost is LostState.DISK}
         standing = self.in_sync - gone
         if settings.eligible_leader_replicas:
             standing |= self.eligible - gone
         least = settings.min_insync_replicas
         if least > 1 and len(gone - damaged) >= least:
-            return Toll.POWER
+            return AllCopiesLost.POWER
         if not gone or standing:
             return None
         if damaged:
-            return Toll.DISKS
-        return Toll.LAST_STANDING if least <= 1 or not settings.eligible_leader_replicas else None
+            return AllCopiesLost.DISKS
+        if least <= 1 or not settings.eligible_leader_replicas:
+            return AllCopiesLost.LAST_STANDING
+        return None
 
     def describe(self) -> str:
-        """Who lost what when, and by which fault."""
-        by_fault: dict[int, list[Loss]] = {}
+        """Sentences: which nodes lost what, when, by which fault, and which replicas did not."""
+        by_fault: dict[int, list[ReplicaLoss]] = {}
         for loss in self.losses:
             by_fault.setdefault(loss.fault.fault_id, []).append(loss)
-        told = (
-            f"{_nodes(each.node for each in losses)} {losses[0].taken} by "
-            f"{seconds(losses[0].at_ns)}, {losses[0].fault.describe()}"
+        lost = " ".join(
+            f"{_nodes(each.node for each in losses)} {losses[0].lost} by "
+            f"{seconds(losses[0].at_ns)}, because of {losses[0].fault.describe()}."
             for losses in by_fault.values()
         )
         others = sorted(self.in_sync - {loss.node for loss in self.losses})
-        kept = f"{_nodes(others)} in sync kept its records" if others else "no other was in sync"
-        return f"{'; '.join(told)}; {kept}"
+        if not others:
+            return f"{lost} No other replica was in sync."
+        return f"{lost} {_nodes(others)}, in sync, kept all records."
 
 
 def _nodes(nodes: Iterable[int]) -> str:
     listed = sorted(nodes)
-    return f"node{'s' if len(listed) > 1 else ''} {', '.join(map(str, listed))}"
+    return f"Node{'s' if len(listed) > 1 else ''} {', '.join(map(str, listed))}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Members:
+class _IsrState:
     since: Moment
     in_sync: frozenset[int]
     eligible: frozenset[int]
@@ -138,31 +142,31 @@ class _Members:
         return self.since.at_ns
 
 
-class Members:
-    """Who was in sync with a partition, and who eligible, over time."""
+class IsrHistory:
+    """The in-sync replicas and the eligible leader replicas of a partition, over time."""
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], min_isr: int) -> None:
-        """rows: kind leader of one partition. Those with partition epochs are the controller's own
-        and say all; what was polled counts where there are none."""
-        told = [row for row in rows if row["isr"] is not None]
-        exact = [row for row in told if row["partition_epoch"] is not None]
-        self._steps: list[_Members] = []
+        """rows: kind leader of one partition. Rows with partition epochs come from the controller
+        and are complete; without any of them, the polled rows count."""
+        with_isr = [row for row in rows if row["isr"] is not None]
+        exact = [row for row in with_isr if row["partition_epoch"] is not None]
+        self._steps: list[_IsrState] = []
         before: frozenset[int] = frozenset()
         eligible: frozenset[int] = frozenset()
-        for row in sorted(exact or told, key=lambda row: int(row["at_ns"])):
+        for row in sorted(exact or with_isr, key=lambda row: int(row["at_ns"])):
             isr = frozenset(row["isr"])
             eligible = (eligible | before) - isr if len(isr) < min_isr else frozenset()
-            self._steps.append(_Members(_moment(row), isr, eligible))
+            self._steps.append(_IsrState(_moment(row), isr, eligible))
             before = isr
         self._at_ns = [step.at_ns for step in self._steps]
 
-    def between(self, from_ns: int, until_ns: int) -> list[_Members]:
-        """Every state that was in force at some moment of the stretch."""
+    def between(self, from_ns: int, until_ns: int) -> list[_IsrState]:
+        """Return every state that was in force at some moment of the time span."""
         first = max(0, bisect_left(self._at_ns, from_ns, min(1, len(self._at_ns))) - 1)
         return self._steps[first : bisect_right(self._at_ns, until_ns)]
 
     def back_ns(self, node: int, after_ns: int) -> int:
-        """When the node was first in sync again, after it was not."""
+        """Return when the node was first in sync again, after it was out of sync."""
         out = False
         for place in range(bisect_right(self._at_ns, after_ns), len(self._steps)):
             step = self._steps[place]
@@ -190,19 +194,19 @@ class _Fencing:
         }
 
     def fenced_ns(self, node: int, fault: Fault) -> int | None:
-        """When the node was fenced next, for its silence or by its registration."""
+        """Return when the node was fenced next, for missing heartbeats or by its registration."""
         return next((r["at_ns"] for r in self._after(node, fault) if r["kind"] == "fenced"), None)
 
-    def told(self, node: int, fault: Fault) -> Moment:
-        """When the controllers were told that the node is back, which may be long after it was: its
-        registration fences it, whatever it was before, and is followed by its being unfenced."""
-        told = Moment(fault.healed_ns, None)
+    def registered(self, node: int, fault: Fault) -> Moment:
+        """Return when the controllers knew that the node is back, which may be long after its
+        return: its registration always fences it, and then it is unfenced."""
+        registered = Moment(fault.healed_ns, None)
         for row in self._after(node, fault):
             if row["kind"] == "unfenced":
                 break
-            if row["at_ns"] >= told.at_ns:
-                told = _moment(row)
-        return told
+            if row["at_ns"] >= registered.at_ns:
+                registered = _moment(row)
+        return registered
 
     def _after(self, node: int, fault: Fault) -> Iterator[Mapping[str, Any]]:
         rows = self._rows.get(node, [])
@@ -211,70 +215,73 @@ class _Fencing:
         return (row for row in later if row["at_ns"] > fault.effective_ns)
 
 
-def losses_of(
-    members: Members, faults: Sequence[Fault], fencing: Sequence[Mapping[str, Any]] = ()
-) -> list[Loss]:
-    """What nodes lost while they were in sync or eligible, or about to be, in the order of time.
+def replica_losses(
+    isr_history: IsrHistory, faults: Sequence[Fault], fencing: Sequence[Mapping[str, Any]] = ()
+) -> list[ReplicaLoss]:
+    """Return the state losses of nodes that were in sync or eligible, or about to be, in the order
+    of time.
 
     fencing: rows of the kinds fenced and unfenced, in the order of the metadata log.
     """
-    found, told = [], _Fencing(fencing)
+    found, fenced = [], _Fencing(fencing)
     for fault in faults:
-        if fault.takes is None:
+        if fault.loses is None:
             continue
         for node in sorted(fault.aimed):
-            # Whoever joins before it is fenced had caught up before it lost anything.
-            until_ns = told.fenced_ns(node, fault) or fault.effective_ns
-            steps = members.between(fault.started_ns - VIEW_SLACK_NS, until_ns)
+            # A node that joins the ISR before it is fenced had caught up before its loss.
+            until_ns = fenced.fenced_ns(node, fault) or fault.effective_ns
+            steps = isr_history.between(fault.started_ns - VIEW_SLACK_NS, until_ns)
             held = [each for each in steps if node in each.in_sync | each.eligible]
             if not held:
                 continue
             found.append(
-                Loss(
+                ReplicaLoss(
                     node=node,
                     from_ns=fault.started_ns,
                     at_ns=fault.effective_ns,
-                    told=told.told(node, fault),
-                    back_ns=members.back_ns(node, max(fault.started_ns, held[-1].at_ns)),
+                    registered=fenced.registered(node, fault),
+                    back_ns=isr_history.back_ns(node, max(fault.started_ns, held[-1].at_ns)),
                     fault=fault,
                 )
             )
     return sorted(found, key=lambda loss: (loss.at_ns, loss.node))
 
 
-def lacking(members: Members, losses: Sequence[Loss], at_ns: int) -> Iterable[StateLoss]:
-    """What lacked together at a moment: first all of it, then what is left of it for writes that
-    came after the first loss, and so on; each with who was in sync beside it, at first and later.
-    """
+def state_losses_at(
+    isr_history: IsrHistory, losses: Sequence[ReplicaLoss], at_ns: int
+) -> Iterable[StateLoss]:
+    """Yield the state losses that overlap at a moment: first all losses together, then the losses
+    that remain for writes after the first loss, and so on. Each comes with the in-sync replicas at
+    first and later."""
     open_then = [loss for loss in losses if loss.from_ns <= at_ns <= loss.back_ns]
     if not open_then:
         return
-    beside = _beside(members, open_then, at_ns)
+    replica_sets = _replica_sets(isr_history, open_then, at_ns)
     for first_ns in sorted({loss.at_ns for loss in open_then}):
         late = tuple(loss for loss in open_then if loss.at_ns >= first_ns)
-        for in_sync, eligible in beside:
+        for in_sync, eligible in replica_sets:
             yield StateLoss(losses=late, in_sync=in_sync, eligible=eligible)
 
 
-def _beside(
-    members: Members, losses: Sequence[Loss], until_ns: int
+def _replica_sets(
+    isr_history: IsrHistory, losses: Sequence[ReplicaLoss], until_ns: int
 ) -> list[tuple[frozenset[int], frozenset[int]]]:
-    """Who was in sync, and who eligible, right before the last loss, and then while no node that
-    had lost something, and was in sync still, had registered again: nobody knows yet what these
-    lack, so that the others may leave them the only ones. Whoever keeps one in sync that has said
-    so is wrong.
+    """Return the in-sync and the eligible replicas: right before the last loss, and later, while
+    some nodes with losses were still in sync and had not registered again. The controllers do not
+    know yet what these nodes lack, so the other replicas may leave the ISR to them. A controller
+    that keeps such a node in sync after its registration is wrong.
     """
     last = losses[-1]
-    told = {loss.node: loss.told for loss in losses}
-    held = members.between(last.from_ns, last.from_ns)
+    registered = {loss.node: loss.registered for loss in losses}
+    held = isr_history.between(last.from_ns, last.from_ns)
     at_first = (
         frozenset(node for each in held for node in each.in_sync),
         frozenset(node for each in held for node in each.eligible),
     )
     later = []
-    for each in members.between(last.from_ns, until_ns):
-        lacking = each.in_sync & told.keys()
-        unknown = all(each.since.precedes(told[node]) for node in lacking)
+    for each in isr_history.between(last.from_ns, until_ns):
+        lacking = each.in_sync & registered.keys()
+        unknown = all(each.since.precedes(registered[node]) for node in lacking)
         if last.from_ns < each.at_ns and lacking and unknown:
             later.append((each.in_sync, each.eligible))
     return list(dict.fromkeys((at_first, *later)))

@@ -24,8 +24,8 @@ class Collected:
 
     @cached_property
     def counts(self) -> Sequence[Mapping[str, Any]]:
-        """The rows of `Frames.counts`, in their own order."""
-        rows = self.frames.engine.rows(self.frames.counts)
+        """The rows of `Frames.row_counts`, in their own order."""
+        rows = self.frames.engine.rows(self.frames.row_counts)
         return sorted(rows, key=lambda row: json.dumps(tuple(row.values()), default=str))
 
     @cached_property

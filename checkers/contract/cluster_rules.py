@@ -1,9 +1,15 @@
-"""Rows of the contract on what a cluster decides, and on what time and the clock of a run show.
+"""Rows of the contract about the decisions of a cluster, and about real time.
 
-Part of the one table in `contract`.
+These rows are part of the one table in `contract`.
 """
 
 from checkers.contract import permissions
+from checkers.contract.conditions import (
+    ANY,
+    NO_CAUSE_RECORDABLE,
+    QUORUM_LOST,
+    Condition,
+)
 from checkers.contract.rules import Judgement, Rule, in_doubt, open_rules, rule
 
 _FORBIDDEN, _PERMITTED = Judgement.FORBIDDEN, Judgement.PERMITTED
@@ -11,113 +17,119 @@ _INFORMATIONAL, _UNKNOWN = Judgement.INFORMATIONAL, Judgement.UNKNOWN
 
 REAL_TIME: tuple[Rule, ...] = (
     rule(
-        "any", "reordered-ack", _FORBIDDEN,
-        "what is sent after an acknowledgement is appended behind it, whoever sends it",
+        ANY, "reordered-ack", _FORBIDDEN,
+        "a write that begins after an acknowledgement is appended behind the acknowledged write, "
+        "whichever client sends it",
         "Kafka: log; Herlihy and Wing: linearizability",
     ),
     rule(
-        "a deposed leader, or around a change of leadership", "uncommitted-read", _INFORMATIONAL,
-        "a deposed leader that does not know it may still tell its older high watermark",
+        Condition(
+            "a replaced leader answered, or any leader near a leader change",
+            lambda c: c.aspect == "deposed" or c.leader_replaced,
+        ), "uncommitted-read", _INFORMATIONAL,
+        "a replaced leader that does not know it yet may still report its older high watermark",
         "KIP-207; KIP-320",
-        lambda c: c.aspect == "deposed" or c.deposed,
     ),
     rule(
-        "around a change of leadership by which records might be lost", "uncommitted-read",
-        _INFORMATIONAL,
-        "the log may end earlier than it did; what was read and is gone is judged as such",
+        Condition(
+            "near an event that may lose records with permission", lambda c: c.cause is not None
+        ), "uncommitted-read", _INFORMATIONAL,
+        "the log may end earlier than before; records that were read and are gone are another "
+        "anomaly",
         "KIP-207; KIP-966",
-        lambda c: c.cause is not None,
     ),
     rule(
-        "no leader epochs recorded at all", "uncommitted-read", _UNKNOWN,
-        "whether leadership changed is not in the record",
+        Condition("no leader epochs recorded at all", NO_CAUSE_RECORDABLE.holds),
+        "uncommitted-read", _UNKNOWN,
+        "the leader may have been replaced; the record cannot show it",
         "-",
-        lambda c: not c.cause_recorded,
     ),
     in_doubt("uncommitted-read"),
     rule(
-        "any", "uncommitted-read", _FORBIDDEN,
-        "consumers are given records below the high watermark only",
+        ANY, "uncommitted-read", _FORBIDDEN,
+        "consumers get only records below the high watermark",
         "the original replication design; KIP-207",
     ),
     rule(
-        "any", "stale-read", _INFORMATIONAL,
-        "how long a committed record had lain behind the end of a poll when that began",
+        ANY, "stale-read", _INFORMATIONAL,
+        "how long before the poll began the first record that it missed was committed",
         "-",
     ),
 )  # fmt: skip
 
 
-def _forgotten(anomaly: str, reason: str) -> Rule:
-    """The row that permits it where the metadata quorum lost its memory."""
+def _after_quorum_loss(anomaly: str, reason: str) -> Rule:
+    """The row that permits the anomaly because the metadata quorum lost its data."""
     return rule(
-        "a majority of the metadata quorum's voters lost their disks together", anomaly, _PERMITTED,
+        QUORUM_LOST, anomaly, _PERMITTED,
         reason,
         "KIP-853; KAFKA-14077",
-        lambda c: c.quorum_lost,
         permissions.QUORUM_LOST,
     )  # fmt: skip
 
 
 LEADERSHIP: tuple[Rule, ...] = (
-    _forgotten("two-leaders", "epochs that were given may be given again"),
-    _forgotten("isr-broken", "who was in sync may be forgotten"),
-    _forgotten("metadata-rollback", "what was committed was on their disks"),
+    _after_quorum_loss("two-leaders", "leader epochs may be used a second time"),
+    _after_quorum_loss("isr-broken", "the new controllers may not know the in-sync replicas"),
+    _after_quorum_loss("metadata-rollback", "the committed metadata was on these disks"),
     rule(
-        "any", "two-leaders", _FORBIDDEN,
+        ANY, "two-leaders", _FORBIDDEN,
         "an epoch has one leader",
         "the original replication design; KIP-101; KIP-595",
     ),
     rule(
-        "unclean election on", "isr-broken", _PERMITTED,
+        Condition(
+            "unclean elections enabled", lambda c: c.aspect == "outside" and c.unclean_election
+        ), "isr-broken", _PERMITTED,
         "a replica outside the in-sync replicas was elected",
         "Kafka: unclean.leader.election.enable",
-        lambda c: c.aspect == "outside" and c.unclean_election,
         permissions.UNCLEAN,
     ),
     rule(
-        "any", "isr-broken", _FORBIDDEN,
+        ANY, "isr-broken", _FORBIDDEN,
         "leaders are elected from the in-sync and the eligible leader replicas, and no fenced "
         "broker is among them",
         "KIP-841; KIP-903; KIP-966",
     ),
     rule(
-        "nodes lost power or disks", "metadata-rollback", _UNKNOWN,
-        "whether the disks of a majority of the controllers were lost is not told here",
+        Condition(
+            "nodes lost power or disks", lambda c: c.state_lost or c.state_loss_uncertain
+        ), "metadata-rollback", _UNKNOWN,
+        "a majority of the controllers may have lost their disks",
         "KIP-595; KIP-853",
-        lambda c: c.state_taken or c.state_in_doubt,
     ),
     rule(
-        "any", "metadata-rollback", _FORBIDDEN,
-        "what the quorum has committed, and nodes have acted on, stays",
+        ANY, "metadata-rollback", _FORBIDDEN,
+        "metadata stays once the quorum has committed it and nodes have applied it",
         "KIP-595",
     ),
 )  # fmt: skip
 
 PROGRESS: tuple[Rule, ...] = (
     rule(
-        "any", "stuck", _UNKNOWN,
-        "everything was healed, and a reassignment did not end; how long one may take is not said",
+        Condition("any", lambda c: c.aspect == "reassignment"), "stuck", _UNKNOWN,
+        "all faults were healed, and a reassignment did not end; there is no limit on how long one "
+        "may take",
         "KIP-455",
-        lambda c: c.aspect == "reassignment",
     ),
     rule(
-        "any", "stuck", _UNKNOWN,
-        "everything was healed, and there was no success; how long that may take is a matter of "
-        "the user's expectation (unavailable_ms)",
+        ANY, "stuck", _UNKNOWN,
+        "all faults were healed, and no operation succeeded; set a limit with the expectation "
+        "unavailable_ms",
         "-",
     ),
     rule(
-        "the partition had permittedly lost records", "refused-head", _PERMITTED,
-        "what it knew of the producer went with its records",
+        Condition(
+            "the partition had lost records with permission", lambda c: c.aspect == "bereft"
+        ), "refused-head", _PERMITTED,
+        "the producer's state was lost with the records",
         "KIP-360",
-        lambda c: c.aspect == "bereft",
         permissions.RECORDS_LOST,
     ),
     *open_rules("refused-head"),
     rule(
-        "any", "refused-head", _FORBIDDEN,
-        "the broker knows the last batch of a producer, and takes the next",
+        ANY, "refused-head", _FORBIDDEN,
+        "the broker knows the last batch of a producer and accepts the next one",
         "KIP-98",
     ),
 )  # fmt: skip

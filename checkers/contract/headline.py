@@ -1,14 +1,14 @@
-"""What stands above all else of a verdict: was the contract kept, was anything lost, as expected?
+"""The headline of a verdict: was the contract kept, was anything lost, were expectations met?
 
-The two are not the same. A configuration may permit that acknowledged writes are lost: then the
-contract is kept, and the writes are gone all the same. The headline tells them apart, in words that
-the terminal, the page, lists, nights and verdict.json share. It is a pure function of what is in
-verdict.json, and reads it leniently: a verdict that was stored by an earlier version lacks parts.
+The first two differ. A configuration may permit the loss of acknowledged writes: then the contract
+is kept, and the writes are still gone. The headline shows both, in words that the terminal, the
+report, lists, nights and verdict.json share. It is a pure function of the content of verdict.json.
+It reads leniently, because a verdict that an earlier version stored lacks parts.
 
-What the user expects beside the contract is a third thing, and stands behind the two.
+The user's expectations beside the contract come third.
 
-An acks=0 write was never acknowledged; its loss is counted apart. Duplicates and reorderings that
-are permitted are counted too, and change no colour: nothing is gone.
+An acks=0 write was never acknowledged, so its loss is counted apart. Permitted duplicates and
+reorderings are counted too. They change no colour, because nothing is gone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,16 +18,16 @@ from typing import Any, Final
 
 
 class Standing(StrEnum):
-    """The whole in one word, for colours and signs; the gravest first."""
+    """The headline in one word, for colours and signs; the most severe first."""
 
     BROKEN = "broken"
     """The contract is broken."""
     UNMET = "unmet"
-    """An expectation of the user's surely failed."""
+    """An expectation of the user certainly failed."""
     UNDECIDED = "undecided"
-    """Nobody can say."""
+    """The record does not decide."""
     LOSSES = "losses"
-    """The contract is kept, and it permitted that acknowledged writes were lost."""
+    """The contract is kept, and it permitted the loss of acknowledged writes."""
     CLEAN = "clean"
     """The contract is kept, and no acknowledged write was lost."""
 
@@ -42,15 +42,15 @@ _ALSO: Final[Mapping[str, tuple[str, str]]] = {
     "reordered-send": ("reordered send", "reordered sends"),
 }
 _HOW: Final[Mapping[str, str]] = {
-    "forbidden": "which nothing permits",
-    "unknown": "and whether that is permitted is not known",
+    "forbidden": "not permitted",
+    "unknown": "unknown whether permitted",
 }
 _ORDER: Final = ("forbidden", "unknown", "permitted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """Acknowledged writes of one acks mode that are gone, and what permits that, if anything."""
+class LostWrites:
+    """Lost acknowledged writes of one acks mode, and what permits the loss, if anything does."""
 
     acks: int | None
     judgement: str
@@ -66,7 +66,7 @@ class Loss:
 
     @property
     def remedy(self) -> str:
-        """What would have prevented it: one of these is enough; empty where nothing permits it."""
+        """What would have prevented the loss, each alone; empty where nothing permits it."""
         return " or ".join(self.prevented_by)
 
     def as_json(self) -> dict[str, Any]:
@@ -82,17 +82,17 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """See the module. losses: the gravest first. unacknowledged: lost writes with acks=0."""
+    """See the module. losses: the most severe first. unacknowledged: lost writes with acks=0."""
 
     verdict: str
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[LostWrites, ...] = ()
     unacknowledged: int = 0
     also: str = ""
-    """Duplicates and reorderings of acknowledged writes that nothing forbids; empty without."""
+    """Permitted duplicates and reorderings of acknowledged writes; empty without any."""
     unmet: tuple[str, ...] = ()
-    """Expectations of the user's that failed, with what was measured."""
+    """The user's expectations that failed, with the measurement."""
     undecided: tuple[str, ...] = ()
-    """Those of which nobody can say, and why."""
+    """The expectations that the record does not decide, with the reason."""
 
     @property
     def standing(self) -> Standing:
@@ -135,12 +135,13 @@ class Headline:
 
     @property
     def lost_text(self) -> str:
-        """How many of which acks mode, and what permits that; empty where nothing was lost."""
+        """The number of lost writes of each acks mode, and what permits the loss; empty without any
+        loss."""
         return "; ".join(loss.text for loss in self.losses)
 
     @property
     def lost_by_acks(self) -> dict[str, int]:
-        """How many acknowledged writes of each acks mode, whatever permits it."""
+        """The number of lost acknowledged writes of each acks mode, permitted or not."""
         found: dict[str, int] = {}
         for loss in self.losses:
             name = _acks(loss.acks).removeprefix("acks=")
@@ -149,7 +150,7 @@ class Headline:
 
     @property
     def unacknowledged_text(self) -> str:
-        """What was lost without ever having been acknowledged; empty where nothing was."""
+        """The lost writes that were never acknowledged; empty without any."""
         if not self.unacknowledged:
             return ""
         what = "write was" if self.unacknowledged == 1 else "writes were"
@@ -158,9 +159,13 @@ class Headline:
     @property
     def line(self) -> str:
         """All of it in one line."""
-        told = {self.lost: self.lost_text, self.expected: "; ".join(self.unmet or self.undecided)}
+        details = {
+            self.lost: self.lost_text,
+            self.expected: "; ".join(self.unmet or self.undecided),
+        }
         return "; ".join(
-            part.upper() + (f": {told[part]}" if told.get(part) else "") for part in self.parts
+            part.upper() + (f": {details[part]}" if details.get(part) else "")
+            for part in self.parts
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -194,8 +199,8 @@ def of(verdict: Mapping[str, Any]) -> Headline:
     )
 
 
-def _losses(rows: Sequence[Mapping[str, Any]]) -> list[Loss]:
-    """Like ones together; forbidden ones first, then those of the strongest promise."""
+def _losses(rows: Sequence[Mapping[str, Any]]) -> list[LostWrites]:
+    """Equal losses are joined. Forbidden losses come first, then acks=all."""
     found: dict[tuple[Any, ...], int] = {}
     for row in rows:
         remedies = row.get("prevented_by")
@@ -207,13 +212,15 @@ def _losses(rows: Sequence[Mapping[str, Any]]) -> list[Loss]:
         )
         found[key] = found.get(key, 0) + _count(row)
     losses = [
-        Loss(acks=key[0], judgement=key[1], count=count, permitted_by=key[2], prevented_by=key[3])
+        LostWrites(
+            acks=key[0], judgement=key[1], count=count, permitted_by=key[2], prevented_by=key[3]
+        )
         for key, count in found.items()
     ]
-    return sorted(losses, key=_gravity)
+    return sorted(losses, key=_severity)
 
 
-def _gravity(loss: Loss) -> tuple[int, int, int]:
+def _severity(loss: LostWrites) -> tuple[int, int, int]:
     order = _ORDER.index(loss.judgement) if loss.judgement in _ORDER else len(_ORDER)
     return order, 0 if loss.acks == -1 else 1, -loss.count
 

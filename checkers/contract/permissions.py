@@ -1,12 +1,13 @@
 """What permits an anomaly, and what would have prevented it.
 
-A row of the contract that permits something names the settings that it takes, and changes of
-settings each of which alone takes the row out of force. Both are fields of `Settings`: tests hold
-every claim against the contract itself. For people they become Kafka's properties.
-Where no setting permits it (a lost disk), or none prevents it, words stand in their place.
+A row of the contract that permits an anomaly names the settings that permit it, and the changes of
+settings that prevent it; each change is enough alone. Both are fields of `Settings`, so tests check
+every claim against the contract itself. People see them as Kafka's properties. Words replace the
+settings where no setting permits the anomaly (a lost disk), or where no setting prevents it.
 
-Sources: the Kafka documentation of the properties; KIP-966 (eligible leader replicas, min.insync.
-replicas above the losses to be borne); KIP-101 (what acks=1 loses at a change of leadership).
+Sources: the Kafka documentation of the properties; KIP-966 (eligible leader replicas;
+min.insync.replicas above the number of losses to survive); KIP-101 (what acks=1 loses at a leader
+change).
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Values = Mapping[str, int | bool]
-"""Fields of Settings, and their values."""
+"""Fields of Settings with their values."""
 
 _PROPERTIES: Final[Mapping[str, str]] = {
     "acks": "acks",
@@ -30,7 +31,7 @@ _NO_FLUSH: Final = "no flush before the acknowledgement (flush.messages)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """One change that prevents it: of settings, or in words where no setting does it."""
+    """One change that prevents an anomaly: of settings, or in words where no setting does."""
 
     values: Values
     words: str = ""
@@ -43,8 +44,10 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """What permits an anomaly (`values`, or `words` for what is no setting), and its remedies, each
-    of which is enough alone."""
+    """What permits an anomaly, and its remedies; each remedy is enough alone.
+
+    values: the settings that permit it. words: the event that permits it, if no setting does.
+    """
 
     values: Values
     words: str = ""
@@ -57,11 +60,11 @@ class Permission:
 
     @property
     def prevented_by(self) -> tuple[str, ...]:
-        """Each of the remedies in words."""
+        """Each remedy in words."""
         return tuple(remedy.text for remedy in self.remedies)
 
     def as_json(self) -> dict[str, Any]:
-        """As verdict.json has it, with the row and with what the row permitted."""
+        """The fields that verdict.json has in a row, and in an anomaly that a row permits."""
         return {"permitted_by": self.permitted_by, "prevented_by": list(self.prevented_by)}
 
 
@@ -84,67 +87,71 @@ def _as_property(name: str, value: int | bool) -> str:
             return f"{_PROPERTIES[name]}={value}"
 
 
-def by(values: Values, *remedies: Remedy) -> Permission:
-    """What these settings together permit."""
+def by_settings(values: Values, *remedies: Remedy) -> Permission:
+    """A permission that these settings give together."""
     return Permission(values=values, remedies=remedies)
 
 
-def by_no_setting(words: str, *remedies: Remedy) -> Permission:
-    """What happens whatever is configured."""
+def by_event(words: str, *remedies: Remedy) -> Permission:
+    """A permission that an event gives, whatever the settings are."""
     return Permission(values={}, words=words, remedies=remedies)
 
 
-def set_to(words: str = "", **values: int | bool) -> Remedy:
-    """A change of settings, with what else is to be said of it."""
+def settings(words: str = "", **values: int | bool) -> Remedy:
+    """A remedy that changes settings; words: an addition."""
     return Remedy(values=values, words=words)
 
 
-def do(words: str) -> Remedy:
-    """What no setting does."""
+def advice(words: str) -> Remedy:
+    """A remedy that no setting provides."""
     return Remedy(values={}, words=words)
 
 
-ACKS_ALL: Final = set_to("(and replication factor 3)", acks=-1, min_insync_replicas=2)
-IN_SYNC_2: Final = set_to("(and replication factor 3)", min_insync_replicas=2)
-CLEAN_ELECTIONS: Final = set_to(unclean_election=False)
-FLUSH: Final = set_to(flush_before_ack=True)
-ELIGIBLE_LEADERS: Final = set_to(eligible_leader_replicas=True)
-ELIGIBLE_IN_SYNC_2: Final = set_to(
+ACKS_ALL: Final = settings("(and replication factor 3)", acks=-1, min_insync_replicas=2)
+IN_SYNC_2: Final = settings("(and replication factor 3)", min_insync_replicas=2)
+CLEAN_ELECTIONS: Final = settings(unclean_election=False)
+FLUSH: Final = settings(flush_before_ack=True)
+ELIGIBLE_LEADERS: Final = settings(eligible_leader_replicas=True)
+ELIGIBLE_IN_SYNC_2: Final = settings(
     "(and replication factor 3)", min_insync_replicas=2, eligible_leader_replicas=True
 )
-IDEMPOTENCE: Final = set_to("(which needs acks=all)", idempotence=True)
-APART: Final = do("more in-sync replicas (min.insync.replicas) than can lose power together")
+IDEMPOTENCE: Final = settings("(which needs acks=all)", idempotence=True)
+MORE_REPLICAS: Final = advice(
+    "more in-sync replicas (min.insync.replicas) than can lose power at the same time"
+)
 
-ACKS_0: Final = by({"acks": 0}, ACKS_ALL)
-ACKS_1: Final = by({"acks": 1}, ACKS_ALL)
-ACKS_1_UNFLUSHED: Final = by({"acks": 1, "flush_before_ack": False}, ACKS_ALL, FLUSH)
-UNCLEAN: Final = by({"unclean_election": True}, CLEAN_ELECTIONS)
-ONE_IN_SYNC: Final = by({"min_insync_replicas": 1}, IN_SYNC_2)
-UNFLUSHED: Final = by({"flush_before_ack": False}, FLUSH, APART)
-ONE_UNFLUSHED: Final = by(
+ACKS_0: Final = by_settings({"acks": 0}, ACKS_ALL)
+ACKS_1: Final = by_settings({"acks": 1}, ACKS_ALL)
+ACKS_1_UNFLUSHED: Final = by_settings({"acks": 1, "flush_before_ack": False}, ACKS_ALL, FLUSH)
+UNCLEAN: Final = by_settings({"unclean_election": True}, CLEAN_ELECTIONS)
+ONE_IN_SYNC: Final = by_settings({"min_insync_replicas": 1}, IN_SYNC_2)
+UNFLUSHED: Final = by_settings({"flush_before_ack": False}, FLUSH, MORE_REPLICAS)
+ONE_UNFLUSHED: Final = by_settings(
     {"min_insync_replicas": 1, "flush_before_ack": False}, ELIGIBLE_IN_SYNC_2, FLUSH
 )
-LAST_UNFLUSHED: Final = by(
+LAST_UNFLUSHED: Final = by_settings(
     {"eligible_leader_replicas": False, "flush_before_ack": False}, ELIGIBLE_LEADERS, FLUSH
 )
-DISKS_LOST: Final = by_no_setting(
+DISKS_LOST: Final = by_event(
     "the loss of every in-sync replica's disk (no setting)",
-    do("more in-sync replicas (min.insync.replicas) than disks can be lost together"),
+    advice("more in-sync replicas (min.insync.replicas) than disks can be lost at the same time"),
 )
-QUORUM_LOST: Final = by_no_setting(
+QUORUM_LOST: Final = by_event(
     "the loss of the disks of a majority of the controllers (no setting)",
-    do("more controllers, on disks that are not lost together"),
+    advice("more controllers, on disks that are not lost at the same time"),
 )
-NOT_IDEMPOTENT: Final = by({"idempotence": False}, IDEMPOTENCE)
-NOT_IN_LINE: Final = by({"idempotence": False}, IDEMPOTENCE, set_to(max_in_flight=1))
-EPOCH_LEFT: Final = by_no_setting(
+NOT_IDEMPOTENT: Final = by_settings({"idempotence": False}, IDEMPOTENCE)
+SEVERAL_IN_FLIGHT: Final = by_settings(
+    {"idempotence": False}, IDEMPOTENCE, settings(max_in_flight=1)
+)
+EPOCH_LEFT: Final = by_event(
     "the client's change of its producer epoch (no setting)",
-    do("a client that stops instead, or a transaction around the sends (transactional.id)"),
+    advice("a client that stops instead, or transactions around the sends (transactional.id)"),
 )
-BIT_FLIPPED: Final = by_no_setting(
-    "a damaged disk (no setting)", do("disks or a file system that notice damage")
+BIT_FLIPPED: Final = by_event(
+    "a damaged disk (no setting)", advice("a disk or a file system that detects damage")
 )
-RECORDS_LOST: Final = by_no_setting(
+RECORDS_LOST: Final = by_event(
     "whatever permits the loss of the partition's records",
-    do("whatever prevents the loss of the partition's records"),
+    advice("whatever prevents the loss of the partition's records"),
 )

@@ -1,8 +1,8 @@
-"""What a plan's faults may do to acknowledged writes, before anything is started.
+"""Which acknowledged writes a plan's faults may lose, computed before anything is started.
 
-The contract itself is asked: for each thing that the planned faults may bring about (a change of
-leadership, a loss of power, lost disks) the worst case is put before it, and what it would permit
-is a risk. So a warning and a verdict cannot disagree on what a setting permits. It is no forecast.
+For each effect that the planned faults may have (a leader change, a loss of power, lost disks) the
+contract judges the worst case. A loss that the contract would permit is a risk. So a warning and a
+verdict cannot disagree on what a setting permits. A risk is not a forecast.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,11 +11,18 @@ from enum import StrEnum
 from typing import Any, Final
 
 from checkers.causes.cause import Cause, CauseKind
-from checkers.causes.state_loss import Loss, Moment, StateLoss
-from checkers.contract.contract import in_force, judge
+from checkers.causes.state_loss import Moment, ReplicaLoss, StateLoss
+from checkers.contract.conditions import Context, in_force
+from checkers.contract.contract import judge
 from checkers.contract.permissions import Permission
-from checkers.contract.rules import Context, Judgement
-from checkers.history.recorded_faults import DISK_FAULTS, POWER_LOSSES, WHOLE_DISKS, Fault, Taken
+from checkers.contract.rules import Judgement
+from checkers.history.recorded_faults import (
+    DISK_FAULTS,
+    POWER_LOSSES,
+    WHOLE_DISKS,
+    Fault,
+    LostState,
+)
 from checkers.history.settings import (
     ANY_TOPIC,
     FOREVER_NS,
@@ -26,10 +33,10 @@ from checkers.history.settings import (
 )
 
 
-class Happening(StrEnum):
-    """What faults may bring about."""
+class FaultEffect(StrEnum):
+    """What faults may cause."""
 
-    ELECTION = "a change of leadership"
+    ELECTION = "a leader change"
     OUTSIDE = "an election from outside the in-sync replicas"
     ALONE = "the loss of the only in-sync replica"
     POWER = "a loss of power"
@@ -37,28 +44,29 @@ class Happening(StrEnum):
     QUORUM = "lost disks of the controllers"
 
 
-_BY_ANY: Final = (Happening.ELECTION, Happening.OUTSIDE, Happening.ALONE)
-"""Whatever keeps a leader from the others, or ends it, may bring these about."""
+_ELECTIONS: Final = (FaultEffect.ELECTION, FaultEffect.OUTSIDE, FaultEffect.ALONE)
+"""The effects of every fault that separates a leader from the other nodes, or ends it."""
 _HARMLESS: Final = (
     "clock.", "cut.clients", "pause.clients", "response-lost", "reset", "topic.create-delete",
     "partitions.grow", "config",
 )  # fmt: skip
-"""How faults begin that take no leader from its partition."""
+"""How the names of faults begin that cause no leader change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Risk:
-    """Topics whose acknowledged writes may be lost, by what, and by which permission."""
+    """Topics whose acknowledged writes may be lost, the effects that lose them, and what permits
+    it."""
 
     topics: tuple[str, ...]
-    happenings: tuple[Happening, ...]
+    effects: tuple[FaultEffect, ...]
     permission: Permission
 
     @property
     def text(self) -> str:
         """One line for people."""
-        any_election = Happening.ELECTION in self.happenings
-        by = [e for e in self.happenings if not (any_election and e in _BY_ANY[1:])]
+        any_election = FaultEffect.ELECTION in self.effects
+        by = [e for e in self.effects if not (any_election and e in _ELECTIONS[1:])]
         return (
             f"{self.permission.permitted_by}: these faults can lose acknowledged writes of "
             f"{', '.join(self.topics)}, by {' or '.join(by)}; prevented by "
@@ -69,7 +77,7 @@ class Risk:
         """For programs."""
         return {
             "topics": list(self.topics),
-            "by": [each.value for each in self.happenings],
+            "by": [each.value for each in self.effects],
             **self.permission.as_json(),
         }
 
@@ -77,42 +85,42 @@ class Risk:
 def risks(
     plan: Mapping[str, Any], faults: Iterable[tuple[str, Mapping[str, str]]]
 ) -> tuple[Risk, ...]:
-    """What the plan's settings permit with these faults (name, parameters): one for each
-    permission, whatever the topics."""
+    """Return the losses that the plan's settings permit with these faults (name, parameters): one
+    risk for each permission, for all topics together."""
     planned = [*faults]
-    happenings = _happenings([name for name, _ in planned])
+    effects = _effects([name for name, _ in planned])
     changes = [change for name, params in planned for change in _changes(name, params)]
-    found: dict[int, tuple[Permission, dict[str, None], dict[Happening, None]]] = {}
+    found: dict[int, tuple[Permission, dict[str, None], dict[FaultEffect, None]]] = {}
     for topic in plan.get("topics") or ():
         settings = topic_settings(plan, topic["name"])
         context = in_force(weakest(settings, topic["name"], changes, 0, FOREVER_NS))
         replicas = int(topic.get("replication_factor") or 1)
-        for happening in happenings:
-            for permission in _permitted(context, happening, replicas):
+        for effect in effects:
+            for permission in _permitted(context, effect, replicas):
                 entry = found.setdefault(id(permission), (permission, {}, {}))
                 entry[1][topic["name"]] = None
-                entry[2][happening] = None
+                entry[2][effect] = None
     return tuple(
-        Risk(topics=tuple(topics), happenings=tuple(by), permission=permission)
+        Risk(topics=tuple(topics), effects=tuple(by), permission=permission)
         for permission, topics, by in found.values()
     )
 
 
-def _happenings(names: Sequence[str]) -> list[Happening]:
-    found: list[Happening] = []
+def _effects(names: Sequence[str]) -> list[FaultEffect]:
+    found: list[FaultEffect] = []
     if any(not name.startswith(_HARMLESS) for name in names):
-        found += _BY_ANY
+        found += _ELECTIONS
     if any(name in POWER_LOSSES for name in names):
-        found.append(Happening.POWER)
+        found.append(FaultEffect.POWER)
     if any(name in DISK_FAULTS for name in names):
-        found.append(Happening.DISKS)
+        found.append(FaultEffect.DISKS)
     if any(name in WHOLE_DISKS for name in names):
-        found.append(Happening.QUORUM)
+        found.append(FaultEffect.QUORUM)
     return found
 
 
 def _changes(fault: str, params: Mapping[str, str]) -> Iterator[Change]:
-    """What a planned fault will set, where the plan says so."""
+    """The setting that a planned fault will change, if the plan names it."""
     topic = params.get("topic", "")
     match fault, params:
         case "config", {"name": str(name), "value": str(value)}:
@@ -125,10 +133,10 @@ def _changes(fault: str, params: Mapping[str, str]) -> Iterator[Change]:
     yield Change(topic=where, name=changed[0], value=changed[1], from_ns=0, until_ns=FOREVER_NS)
 
 
-def _permitted(context: Context, happening: Happening, replicas: int) -> Iterator[Permission]:
-    """What permits that acknowledged writes are lost by it; nothing of acks=0, which asks for no
+def _permitted(context: Context, effect: FaultEffect, replicas: int) -> Iterator[Permission]:
+    """What permits that the effect loses acknowledged writes; nothing for acks=0, which asks for no
     acknowledgement."""
-    for cause in _worst(happening, replicas) if context.acks != 0 else ():
+    for cause in _worst(effect, replicas) if context.acks != 0 else ():
         case = Context(**{name: getattr(context, name) for name in _SETTINGS}, cause=cause)
         row = judge("lost-write", case)
         if row.judgement is Judgement.PERMITTED and row.permission is not None:
@@ -141,23 +149,23 @@ _SETTINGS: Final = (
 )  # fmt: skip
 
 
-def _worst(happening: Happening, replicas: int) -> list[Cause]:
-    """The worst that may be recorded of it, for a partition of so many replicas."""
-    everybody = range(1, replicas + 1)
-    match happening:
-        case Happening.ELECTION:
+def _worst(effect: FaultEffect, replicas: int) -> list[Cause]:
+    """The worst causes that the effect may leave, for a partition of so many replicas."""
+    all_nodes = range(1, replicas + 1)
+    match effect:
+        case FaultEffect.ELECTION:
             return [_cause()]
-        case Happening.OUTSIDE:
+        case FaultEffect.OUTSIDE:
             return [_cause(left_isr=True)]
-        case Happening.ALONE:
+        case FaultEffect.ALONE:
             return [_cause(sole_isr=True)] if replicas > 1 else []
-        case Happening.QUORUM:
+        case FaultEffect.QUORUM:
             return [_cause(kind=CauseKind.QUORUM_LOSS)]
-        case Happening.POWER:
-            alone = _lost(Taken.UNFLUSHED, [1], left=[2])
-            return [_cause(lost=lost) for lost in (alone, _lost(Taken.UNFLUSHED, everybody))]
-        case Happening.DISKS:
-            return [_cause(lost=_lost(Taken.DISK, everybody))]
+        case FaultEffect.POWER:
+            alone = _lost(LostState.UNFLUSHED, [1], left=[2])
+            return [_cause(lost=lost) for lost in (alone, _lost(LostState.UNFLUSHED, all_nodes))]
+        case FaultEffect.DISKS:
+            return [_cause(lost=_lost(LostState.DISK, all_nodes))]
 
 
 def _cause(
@@ -173,14 +181,17 @@ def _cause(
     )  # fmt: skip
 
 
-def _lost(taken: Taken, nodes: Sequence[int], left: Sequence[int] = ()) -> StateLoss:
-    """These nodes, the last in sync, lost what they had; those that had left are whole."""
+def _lost(state: LostState, nodes: Sequence[int], left: Sequence[int] = ()) -> StateLoss:
+    """These nodes, the last in sync, lost state; the nodes that had left are intact."""
     fault = Fault(
         fault_id=0, label="", aimed=frozenset(nodes), cut=frozenset(), started_ns=0,
-        healed_ns=FOREVER_NS, takes=taken,
+        healed_ns=FOREVER_NS, loses=state,
     )  # fmt: skip
     losses = tuple(
-        Loss(node=node, from_ns=0, at_ns=0, told=Moment(0, None), back_ns=FOREVER_NS, fault=fault)
+        ReplicaLoss(
+            node=node, from_ns=0, at_ns=0, registered=Moment(0, None), back_ns=FOREVER_NS,
+            fault=fault,
+        )
         for node in nodes
-    )
+    )  # fmt: skip
     return StateLoss(losses=losses, in_sync=frozenset(nodes), eligible=frozenset(left))

@@ -46,18 +46,18 @@ def unavailability(frames: Frames) -> Iterator[Frame]:
     answers = frames.acked.where(
         (F.col("acks") != F.lit(0)) & F.col("complete_ns").isNotNull()
     ).select(*TP, "complete_ns", div(frames.engine, "complete_ns", BUCKET_NS).alias("bucket"))
-    buckets = frames.engine.keep(
+    buckets = frames.engine.materialize(
         answers.groupBy(*TP, "bucket").agg(
             F.min("complete_ns").alias("first_ns"), F.max("complete_ns").alias("last_ns")
         )
     )
     points = _points(frames, buckets)
     excused = _excused(frames, points)
-    within = points if excused is None else frames.engine.keep(points.unionByName(excused))
+    within = points if excused is None else frames.engine.materialize(points.unionByName(excused))
     kind, until_ns = F.lit("unavailable"), F.col("until_ns")
     yield evidence(frames.engine, _longest_gaps(frames, within), kind=kind, complete_ns=until_ns)
     if excused is not None:
-        concerned = frames.engine.keep(points.join(excused, on=TP, how="left_semi"))
+        concerned = frames.engine.materialize(points.join(excused, on=TP, how="left_semi"))
         yield evidence(
             frames.engine,
             _longest_gaps(frames, concerned),
@@ -117,7 +117,7 @@ def _excused(frames: Frames, points: Frame) -> Frame | None:
     inside = known.join(ends, on=TP, how="inner").where(
         (F.col("first_ns") < F.col("to_ns")) & (F.col("from_ns") < F.col("last_ns"))
     )
-    return frames.suspects(
+    return frames.none_if_empty(
         inside.select(
             *TP,
             F.greatest("first_ns", "from_ns").alias("first_ns"),
@@ -135,12 +135,12 @@ def _points(frames: Frames, buckets: Frame) -> Frame:
     )
     # The first try opens the first gap; a last try after the last answer closes the last one.
     answered = buckets.groupBy(*TP).agg(F.max("last_ns").alias("answered_ns"))
-    edges = frames.engine.keep(left_join(tries, answered, on=TP))
+    edges = frames.engine.materialize(left_join(tries, answered, on=TP))
     opening = edges.select(*TP, "first_ns", F.col("first_ns").alias("last_ns"))
     closing = edges.where(
         F.col("answered_ns").isNull() | (F.col("last_ns") > F.col("answered_ns"))
     ).select(*TP, F.col("last_ns").alias("first_ns"), "last_ns")
-    return frames.engine.keep(
+    return frames.engine.materialize(
         buckets.select(*TP, "first_ns", "last_ns").unionByName(opening).unionByName(closing)
     )
 
@@ -150,7 +150,7 @@ def _longest_gaps(frames: Frames, points: Frame) -> Frame:
     F, window = frames.engine.functions, frames.engine.window
     order = window.partitionBy(*TP).orderBy("first_ns", "last_ns")
     before = order.rowsBetween(window.unboundedPreceding, -1)
-    gaps = frames.engine.keep(
+    gaps = frames.engine.materialize(
         points.select(
             *TP,
             F.max("last_ns").over(before).alias("invoke_ns"),

@@ -19,8 +19,8 @@ def poll_jumps(frames: Frames) -> Iterator[Frame]:
     offsets; a step back inside a poll is recorded as another operation.
     """
     F = frames.engine.functions
-    odd = frames.suspects(_odd_polls(frames))
-    jumps = None if odd is None else frames.suspects(_jumps(frames, odd))
+    odd = frames.none_if_empty(_odd_polls(frames))
+    jumps = None if odd is None else frames.none_if_empty(_jumps(frames, odd))
     if jumps is None:
         return
     yield evidence(
@@ -60,7 +60,7 @@ def _odd_polls(frames: Frames) -> Frame:
     )  # fmt: skip
     none = F.lit(None).cast("bigint")
     # A negative assigned offset is a place (the beginning, the end) and not a number.
-    assigned = frames.others.where(
+    assigned = frames.other_rows.where(
         (F.col("f") == F.lit("assign")) & (F.col("type") == F.lit("ok"))
     ).select(
         "op", "client", *TP, none.alias("records"), none.alias("first_offset"),
@@ -106,20 +106,20 @@ def _predecessors(frames: Frames, jumps: Frame) -> Frame:
     F = frames.engine.functions
     bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
     known = frames.reads.select(*TP, F.col("offset").alias("known"), bucket)
-    wanted = frames.engine.keep(jumps.select(*TP, "offset", bucket).distinct())
-    nearest = frames.engine.keep(
+    wanted = frames.engine.materialize(jumps.select(*TP, "offset", bucket).distinct())
+    nearest = frames.engine.materialize(
         known.join(wanted, on=[*TP, "bucket"], how="inner")
         .where(F.col("known") < F.col("offset"))
         .groupBy(*TP, "offset")
         .agg(F.max("known").alias("before"))
     )
-    farther = frames.suspects(wanted.join(nearest, on=[*TP, "offset"], how="left_anti"))
+    farther = frames.none_if_empty(wanted.join(nearest, on=[*TP, "offset"], how="left_anti"))
     if farther is None:
         return nearest
     along = frames.engine.window.partitionBy(*TP).orderBy("bucket")
     tops = known.groupBy(*TP, "bucket").agg(F.max("known").alias("top"))
     tops = tops.select(*TP, "bucket", F.lag("top").over(along).alias("before"))
-    below = farther.join(frames.engine.keep(tops), on=[*TP, "bucket"], how="inner")
+    below = farther.join(frames.engine.materialize(tops), on=[*TP, "bucket"], how="inner")
     return nearest.unionByName(below.select(*TP, "offset", "before"))
 
 
@@ -130,7 +130,7 @@ def watermark_regressions(frames: Frames) -> Iterator[Frame]:
     is not; null: the answers do not tell their epochs.
     """
     F = frames.engine.functions
-    asked = frames.asks
+    asked = frames.watermark_rows
     order = frames.engine.window.partitionBy("client", *TP).orderBy("complete_ns", "op")
     steps = asked.select(
         "op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch", "node",
@@ -139,7 +139,7 @@ def watermark_regressions(frames: Frames) -> Iterator[Frame]:
         F.lag("op").over(order).alias("other_op"),
         F.lag("complete_ns").over(order).alias("other_complete_ns"),
     )  # fmt: skip
-    back = frames.suspects(
+    back = frames.none_if_empty(
         steps.where(
             (F.col("offset") < F.col("other_offset"))
             & (F.col("other_complete_ns") <= F.col("invoke_ns"))
@@ -148,6 +148,6 @@ def watermark_regressions(frames: Frames) -> Iterator[Frame]:
     if back is not None:
         older = F.col("leader_epoch") < F.col("other_epoch")
         aspect = F.when(older, F.lit("deposed")).when(~older, F.lit("advanced"))
-        found = frames.near_change(back, since="other_complete_ns", up_to="leader_epoch")
+        found = frames.with_leader_change(back, since="other_complete_ns", up_to="leader_epoch")
         kind = F.lit("watermark-regression")
         yield evidence(frames.engine, found, kind=kind, aspect=aspect)

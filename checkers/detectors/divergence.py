@@ -45,7 +45,7 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
     pairs = _pairs(frames)
     copied = F.col("topic") == F.lit(METADATA_TOPIC)
     short = ~copied & (F.col("end_offset") < F.col("their_hw"))
-    unequal = frames.suspects(pairs.where(short | (F.col("end_offset") != F.col("their_end"))))
+    unequal = frames.none_if_empty(pairs.where(short | (F.col("end_offset") != F.col("their_end"))))
     if unequal is not None:
         yield evidence(
             frames.engine,
@@ -57,7 +57,7 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
             detail=_against(frames),
         )
     kind = F.lit("divergent-replicas")
-    unlike = frames.suspects(_unlike(frames, pairs))
+    unlike = frames.none_if_empty(_unlike(frames, pairs))
     if unlike is not None:
         aspect = F.when(F.col("their_digest").isNull(), F.lit("extra")).otherwise(F.lit("bytes"))
         for flipped, concerned in _flips(frames, copied):
@@ -66,7 +66,7 @@ def divergent_replicas(frames: Frames) -> Iterator[Frame]:
             aspect = F.when(known & concerned & either, F.lit("damaged")).otherwise(aspect)
         epochs = _epochs(frames, "leader_epoch", "their_epoch")
         yield evidence(frames.engine, unlike, kind=kind, aspect=aspect, detail=epochs)
-    missing = frames.suspects(_missing(frames, pairs))
+    missing = frames.none_if_empty(_missing(frames, pairs))
     if missing is not None:
         aspect, epochs = F.lit("missing"), _epochs(frames, None, "leader_epoch")
         yield evidence(frames.engine, missing, kind=kind, aspect=aspect, detail=epochs)

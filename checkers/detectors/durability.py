@@ -28,14 +28,16 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
     where one of its writes was read, all are held against the log, whatever the client was told.
     """
     F = frames.engine.functions
-    missing = frames.suspects(frames.owed.where(F.col("final_offset").isNull()).select(*SEND))
+    missing = frames.none_if_empty(
+        frames.required_sends.where(F.col("final_offset").isNull()).select(*SEND)
+    )
     if missing is None:
         return
-    missing = frames.engine.keep(_beside_neighbours(frames, missing))
-    bounds = frames.final.groupBy(*TP).agg(
+    missing = frames.engine.materialize(_beside_neighbours(frames, missing))
+    bounds = frames.final_log.groupBy(*TP).agg(
         F.min("offset").alias("log_start"), F.max("offset").alias("log_last")
     )
-    holders = frames.final.select(*TP, "offset", F.col("value").alias("other_value"))
+    holders = frames.final_log.select(*TP, "offset", F.col("value").alias("other_value"))
     in_place = (
         missing.select("op", *TP, "offset")
         .join(holders, on=[*TP, "offset"], how="inner")
@@ -43,9 +45,9 @@ def lost_writes(frames: Frames) -> Iterator[Frame]:
         .agg(F.min("other_value").alias("other_value"))
     )
     ends = frames.read_ends.select(*TP, "whole", "reached")
-    found = left_join(frames.engine.keep(frames.explained(missing)), ends, on=TP)
-    found = left_join(found, frames.engine.keep(bounds), on=TP)
-    found = left_join(found, frames.engine.keep(in_place), on=["op", *TP])
+    found = left_join(frames.engine.materialize(frames.with_causes(missing)), ends, on=TP)
+    found = left_join(found, frames.engine.materialize(bounds), on=TP)
+    found = left_join(found, frames.engine.materialize(in_place), on=["op", *TP])
     found = _with_bound(frames, found)
     passed = (F.col("whole") == F.lit(1)) | (F.col("bound") < F.col("reached"))
     taken = F.when(F.col("other_value").isNotNull(), F.lit("its offset holds another value"))
@@ -69,7 +71,7 @@ def _with_bound(frames: Frames, missing: Frame) -> Frame:
         return missing.withColumn("bound", F.col("offset"))
     vague = missing.where(F.col("offset").isNull()).select("op", *TP)
     least = next_places(frames.engine, sends, vague)
-    found = left_join(frames.engine.keep(missing), least, on=["op", *TP])
+    found = left_join(frames.engine.materialize(missing), least, on=["op", *TP])
     return found.withColumn("bound", F.coalesce("offset", "next_place"))
 
 
@@ -78,11 +80,13 @@ def _beside_neighbours(frames: Frames, missing: Frame) -> Frame:
     the nearest records lie that the same client had sent before and sent after to the partition."""
     F, window = frames.engine.functions, frames.engine.window
     line = ["client", *TP]
-    unasked = frames.suspects(missing.where(F.col("acks") == F.lit(0)).select(*line).distinct())
+    unasked = frames.none_if_empty(
+        missing.where(F.col("acks") == F.lit(0)).select(*line).distinct()
+    )
     if unasked is None:
         nowhere = (F.lit(None).cast("bigint").alias(name) for name in NEIGHBOURS)
         return missing.select(*SEND, *nowhere)
-    sends = frames.fates.where(F.col("acks") == F.lit(0))
+    sends = frames.send_outcomes.where(F.col("acks") == F.lit(0))
     sends = sends.select(*line, "op", "value", "invoke_ns", "final_offset")
     sends = sends.join(unasked, on=line, how="left_semi")
     order = window.partitionBy(*line).orderBy("invoke_ns", "op")
@@ -94,7 +98,7 @@ def _beside_neighbours(frames: Frames, missing: Frame) -> Frame:
         F.min("final_offset").over(order.rowsBetween(*later)).alias(before),
     )  # fmt: skip
     lost = placed.where(F.col("final_offset").isNull()).drop("final_offset")
-    return left_join(missing, frames.engine.keep(lost), on=["op", *TP, "value"])
+    return left_join(missing, frames.engine.materialize(lost), on=["op", *TP, "value"])
 
 
 def _part_of_log(frames: Frames) -> Column:
@@ -109,19 +113,19 @@ def _part_of_log(frames: Frames) -> Column:
 def truncated_reads(frames: Frames) -> Iterator[Frame]:
     """Records that a consumer was given and that the final log does not hold at their offset."""
     F = frames.engine.functions
-    if frames.stray is None:
+    if frames.not_in_final_log is None:
         return
-    judged = frames.stray.join(frames.complete.select(*TP), on=TP, how="left_semi")
+    judged = frames.not_in_final_log.join(frames.complete.select(*TP), on=TP, how="left_semi")
     yield evidence(
         frames.engine,
-        frames.explained(read_as_committed(frames, judged)),
+        frames.with_causes(read_as_committed(frames, judged)),
         kind=F.lit("truncated-read"),
         acks=F.lit(None),
     )
 
 
 def read_as_committed(frames: Frames, reads: Frame) -> Frame:
-    """Reads with the columns that `Frames.explained` wants. A record below the high watermark is
+    """Reads with the columns that `Frames.with_causes` wants. A record below the high watermark is
     safe whatever its acks: only what explains the loss of an acks=all write explains its end.
     Replicas can lose what they had when it was written, some before and some after it was read."""
     F = frames.engine.functions
@@ -145,7 +149,9 @@ def aborted_reads(frames: Frames) -> Iterator[Frame]:
     """Values whose send surely failed (type fail) and that were read all the same (G1a)."""
     F = frames.engine.functions
     read = F.col("first_offset").isNotNull()
-    found = frames.suspects(frames.fates.where((F.col("type") == F.lit("fail")) & read))
+    found = frames.none_if_empty(
+        frames.send_outcomes.where((F.col("type") == F.lit("fail")) & read)
+    )
     if found is not None:
         kind, offset = F.lit("aborted-read"), F.col("first_offset")
         yield evidence(frames.engine, found, kind=kind, offset=offset)
@@ -160,7 +166,7 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
     client of which nothing is recorded at all, where streams were cut.
     """
     F = frames.engine.functions
-    broken = frames.suspects(frames.reads.where(F.col("value").isNull()))
+    broken = frames.none_if_empty(frames.reads.where(F.col("value").isNull()))
     if broken is not None:
         aspect = F.coalesce(F.col("error"), F.lit("foreign"))
         yield evidence(frames.engine, broken, kind=F.lit("phantom"), aspect=aspect)
@@ -177,8 +183,10 @@ def phantoms(frames: Frames) -> Iterator[Frame]:
     found = left_join(senders, _horizons(frames), on=["client"])
     excused = F.col("sequence") > F.col("horizon")
     if frames.sources.cut:
-        known = frames.clients.select("client").withColumn("known", F.lit(1))
-        found = left_join(frames.engine.keep(found), frames.engine.keep(known), on=["client"])
+        known = frames.client_lifetimes.select("client").withColumn("known", F.lit(1))
+        found = left_join(
+            frames.engine.materialize(found), frames.engine.materialize(known), on=["client"]
+        )
         excused = F.col("known").isNull() | excused
     yield evidence(
         frames.engine,
@@ -194,7 +202,7 @@ def _horizons(frames: Frames) -> Frame:
     F = frames.engine.functions
     timeout_ms = (frames.plan.get("workload") or {}).get("message_timeout_ms")
     wait_ms = (timeout_ms or DEFAULT_MESSAGE_TIMEOUT_MS) + FLUSH_SLACK_MS
-    cut = frames.engine.keep(cut_clients(frames))
+    cut = frames.engine.materialize(cut_clients(frames))
     sends = frames.sends.select("client", "value", "invoke_ns").join(cut, on="client", how="inner")
     early = F.col("invoke_ns") < F.col("last_ns") - F.lit(wait_ms * 1_000_000)
     sequence = F.col("value") % F.lit(1 << SEQUENCE_BITS)
@@ -207,4 +215,4 @@ def _horizons(frames: Frames) -> Frame:
 def cut_clients(frames: Frames) -> Frame:
     """client, last_ns of every client without an `end` row; last_ns: the last time it recorded."""
     F = frames.engine.functions
-    return frames.clients.where(F.col("ended") == F.lit(0)).select("client", "last_ns")
+    return frames.client_lifetimes.where(F.col("ended") == F.lit(0)).select("client", "last_ns")

@@ -49,12 +49,12 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
         F.col("node").alias("leader"),
         F.col("invoke_ns").alias("at_ns"),
     ]
-    answered = frames.acked.select(*columns).unionByName(frames.asks.select(*columns))
+    answered = frames.acked.select(*columns).unionByName(frames.watermark_rows.select(*columns))
     yield from _two_in_one_epoch(frames, answered, "answered")
     batches = frames.replicas
     if flipped := with_changed_bytes(frames.fault_rows):
         batches = batches.where(~F.col("node").isin(*flipped))
-    written = frames.suspects(
+    written = frames.none_if_empty(
         batches.groupBy(*TP, "base_offset", "leader_epoch")
         .agg(
             F.min("crc").alias("crc"),
@@ -78,7 +78,7 @@ def two_leaders(frames: Frames) -> Iterator[Frame]:
 def _two_in_one_epoch(frames: Frames, claims: Frame, aspect: str) -> Iterator[Frame]:
     """claims: topic, partition, leader_epoch, leader, at_ns."""
     F = frames.engine.functions
-    two = frames.suspects(
+    two = frames.none_if_empty(
         claims.where(F.col("leader_epoch").isNotNull() & F.col("leader").isNotNull())
         .groupBy(*TP, "leader_epoch")
         .agg(
@@ -230,11 +230,11 @@ def forgotten_metadata(frames: Frames) -> Iterator[Frame]:
     ends = copies.agg(
         F.max("end_offset").alias("offset"), F.max("high_watermark").alias("other_offset")
     )
-    cut = frames.suspects(ends.where(F.col("offset") < F.col("other_offset")))
+    cut = frames.none_if_empty(ends.where(F.col("offset") < F.col("other_offset")))
     if cut is not None:
         kind, aspect = F.lit("metadata-rollback"), F.lit("log")
         yield evidence(frames.engine, cut, kind=kind, aspect=aspect)
-    log = frames.engine.keep(
+    log = frames.engine.materialize(
         frames.cluster.where(
             (F.col("source") == F.lit(METADATA_LOG)) & (F.col("kind") == F.lit("leader"))
         ).select(*TP, "leader_epoch", "leader")
@@ -249,7 +249,9 @@ def forgotten_metadata(frames: Frames) -> Iterator[Frame]:
     covered = covered.where(
         (F.col("leader_epoch") >= F.col("first_epoch")) & (F.col("invoke_ns") <= F.col("read_ns"))
     )
-    gone = frames.suspects(covered.join(log, on=[*TP, "leader_epoch", "leader"], how="left_anti"))
+    gone = frames.none_if_empty(
+        covered.join(log, on=[*TP, "leader_epoch", "leader"], how="left_anti")
+    )
     if gone is not None:
         yield evidence(
             frames.engine,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from checkers.contract.rules import ACKNOWLEDGED
+from checkers.contract.conditions import ACKNOWLEDGED
 from checkers.detectors.durability import read_as_committed
 from checkers.engines.engine import Frame, left_join
 from checkers.frames.frames import TP, Frames, evidence
@@ -16,12 +16,12 @@ def duplicates(frames: Frames) -> Iterator[Frame]:
     making, of which no broker can know that it repeats another.
     """
     F = frames.engine.functions
-    if frames.repeated is None:
+    if frames.repeated_values is None:
         return
-    found = left_join(frames.repeated, frames.sends.drop("offset"), on=[*TP, "value"])
+    found = left_join(frames.repeated_values, frames.sends.drop("offset"), on=[*TP, "value"])
     yield evidence(
         frames.engine,
-        frames.sent_again(found),
+        frames.with_epoch_bumps(found),
         kind=F.lit("duplicate"),
         offset=F.col("first_offset"),
         other_offset=F.col("last_offset"),
@@ -43,17 +43,17 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
     if two_valued is not None:
         yield evidence(
             frames.engine,
-            frames.explained(read_as_committed(frames, two_valued)),
+            frames.with_causes(read_as_committed(frames, two_valued)),
             kind=F.lit("inconsistent-offset"),
             aspect=F.lit("read"),
             acks=F.lit(None),
         )
     misplaced = None
     if frames.misplaced is not None:
-        misplaced = frames.engine.keep(_where_read(frames, frames.misplaced))
+        misplaced = frames.engine.materialize(_where_read(frames, frames.misplaced))
         yield evidence(
             frames.engine,
-            frames.explained(misplaced),
+            frames.with_causes(misplaced),
             kind=F.lit("inconsistent-offset"),
             aspect=acknowledged,
             other_offset=F.col("final_offset"),
@@ -64,7 +64,7 @@ def inconsistent_offsets(frames: Frames) -> Iterator[Frame]:
             told = misplaced.select(*TP, "offset")
             claimed = claimed.join(told, on=[*TP, "offset"], how="left_anti")
         kind = F.lit("inconsistent-offset")
-        found = frames.explained(frames.engine.keep(claimed))
+        found = frames.with_causes(frames.engine.materialize(claimed))
         yield evidence(frames.engine, found, kind=kind, aspect=acknowledged)
 
 
@@ -73,7 +73,7 @@ def _claimed_twice(frames: Frames) -> Frame | None:
     acknowledged and another polled, the first acknowledged send; other_value: the least or the
     greatest other one. None without any."""
     F = frames.engine.functions
-    beyond = frames.unpassed
+    beyond = frames.beyond_final_read
     if beyond is None:
         return None
     place = [*TP, "offset"]
@@ -83,14 +83,14 @@ def _claimed_twice(frames: Frames) -> Frame | None:
     claims = claims.groupBy(*place).agg(
         F.min("value").alias("least"), F.max("value").alias("greatest")
     )
-    two = frames.suspects(claims.where(F.col("least") < F.col("greatest")))
+    two = frames.none_if_empty(claims.where(F.col("least") < F.col("greatest")))
     if two is None:
         return None
     order = frames.engine.window.partitionBy(*place).orderBy("complete_ns", "op")
     ranked = beyond.join(two, on=place, how="inner").withColumn("rank", F.row_number().over(order))
     other = F.when(F.col("value") == F.col("least"), F.col("greatest")).otherwise(F.col("least"))
     first = ranked.where(F.col("rank") == F.lit(1)).withColumn("other_value", other)
-    return frames.engine.keep(first.select(*SEND, "other_value"))
+    return frames.engine.materialize(first.select(*SEND, "other_value"))
 
 
 def _where_read(frames: Frames, sends: Frame) -> Frame:
@@ -98,7 +98,7 @@ def _where_read(frames: Frames, sends: Frame) -> Frame:
     F = frames.engine.functions
     ends = frames.read_ends.select(*TP, "whole", "reached")
     there = sends.select(*TP, "offset").distinct()
-    there = there.join(frames.final.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
+    there = there.join(frames.final_log.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
     found = left_join(sends, ends, on=TP)
     found = left_join(found, there.withColumn("read", F.lit(1)), on=[*TP, "offset"])
     passed = (F.col("whole") == F.lit(1)) | (F.col("offset") < F.col("reached"))
@@ -109,11 +109,11 @@ def _two_valued(frames: Frames) -> Frame | None:
     """topic, partition, offset, value, other_value, op, invoke_ns, complete_ns of the offsets of
     which two values were read."""
     F = frames.engine.functions
-    if frames.disputed is None:
+    if frames.disputed_offsets is None:
         return None
-    two = frames.disputed.where(F.col("value") < F.col("other_value"))
+    two = frames.disputed_offsets.where(F.col("value") < F.col("other_value"))
     reads = frames.reads.where(F.col("value").isNotNull())
-    return frames.suspects(
+    return frames.none_if_empty(
         reads.join(two.select(*TP, "offset"), on=[*TP, "offset"], how="left_semi")
         .groupBy(*TP, "offset")
         .agg(
@@ -149,7 +149,7 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
         F.lag("offset").over(order).alias("other_offset"),
         F.lag("op").over(order).alias("other_op"),
     )  # fmt: skip
-    back = frames.suspects(steps.where(F.col("offset") < F.col("other_offset")))
+    back = frames.none_if_empty(steps.where(F.col("offset") < F.col("other_offset")))
     if back is None:
         return
     before = placed.select(
@@ -157,12 +157,14 @@ def reordered_sends(frames: Frames) -> Iterator[Frame]:
         F.col("value").alias("other_value"), F.col("read").alias("other_read"),
     )  # fmt: skip
     found = left_join(back, placed.drop("client"), on=["op", *TP, "offset"])
-    found = left_join(frames.engine.keep(found), before, on=["other_op", *TP, "other_offset"])
-    found = frames.engine.keep(found)
+    found = left_join(
+        frames.engine.materialize(found), before, on=["other_op", *TP, "other_offset"]
+    )
+    found = frames.engine.materialize(found)
     both_read = F.col("read").isNotNull() & F.col("other_read").isNotNull()
     kind = F.lit("reordered-send")
     yield evidence(frames.engine, _of_one_log(frames, found.where(both_read)), kind=kind)
-    if (told := frames.suspects(found.where(~both_read))) is not None:
+    if (told := frames.none_if_empty(found.where(~both_read))) is not None:
         told = _explained(frames, told)
         yield evidence(frames.engine, told, kind=kind, aspect=F.lit(ACKNOWLEDGED))
 
@@ -176,12 +178,14 @@ def _placed(frames: Frames) -> Frame:
     place = F.when(read_to_end, F.col("final_offset")).otherwise(
         F.coalesce(F.col("final_offset"), F.col("first_offset"))
     )
-    acked = frames.fates.where((F.col("type") == F.lit("ok")) & F.col("first_offset").isNotNull())
+    acked = frames.send_outcomes.where(
+        (F.col("type") == F.lit("ok")) & F.col("first_offset").isNotNull()
+    )
     placed = left_join(acked, frames.complete, on=TP).select(
         *columns, place.alias("offset"), F.lit(1).alias("read")
     )
-    if frames.unpassed is not None:
-        unread = frames.unpassed.where(
+    if frames.beyond_final_read is not None:
+        unread = frames.beyond_final_read.where(
             (F.col("type") == F.lit("ok")) & F.col("first_offset").isNull()
         )
         never = F.lit(None).cast("int").alias("read")
@@ -199,25 +203,25 @@ def _explained(frames: Frames, steps: Frame) -> Frame:
         sends = steps.select(*key, *TP).join(
             frames.sends.select("op", "value", *TP, *named), on=["op", "value", *TP], how="inner"
         )
-        causes = frames.explained(frames.engine.keep(sends))
+        causes = frames.with_causes(frames.engine.materialize(sends))
         explained.append(
             causes.select(
                 F.col("op").alias(f"{prefix}op"), *TP, F.col("cause_id").alias(f"{prefix}cause")
             )
         )
     for prefix, causes in zip(("", "other_"), explained, strict=True):
-        steps = left_join(steps, frames.engine.keep(causes), on=[f"{prefix}op", *TP])
-        steps = frames.engine.keep(steps)
+        steps = left_join(steps, frames.engine.materialize(causes), on=[f"{prefix}op", *TP])
+        steps = frames.engine.materialize(steps)
     return steps.withColumn("cause_id", F.coalesce("other_cause", "cause"))
 
 
 def _of_one_log(frames: Frames, back: Frame) -> Frame:
     F = frames.engine.functions
-    back = frames.engine.keep(back)
+    back = frames.engine.materialize(back)
     both = back.select(*TP, "value").unionByName(
         back.select(*TP, F.col("other_value").alias("value"))
     )
-    seen = frames.engine.keep(
+    seen = frames.engine.materialize(
         frames.reads.join(both, on=[*TP, "value"], how="left_semi")
         .groupBy(*TP, "value")
         .agg(F.min("complete_ns").alias("read_ns"))

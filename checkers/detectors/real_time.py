@@ -30,8 +30,8 @@ def reordered_acks(frames: Frames) -> Iterator[Frame]:
     late = _late(frames)
     if late is None:
         return
-    kept = frames.kept
-    back = frames.suspects(_overtaken(frames, _marks(frames, late), late))
+    kept = frames.sends_in_place
+    back = frames.none_if_empty(_overtaken(frames, _marks(frames, late), late))
     if back is None:
         return
     others = kept.select(
@@ -56,7 +56,7 @@ def _late(frames: Frames) -> Frame | None:
     """
     F, window = frames.engine.functions, frames.engine.window
     bucket = div(frames.engine, "offset", BUCKET_OFFSETS).alias("bucket")
-    writes = frames.kept.select("op", *TP, "offset", "invoke_ns", "complete_ns", bucket)
+    writes = frames.sends_in_place.select("op", *TP, "offset", "invoke_ns", "complete_ns", bucket)
     beyond = window.unboundedPreceding, -1
     columns = ["op", *TP, F.col("invoke_ns").alias("at_ns"), "offset"]
     late = []
@@ -71,18 +71,18 @@ def _late(frames: Frames) -> Frame | None:
         F.min("complete_ns").alias("soonest"), F.max("invoke_ns").alias("latest")
     )
     tops = tops.select(*TP, "bucket", "latest", F.min("soonest").over(along).alias("after"))
-    passed = frames.suspects(tops.where(F.col("latest") > F.col("after")))
+    passed = frames.none_if_empty(tops.where(F.col("latest") > F.col("after")))
     if passed is not None:
         far = writes.join(passed.select(*TP, "bucket", "after"), on=[*TP, "bucket"], how="inner")
         late.append(far.where(F.col("invoke_ns") > F.col("after")).select(*columns))
     if not late:
         return None
-    return frames.suspects(functools.reduce(lambda a, b: a.unionByName(b).distinct(), late))
+    return frames.none_if_empty(functools.reduce(lambda a, b: a.unionByName(b).distinct(), late))
 
 
 def _odd_buckets(frames: Frames, writes: Frame) -> Frame | None:
     """topic, partition, bucket in which some write may be late; None without any."""
-    return frames.suspects(*(_odd(frames, here(writes)) for here in frames.slices))
+    return frames.none_if_empty(*(_odd(frames, here(writes)) for here in frames.slices))
 
 
 def _odd(frames: Frames, writes: Frame) -> Frame:
@@ -109,11 +109,11 @@ def _odd(frames: Frames, writes: Frame) -> Frame:
 def _marks(frames: Frames, late: Frame) -> Frame:
     """topic, partition, at_ns, offset of the acknowledgements that can have overtaken late ones."""
     F = frames.engine.functions
-    bounds = frames.engine.keep(
+    bounds = frames.engine.materialize(
         late.groupBy(*TP).agg(F.min("offset").alias("least"), F.max("at_ns").alias("until_ns"))
     )
     return (
-        frames.kept.select(*TP, F.col("complete_ns").alias("at_ns"), "offset")
+        frames.sends_in_place.select(*TP, F.col("complete_ns").alias("at_ns"), "offset")
         .join(bounds, on=TP, how="inner")
         .where((F.col("offset") > F.col("least")) & (F.col("at_ns") < F.col("until_ns")))
         .select(*TP, "at_ns", "offset")
@@ -125,8 +125,8 @@ def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     before (other_offset): the record was not committed then, or the end went back. aspect deposed:
     a leader told it that was none any more by then."""
     F = frames.engine.functions
-    asks = frames.asks
-    back = frames.suspects(
+    asks = frames.watermark_rows
+    back = frames.none_if_empty(
         _overtaken(
             frames,
             _lasting(frames),
@@ -135,11 +135,11 @@ def uncommitted_reads(frames: Frames) -> Iterator[Frame]:
     )
     if back is None:
         return
-    found = frames.engine.keep(asks.join(back.select("op", *TP, "passed"), on=["op", *TP]))
+    found = frames.engine.materialize(asks.join(back.select("op", *TP, "passed"), on=["op", *TP]))
     found = left_join(found, _deposed(frames, found), on=["op", *TP])
     yield evidence(
         frames.engine,
-        frames.near_change(found),
+        frames.with_leader_change(found),
         kind=F.lit("uncommitted-read"),
         other_offset=F.col("passed") - F.lit(1),
     )
@@ -152,7 +152,7 @@ def _lasting(frames: Frames) -> Frame:
     after that is right to be below it.
     """
     F = frames.engine.functions
-    polls, disputed = frames.polls, frames.disputed
+    polls, disputed = frames.polls, frames.disputed_offsets
     if disputed is not None:
         two = disputed.where(F.col("value") < F.col("other_value"))
         gone = disputed.join(frames.complete.select(*TP), on=TP, how="left_semi")
@@ -194,7 +194,7 @@ def _overtaken(frames: Frames, marks: Frame, asks: Frame) -> Frame:
         *TP, "at_ns", bucket, F.lit(1).alias("turn"), none.alias("op"), none.alias("offset"),
         F.col("offset").alias("mark"),
     )  # fmt: skip
-    events = frames.engine.keep(asked.unionByName(marked))
+    events = frames.engine.materialize(asked.unionByName(marked))
     along = window.partitionBy(*TP).orderBy("bucket")
     tops = events.groupBy(*TP, "bucket").agg(F.max("mark").alias("top"))
     earlier = F.max("top").over(along.rowsBetween(window.unboundedPreceding, -1))
@@ -217,7 +217,7 @@ def stale_reads(frames: Frames) -> Iterator[Frame]:
     longest = frames.engine.window.partitionBy(*TP).orderBy(
         (F.col("polled_ns") - F.col("acked_ns")).desc(), "op"
     )
-    ranked = frames.behind.withColumn("rank", F.row_number().over(longest))
+    ranked = frames.stale_polls.withColumn("rank", F.row_number().over(longest))
     yield evidence(
         frames.engine,
         ranked.where(F.col("rank") == F.lit(1)),

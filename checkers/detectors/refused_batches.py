@@ -39,7 +39,7 @@ def refused_heads(frames: Frames) -> Iterator[Frame]:
             "client": bump.client,
             "topic": reason.topic,
             "partition": reason.partition,
-            "aspect": BEREFT if reason.bereft else None,
+            "aspect": BEREFT if reason.lost_records else None,
             "invoke_ns": bump.began_ns,
             "complete_ns": bump.begun_ns,
             "detail": reason.error,

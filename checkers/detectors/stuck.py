@@ -38,8 +38,8 @@ def stuck(frames: Frames) -> Iterator[Frame]:
     if healed_ns is None:
         return
     F = frames.engine.functions
-    ends = frames.engine.keep(
-        frames.others.where(F.col("f") == F.lit("end")).select(
+    ends = frames.engine.materialize(
+        frames.other_rows.where(F.col("f") == F.lit("end")).select(
             "client", F.col("invoke_ns").alias("complete_ns")
         )
     )
@@ -53,10 +53,10 @@ def stuck(frames: Frames) -> Iterator[Frame]:
         if candidates is None:
             continue
         since = F.greatest(F.col("since_ns"), F.lit(healed_ns))
-        late = frames.engine.keep(candidates).where(
+        late = frames.engine.materialize(candidates).where(
             F.col("complete_ns") - since >= F.lit(PATIENCE_NS)
         )
-        if (never := frames.suspects(late)) is not None:
+        if (never := frames.none_if_empty(late)) is not None:
             kind = F.lit("stuck")
             yield evidence(frames.engine, never, kind=kind, aspect=F.lit(aspect), invoke_ns=since)
 
@@ -99,7 +99,7 @@ def _consumers(frames: Frames, ends: Frame, healed_ns: int) -> Frame:
         (F.max("last_offset") + F.lit(1)).alias("offset"), F.max("complete_ns").alias("polled_ns")
     )
     last = last.where(F.col("polled_ns") < F.lit(healed_ns)).drop("polled_ns")
-    written = frames.kept.where(F.col("acks") == F.lit(-1)).select(
+    written = frames.sends_in_place.where(F.col("acks") == F.lit(-1)).select(
         *TP, "offset", "value", F.col("complete_ns").alias("since_ns")
     )
     return last.join(written, on=[*TP, "offset"], how="inner").join(ends, on="client", how="inner")
@@ -134,7 +134,7 @@ def _last(frames: Frames, told: Frame) -> Frame:
     """topic, partition, leader, replicas, since_ns, complete_ns: of rows of `cluster` the last of
     each partition up to its final read."""
     F = frames.engine.functions
-    leaders = frames.engine.keep(
+    leaders = frames.engine.materialize(
         left_join(
             told.select(*TP, "leader", "replicas", "leader_epoch", "partition_epoch", "at_ns"),
             _read(frames),
@@ -154,5 +154,5 @@ def _last(frames: Frames, told: Frame) -> Frame:
 def _read(frames: Frames) -> Frame:
     """topic, partition, complete_ns of every final read, complete or not."""
     F = frames.engine.functions
-    ends = frames.others.where(F.col("f") == F.lit("final-read-end"))
+    ends = frames.other_rows.where(F.col("f") == F.lit("final-read-end"))
     return ends.groupBy(*TP).agg(F.max("complete_ns").alias("complete_ns"))

@@ -61,9 +61,9 @@ class Graph:
             .join(frames.complete.select(*TP), on=TP, how="left_anti")
             .select(*TP, "value", F.col("offset").alias("place"))
         )
-        every = self._engine.keep(read.unionByName(told).where(F.col("place").isNotNull()))
+        every = self._engine.materialize(read.unionByName(told).where(F.col("place").isNotNull()))
         twice = every.groupBy(*TP, "place").agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
-        return self._engine.keep(
+        return self._engine.materialize(
             every.join(twice.select(*TP, "place"), [*TP, "place"], "left_anti")
         )
 
@@ -75,7 +75,7 @@ class Graph:
         sent = self._rows("send").where(F.col("type") != F.lit("fail"))
         placed = sent.select("txn", *TP, "value").join(self.places, on=[*TP, "value"], how="inner")
         order = self._engine.window.partitionBy(*TP).orderBy("place")
-        return self._engine.keep(
+        return self._engine.materialize(
             placed.select(
                 "txn", *TP, "value", "place",
                 F.lead("txn").over(order).alias("next_txn"),
@@ -94,7 +94,9 @@ class Graph:
         placed = polled.select("txn", *TP, "value").join(
             self.writes.select(*TP, "value", "place"), on=[*TP, "value"], how="inner"
         )
-        return self._engine.keep(placed.groupBy("txn", *TP).agg(F.max("place").alias("place")))
+        return self._engine.materialize(
+            placed.groupBy("txn", *TP).agg(F.max("place").alias("place"))
+        )
 
     def _rows(self, f: str) -> Frame:
         F = self._engine.functions
@@ -108,16 +110,16 @@ class Graph:
         F = self._engine.functions
         places = self.writes.select("txn", *TP).unionByName(self.reads.select("txn", *TP))
         several = places.groupBy("txn").agg(F.count(F.lit(1)).alias("n")).where(F.col("n") > 1)
-        connectors = self._engine.keep(several.select("txn"))
+        connectors = self._engine.materialize(several.select("txn"))
         reads = self.reads.join(connectors, on="txn", how="left_semi")
-        beside = self._engine.keep(
+        beside = self._engine.materialize(
             reads.select(F.col("txn").alias("reader"), *TP, "place").join(
                 self.writes, on=[*TP, "place"], how="inner"
             )
         )
         written = self.writes.join(connectors, on="txn", how="left_semi")
         known = [*TP, "place", "next_place"]
-        here = self._engine.keep(written.select(*known).unionByName(beside.select(*known)))
+        here = self._engine.materialize(written.select(*known).unionByName(beside.select(*known)))
         behind = here.where(F.col("next_place").isNotNull()).select(
             *TP, F.col("next_place").alias("place")
         )
@@ -132,7 +134,7 @@ class Graph:
         one_each = apart.groupBy("src", "dst", "kind").agg(
             *(F.min(name).alias(name) for name in EDGE[3:])
         )
-        return self._engine.keep(one_each.select(*EDGE))
+        return self._engine.materialize(one_each.select(*EDGE))
 
     def _following(self, kept: Frame) -> Frame:
         """ww: each kept write after the kept one before it."""
@@ -165,7 +167,7 @@ class Graph:
             left = edges.select(F.col("src").alias("dst")).distinct()
             inner = edges.join(entered, on="src", how="left_semi")
             inner = inner.join(left, on="dst", how="left_semi")
-            edges = self._engine.keep(inner.select(*EDGE))
+            edges = self._engine.materialize(inner.select(*EDGE))
             before, count = count, self.count(edges)
             if count in (0, before):
                 break

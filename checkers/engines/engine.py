@@ -96,7 +96,7 @@ class Engine(Protocol):
     def rows_at_once(self) -> int | None:
         """So many rows of a history are best joined and sorted at once; None: however many."""
 
-    def keep(self, *frames: Frame) -> Frame:
+    def materialize(self, *frames: Frame) -> Frame:
         """The rows of all frames, which have the same columns, computed one frame after the other
         (now or at first use), and once however often they are used."""
 
@@ -194,7 +194,7 @@ class DuckDbEngine:
         everything = f"({' UNION ALL '.join(selects)})"
         size = sum(path.stat().st_size for path in paths)
         if size <= LOADED_BYTES:
-            return self.keep(SqlFrame(everything, schema.names))
+            return self.materialize(SqlFrame(everything, schema.names))
         if size > SPILLING_BYTES:
             self._keep_in_a_file()
         coded = [self._coded(name, everything) for name in schema.names]
@@ -231,7 +231,7 @@ class DuckDbEngine:
         cases = " ".join(f"WHEN {text} THEN {text}::{kind}" for text in known)
         return f"CASE {name} {cases} END AS {name}"
 
-    def keep(self, *frames: Frame) -> Frame:
+    def materialize(self, *frames: Frame) -> Frame:
         """Computed now, into a table."""
         name, rows = f"{self._database}.{self._new_name()}", 0
         for number, frame in enumerate(frames):
@@ -314,7 +314,7 @@ class SparkEngine:
             first = first.unionByName(other)
         return first
 
-    def keep(self, *frames: Frame) -> Frame:
+    def materialize(self, *frames: Frame) -> Frame:
         """Computed now, into files, by a session of this machine; by a cluster at first use.
 
         What is kept is planned as a table is. A cached frame brings its plan, and those of all that

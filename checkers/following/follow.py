@@ -114,7 +114,7 @@ def forbidden(
 ) -> tuple[Anomaly, ...]:
     """What the contract forbids among suspects, whatever may still be recorded."""
     frames = Frames(engine, sources, plan)
-    frames.history = engine.keep(frames.history.where(_concerns(frames, suspects)))
+    frames.history = engine.materialize(frames.history.where(_concerns(frames, suspects)))
     found: list[Frame] = [each for detect in _DETECTORS for each in detect(frames)]
     findings = [each for each in suspects if each.evidence is not None]
     found += [*_findings(frames, findings)]
@@ -157,6 +157,6 @@ def _findings(frames: Frames, suspects: Sequence[Suspect]) -> list[Frame]:
     found = []
     for kind in sorted({each.kind for each in suspects}):
         loaded = as_frame(engine, (r for r in rows if r["kind"] == kind), _FINDINGS)
-        known = frames.explained(loaded) if kind == "lost-write" else loaded
+        known = frames.with_causes(loaded) if kind == "lost-write" else loaded
         found.append(evidence(engine, known, kind=F.lit(kind)))
     return found

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from checkers.history import arrow
 from checkers.history.history import CLUSTER, FAULTS
-from checkers.history.recorded_faults import may_take
+from checkers.history.recorded_faults import may_lose_state
 from checkers.history.settings import read_changes
 
 Row = dict[str, Any]
@@ -55,7 +55,9 @@ class Remembered:
 
     def take_faults(self, rows: pa.Table) -> None:
         """Go on with these rows (schema FAULTS) of faults that are over."""
-        self._faults += [row for row in rows.to_pylist() if may_take(row) or read_changes([row])]
+        self._faults += [
+            row for row in rows.to_pylist() if may_lose_state(row) or read_changes([row])
+        ]
 
     def cluster(self) -> pa.Table:
         """What is remembered, of schema CLUSTER."""

@@ -33,7 +33,7 @@ def take_census(frames: Frames) -> Census:
     """Count the rows of the history by kind, and those whose times cannot be."""
     F = frames.engine.functions
     rows = frames.engine.rows(
-        frames.tallies.groupBy("f", "type").agg(
+        frames.client_totals.groupBy("f", "type").agg(
             F.sum("rows").alias("rows"), F.sum("backwards").alias("backwards")
         )
     )
@@ -41,7 +41,7 @@ def take_census(frames: Frames) -> Census:
     return Census(
         operations={(row["f"], row["type"]): row["rows"] for row in rows},
         backwards=sum(row["backwards"] for row in rows),
-        astray=frames.count(frames.clients.where(F.col("astray") == F.lit(1))),
+        astray=frames.count(frames.client_lifetimes.where(F.col("astray") == F.lit(1))),
         acked_topics=frozenset(row["topic"] for row in acked),
         replicas=frames.count(frames.replica_ends),
         cluster=frames.count(frames.cluster),

@@ -10,7 +10,7 @@ def counts(engine: Engine, history: Frame) -> Frame:
     run, began; open: how many never completed."""
     F = engine.functions
     impossible = (F.col("complete_ns") < F.col("invoke_ns")) | (F.col("invoke_ns") < F.lit(0))
-    return engine.keep(
+    return engine.materialize(
         history.groupBy("client", "f", "type", "topic", "partition", "acks").agg(
             F.count(F.lit(1)).alias("rows"),
             F.min("invoke_ns").alias("first_ns"),
@@ -26,7 +26,7 @@ def tallies(engine: Engine, counts: Frame) -> Frame:
     """client, f, type, rows, first_ns, latest_ns, last_ns, backwards: those of `counts`, whatever
     the partition."""
     F = engine.functions
-    return engine.keep(
+    return engine.materialize(
         counts.groupBy("client", "f", "type").agg(
             F.sum("rows").cast("bigint").alias("rows"),
             F.min("first_ns").alias("first_ns"),
@@ -50,7 +50,7 @@ def numbering(engine: Engine, history: Frame) -> Frame:
         F.max("op").alias("last"),
     )
     writer = F.shiftright("block", OP_BITS - BLOCK_BITS).alias("writer")
-    return engine.keep(
+    return engine.materialize(
         blocks.groupBy(writer).agg(
             F.sum(F.bit_count("all")).cast("bigint").alias("numbers"),
             F.max("last").alias("last"),
@@ -69,7 +69,7 @@ def clients(engine: Engine, tallies: Frame) -> Frame:
     end = F.max(F.when(F.col("f") == F.lit("end"), F.col("latest_ns")))
     early = F.min(F.when(works, F.col("first_ns"))) < start
     late = F.max(F.when(works, F.col("latest_ns"))) > end
-    return engine.keep(
+    return engine.materialize(
         tallies.groupBy("client").agg(
             ended.alias("ended"),
             F.max("last_ns").alias("last_ns"),

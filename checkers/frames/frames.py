@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from checkers.causes.cause import SLACK_NS
-from checkers.causes.causes import Causes, learn_causes
+from checkers.causes.causes import Causes, read_causes
 from checkers.causes.explanations import NUMBERED, Explanations
-from checkers.causes.matching import first_change, possible_causes
-from checkers.causes.producer_epochs import Bump, attribute, learn_bumps
-from checkers.causes.quorum_loss import learn_quorum_losses
+from checkers.causes.matching import first_leader_change, possible_causes
+from checkers.causes.producer_epochs import EpochBump, attribute, read_bumps
+from checkers.causes.quorum_loss import read_quorum_losses
 from checkers.engines.engine import Column, Engine, Frame, as_frame, left_join
 from checkers.frames import client_counts, polls, transactions
 from checkers.frames.read_ends import read_ends
@@ -23,7 +23,7 @@ from checkers.frames.repeats import split
 from checkers.frames.send_outcomes import PLACES, SEND, Meeting, meet, often, once, twice
 from checkers.frames.slices import Narrow, slices
 from checkers.history.history import CLUSTER, FAULTS, HISTORY, REPLICA_ENDS, REPLICAS, RunSources
-from checkers.history.recorded_faults import read_fault, taken_in_doubt, touched_nodes
+from checkers.history.recorded_faults import may_have_lost_state, read_fault, touched_nodes
 from checkers.history.settings import (
     FOREVER_NS,
     MIN_ISR,
@@ -107,33 +107,33 @@ class Frames:
         return slices(self.engine, self.sources.history)
 
     @cached_property
-    def fates(self) -> Frame:
+    def send_outcomes(self) -> Frame:
         """One row per send, with first_offset and final_offset of `placements`: null where nobody
         read its value."""
-        apart = self._apart.where(self.engine.functions.col("op").isNotNull())
-        return self._met.together.unionByName(apart)
+        apart = self._unmatched.where(self.engine.functions.col("op").isNotNull())
+        return self._matched.together.unionByName(apart)
 
     @cached_property
     def unsent(self) -> Frame | None:
         """The rows of `placements` of values that nobody sent to where they were read; None without
         any."""
-        unsent = self._apart.where(self.engine.functions.col("op").isNull())
-        return self.suspects(unsent.select(*TP, "value", *PLACES))
+        unsent = self._unmatched.where(self.engine.functions.col("op").isNull())
+        return self.none_if_empty(unsent.select(*TP, "value", *PLACES))
 
     @cached_property
-    def _apart(self) -> Frame:
+    def _unmatched(self) -> Frame:
         """The sends and records that did not meet in one place."""
-        return self._met.apart(self._often, self.sent_twice)
+        return self._matched.apart(self._maybe_repeated, self.sent_twice)
 
     @cached_property
-    def _met(self) -> Meeting:
+    def _matched(self) -> Meeting:
         """Every send, beside the record that was read of its value where it was acknowledged."""
         return meet(self.engine, self.slices, self.history, self._by_value[1])
 
     @cached_property
     def sends(self) -> Frame:
         """One row per send."""
-        return self._met.sends
+        return self._matched.sends
 
     @cached_property
     def acked(self) -> Frame:
@@ -142,32 +142,32 @@ class Frames:
         return self.sends.where(F.col("type") == F.lit("ok"))
 
     @cached_property
-    def unpassed(self) -> Frame | None:
+    def beyond_final_read(self) -> Frame | None:
         """Those of `owed` that were acknowledged beyond where the final read of their partition
         came to; None without any."""
         F = self.engine.functions
-        acked = self.owed.where(F.col("offset").isNotNull())
+        acked = self.required_sends.where(F.col("offset").isNotNull())
         open_ = acked.join(self.complete.select(*TP), on=TP, how="left_anti")
         ends = left_join(open_, self.read_ends.select(*TP, "reached"), on=TP)
         beyond = F.col("reached").isNull() | (F.col("offset") >= F.col("reached"))
-        return self.suspects(ends.where(beyond).drop("reached"))
+        return self.none_if_empty(ends.where(beyond).drop("reached"))
 
     @cached_property
     def in_transactions(self) -> Frame | None:
         """The sends in transactions: see `transactions.placed`; None without any."""
-        return transactions.placed(self.engine, self.history, self.fates)
+        return transactions.placed(self.engine, self.history, self.send_outcomes)
 
     @cached_property
-    def owed(self) -> Frame:
+    def required_sends(self) -> Frame:
         """The sends, with their fates, that must be in the log: those that were acknowledged, and
         those of unknown outcome whose transaction took place, since one of its writes was read."""
-        acked = self.fates.where(
+        acked = self.send_outcomes.where(
             self.engine.functions.col("type") == self.engine.functions.lit("ok")
         )
         if self.in_transactions is None:
             return acked
         proved = transactions.proved(self.engine, self.in_transactions)
-        return acked.unionByName(self.fates.join(proved, on="op", how="left_semi"))
+        return acked.unionByName(self.send_outcomes.join(proved, on="op", how="left_semi"))
 
     @cached_property
     def sent_twice(self) -> Frame | None:
@@ -177,42 +177,44 @@ class Frames:
         if several is None:
             return None
         sends = several.groupBy("value").agg(F.count(F.lit(1)).alias("sends"))
-        return self.suspects(sends.where(F.col("sends") > F.lit(1)).select("value"))
+        return self.none_if_empty(sends.where(F.col("sends") > F.lit(1)).select("value"))
 
     @cached_property
-    def kept(self) -> Frame:
+    def sends_in_place(self) -> Frame:
         """The acknowledged sends that the final log holds at the offset of their
         acknowledgement."""
         F = self.engine.functions
         in_place = self._located.where(F.col("offset") == F.col("final_offset")).select(*SEND)
-        if self._again is None:
+        if self._in_place_too is None:
             return in_place
-        return in_place.unionByName(self._again.select(*SEND))
+        return in_place.unionByName(self._in_place_too.select(*SEND))
 
     @cached_property
-    def elsewhere(self) -> Frame | None:
+    def sends_at_other_offset(self) -> Frame | None:
         """The acknowledged sends, with their fates, whose value is in the final log, and first at
         another offset than that of their acknowledgement; None without any."""
         F = self.engine.functions
-        return self.suspects(self._located.where(F.col("offset") != F.col("final_offset")))
+        return self.none_if_empty(self._located.where(F.col("offset") != F.col("final_offset")))
 
     @cached_property
     def misplaced(self) -> Frame | None:
         """Those of `elsewhere` that the final log does not hold at the offset of their
         acknowledgement; None without any."""
-        if self.elsewhere is None or self._again is None:
-            return self.elsewhere
+        if self.sends_at_other_offset is None or self._in_place_too is None:
+            return self.sends_at_other_offset
         key = ["op", *TP, "offset", "value"]
-        again = self._again.select(*key)
-        return self.suspects(self.elsewhere.join(again, on=key, how="left_anti"))
+        again = self._in_place_too.select(*key)
+        return self.none_if_empty(self.sends_at_other_offset.join(again, on=key, how="left_anti"))
 
     @cached_property
-    def _again(self) -> Frame | None:
+    def _in_place_too(self) -> Frame | None:
         """Those of `elsewhere` that the final log holds there as well; None without any."""
-        if self.elsewhere is None:
+        if self.sends_at_other_offset is None:
             return None
-        found = self.elsewhere.join(self.final, on=[*TP, "offset", "value"], how="left_semi")
-        return self.suspects(found)
+        found = self.sends_at_other_offset.join(
+            self.final_log, on=[*TP, "offset", "value"], how="left_semi"
+        )
+        return self.none_if_empty(found)
 
     @cached_property
     def _located(self) -> Frame:
@@ -220,7 +222,7 @@ class Frames:
         and that are in the final log."""
         F = self.engine.functions
         known = F.col("offset").isNotNull() & F.col("final_offset").isNotNull()
-        return self.fates.where((F.col("type") != F.lit("fail")) & known)
+        return self.send_outcomes.where((F.col("type") != F.lit("fail")) & known)
 
     @cached_property
     def reads(self) -> Frame:
@@ -239,41 +241,46 @@ class Frames:
         return polls.polls(self.engine, self.reads)
 
     @cached_property
-    def behind(self) -> Frame:
+    def stale_polls(self) -> Frame:
         """The polls that ended short of what had been committed: see `polling.behind`."""
         return polls.behind(self.engine, self.polls, self.acked)
 
     @cached_property
-    def stray(self) -> Frame | None:
+    def not_in_final_log(self) -> Frame | None:
         """The polled records that the final log does not hold at their offset; None without any."""
         F = self.engine.functions
         polls = self.reads.where((F.col("f") == F.lit("poll")) & F.col("value").isNotNull())
         place = [*TP, "offset", "value"]
-        return self.suspects(
-            *(here(polls).join(here(self.final), on=place, how="left_anti") for here in self.slices)
+        return self.none_if_empty(
+            *(
+                here(polls).join(here(self.final_log), on=place, how="left_anti")
+                for here in self.slices
+            )
         )
 
     @cached_property
-    def _seen(self) -> Frame:
+    def _records_read(self) -> Frame:
         """topic, partition, offset, value, kept (1: in the final log) of every record that was
         read: polls that the final log bears out say nothing more."""
         F = self.engine.functions
         columns = [*TP, "offset", "value"]
-        kept = self.final.where(F.col("value").isNotNull()).select(*columns, F.lit(1).alias("kept"))
-        if self.stray is None:
+        kept = self.final_log.where(F.col("value").isNotNull()).select(
+            *columns, F.lit(1).alias("kept")
+        )
+        if self.not_in_final_log is None:
             return kept
-        return kept.unionByName(self.stray.select(*columns, F.lit(0).alias("kept")))
+        return kept.unionByName(self.not_in_final_log.select(*columns, F.lit(0).alias("kept")))
 
     @cached_property
-    def disputed(self) -> Frame | None:
+    def disputed_offsets(self) -> Frame | None:
         """topic, partition, offset, value, other_value (least and greatest) of the offsets of which
         two values were read, or that were polled and are not in the final log; None without any."""
         F = self.engine.functions
-        several, single = split(self.engine, self._seen, "offset", within=TP)
+        several, single = split(self.engine, self._records_read, "offset", within=TP)
         told = single.select(*TP, "offset", "value", F.col("value").alias("other_value"), "kept")
         gone = told.where(F.col("kept") == F.lit(0))
         if several is None:
-            return self.suspects(gone)
+            return self.none_if_empty(gone)
         told = several.groupBy(*TP, "offset").agg(
             F.min("value").alias("value"),
             F.max("value").alias("other_value"),
@@ -281,25 +288,27 @@ class Frames:
         )
         two = F.col("value") < F.col("other_value")
         odd = told.where(two | (F.col("kept") == F.lit(0)))
-        return self.suspects(gone.unionByName(odd))
+        return self.none_if_empty(gone.unionByName(odd))
 
     @cached_property
-    def others(self) -> Frame:
+    def other_rows(self) -> Frame:
         """The rows of the history that are no sends and no records read: few."""
         F = self.engine.functions
-        return self.engine.keep(self.history.where(~F.col("f").isin("send", "poll", "final-read")))
+        return self.engine.materialize(
+            self.history.where(~F.col("f").isin("send", "poll", "final-read"))
+        )
 
     @cached_property
-    def asks(self) -> Frame:
+    def watermark_rows(self) -> Frame:
         """One row per end offset that a client asked for and was told."""
         F = self.engine.functions
         told = (F.col("type") == F.lit("ok")) & F.col("offset").isNotNull()
         columns = ["op", "client", "invoke_ns", "complete_ns", *TP, "offset", "leader_epoch"]
-        rows = self.others.where((F.col("f") == F.lit("watermark")) & told)
+        rows = self.other_rows.where((F.col("f") == F.lit("watermark")) & told)
         return rows.select(*columns, "node")
 
     @cached_property
-    def counts(self) -> Frame:
+    def row_counts(self) -> Frame:
         """How many rows of each kind there are: see `tallies.counts`."""
         return client_counts.counts(self.engine, self.history)
 
@@ -309,17 +318,17 @@ class Frames:
         return client_counts.numbering(self.engine, self.history)
 
     @cached_property
-    def tallies(self) -> Frame:
+    def client_totals(self) -> Frame:
         """How much each client recorded: see `tallies.tallies`."""
-        return client_counts.tallies(self.engine, self.counts)
+        return client_counts.tallies(self.engine, self.row_counts)
 
     @cached_property
-    def clients(self) -> Frame:
+    def client_lifetimes(self) -> Frame:
         """When each client recorded: see `tallies.clients`."""
-        return client_counts.clients(self.engine, self.tallies)
+        return client_counts.clients(self.engine, self.client_totals)
 
     @cached_property
-    def final(self) -> Frame:
+    def final_log(self) -> Frame:
         """The log in the end: topic, partition, offset, value, as the final reads returned it."""
         F = self.engine.functions
         rows = self.reads.where(F.col("f") == F.lit("final-read"))
@@ -330,18 +339,18 @@ class Frames:
         """Where every value was read: topic, partition, value, first_offset, final_offset (the
         first in the final log; null when it is not there)."""
         single = once(self.engine, self._by_value[1])
-        return single if self._often is None else single.unionByName(self._often)
+        return single if self._maybe_repeated is None else single.unionByName(self._maybe_repeated)
 
     @cached_property
-    def repeated(self) -> Frame | None:
+    def repeated_values(self) -> Frame | None:
         """Values at two or more offsets of one log: see `fates.twice`; None without any."""
         several, _ = self._by_value
         if several is None:
             return None
-        return self.suspects(twice(self.engine, several, self.complete))
+        return self.none_if_empty(twice(self.engine, several, self.complete))
 
     @cached_property
-    def _often(self) -> Frame | None:
+    def _maybe_repeated(self) -> Frame | None:
         """The rows of `placements` of values that may have been read in several places."""
         several, _ = self._by_value
         return None if several is None else often(self.engine, several)
@@ -349,23 +358,25 @@ class Frames:
     @cached_property
     def _by_value(self) -> tuple[Frame | None, Frame]:
         """Of `_seen`, what may be of one value with another, and all else."""
-        return split(self.engine, self._seen, "value")
+        return split(self.engine, self._records_read, "value")
 
     @cached_property
     def read_ends(self) -> Frame:
         """How far the final reads came: see `read_ends.read_ends`."""
-        return self.engine.keep(read_ends(self.engine, self.others, self.cluster))
+        return self.engine.materialize(read_ends(self.engine, self.other_rows, self.cluster))
 
     @cached_property
     def complete(self) -> Frame:
         """Partitions whose final read reached the end: topic, partition, end_offset, read_ns."""
         F = self.engine.functions
         whole = self.read_ends.where(F.col("whole") == F.lit(1))
-        return self.engine.keep(whole.select(*TP, F.col("reached").alias("end_offset"), "read_ns"))
+        return self.engine.materialize(
+            whole.select(*TP, F.col("reached").alias("end_offset"), "read_ns")
+        )
 
-    def suspects(self, *frames: Frame) -> Frame | None:
+    def none_if_empty(self, *frames: Frame) -> Frame | None:
         """The rows of `frames`, computed; None when there are none."""
-        kept = self.engine.keep(*frames)
+        kept = self.engine.materialize(*frames)
         return None if self.engine.is_empty(kept) else kept
 
     def count(self, frame: Frame) -> int:
@@ -389,20 +400,20 @@ class Frames:
         planned = topic_settings(self.plan, topic).min_insync_replicas
         return max([planned, *map(int, changed)])
 
-    def state_taken(self, topic: str | None, partition: int | None) -> bool:
+    def state_lost(self, topic: str | None, partition: int | None) -> bool:
         """Whether some fault took something for good from a node that the partition was on."""
-        return self._was_on(topic, partition, self._takers[0])
+        return self._was_on(topic, partition, self._nodes_with_lost_state[0])
 
-    def state_in_doubt(self, topic: str | None, partition: int | None) -> bool:
+    def state_loss_uncertain(self, topic: str | None, partition: int | None) -> bool:
         """Whether some fault may have, and no proof says that it did or did not."""
-        return self._was_on(topic, partition, self._takers[1])
+        return self._was_on(topic, partition, self._nodes_with_lost_state[1])
 
     @cached_property
-    def _takers(self) -> tuple[frozenset[int], frozenset[int]]:
+    def _nodes_with_lost_state(self) -> tuple[frozenset[int], frozenset[int]]:
         """The nodes from which faults took something for good, and those that may have lost it."""
         rows = self.fault_rows
-        known = [fault for row in rows if (fault := read_fault(row)) is not None and fault.takes]
-        doubtful = [touched_nodes(row["targets"])[0] for row in rows if taken_in_doubt(row)]
+        known = [fault for row in rows if (fault := read_fault(row)) is not None and fault.loses]
+        doubtful = [touched_nodes(row["targets"])[0] for row in rows if may_have_lost_state(row)]
         return frozenset().union(*(each.aimed for each in known)), frozenset().union(*doubtful)
 
     @cached_property
@@ -410,7 +421,7 @@ class Frames:
         """Whether a majority of the metadata quorum's voters ever lacked its disks."""
         rows = self.fault_rows
         known = [fault for row in rows if (fault := read_fault(row)) is not None]
-        return bool(learn_quorum_losses(self.engine, self.cluster, known))
+        return bool(read_quorum_losses(self.engine, self.cluster, known))
 
     def _was_on(self, topic: str | None, partition: int | None, nodes: frozenset[int]) -> bool:
         """Of a partition of which nothing is recorded, it may have been on any node."""
@@ -430,21 +441,23 @@ class Frames:
     @cached_property
     def causes(self) -> Causes:
         """Every recorded event that can explain a loss."""
-        return learn_causes(self.engine, self.cluster, self.faults, self.complete, self.settings)
+        return read_causes(self.engine, self.cluster, self.faults, self.complete, self.settings)
 
     @cached_property
     def _causes_frame(self) -> Frame:
-        return self.engine.keep(as_frame(self.engine, self.causes.rows(), self.causes.schema))
+        return self.engine.materialize(
+            as_frame(self.engine, self.causes.rows(), self.causes.schema)
+        )
 
     @cached_property
     def explanations(self) -> Explanations:
         """What the `cause_id` of evidence means."""
         return Explanations(self.causes.causes)
 
-    def explained(self, evidence: Frame) -> Frame:
+    def with_causes(self, evidence: Frame) -> Frame:
         """Fill `cause_id` of writes, or reads known by their value. evidence: see
         `explaining.possible_causes`."""
-        found = self.engine.keep(possible_causes(self.engine, self._causes_frame, evidence))
+        found = self.engine.materialize(possible_causes(self.engine, self._causes_frame, evidence))
         pairs = self.engine.rows(found.select("cause_id", "possible").distinct())
         known = as_frame(self.engine, self.explanations.number(pairs), NUMBERED)
         key = ["op", *TP, "value"]
@@ -453,11 +466,11 @@ class Frames:
         return left_join(evidence, numbered, on=key)
 
     @cached_property
-    def bumps(self) -> tuple[Bump, ...]:
+    def bumps(self) -> tuple[EpochBump, ...]:
         """Every producer epoch that a client left."""
-        return learn_bumps(self.engine, self.others, self._bereft)
+        return read_bumps(self.engine, self.other_rows, self._lost_committed)
 
-    def _bereft(self, topic: str, partition: int, at_ns: int) -> bool:
+    def _lost_committed(self, topic: str, partition: int, at_ns: int) -> bool:
         return any(
             cause.took_committed(self.settings(topic, 0, at_ns))
             for cause in self.causes.causes
@@ -466,7 +479,7 @@ class Frames:
             and cause.elected_ns - SLACK_NS <= at_ns  # recorded when it was seen
         )
 
-    def sent_again(self, evidence: Frame) -> Frame:
+    def with_epoch_bumps(self, evidence: Frame) -> Frame:
         """Fill `cause_id` and `aspect` of writes that were in flight when their client left its
         producer epoch. evidence: see `producer_epochs.attribute`."""
         if not self.bumps:
@@ -474,12 +487,12 @@ class Frames:
         known = attribute(self.engine, self.bumps, evidence)
         return left_join(evidence, known, on=["op", *TP, "value"])
 
-    def near_change(
+    def with_leader_change(
         self, evidence: Frame, *, since: str = "invoke_ns", up_to: str | None = None
     ) -> Frame:
         """Fill `cause_id` with the first change of leadership near. evidence: see
-        `explaining.first_change`."""
-        best = first_change(self.engine, self._causes_frame, evidence, since, up_to)
+        `explaining.first_leader_change`."""
+        best = first_leader_change(self.engine, self._causes_frame, evidence, since, up_to)
         return left_join(evidence, best, on=["op", *TP])
 
 

@@ -11,7 +11,7 @@ def polls(engine: Engine, reads: Frame) -> Frame:
     where several polls have one number), complete_ns. reads: see `Frames.reads`."""
     F = engine.functions
     rows = reads.where(F.col("f") == F.lit("poll")).groupBy("op", "client", *TP)
-    return engine.keep(
+    return engine.materialize(
         rows.agg(
             F.count(F.lit(1)).alias("records"),
             F.min("offset").alias("first_offset"),
@@ -35,4 +35,4 @@ def behind(engine: Engine, polls: Frame, acked: Frame) -> Frame:
     committed = acked.where((F.col("acks") == F.lit(-1)) & F.col("offset").isNotNull())
     committed = committed.select(*TP, "offset", "value", F.col("complete_ns").alias("acked_ns"))
     late = ends.join(committed, on=[*TP, "offset"], how="inner")
-    return engine.keep(late.where(F.col("acked_ns") < F.col("polled_ns")))
+    return engine.materialize(late.where(F.col("acked_ns") < F.col("polled_ns")))

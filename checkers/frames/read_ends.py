@@ -21,7 +21,7 @@ def read_ends(engine: Engine, others: Frame, cluster: Frame) -> Frame:
         F.max("complete_ns").alias("read_ns"),
     )
     epochs = cluster.where(F.col("kind") == F.lit("epoch"))
-    ends = engine.keep(epochs.groupBy(*TP).agg(F.max("end_offset").alias("log_end")))
+    ends = engine.materialize(epochs.groupBy(*TP).agg(F.max("end_offset").alias("log_end")))
     beyond = F.coalesce(F.col("log_end") > F.col("reached"), F.lit(False))
     whole = F.when((F.col("came") == F.lit(1)) & ~beyond, F.lit(1)).otherwise(F.lit(0))
     found = came.join(ends, on=TP, how="left")

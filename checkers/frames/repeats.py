@@ -28,7 +28,9 @@ def split(
     blocks = told.groupBy(*within, "block").agg(
         F.count(F.lit(1)).alias("rows"), F.bit_count(F.bit_or("bit")).alias("different")
     )
-    crowded = engine.keep(blocks.where(F.col("rows") > F.col("different")).select(*within, "block"))
+    crowded = engine.materialize(
+        blocks.where(F.col("rows") > F.col("different")).select(*within, "block")
+    )
     if engine.is_empty(crowded):
         return None, known
     numbered = known.withColumn("block", F.shiftright(number, BLOCK_BITS))

@@ -55,9 +55,11 @@ class Meeting:
         if sent_twice is not None:
             # The record of its value may have met another send of it.
             again = sends.join(sent_twice, on="value", how="left_semi").select(*TP, "value")
-            taken = self.together.join(self.engine.keep(again), on=[*TP, "value"], how="left_semi")
+            taken = self.together.join(
+                self.engine.materialize(again), on=[*TP, "value"], how="left_semi"
+            )
             records = records.unionByName(taken.select(*records.columns).distinct())
-        return self.engine.keep(sends.join(records, on=[*TP, "value"], how="full"))
+        return self.engine.materialize(sends.join(records, on=[*TP, "value"], how="full"))
 
 
 def meet(engine: Engine, slices: Sequence[Narrow], history: Frame, records: Frame) -> Meeting:
@@ -69,7 +71,7 @@ def meet(engine: Engine, slices: Sequence[Narrow], history: Frame, records: Fram
     sends = sends.select(*plain, F.col("acks").cast("int").alias("acks"))
     place = [*TP, "offset", "value"]
     beside = (here(sends).join(here(records), on=place, how="full") for here in slices)
-    return Meeting(engine=engine, rows=engine.keep(*beside))
+    return Meeting(engine=engine, rows=engine.materialize(*beside))
 
 
 def once(engine: Engine, records: Frame) -> Frame:
@@ -81,7 +83,7 @@ def often(engine: Engine, records: Frame) -> Frame:
     """The same of records some of which may be of one value."""
     F = engine.functions
     first, final = _places(engine)
-    return engine.keep(
+    return engine.materialize(
         records.select(*TP, "value", first, final)
         .groupBy(*TP, "value")
         .agg(*(F.min(name).alias(name) for name in PLACES))

@@ -12,17 +12,17 @@ def placed(engine: Engine, history: Frame, fates: Frame) -> Frame | None:
     """op, txn, topic, partition, type, place (where the value was first read, else where it was
     acknowledged), read (1: it was) of every send in a transaction; None without any.
 
-    history: of HISTORY; fates: see `Frames.fates`.
+    history: of HISTORY; fates: see `Frames.send_outcomes`.
     """
     F = engine.functions
     inside = (F.col("f") == F.lit("send")) & F.col("txn").isNotNull()
-    sends = engine.keep(history.where(inside).select("op", "txn"))
+    sends = engine.materialize(history.where(inside).select("op", "txn"))
     if engine.is_empty(sends):
         return None
     place = F.coalesce("first_offset", "offset").alias("place")
     read = F.when(F.col("first_offset").isNotNull(), F.lit(1)).alias("read")
     known = fates.select("op", *TP, "type", place, read)
-    return engine.keep(known.join(sends, on="op", how="inner"))
+    return engine.materialize(known.join(sends, on="op", how="inner"))
 
 
 def proved(engine: Engine, sends: Frame) -> Frame:
@@ -31,7 +31,7 @@ def proved(engine: Engine, sends: Frame) -> Frame:
     F = engine.functions
     unknown = sends.where(F.col("type") == F.lit("info"))
     read = unknown.where(F.col("read").isNotNull()).select("txn").distinct()
-    return engine.keep(unknown.join(read, on="txn", how="left_semi").select("op"))
+    return engine.materialize(unknown.join(read, on="txn", how="left_semi").select("op"))
 
 
 def next_places(engine: Engine, sends: Frame, vague: Frame) -> Frame:
@@ -45,4 +45,4 @@ def next_places(engine: Engine, sends: Frame, vague: Frame) -> Frame:
         .join(known, on=["txn", *TP], how="inner")
         .where(F.col("later_op") > F.col("op"))
     )
-    return engine.keep(later.groupBy("op", *TP).agg(F.min("place").alias("next_place")))
+    return engine.materialize(later.groupBy("op", *TP).agg(F.min("place").alias("next_place")))

@@ -1,4 +1,4 @@
-"""The record of faults, read back: whom each touched, when, and what it took from them."""
+"""The recorded faults: which nodes each one affected, when, and which state the nodes lost."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +9,13 @@ from typing import Any
 from checkers.history.settings import FOREVER_NS
 
 _OTHER_BYTES = ("disk.bit-flip", "disk.misdirected")
-"""Faults that leave bytes which nobody wrote there."""
+"""Faults that leave bytes which no node wrote there."""
 POWER_LOSSES = ("power-loss", "machine-power-loss")
 DISK_FAULTS = (*_OTHER_BYTES, "disk.lost", "disk.cut-tail", "disk.stale-copy")
 WHOLE_DISKS = ("disk.lost",)
-"""Faults that take all that is on a disk, the metadata log included."""
+"""Faults that remove everything from a disk, the metadata log included."""
 NOT_INJECTED = "not injected"
-"""How the error of a fault begins that did nothing."""
+"""How the error of a fault without any effect begins."""
 _CLOCKS = "clock."
 CLIENTS = 0
 """The number of the clients' machine in the targets of faults."""
@@ -25,29 +25,29 @@ _HOLDING = (
 )  # fmt: skip
 _DELAYING = (*_HOLDING, "link.reordered", "link.duplicated")
 _LINKS = ("cuts", "drops", "links")
-"""Where targets name links: [from, to, ...]."""
+"""The keys of targets that have links: [from, to, ...]."""
 METADATA_FILE = "metadata-log"
 """The kind of file that is a node's copy of the metadata log."""
 _LOGS = "log"
-"""The kind of file whose damage takes records; another kind's takes none."""
+"""The only kind of file whose damage loses records."""
 
 
-class Taken(StrEnum):
-    """What a fault takes from a node for good."""
+class LostState(StrEnum):
+    """What a node loses for good by a fault."""
 
     UNFLUSHED = "lost power"
     """Everything that was not fsynced."""
-    DISK = "had its disk lost or damaged"
+    DISK = "suffered disk loss or damage"
     """Anything, fsynced or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault that took effect: the nodes it was aimed at, and those it cut from any other.
+    """A fault that took effect. aimed: the nodes it was aimed at. cut: nodes cut off from others.
 
-    effective_ns: when its effect was proven, which is soon after it was. kind: its name in the
-    catalogue. proven: its effect was measured. of_links: it was done to links between machines.
-    way: the nodes whose links with clients it was done to.
+    effective_ns: when its effect was proven, which is soon after the effect. kind: its name in the
+    catalogue. proven: its effect was measured. of_links: it affected links between machines.
+    client_links: the nodes whose links with clients it affected.
     """
 
     fault_id: int
@@ -57,41 +57,42 @@ class Fault:
     started_ns: int
     healed_ns: int  # FOREVER_NS: never healed
     effective_ns: int = 0
-    takes: Taken | None = None
+    loses: LostState | None = None
     kind: str = ""
     proven: bool = True
     of_links: bool = False
-    way: frozenset[int] = frozenset()
+    client_links: frozenset[int] = frozenset()
     whole_disk: bool = False
-    """Everything that was on the disk is gone, the metadata log included."""
+    """Everything on the disk is gone, the metadata log included."""
 
-    def is_in_the_way_to(self, node: int) -> bool:
-        """Whether what clients send to the node may get lost by it on its way, or in its process;
-        what cuts nodes from each other lets clients pass."""
-        return node in (self.way if self.of_links else self.aimed)
+    def may_lose_sends_to(self, node: int) -> bool:
+        """Whether client requests to the node may get lost, on their way or in its process. A fault
+        that cuts nodes off from each other lets clients pass."""
+        return node in (self.client_links if self.of_links else self.aimed)
 
     @property
     def only_delays(self) -> bool:
-        """Whether what it befalls gets through in the end, if nothing else befalls it."""
+        """Whether affected requests get through in the end, unless another fault affects them."""
         return self.kind in _DELAYING
 
     @property
     def holds_up(self) -> bool:
-        """Whether what clients send may wait for its end, on the way or unread."""
+        """Whether client requests may wait for the end of the fault, on their way or unread."""
         return self.kind in _HOLDING or (self.of_links and not self.only_delays)
 
     @property
     def ends_processes(self) -> bool:
-        """Whether nothing that had waited before is left after it."""
+        """Whether requests that waited before the fault are gone after it."""
         return self.of_process or self.kind in POWER_LOSSES
 
     @property
     def of_process(self) -> bool:
-        """Whether it ends processes, and nothing else."""
+        """Whether the fault ends processes and does nothing else."""
         return self.kind in _PROCESSES
 
     def describe(self) -> str:
-        """Such as `fault 3 (pause node 2, 10.000 s to 14.000 s)`."""
+        """Such as `fault 3 (pause node 2, 10.000 s to 14.000 s)`. The report turns `fault 3 (` into
+        a link."""
         until = "never healed" if self.healed_ns >= FOREVER_NS else f"to {seconds(self.healed_ns)}"
         unproven = "" if self.proven else ", its effect not proven"
         lasted = f"{seconds(self.started_ns)} {until}{unproven}"
@@ -99,24 +100,23 @@ class Fault:
 
 
 def seconds(at_ns: int) -> str:
-    """A moment of a run for people."""
+    """Format a moment of a run for people."""
     return f"{at_ns / 1e9:.3f} s"
 
 
 def touching(faults: Sequence[Fault], node: int) -> list[Fault]:
-    """The faults aimed at `node`; where there is none, those that cut it from another node."""
+    """Return the faults aimed at `node`; without any, the faults that cut it off from others."""
     return [f for f in faults if node in f.aimed] or [f for f in faults if node in f.cut]
 
 
 def read_fault(row: Mapping[str, Any]) -> Fault | None:
-    """A row of the faults' table; None when the fault did not take effect, or was one of clocks:
-    nothing that a broker promises depends on one that can be set, so they explain no loss."""
+    """Read a row of the faults' table. Return None when the fault did not take effect, and for
+    clock faults: no guarantee of a broker depends on a wall clock, so they explain no loss."""
     return _fault(row) if row["took_effect"] else None
 
 
 def read_begun(row: Mapping[str, Any]) -> Fault | None:
-    """The same, also of a fault that was begun and whose effect was not proven: it may have had
-    one."""
+    """The same, but also return a fault that began without a proven effect: it may have had one."""
     in_vain = (row["error"] or "").startswith(NOT_INJECTED)
     return _fault(row) if row["took_effect"] or not in_vain else None
 
@@ -136,40 +136,41 @@ def _fault(row: Mapping[str, Any]) -> Fault | None:
         started_ns=row["started_ns"],
         healed_ns=FOREVER_NS if healed_ns is None else healed_ns,
         effective_ns=row["started_ns"] if effective_ns is None else effective_ns,
-        takes=_taken(row["fault"], targets),
+        loses=_lost_state(row["fault"], targets),
         kind=row["fault"],
         proven=bool(row["took_effect"]),
         of_links=bool(pairs),
-        way=frozenset().union(*(pair for pair in pairs if CLIENTS in pair)) - {CLIENTS},
+        client_links=frozenset().union(*(pair for pair in pairs if CLIENTS in pair)) - {CLIENTS},
         whole_disk=row["fault"] in WHOLE_DISKS,
     )
 
 
-def _taken(fault: str, targets: Any) -> Taken | None:
+def _lost_state(fault: str, targets: Any) -> LostState | None:
     if fault in POWER_LOSSES:
-        return Taken.UNFLUSHED
-    return Taken.DISK if fault in DISK_FAULTS and _file(targets) == _LOGS else None
+        return LostState.UNFLUSHED
+    return LostState.DISK if fault in DISK_FAULTS and _file(targets) == _LOGS else None
 
 
-def may_take(row: Mapping[str, Any]) -> bool:
-    """Whether a fault of this kind takes something for good, if it takes effect."""
+def may_lose_state(row: Mapping[str, Any]) -> bool:
+    """Whether nodes lose state for good by a fault of this kind, if it takes effect."""
     return row["fault"] in DISK_FAULTS or row["fault"] in POWER_LOSSES
 
 
-def taken_in_doubt(row: Mapping[str, Any]) -> bool:
-    """Whether a fault may have taken something for good without a proof that it did: it failed
-    half-way, or the record ended first."""
+def may_have_lost_state(row: Mapping[str, Any]) -> bool:
+    """Whether nodes may have lost state by a fault, without a proof: the fault failed half-way, or
+    the record ended first."""
     if row["took_effect"] or row["started_ns"] is None:
         return False
     error = row["error"] or ""
-    if _taken(row["fault"], _parsed(row["targets"])) is None or error.startswith(NOT_INJECTED):
+    lost = _lost_state(row["fault"], _parsed(row["targets"]))
+    if lost is None or error.startswith(NOT_INJECTED):
         return False
     return bool(error) or row["effect"] is None
 
 
 def with_changed_bytes(rows: Iterable[Mapping[str, Any]], file: str = _LOGS) -> list[int]:
-    """The nodes in whose files of a kind a recorded fault flipped bits, or put others' bytes; who
-    knows who read them."""
+    """Return the nodes in whose files of this kind a recorded fault flipped bits or put bytes from
+    elsewhere. Any reader may have read these bytes."""
     struck = [row for row in rows if row["fault"] in _OTHER_BYTES]
     struck = [row for row in struck if _file(_parsed(row["targets"])) == file]
     flips = [fault for row in struck if (fault := read_fault(row)) is not None]
@@ -177,14 +178,15 @@ def with_changed_bytes(rows: Iterable[Mapping[str, Any]], file: str = _LOGS) -> 
 
 
 def _file(targets: Any) -> str:
-    """Which kind of file a fault was aimed at."""
+    """Return the kind of file that a fault was aimed at."""
     details = targets.get("details") if isinstance(targets, dict) else None
     return str(details.get("file", _LOGS)) if isinstance(details, dict) else _LOGS
 
 
 def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:
-    """The nodes in a fault's resolved targets, aimed at and cut off: a JSON list of nodes, or an
-    object with `nodes` and `cuts` ([from, to, port], packets dropped; `drops` in earlier runs)."""
+    """Return the nodes in a fault's resolved targets: aimed at, and cut off. targets: a JSON list
+    of nodes, or an object with `nodes` and `cuts` ([from, to, port], packets dropped; `drops` in
+    earlier runs)."""
     parsed = _parsed(targets)
     if not isinstance(parsed, dict):
         return frozenset(_integers(parsed)), frozenset()
@@ -194,7 +196,7 @@ def touched_nodes(targets: str | None) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def _pairs(targets: Any) -> list[frozenset[int]]:
-    """The machines at both ends of each link that a fault cut, or made worse."""
+    """Return the two ends of each link that a fault cut, or made worse."""
     named = (targets.get(name) or () for name in _LINKS) if isinstance(targets, dict) else ()
     return [
         frozenset(_integers(pair[:2]))

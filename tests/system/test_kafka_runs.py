@@ -66,7 +66,7 @@ def test_kafka_is_run_broken_and_judged(tmp_path: Path) -> None:
     verdict = json.loads((path / "verdict.json").read_text())
     lost = [each for each in verdict["anomalies"] if each["kind"] == "lost-write"]
     assert {each["judgement"] for each in lost} == {"permitted"}
-    assert any("was deposed" in each["cause"] for each in lost)
+    assert any("as leader at" in each["cause"] for each in lost)
     decided = pq.read_table(path / "cluster.parquet").to_pylist()
     assert {"leader", "fenced", "unfenced"} <= {
         row["kind"] for row in decided if row["source"] == "metadata-log"

@@ -3,7 +3,7 @@
 from checkers.causes.cause import Cause, CauseKind
 from checkers.engines.engine import DuckDbEngine
 from checkers.frames.frames import Frames
-from checkers.history.recorded_faults import Fault, Taken, read_fault, touched_nodes, touching
+from checkers.history.recorded_faults import Fault, LostState, read_fault, touched_nodes, touching
 from checkers.history.settings import FOREVER_NS
 from tests.support.histories.story import ONE, S, Story, healthy
 
@@ -61,7 +61,7 @@ def test_a_loss_of_power_is_one_whoever_made_it() -> None:
     for name in ("power-loss", "machine-power-loss"):
         found = read_fault(row | {"fault": name})
         assert found is not None
-        assert found.takes is Taken.UNFLUSHED
+        assert found.loses is LostState.UNFLUSHED
 
 
 def test_causes_of_the_healthy_run() -> None:
@@ -101,7 +101,7 @@ def test_epochs_that_nobody_read_leave_a_cause_without_its_offset() -> None:
         engine.close()
     (election,) = [c for c in causes.causes if c.topic == ONE and c.kind is CauseKind.ELECTION]
     assert (election.deposed, election.leader, election.start_offset) == (1, 2, None)
-    assert "epoch 1 from where was not read" in election.text
+    assert "The offset where epoch 1 starts was not read." in election.text
     assert (ONE, 0) in causes.led - causes.recorded
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from checkers.causes.quorum_loss import quorum_losses
-from checkers.history.recorded_faults import Fault, Taken
+from checkers.history.recorded_faults import Fault, LostState
 from checkers.history.settings import FOREVER_NS
 from tests.support.histories.story import S
 
@@ -15,7 +15,7 @@ def lost(at_s: int, *nodes: int) -> Fault:
     """These nodes lost their disks then."""
     return Fault(
         fault_id=at_s, label="disk.lost", aimed=frozenset(nodes), cut=frozenset(),
-        started_ns=at_s * S, healed_ns=(at_s + 1) * S, effective_ns=at_s * S, takes=Taken.DISK,
+        started_ns=at_s * S, healed_ns=(at_s + 1) * S, effective_ns=at_s * S, loses=LostState.DISK,
         whole_disk=True,
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ def test_other_losses_take_nothing_from_the_quorum() -> None:
     """Power takes nothing that it counts on, and damage is refused."""
     faults = [Fault(
         fault_id=1, label="power-loss", aimed=frozenset({1, 2, 3, 4, 5}), cut=frozenset(),
-        started_ns=S, healed_ns=2 * S, effective_ns=S, takes=Taken.UNFLUSHED,
+        started_ns=S, healed_ns=2 * S, effective_ns=S, loses=LostState.UNFLUSHED,
     )]  # fmt: skip
     assert quorum_losses([FIVE], faults) == []
 
@@ -62,7 +62,7 @@ def test_the_text_names_who_lacked_what() -> None:
     """Nodes, voters, the faults, the moment."""
     [loss] = quorum_losses([voting(0, 1, 2, 3)], [lost(5, 1), lost(6, 3)])
     assert loss.text == (
-        "nodes 1, 3 of the voters 1, 2, 3 lacked their disks together from 6.000 s on, fault 5 "
-        "(disk.lost, 5.000 s to 6.000 s); fault 6 (disk.lost, 6.000 s to 7.000 s): what the "
-        "metadata quorum had decided may be forgotten"
+        "Nodes 1, 3 of the voters 1, 2, 3 lacked their disks at the same time, from 6.000 s on, "
+        "because of fault 5 (disk.lost, 5.000 s to 6.000 s); fault 6 (disk.lost, 6.000 s to "
+        "7.000 s). The quorum may have lost committed metadata."
     )

@@ -4,36 +4,44 @@ from typing import Any
 
 import pytest
 
-from checkers.causes.state_loss import Loss, Members, Moment, StateLoss, Toll, lacking, losses_of
-from checkers.history.recorded_faults import Fault, Taken
+from checkers.causes.state_loss import (
+    AllCopiesLost,
+    IsrHistory,
+    Moment,
+    ReplicaLoss,
+    StateLoss,
+    replica_losses,
+    state_losses_at,
+)
+from checkers.history.recorded_faults import Fault, LostState
 from checkers.history.settings import Settings
 
-POWER, DISK = Taken.UNFLUSHED, Taken.DISK
+POWER, DISK = LostState.UNFLUSHED, LostState.DISK
 
 
 def fault(
-    takes: Taken | None, *nodes: int, from_ns: int = 0, at_ns: int = 1, healed_ns: int = 7
+    loses: LostState | None, *nodes: int, from_ns: int = 0, at_ns: int = 1, healed_ns: int = 7
 ) -> Fault:
     """A fault that took something from nodes between two moments, which were back at another."""
     return Fault(
         fault_id=from_ns, label="f", aimed=frozenset(nodes), cut=frozenset(), started_ns=from_ns,
-        healed_ns=healed_ns, effective_ns=at_ns, takes=takes,
+        healed_ns=healed_ns, effective_ns=at_ns, loses=loses,
     )  # fmt: skip
 
 
-def together(losses: dict[int, Taken], in_sync: set[int], eligible: set[int]) -> StateLoss:
+def together(losses: dict[int, LostState], in_sync: set[int], eligible: set[int]) -> StateLoss:
     """Nodes that lost what they had at once."""
     return StateLoss(
         losses=tuple(
-            Loss(
+            ReplicaLoss(
                 node=node,
                 from_ns=0,
                 at_ns=1,
-                told=Moment(7, None),
+                registered=Moment(7, None),
                 back_ns=9,
-                fault=fault(takes, node),
+                fault=fault(loses, node),
             )
-            for node, takes in losses.items()
+            for node, loses in losses.items()
         ),
         in_sync=frozenset(in_sync),
         eligible=frozenset(eligible),
@@ -48,28 +56,30 @@ def settings(min_isr: int = 2, *, flush: bool = False, elr: bool = True) -> Sett
 
 
 @pytest.mark.parametrize(
-    ("lost", "promised", "toll"),
+    ("lost", "promised", "why"),
     [
-        (together({1: POWER, 2: POWER}, {1, 2, 3}, set()), settings(), Toll.POWER),
+        (together({1: POWER, 2: POWER}, {1, 2, 3}, set()), settings(), AllCopiesLost.POWER),
         (together({1: POWER}, {1, 2, 3}, set()), settings(), None),
         (together({1: POWER, 2: POWER}, {1, 2}, set()), settings(3), None),
         (together({1: POWER, 2: POWER}, {1, 2}, set()), settings(flush=True), None),
         (together({1: POWER, 2: POWER}, {1, 2}, set()), settings(flush=True, elr=False), None),
         (together({1: POWER}, {1}, {2}), settings(), None),
-        (together({1: POWER}, {1}, {2}), settings(elr=False), Toll.LAST_STANDING),
+        (together({1: POWER}, {1}, {2}), settings(elr=False), AllCopiesLost.LAST_STANDING),
         (together({1: POWER}, {1, 2}, set()), settings(elr=False), None),
-        (together({1: POWER}, {1}, set()), settings(1), Toll.LAST_STANDING),
+        (together({1: POWER}, {1}, set()), settings(1), AllCopiesLost.LAST_STANDING),
         (together({1: POWER}, {1, 2}, set()), settings(1), None),
         (together({1: DISK, 2: DISK}, {1, 2, 3}, set()), settings(), None),
-        (together({1: DISK, 2: DISK}, {1, 2}, set()), settings(flush=True), Toll.DISKS),
-        (together({1: DISK, 2: POWER}, {1, 2}, set()), settings(), Toll.DISKS),
+        (together({1: DISK, 2: DISK}, {1, 2}, set()), settings(flush=True), AllCopiesLost.DISKS),
+        (together({1: DISK, 2: POWER}, {1, 2}, set()), settings(), AllCopiesLost.DISKS),
         (together({1: DISK, 2: POWER}, {1, 2}, set()), settings(flush=True), None),
         (together({1: DISK}, {1}, {2}), settings(), None),
     ],
 )
-def test_toll(lost: StateLoss, promised: Settings, toll: Toll | None) -> None:
+def test_acks_all_protects_unless_all_copies_may_be_lost(
+    lost: StateLoss, promised: Settings, why: AllCopiesLost | None
+) -> None:
     """How much it takes until an acknowledged record may be gone, by what was promised."""
-    assert lost.toll(promised) is toll
+    assert lost.all_copies_lost(promised) is why
 
 
 def rows(*isrs: tuple[int, list[int]], exact: bool = True) -> list[dict[str, Any]]:
@@ -85,36 +95,38 @@ MINUTE = 60_000_000_000
 
 def test_only_who_kept_the_records_loses_them() -> None:
     """In sync or eligible; and nothing is taken by a fault that takes nothing."""
-    members = Members(rows((0, [1, 2, 3, 4]), (MINUTE, [1, 2]), (2 * MINUTE, [1])), min_isr=2)
+    isr_history = IsrHistory(
+        rows((0, [1, 2, 3, 4]), (MINUTE, [1, 2]), (2 * MINUTE, [1])), min_isr=2
+    )
     at = {"from_ns": 3 * MINUTE, "at_ns": 3 * MINUTE + 1}
-    [one, two] = losses_of(members, [fault(POWER, 1, 2, 3, **at), fault(None, 1, **at)])
+    [one, two] = replica_losses(isr_history, [fault(POWER, 1, 2, 3, **at), fault(None, 1, **at)])
     assert (one.node, two.node) == (1, 2)
-    [lost] = lacking(members, [one, two], 4 * MINUTE)
+    [lost] = state_losses_at(isr_history, [one, two], 4 * MINUTE)
     assert (sorted(lost.in_sync), sorted(lost.eligible)) == ([1], [2])
 
 
 def test_who_is_in_sync_again_lacks_nothing() -> None:
     """Back is who was out of sync, and then in it; who never left is not known to be back."""
-    members = Members(rows((0, [1, 2]), (10, [2]), (20, [1, 2])), min_isr=1)
-    losses = losses_of(members, [fault(POWER, 1, 2, from_ns=5, at_ns=6)])
+    isr_history = IsrHistory(rows((0, [1, 2]), (10, [2]), (20, [1, 2])), min_isr=1)
+    losses = replica_losses(isr_history, [fault(POWER, 1, 2, from_ns=5, at_ns=6)])
     assert [loss.back_ns for loss in losses] == [20, 1 << 62]
-    assert [len(lost.losses) for lost in lacking(members, losses, 15)] == [2]
-    [later] = lacking(members, losses, 30)
+    assert [len(lost.losses) for lost in state_losses_at(isr_history, losses, 15)] == [2]
+    [later] = state_losses_at(isr_history, losses, 30)
     assert [loss.node for loss in later.losses] == [2]
 
 
 def test_who_is_left_alone_by_the_others_stands_last() -> None:
     """While a node is down nobody knows what it lacks; when it is back everybody does."""
-    members = Members(rows((0, [1, 2]), (10, [2]), (20, []), (30, [2])), min_isr=1)
+    isr_history = IsrHistory(rows((0, [1, 2]), (10, [2]), (20, []), (30, [2])), min_isr=1)
     for healed_ns, beside in ((9, [[1, 2]]), (15, [[1, 2], [2]]), (99, [[1, 2], [2]])):
         lost_power = fault(POWER, 2, from_ns=5, at_ns=6, healed_ns=healed_ns)
-        found = lacking(members, losses_of(members, [lost_power]), 30)
+        found = state_losses_at(isr_history, replica_losses(isr_history, [lost_power]), 30)
         assert [sorted(each.in_sync) for each in found] == beside
 
 
 def test_who_is_back_is_known_once_it_has_registered() -> None:
     """Its machine may run long before: cut off, or while nobody is the active controller."""
-    members = Members(rows((0, [1, 2]), (10, [2]), (30, [2])), min_isr=1)
+    isr_history = IsrHistory(rows((0, [1, 2]), (10, [2]), (30, [2])), min_isr=1)
     lost_power = fault(POWER, 2, from_ns=5, at_ns=6, healed_ns=9)
     for registered_ns, beside in ((8, [[1, 2]]), (10, [[1, 2]]), (12, [[1, 2], [2]])):
         fencing = [
@@ -124,40 +136,43 @@ def test_who_is_back_is_known_once_it_has_registered() -> None:
             {"kind": "unfenced", "node": 2, "at_ns": registered_ns},
             {"kind": "fenced", "node": 2, "at_ns": 25},
         ]
-        found = lacking(members, losses_of(members, [lost_power], fencing), 30)
+        found = state_losses_at(isr_history, replica_losses(isr_history, [lost_power], fencing), 30)
         assert [sorted(each.in_sync) for each in found] == beside
 
 
 def test_of_two_that_lost_power_the_one_that_is_not_back_may_stand_last() -> None:
     """The other has registered, and said so; whoever comes back for another reason is left out."""
-    members = Members(rows((0, [1, 2, 3]), (10, [1, 3]), (12, [1])), min_isr=1)
+    isr_history = IsrHistory(rows((0, [1, 2, 3]), (10, [1, 3]), (12, [1])), min_isr=1)
     lost_power = fault(POWER, 1, 2, from_ns=5, at_ns=6, healed_ns=7)
     for registered_ns, beside in ((20, [[1, 2, 3], [1, 3], [1]]), (11, [[1, 2, 3], [1, 3]])):
         fencing = [
             {"kind": "fenced", "node": 2, "at_ns": 10},
             {"kind": "fenced", "node": 1, "at_ns": registered_ns},
         ]
-        losses = losses_of(members, [lost_power], fencing)
-        found = list(lacking(members, losses, 30))
+        losses = replica_losses(isr_history, [lost_power], fencing)
+        found = list(state_losses_at(isr_history, losses, 30))
         assert [sorted(each.in_sync) for each in found] == beside
-        alone = any(each.toll(settings(1, elr=False)) is Toll.LAST_STANDING for each in found)
+        alone = any(
+            each.all_copies_lost(settings(1, elr=False)) is AllCopiesLost.LAST_STANDING
+            for each in found
+        )
         assert alone == (registered_ns == 20)
 
 
 def test_losses_one_after_the_other() -> None:
     """What was written between them can only have been lost to the later ones."""
-    members = Members(rows((0, [1, 2])), min_isr=2)
+    isr_history = IsrHistory(rows((0, [1, 2])), min_isr=2)
     faults = [fault(POWER, 1, from_ns=5, at_ns=6), fault(POWER, 2, from_ns=8, at_ns=9)]
-    both, second = lacking(members, losses_of(members, faults), 20)
+    both, second = state_losses_at(isr_history, replica_losses(isr_history, faults), 20)
     assert (both.first_ns, second.first_ns) == (6, 9)
     assert [loss.node for loss in second.losses] == [2]
-    assert "node 1 lost power by" in both.describe()
-    assert "node 1 in sync kept its records" in second.describe()
+    assert "Node 1 lost power by" in both.describe()
+    assert "Node 1, in sync, kept all records" in second.describe()
 
 
 def test_the_controllers_own_rows_come_before_what_was_polled() -> None:
     """A polled row may be late; it counts where there is nothing better."""
     polled = rows((0, [1, 2]), exact=False)
-    assert [s.in_sync for s in Members(polled, 1).between(0, 9)] == [{1, 2}]
+    assert [s.in_sync for s in IsrHistory(polled, 1).between(0, 9)] == [{1, 2}]
     both = [*polled, *rows((0, [1]))]
-    assert [s.in_sync for s in Members(both, 1).between(0, 9)] == [{1}]
+    assert [s.in_sync for s in IsrHistory(both, 1).between(0, 9)] == [{1}]

@@ -85,7 +85,7 @@ NOT_RECORDED = {"cause_recorded": False}
         ("watermark-regression", Context(acks=1, aspect="deposed"), "informational"),
         ("uncommitted-read", Context(acks=1, cause_recorded=False), "unknown"),
         ("uncommitted-read", Context(acks=1, cause=SOLE), "informational"),
-        ("uncommitted-read", Context(acks=1, state_in_doubt=True), "unknown"),
+        ("uncommitted-read", Context(acks=1, state_loss_uncertain=True), "unknown"),
         ("uncommitted-read", Context(acks=1), "forbidden"),
         ("refused-head", Context(acks=-1, cause_recorded=False), "unknown"),
         (
@@ -95,7 +95,7 @@ NOT_RECORDED = {"cause_recorded": False}
         ),
         (
             "refused-head",
-            Context(acks=-1, min_insync_replicas=2, state_in_doubt=True),
+            Context(acks=-1, min_insync_replicas=2, state_loss_uncertain=True),
             "unknown",
         ),
         (
@@ -126,7 +126,7 @@ def test_judgement(anomaly: str, context: Context, judgement: str) -> None:
 
 def test_unspoken_anomaly_is_a_mistake() -> None:
     """Nothing is silently ignored."""
-    with pytest.raises(LookupError, match="does not speak of 'novelty'"):
+    with pytest.raises(LookupError, match="has no row for 'novelty'"):
         judge("novelty", Context(acks=-1))
 
 

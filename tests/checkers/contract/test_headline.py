@@ -41,7 +41,7 @@ def of(verdict: str, *anomalies: dict[str, Any]) -> headline.Headline:
         (
             of("INVALID", lost(9, 1, permitted_by="acks=1"), lost(2, judgement="forbidden")),
             Standing.BROKEN,
-            "CONTRACT BROKEN; ACKNOWLEDGED WRITES LOST: 2 acks=all, which nothing permits; "
+            "CONTRACT BROKEN; ACKNOWLEDGED WRITES LOST: 2 acks=all, not permitted; "
             "9 acks=1, permitted by acks=1",
         ),
         (of("INVALID"), Standing.BROKEN, "CONTRACT BROKEN"),
@@ -49,8 +49,7 @@ def of(verdict: str, *anomalies: dict[str, Any]) -> headline.Headline:
         (
             of("UNKNOWN", lost(5, judgement="unknown")),
             Standing.UNDECIDED,
-            "CONTRACT NOT DECIDED; ACKNOWLEDGED WRITES LOST: 5 acks=all, and whether that is "
-            "permitted is not known",
+            "CONTRACT NOT DECIDED; ACKNOWLEDGED WRITES LOST: 5 acks=all, unknown whether permitted",
         ),
     ],
 )

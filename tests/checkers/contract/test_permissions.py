@@ -17,11 +17,11 @@ from checkers.contract.permissions import (
     Permission,
     as_properties,
 )
-from checkers.history.recorded_faults import Taken
+from checkers.history.recorded_faults import LostState
 from checkers.history.settings import Settings
 from tests.checkers.causes.test_state_loss import together
 
-POWER, DISK = Taken.UNFLUSHED, Taken.DISK
+POWER, DISK = LostState.UNFLUSHED, LostState.DISK
 SETTINGS = {each.name for each in fields(Settings)}
 PERMITTED = [row for row in CONTRACT if row.judgement is Judgement.PERMITTED]
 KINDS = list(dict.fromkeys(row.anomaly for row in PERMITTED))

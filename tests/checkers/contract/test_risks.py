@@ -81,7 +81,7 @@ def test_a_risk_is_one_line_whatever_the_topics() -> None:
     """Who, by what, and what prevents it."""
     (risk,) = risks(plan({"acks": 1}, {}, {"acks": 1}), KILL)
     assert risk.text == (
-        "acks=1: these faults can lose acknowledged writes of t0, t2, by a change of leadership; "
+        "acks=1: these faults can lose acknowledged writes of t0, t2, by a leader change; "
         "prevented by acks=all with min.insync.replicas=2 (and replication factor 3)"
     )
 

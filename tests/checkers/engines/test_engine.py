@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_nothing_is_on_disk_while_all_is_in_memory(folder: Path) -> None:
     """A process that is killed then leaves nothing."""
     engine = DuckDbEngine()
-    assert engine.rows(engine.keep(engine.load([ROWS], ROWS.schema))) == ROWS.to_pylist()
+    assert engine.rows(engine.materialize(engine.load([ROWS], ROWS.schema))) == ROWS.to_pylist()
     assert list(folder.iterdir()) == []
     engine.close()
 
@@ -40,7 +40,9 @@ def test_what_was_spilled_is_removed(folder: Path, monkeypatch: pytest.MonkeyPat
     many = pa.table({"n": range(1 << 20)})
     frame = engine.load([many], many.schema)
     for shift in range(3):
-        frame = engine.keep(frame.select(((F.col("n") * 48_271 + shift) % (1 << 40)).alias("n")))
+        frame = engine.materialize(
+            frame.select(((F.col("n") * 48_271 + shift) % (1 << 40)).alias("n"))
+        )
     assert [path.name.startswith("highwater-duckdb-") for path in folder.iterdir()] == [True]
     engine.close()
     assert list(folder.iterdir()) == []
@@ -55,9 +57,9 @@ def test_what_is_kept_of_a_large_file_is_on_disk_and_removed(
     path = tmp_path / "rows.parquet"
     pyarrow.parquet.write_table(ROWS, path)
     engine = DuckDbEngine()
-    before = engine.keep(engine.load([ROWS], ROWS.schema))
+    before = engine.materialize(engine.load([ROWS], ROWS.schema))
     for _ in range(2):
-        kept = engine.keep(engine.load([path], ROWS.schema))
+        kept = engine.materialize(engine.load([path], ROWS.schema))
         assert engine.rows(before.unionByName(kept)) == 2 * ROWS.to_pylist()
     (made,) = folder.iterdir()
     assert (made / "kept.duckdb").is_file()
@@ -96,7 +98,7 @@ def test_texts_kept_as_numbers_are_texts_all_the_same(
     pyarrow.parquet.write_table(rows, path)
     engine = DuckDbEngine()
     F = engine.functions
-    frame = engine.keep(engine.load([path], rows.schema))
+    frame = engine.materialize(engine.load([path], rows.schema))
     counted = frame.groupBy("topic").agg(F.count(F.lit(1)).alias("rows")).orderBy("topic")
     assert engine.rows(counted) == [{"topic": name, "rows": 2} for name in names]
     first = engine.rows(frame.where(F.col("topic") == F.lit("it's 0")))

@@ -26,7 +26,7 @@ def fates(engine: DuckDbEngine, story: Story) -> dict[str, list[Any]]:
     records nobody sent."""
     frames = Frames(engine, story.sources(), story.plan)
     found: dict[str, list[Any]] = {"unsent": [] if frames.unsent is None else ["some"]}
-    for row in engine.rows(frames.fates):
+    for row in engine.rows(frames.send_outcomes):
         if row["value"] == v(TOPIC, 1):
             found.setdefault(row["type"], []).append([row[name] for name in PLACES])
     return found

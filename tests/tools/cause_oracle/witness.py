@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.simulation.invariants.ledger import Batch
-from harness.simulation.invariants.replicas import Watched
+from harness.simulation.invariants.replicas import ReplicaChecker
 from harness.simulation.run import Simulation
 from harness.simulation.world.host import Host
 from harness.simulation.world.network.tcp import Socket
@@ -107,9 +107,9 @@ class Witness:
         with ExitStack() as stack:
             for kind, name, wrapper in (
                 (Producer, "_request", self._of_request),
-                (ProduceHandler, "_outcome", self._of_outcome),
-                (Watched, "_check_role", self._of_role),
-                (Socket, "cut_off", self._of_reset),
+                (ProduceHandler, "_produce", self._of_produce),
+                (ReplicaChecker, "_check_role", self._of_role),
+                (Socket, "reset_both_ends", self._of_reset),
             ):
                 plain = getattr(kind, name)
                 stack.callback(setattr, kind, name, plain)
@@ -117,8 +117,8 @@ class Witness:
             yield
         assert self._simulation.invariants is not None
         for partition in self._simulation.invariants.images.partitions.values():
-            topic, _, number = partition.ledger.name.rpartition("-")
-            self.seen.elected[topic, int(number)] = dict(partition.ledger.leaders)
+            topic, _, number = partition.history.name.rpartition("-")
+            self.seen.elected[topic, int(number)] = dict(partition.history.leaders)
 
     def _of_request(self, plain: Callable[..., bool]) -> Callable[..., bool]:
         def request(producer: Any, link: Any, node: int, sent: Sequence[Any]) -> bool:
@@ -150,8 +150,8 @@ class Witness:
         )
         self._posts[number] += 1
 
-    def _of_outcome(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        def outcome(handler: Any, request: Any, part: Any, acks: int) -> Any:
+    def _of_produce(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def produce(handler: Any, request: Any, part: Any, acks: int) -> Any:
             made = plain(handler, request, part, acks)
             if part.partition is not None:
                 replica = handler._replicas.find(part.partition)
@@ -169,7 +169,7 @@ class Witness:
                 )
             return made
 
-        return outcome
+        return produce
 
     def _of_role(self, plain: Callable[..., str]) -> Callable[..., str]:
         def check_role(watched: Any, state: Any, image: Any) -> str:
@@ -187,14 +187,14 @@ class Witness:
         return check_role
 
     def _of_reset(self, plain: Callable[..., bool]) -> Callable[..., bool]:
-        def cut_off(socket: Any) -> bool:
+        def reset_both_ends(socket: Any) -> bool:
             there_was = plain(socket)
             if there_was:
                 for end in (socket, socket.peer):
                     self.seen.reset.setdefault(end.number, self._now_ns())
             return there_was
 
-        return cut_off
+        return reset_both_ends
 
     # -- what the network tells
 

@@ -114,8 +114,8 @@ def test_a_verb_does_what_it_does_in_sqlframe(
     expected = [row.asDict() for row in theirs.collect()]
     assert ours.columns == theirs.columns
     assert sorted(map(repr, engine.rows(ours))) == sorted(map(repr, expected))
-    assert sorted(map(repr, engine.rows(engine.keep(ours)))) == sorted(map(repr, expected))
-    assert engine.is_empty(ours) == engine.is_empty(engine.keep(ours)) == (not expected)
+    assert sorted(map(repr, engine.rows(engine.materialize(ours)))) == sorted(map(repr, expected))
+    assert engine.is_empty(ours) == engine.is_empty(engine.materialize(ours)) == (not expected)
 
 
 @pytest.fixture

@@ -19,14 +19,14 @@ def _twice_around_a_new_epoch(
 
 
 @golden("VALID", {("duplicate", "client-epoch"): (P, 1)},
-        cause="all-1: it had itself sent ahead of a batch that had failed (NOT_LEADER")  # fmt: skip
+        cause="all-1: the client had sent more behind a batch that failed (NOT_LEADER")  # fmt: skip
 def client_wrote_twice_across_its_own_epochs(s: Story) -> None:
     """The client had sent ahead of a failed batch elsewhere, and began again with everything."""
     _twice_around_a_new_epoch(s, OWN)
 
 
 @golden("VALID", {("duplicate", "client-epoch"): (P, 1)},
-        cause="it had itself given up 7 message(s) timed out on all [1]")  # fmt: skip
+        cause="the client had given up 7 message(s) timed out on all [1]")  # fmt: skip
 def client_wrote_twice_after_it_had_given_others_up(s: Story) -> None:
     """The client's own time-out took sequences away; it began again with what was in flight."""
     given_up = "timed-out: 7 message(s) timed out on all [1]"
@@ -60,7 +60,7 @@ def client_wrote_twice_for_reasons_not_all_its_own(s: Story) -> None:
     _twice_around_a_new_epoch(s, OWN, OWN, "message sequence gap", "unknown producer id")
 
 
-@golden("INVALID", {("duplicate", None): (F, 1)}, cause="sent ahead of a batch")
+@golden("INVALID", {("duplicate", None): (F, 1)}, cause="sent more behind a batch")
 def client_wrote_twice_where_it_was_refused(s: Story) -> None:
     """Near miss: a broker that holds the batch was wrong to refuse the one behind it."""
     _twice_around_a_new_epoch(s, OWN, partition=0, value=v(ALL, 99))

@@ -76,7 +76,7 @@ def end_offset_goes_back_with_the_new_leader(s: Story) -> None:
 
 
 @golden("VALID", {("watermark-regression", "advanced"): (P, 1)},
-        cause="the new leader was not in sync")  # fmt: skip
+        cause="The new leader was not in sync")  # fmt: skip
 def end_offset_goes_back_over_an_unclean_election(s: Story) -> None:
     """It is not long before the second answer that who was asked lost its records, but between."""
     s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})

@@ -15,7 +15,7 @@ def _left_alone(s: Story) -> None:
     taken(s, 1)
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+@golden("VALID", {LOST: (P, 1)}, cause="No other replica was in sync")
 def others_leave_who_had_lost_power(s: Story) -> None:
     """While it is down nobody knows; KIP-966 tolerates one loss less than min ISR."""
     _left_alone(s)
@@ -35,7 +35,7 @@ def others_leave_who_is_back_without_its_records(s: Story) -> None:
     s.faults[-1]["healed_ns"] = round(9.7 * S)
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+@golden("VALID", {LOST: (P, 1)}, cause="No other replica was in sync")
 def others_leave_who_is_back_and_cannot_register(s: Story) -> None:
     """Its machine ran before the other left, but the controllers were told after that."""
     others_leave_who_is_back_without_its_records(s)
@@ -60,7 +60,7 @@ def _two_lose_power_and_the_third_goes(s: Story, registered_s: float) -> None:
                           "log_offset": log_offset, "source": "metadata-log"})  # fmt: skip
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+@golden("VALID", {LOST: (P, 1)}, cause="No other replica was in sync")
 def third_leaves_one_of_two_that_lost_power(s: Story) -> None:
     """That the other has told what it lacks says nothing of this one."""
     _two_lose_power_and_the_third_goes(s, 9.95)
@@ -83,7 +83,7 @@ def _the_other_tells_in_that_millisecond(s: Story, left_at: int) -> None:
             row["log_offset"] = left_at
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+@golden("VALID", {LOST: (P, 1)}, cause="No other replica was in sync")
 def third_leaves_right_before_the_other_tells(s: Story) -> None:
     """Times of the metadata log are whole milliseconds: its order says which came first."""
     _the_other_tells_in_that_millisecond(s, 0)
@@ -108,7 +108,7 @@ def _joins_and_loses_power(s: Story, *fencing: tuple[float, str]) -> None:
                           "log_offset": log_offset, "source": "metadata-log"})  # fmt: skip
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="in sync kept its records")
+@golden("VALID", {LOST: (P, 1)}, cause="in sync, kept all records")
 def replica_joins_by_what_it_had_before_it_lost_power(s: Story) -> None:
     """It had caught up when its power went, and nobody knew of that when it was let in."""
     _joins_and_loses_power(s, (9.8, "fenced"), (9.9, "unfenced"))

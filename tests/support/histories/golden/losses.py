@@ -33,7 +33,11 @@ def acks_all_loses_with_an_election(s: Story) -> None:
     s.send(ALL, 99, 10, 9.4)
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="deposed at 10.000 s by node 2")
+@golden(
+    "VALID",
+    {("lost-write", "middle"): (P, 1)},
+    cause="node 2 replaced node 1 as leader at 10.000 s",
+)
 def acks_1_loses_what_the_deposed_leader_had(s: Story) -> None:
     """Acknowledged by node 1 just before it was killed; node 2 used the offset again."""
     s.send(ONE, 99, 10, 9.4)
@@ -45,7 +49,7 @@ def acks_1_loses_a_long_tail(s: Story) -> None:
     s.send(ONE, 99, 25, 9.4)
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="it knew by 15.000 s")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="noticed by 15.000 s")
 def acks_1_loses_to_a_zombie(s: Story) -> None:
     """Node 1 did not know until 15 s that it was deposed, and acknowledged at 14.9 s."""
     s.send(ONE, 99, 12, 14.9)
@@ -63,21 +67,29 @@ def _two_more_elections(s: Story) -> None:
     s.cluster.append(view | {"node": 3, "leader": 2, "leader_epoch": 3, "at_ns": 13 * S})
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="deposed at 12.000 s by node 2")
+@golden(
+    "VALID",
+    {("lost-write", "middle"): (P, 1)},
+    cause="node 2 replaced node 1 as leader at 12.000 s",
+)
 def acks_1_loses_to_the_second_of_two_zombies(s: Story) -> None:
     """The election that ended the reign of who had accepted it is its cause, and no earlier one."""
     _two_more_elections(s)
     s.send(ONE, 99, 14, 12.5, node=3)
 
 
-@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="no change of leadership")
+@golden(
+    "INVALID",
+    {("lost-write", "middle"): (F, 1)},
+    because="no new leader that could have removed the write",
+)
 def acks_1_loses_while_another_zombie_is_left(s: Story) -> None:
     """Near miss: node 1 still did not know, but node 3, which accepted it, did."""
     _two_more_elections(s)
     s.send(ONE, 99, 14, 14.5, node=3)
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="it knew by 15.000 s")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="noticed by 15.000 s")
 def acks_1_loses_to_a_leader_that_nobody_saw(s: Story) -> None:
     """An epoch is missing in the record: node 3 may have led in it, and nobody saw when it knew."""
     for row in s.cluster:
@@ -86,7 +98,11 @@ def acks_1_loses_to_a_leader_that_nobody_saw(s: Story) -> None:
     s.send(ONE, 99, 12, 14.5, node=3)
 
 
-@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="no change of leadership")
+@golden(
+    "INVALID",
+    {("lost-write", "middle"): (F, 1)},
+    because="no new leader that could have removed the write",
+)
 def acks_1_loses_to_one_that_never_led(s: Story) -> None:
     """Near miss: no epoch is missing."""
     s.send(ONE, 99, 12, 14.5, node=3)
@@ -106,21 +122,33 @@ def _led_again_before(s: Story) -> None:
     s.cluster.append(first | {"leader_epoch": 1, "start_offset": 5})
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="deposed at 10.000 s by node 2")
+@golden(
+    "VALID",
+    {("lost-write", "middle"): (P, 1)},
+    cause="node 2 replaced node 1 as leader at 10.000 s",
+)
 def acks_1_loses_what_may_have_come_after_its_leader_led_again(s: Story) -> None:
     """It was under way for long, and acknowledged shortly before a clean election."""
     _led_again_before(s)
     s.send(ONE, 99, 12, 5, complete_ns=round(9.5 * S))
 
 
-@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="no change of leadership")
+@golden(
+    "INVALID",
+    {("lost-write", "middle"): (F, 1)},
+    because="no new leader that could have removed the write",
+)
 def acks_1_loses_what_came_before_its_leader_led_again(s: Story) -> None:
     """Near miss: the leader had it when it led again, and was alone with it to lose it."""
     _led_again_before(s)
     s.send(ONE, 99, 12, 5)
 
 
-@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="no change of leadership")
+@golden(
+    "INVALID",
+    {("lost-write", "middle"): (F, 1)},
+    because="no new leader that could have removed the write",
+)
 def acks_1_loses_after_the_deposed_leader_knew(s: Story) -> None:
     """Near miss of a cause: at 15.5 s node 1 had known for half a second."""
     s.send(ONE, 99, 12, 15.5)
@@ -149,7 +177,7 @@ def acks_1_loses_though_the_same_node_leads_on(s: Story) -> None:
     s.send(ONE, 99, 12, 9.4)
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="nobody saw it learn")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="was not seen to notice")
 def acks_1_loses_and_nobody_saw_the_zombie_learn(s: Story) -> None:
     """Without a view of node 1, its fault's end and the stated slack bound its reach."""
     s.cluster = [r for r in s.cluster if r["kind"] != "view"]
@@ -171,7 +199,7 @@ def acks_1_loses_while_a_clock_is_wrong(s: Story) -> None:
     s.faults.append(s.faults[0] | clock | {"healed_ns": 30 * S})
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="in epoch 2 from offset 10")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="(epoch 2). Writes from offset 10 on")
 def acks_1_loses_to_an_epoch_without_records(s: Story) -> None:
     """Nothing was written in epoch 2, so it starts where epoch 4 does; node 3 led only then."""
     s.cluster = [r for r in s.cluster if r["topic"] != ONE]
@@ -210,7 +238,11 @@ def _reign_between(s: Story, *, kept: bool) -> None:
                           "node": node, "leader": leader, "leader_epoch": epoch})  # fmt: skip
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="by node 2 in epoch 2 from offset 10")
+@golden(
+    "VALID",
+    {("lost-write", "middle"): (P, 1)},
+    cause="node 2 replaced node 1 as leader at 10.000 s (epoch 2). Writes from offset 10 on",
+)
 def acks_1_loses_a_reign_of_which_nothing_is_left(s: Story) -> None:
     """Node 3 was cut to where node 2 and it agreed, below where the next epoch starts."""
     _reign_between(s, kept=False)
@@ -239,21 +271,25 @@ def acks_all_loses_in_a_vanished_reign(s: Story) -> None:
     s.send(ONE, 99, 8, 9.9, acks=-1)
 
 
-@golden("UNKNOWN", {("lost-write", "middle"): (U, 1)}, because="not in the record")
+@golden("UNKNOWN", {("lost-write", "middle"): (U, 1)}, because="the record cannot show it")
 def acks_1_loses_without_a_record_of_epochs(s: Story) -> None:
     """Whether there was a cause cannot be told."""
     s.cluster = [r for r in s.cluster if r["kind"] != "epoch"]
     s.send(ONE, 99, 10, 9.4)
 
 
-@golden("VALID", {("lost-write", None): (P, 2)}, cause="deposed at 10.000 s by node 2")
+@golden(
+    "VALID",
+    {("lost-write", None): (P, 2)},
+    cause="node 2 replaced node 1 as leader at 10.000 s",
+)
 def acks_0_loses_around_a_kill(s: Story) -> None:
     """Counted, with the nearest explanation."""
     s.send(NONE, 98, None, 9.7)
     s.send(NONE, 99, None, 9.8)
 
 
-@golden("VALID", {("lost-write", None): (P, 1)}, cause="no acknowledgement was asked for")
+@golden("VALID", {("lost-write", None): (P, 1)}, cause="asked for no acknowledgement")
 def acks_0_loses_out_of_the_blue(s: Story) -> None:
     """Nothing happened near it; acks=0 promises nothing."""
     s.send(NONE, 99, None, 40)
@@ -277,7 +313,7 @@ def acks_0_loses_to_a_pause(s: Story) -> None:
     s.send(NONE, 99, None, 30.5)
 
 
-@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="min ISR 1")
+@golden("INVALID", {("lost-write", "middle"): (F, 1)}, because="min.insync.replicas=1")
 def min_isr_1_loses_by_a_clean_election(s: Story) -> None:
     """Near miss of a permission: the ISR was not the leader alone."""
     s.set_topic(ALL, min_insync_replicas=1)
@@ -287,7 +323,7 @@ def min_isr_1_loses_by_a_clean_election(s: Story) -> None:
 @golden(
     "VALID",
     {("lost-write", "middle"): (P, 1)},
-    cause="the old one was the only in-sync replica",
+    cause="Node 1 was the only in-sync replica",
 )
 def min_isr_1_loses_its_only_replica(s: Story) -> None:
     """The ISR was node 1 alone, and node 2 was elected all the same."""
@@ -303,7 +339,7 @@ def min_isr_2_loses_its_only_replica(s: Story) -> None:
     s.send(ALL, 99, 10, 9.4)
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="the new leader was not in sync")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="The new leader was not in sync")
 def unclean_election_loses(s: Story) -> None:
     """Configured, and it took place."""
     s.set_topic(ALL, configs={"unclean.leader.election.enable": "true"})
@@ -326,7 +362,7 @@ def _nobody_in_sync(s: Story, eligible: list[int]) -> None:
     s.send(ALL, 99, 10, 9.4)
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="the new leader was not in sync")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="The new leader was not in sync")
 def unclean_election_passes_over_the_eligible(s: Story) -> None:
     """Node 2 had been in sync with the last leader, and was not eligible any more."""
     _nobody_in_sync(s, [1, 3])
@@ -338,7 +374,7 @@ def unclean_election_was_on_and_an_eligible_one_led(s: Story) -> None:
     _nobody_in_sync(s, [1, 2])
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="the new leader was not in sync")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="The new leader was not in sync")
 def unclean_election_where_nobody_was_eligible(s: Story) -> None:
     """Node 2 had been in sync with the last leader, and nobody was eligible any more."""
     _nobody_in_sync(s, [])
@@ -352,13 +388,13 @@ def _leads_again(s: Story, eligible: list[int]) -> None:
             row["leader"] = 1
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="leads again from")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="node 1 became leader again at")
 def unclean_election_of_the_leader_itself(s: Story) -> None:
     """It had come back without what it had, and was not eligible any more."""
     _leads_again(s, [2, 3])
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="leads again from")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="node 1 became leader again at")
 def unclean_election_of_the_leader_itself_where_nobody_was_eligible(s: Story) -> None:
     """Nor was anybody else."""
     _leads_again(s, [])
@@ -392,7 +428,7 @@ def _older_tail_takes_the_place(s: Story) -> None:
     s.send(ALL, 99, 7, 6, node=2, leader_epoch=1)
 
 
-@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="in epoch 3 from offset 10")
+@golden("VALID", {("lost-write", "middle"): (P, 1)}, cause="(epoch 3). Writes from offset 10 on")
 def unclean_leader_brings_an_older_tail(s: Story) -> None:
     """Nothing that either of the leaders before it had accepted is in the final log."""
     _older_tail_takes_the_place(s)

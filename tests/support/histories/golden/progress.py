@@ -19,7 +19,11 @@ def _never_answered(s: Story, *, from_s: float) -> None:
     s.row("end", OTHER, 61)
 
 
-@golden("UNKNOWN", {("stuck", "producer"): (U, 1)}, because="how long that may take")
+@golden(
+    "UNKNOWN",
+    {("stuck", "producer"): (U, 1)},
+    because="set a limit with the expectation unavailable_ms",
+)
 def producer_never_recovers(s: Story) -> None:
     """Others write to the partition; this one gets no answer from 21 s on."""
     _never_answered(s, from_s=20)

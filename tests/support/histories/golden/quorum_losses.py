@@ -8,7 +8,7 @@ from tests.support.histories.golden.base import F, P, golden
 from tests.support.histories.golden.state_losses import LOST, led, taken
 from tests.support.histories.story import ALL, S, Story
 
-CAUSE = "of the voters 1, 2, 3 lacked their disks together from"
+CAUSE = "of the voters 1, 2, 3 lacked their disks at the same time, from"
 
 
 def voters(s: Story, at_s: float, *nodes: int) -> None:

@@ -63,7 +63,7 @@ def configured(s: Story, **configs: str) -> None:
     s.set_topic(ALL, configs={name.replace("_", "."): value for name, value in configs.items()})
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="lost power by 9.600 s, fault")
+@golden("VALID", {LOST: (P, 1)}, cause="lost power by 9.600 s, because of fault")
 def min_isr_replicas_lose_power_together(s: Story) -> None:
     """As many as min.insync.replicas, and they were all that had it."""
     wiped(s)
@@ -142,7 +142,7 @@ def flushed_before_the_power_loss(s: Story) -> None:
     taken(s, 1, 2)
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+@golden("VALID", {LOST: (P, 1)}, cause="No other replica was in sync")
 def flush_was_off_for_a_while(s: Story) -> None:
     """A change of the setting counts for what was written while it was in force."""
     wiped(s)
@@ -170,14 +170,14 @@ def eligible_replica_was_left_standing(s: Story) -> None:
     taken(s, 1)
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+@golden("VALID", {LOST: (P, 1)}, cause="No other replica was in sync")
 def last_replica_standing_loses_power(s: Story) -> None:
     """The same with eligible leader replicas off."""
     eligible_replica_was_left_standing(s)
     s.plan["broker"] = {"eligible.leader.replicas.version": 0}
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="had its disk lost")
+@golden("VALID", {LOST: (P, 1)}, cause="suffered disk loss")
 def only_replica_of_min_isr_1_loses_its_disk(s: Story) -> None:
     """With min ISR 1 the leader alone may acknowledge, and its disk was all there was."""
     wiped(s)
@@ -194,7 +194,7 @@ def disk_is_damaged_and_a_whole_one_is_left(s: Story) -> None:
     taken(s, 1, fault="disk.bit-flip", details={"file": "log"})
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="had its disk lost or damaged")
+@golden("VALID", {LOST: (P, 1)}, cause="suffered disk loss or damage")
 def all_disks_are_damaged(s: Story) -> None:
     """Nor does a flush help, where no whole disk is left."""
     wiped(s)
@@ -227,14 +227,18 @@ def power_takes_what_an_earlier_leader_might_have_answered(s: Story) -> None:
     taken(s, 1, 2)
 
 
-@golden("INVALID", {LOST: (F, 1)}, cause="in sync kept its records")
+@golden("INVALID", {LOST: (F, 1)}, cause="in sync, kept all records")
 def too_few_lose_power_after_a_clean_election(s: Story) -> None:
     """Near miss: the one that leads next kept its memory."""
     _after_a_clean_election(s)
     taken(s, 1)
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="in epoch 1 from offset 10")
+@golden(
+    "VALID",
+    {LOST: (P, 1)},
+    cause="(epoch 1), without the records that were lost from offset 10 on",
+)
 def acks_1_leader_loses_power_and_leads_again(s: Story) -> None:
     """The leader alone had it for sure, and no other was elected."""
     s.faults.clear()
@@ -243,7 +247,7 @@ def acks_1_leader_loses_power_and_leads_again(s: Story) -> None:
     taken(s, 1)
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="no other was in sync")
+@golden("VALID", {LOST: (P, 1)}, cause="No other replica was in sync")
 def acks_1_last_replica_standing_loses_power_and_leads_again(s: Story) -> None:
     """Nobody was in sync or eligible, so it was elected as the last that had led (KIP-966)."""
     s.faults.clear()
@@ -274,21 +278,25 @@ def _leads_three_epochs(s: Story) -> None:
     taken(s, 2, fault="disk.lost")
 
 
-@golden("VALID", {LOST: (P, 1)}, cause="in epoch 2 from offset 10")
+@golden(
+    "VALID",
+    {LOST: (P, 1)},
+    cause="(epoch 2), without the records that were lost from offset 10 on",
+)
 def acks_1_leader_loses_its_disk_after_a_follower(s: Story) -> None:
     """What a later loss of the leader's own took tells nothing of an earlier one."""
     _leads_three_epochs(s)
     taken(s, 1, fault="disk.lost", by_s=12.5)
 
 
-@golden("INVALID", {LOST: (F, 1)}, cause="in sync kept its records")
+@golden("INVALID", {LOST: (F, 1)}, cause="in sync, kept all records")
 def acks_1_leader_keeps_its_disk_and_a_follower_loses_another(s: Story) -> None:
     """Near miss: no disk of the leader's was lost."""
     _leads_three_epochs(s)
     taken(s, 2, fault="disk.lost", by_s=12.5)
 
 
-@golden("UNKNOWN", {LOST: (U, 1)}, because="not in the record")
+@golden("UNKNOWN", {LOST: (U, 1)}, because="the record cannot show it")
 def power_loss_without_a_record_of_epochs(s: Story) -> None:
     """Who was in sync cannot be told."""
     wiped(s)
@@ -348,7 +356,7 @@ def twice_across_epochs(s: Story) -> None:
 
 
 @golden("VALID", {LOST: (P, 1), ("duplicate", "client-epoch"): (P, 1)},
-        cause="where records had been lost that might be")  # fmt: skip
+        cause="a partition that had lost records with permission")  # fmt: skip
 def client_began_again_since_a_partition_lost_power(s: Story) -> None:
     """What the partition knew of the producer went with its records."""
     wiped(s)

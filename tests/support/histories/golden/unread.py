@@ -91,7 +91,7 @@ def _began_again(s: Story) -> None:
 
 
 @golden("UNKNOWN", AGAIN | {("unseen", None): (U, 1), ("duplicate", "client-epoch"): (P, 1)},
-        cause="where records had been lost that might be")  # fmt: skip
+        cause="a partition that had lost records with permission")  # fmt: skip
 def client_began_again_and_epochs_were_not_read(s: Story) -> None:
     """Who had it together lost it, whichever the offset from which it was gone."""
     _began_again(s)
@@ -137,7 +137,7 @@ def broker_refuses_whoever_led(s: Story) -> None:
 
 
 @golden("UNKNOWN", AGAIN | {("unseen", None): (U, 1), ("refused-head", None): (U, 1)},
-        because="what it took is not in the record")  # fmt: skip
+        because="its result is not recorded")  # fmt: skip
 def broker_refuses_and_the_harness_died_while_power_was_lost(s: Story) -> None:
     """The journal has the beginning of the fault, and no proof."""
     _refused(s)
@@ -185,7 +185,7 @@ def _told_again(s: Story, first_s: float, end: int, at_s: float) -> None:
     leaderless(s)
 
 
-@golden("UNKNOWN", {LOST: (U, 1)}, because="what it took is not in the record")
+@golden("UNKNOWN", {LOST: (U, 1)}, because="its result is not recorded")
 def harness_died_while_power_was_lost(s: Story) -> None:
     """The journal has the beginning of the fault, and no proof."""
     wiped(s)
@@ -193,7 +193,11 @@ def harness_died_while_power_was_lost(s: Story) -> None:
     s.faults[-1].update(error="the harness ended before the fault did", healed_ns=None)
 
 
-@golden("UNKNOWN", {("divergent-replicas", "bytes"): (U, 1)}, because="may have kept what was lost")
+@golden(
+    "UNKNOWN",
+    {("divergent-replicas", "bytes"): (U, 1)},
+    because="may still have records that the cluster has lost",
+)
 def replica_differs_that_never_came_back(s: Story) -> None:
     """Node 1 was never in sync again: what it has may be what a permitted loss took elsewhere."""
     s.set_topic(ALL, min_insync_replicas=1)

@@ -1,8 +1,8 @@
-"""What a broker serves: one line for each api, with the versions that its handler knows.
+"""The apis that a broker serves: one line for each, with the versions that its handler knows.
 
-A new api is a line here, and a part in `Parts` if no existing part serves it. Left to others: what
-the controller's listener serves (`raft_io`, `controller_io`), and ApiVersions (the dispatcher
-answers it from this table).
+A new api is a line here, and a handler in `BrokerHandlers` if no existing handler serves it.
+Left to others: the apis of the controller's listener (`quorum`, `controller`), and ApiVersions (the
+dispatcher answers it from this table).
 """
 
 from dataclasses import dataclass
@@ -52,13 +52,13 @@ REMOVE_RAFT_VOTER = 81
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The broker's parts that answer requests."""
+class BrokerHandlers:
+    """The request handlers of a broker."""
 
     produce: ProduceHandler
     fetch: FetchHandler
-    queries: OffsetsHandler
-    cluster: MetadataHandler
+    offsets: OffsetsHandler
+    metadata: MetadataHandler
     coordinators: CoordinatorHandler
     configs: DescribeConfigsHandler
     forwarding: ForwardingHandler
@@ -66,27 +66,27 @@ class Parts:
     log_info: ReplicaLogInfoHandler
 
 
-def broker_apis(parts: Parts) -> dict[int, Api]:
-    """The requests served to clients and other brokers, by api key."""
-    queries, cluster, forwarding = parts.queries, parts.cluster, parts.forwarding
-    coordinators = parts.coordinators
+def broker_apis(handlers: BrokerHandlers) -> dict[int, Api]:
+    """The apis served to clients and other brokers, by api key."""
+    offsets, metadata, forwarding = handlers.offsets, handlers.metadata, handlers.forwarding
+    coordinators = handlers.coordinators
     return {
-        PRODUCE: Api(3, 13, parts.produce.handle),
-        FETCH: Api(4, 18, parts.fetch.handle),
-        LIST_OFFSETS: Api(1, 11, queries.list_offsets),
-        METADATA: Api(0, 13, cluster.metadata),
+        PRODUCE: Api(3, 13, handlers.produce.handle),
+        FETCH: Api(4, 18, handlers.fetch.handle),
+        LIST_OFFSETS: Api(1, 11, offsets.list_offsets),
+        METADATA: Api(0, 13, metadata.metadata),
         OFFSET_COMMIT: Api(2, 9, coordinators.offset_commit),
         OFFSET_FETCH: Api(1, 9, coordinators.offset_fetch),
         FIND_COORDINATOR: Api(0, 0, coordinators.find_coordinator),
         JOIN_GROUP: Api(0, 9, coordinators.join),
         CREATE_TOPICS: Api(2, 7, forwarding.forward),
         DELETE_TOPICS: Api(1, 6, forwarding.forward),
-        DELETE_RECORDS: Api(0, 2, parts.log_admin.delete_records),
+        DELETE_RECORDS: Api(0, 2, handlers.log_admin.delete_records),
         INIT_PRODUCER_ID: Api(0, 5, forwarding.init_producer_id),
-        OFFSET_FOR_LEADER_EPOCH: Api(2, 4, queries.offset_for_leader_epoch),
-        DESCRIBE_CONFIGS: Api(1, 4, parts.configs.handle),
+        OFFSET_FOR_LEADER_EPOCH: Api(2, 4, offsets.offset_for_leader_epoch),
+        DESCRIBE_CONFIGS: Api(1, 4, handlers.configs.handle),
         ALTER_CONFIGS: Api(0, 2, forwarding.forward),
-        DESCRIBE_LOG_DIRS: Api(1, 4, parts.log_admin.describe_log_dirs),
+        DESCRIBE_LOG_DIRS: Api(1, 4, handlers.log_admin.describe_log_dirs),
         CREATE_PARTITIONS: Api(0, 3, forwarding.forward),
         DELETE_GROUPS: Api(0, 2, coordinators.delete_groups),
         ELECT_LEADERS: Api(0, 2, forwarding.forward),
@@ -94,12 +94,12 @@ def broker_apis(parts: Parts) -> dict[int, Api]:
         ALTER_PARTITION_REASSIGNMENTS: Api(0, 1, forwarding.forward),
         LIST_PARTITION_REASSIGNMENTS: Api(0, 0, forwarding.forward),
         DESCRIBE_QUORUM: Api(0, 2, forwarding.forward),
-        DESCRIBE_CLUSTER: Api(0, 2, cluster.describe_cluster),
-        DESCRIBE_PRODUCERS: Api(0, 0, parts.log_admin.describe_producers),
+        DESCRIBE_CLUSTER: Api(0, 2, metadata.describe_cluster),
+        DESCRIBE_PRODUCERS: Api(0, 0, handlers.log_admin.describe_producers),
         UNREGISTER_BROKER: Api(0, 0, forwarding.forward),
         CONSUMER_GROUP_HEARTBEAT: Api(0, 1, coordinators.join),
-        DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, cluster.describe_topic_partitions),
+        DESCRIBE_TOPIC_PARTITIONS: Api(0, 0, metadata.describe_topic_partitions),
         ADD_RAFT_VOTER: Api(0, 1, forwarding.forward),
         REMOVE_RAFT_VOTER: Api(0, 0, forwarding.forward),
-        GET_REPLICA_LOG_INFO: Api(0, 0, parts.log_info.handle),
+        GET_REPLICA_LOG_INFO: Api(0, 0, handlers.log_info.handle),
     }

@@ -1,7 +1,7 @@
-"""The broker role: what serves clients and follows leaders, joined.
+"""The broker role: creates the parts that serve clients and follow leaders, and connects them.
 
-Each part does one thing (replicas, produce, fetch, ISR changes, fetchers, lifecycle, queries,
-forwarding, housekeeping); here they are made and their requests and endless jobs are named.
+The parts are the replicas, the ISR manager, the fetchers, the lifecycle, the housekeeping and the
+request handlers. This module names their apis and their endless jobs.
 """
 
 from collections.abc import Callable, Coroutine, Iterator
@@ -11,7 +11,7 @@ from uuid import UUID
 from nodes.config import NodeConfig
 from nodes.ids import BrokerEpoch
 from nodes.metadata.image import ClusterImage, Delta
-from nodes.server.apis import Parts, broker_apis
+from nodes.server.apis import BrokerHandlers, broker_apis
 from nodes.server.controller_link import ControllerLink
 from nodes.server.follower.fetcher import ReplicaFetcherManager
 from nodes.server.lifecycle import BrokerLifecycle
@@ -39,7 +39,7 @@ from nodes.wire.server import Api
 
 
 class Broker:
-    """See the module. `previous_epoch` is that of a clean stop; None when there was none."""
+    """See the module. `previous_epoch`: the broker epoch of the last run if it ended cleanly."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class Broker:
         self._auto_topics = AutoTopicCreation(
             self._controller, enabled=config.administration.auto_create_topics
         )
-        self._parts = Parts(
+        self._handlers = BrokerHandlers(
             produce=ProduceHandler(self.replicas, wall_clock_ms),
             fetch=self._fetch_handler(now_ms, incarnation_id, answers),
-            queries=OffsetsHandler(self.replicas),
-            cluster=MetadataHandler(
+            offsets=OffsetsHandler(self.replicas),
+            metadata=MetadataHandler(
                 config, self.replicas, lambda: raft.leader_id, self._auto_topics
             ),
             coordinators=CoordinatorHandler(config, self.replicas),
@@ -109,33 +109,33 @@ class Broker:
         )
 
     def apis(self) -> dict[int, Api]:
-        """What is served to clients and other brokers."""
-        return broker_apis(self._parts)
+        """The apis served to clients and other brokers."""
+        return broker_apis(self._handlers)
 
     async def recover(self) -> None:
-        """Open the logs, before `jobs` register the broker. Raises OSError."""
+        """Open the logs; called before `jobs` register the broker. Raises OSError."""
         await self.replicas.recover()
         if self._previous_epoch is not None and self.replicas.logs.intact:
             self.lifecycle.previous_broker_epoch = self._previous_epoch
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """What runs for as long as the broker does."""
+        """The jobs that run until the broker stops."""
         yield self.lifecycle.run()
         yield self._isr.send()
         yield self._isr.watch_lag()
         yield from self._housekeeping.jobs()
 
-    def follow(self, image: ClusterImage, delta: Delta) -> None:
-        """A newer committed image of the cluster."""
+    def on_metadata_update(self, image: ClusterImage, delta: Delta) -> None:
+        """Apply a newer committed image of the cluster."""
         self.replicas.apply_delta(image, delta)
         self.lifecycle.metadata_advanced()
 
     async def controlled_shutdown(self, timeout_ms: float) -> bool:
-        """Controlled shutdown: true when every leadership was moved to another broker."""
+        """Controlled shutdown: true if every leadership was moved to another broker."""
         return await self.lifecycle.stop(timeout_ms)
 
     def close(self) -> bool:
-        """Stop fetching, flush and close the logs; false when some log had failed."""
+        """Stop fetching, flush and close the logs; false if some log had failed."""
         self._fetchers.stop()
         self._auto_topics.close()
         self._controller.close()

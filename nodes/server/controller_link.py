@@ -1,4 +1,4 @@
-"""How a broker asks the active controller: whoever leads the quorum, as this node knows it."""
+"""The channel from a broker to the active controller, which is the leader of the quorum."""
 
 import asyncio
 import contextlib
@@ -13,21 +13,21 @@ from nodes.wire.errors import ChannelError, ConnectFailed
 RETRY_MS = 50
 
 
-class Quorum(Protocol):
-    """The part of the quorum that tells where the controller is."""
+class LeaderProvider(Protocol):
+    """The quorum node, as far as a ControllerLink needs it."""
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The quorum's leader as last heard."""
+        """The quorum's leader as this node knows it."""
         ...
 
 
 class ControllerLink:
-    """One channel to each voter; requests go to the current leader."""
+    """One channel to each voter; a request goes to the current leader."""
 
     def __init__(
         self,
-        quorum: Quorum,
+        quorum: LeaderProvider,
         voters: Mapping[NodeId, tuple[str, int]],
         connect: Callable[[str, int], Channel],
     ) -> None:
@@ -37,21 +37,21 @@ class ControllerLink:
         self._channels: dict[NodeId, Channel] = {}
 
     async def request(self, entity: Any, *, timeout_s: float | None = None) -> Any:
-        """Ask the controller once. Raises ChannelError; ConnectFailed also while none is known."""
+        """Send a request once. Raises ChannelError; ConnectFailed also if no leader is known."""
         leader = self._quorum.leader_id
         if leader is None or leader not in self._voters:
-            raise ConnectFailed("no controller is known now")
+            raise ConnectFailed("the active controller is not known")
         channel = self._channels.get(leader)
         if channel is None:
             channel = self._channels[leader] = self._connect(*self._voters[leader])
         return await channel.request(entity, timeout_s=timeout_s)
 
     async def forward(self, entity: Any, *, timeout_s: float) -> Any | None:
-        """Ask until a controller takes the request; None when `timeout_s` passes before.
+        """Send a request until a controller accepts it; None if `timeout_s` passes before.
 
-        As in Kafka, a request is asked again also when the connection ended or the controller was
-        deposed in the middle of it: it may then happen twice, and the second time be refused (a
-        topic exists already). Who sends it has to look anyway when it times out.
+        As in Kafka, a request is also sent again after the connection ended or the controller lost
+        its leadership. So it may be carried out twice, and the second attempt may be refused (a
+        topic exists already). A sender has to check the result anyway when a request times out.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s

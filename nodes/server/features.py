@@ -1,5 +1,5 @@
-"""What ApiVersions says of features (KIP-584): the levels that this node supports, and those that
-the cluster has settled on. Pure.
+"""The features in ApiVersions (KIP-584): the supported levels of this node, and the finalized
+levels of the cluster. Pure.
 """
 
 from collections.abc import Mapping
@@ -15,19 +15,21 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     KRAFT_VERSION_FEATURE: (0, 1),
     METADATA_VERSION_FEATURE: (23, 29),
 }
-"""Lowest and highest level. This node's own logs have metadata.version 23 (Kafka's 4.0-IV1), the
-first with eligible leaders; the later levels, up to 29 (4.2-IV1), ask nothing more of the records
-that are written here.
+"""The lowest and highest level of each feature. This node's own logs have metadata.version 23
+(Kafka's 4.0-IV1), the first with eligible leader replicas. The later levels, up to 29 (4.2-IV1),
+need no other records than those that this node writes.
 """
 
 LEVEL_0_SINCE: Final = 4
 """Clients of older versions of ApiVersions cannot read a range from level 0 on (KAFKA-17011)."""
 
 
-def described(version: int, image: ClusterImage, kraft_version: int) -> dict[str, Any]:
-    """The fields of an ApiVersions response of this version. `kraft_version` is the quorum's level;
-    like Kafka's, a feature at level 0 is not among the finalized. Nor is one that this node knows
-    nothing of, which a directory of Kafka's may have brought: it is not in force here.
+def feature_fields(version: int, image: ClusterImage, kraft_version: int) -> dict[str, Any]:
+    """The feature fields of an ApiVersions response of this version.
+
+    `kraft_version` is the quorum's level. As in Kafka, a feature at level 0 is not finalized. A
+    feature that this node does not know (a log directory of Kafka may have it) has no effect here
+    and is left out as well.
     """
     supported = [
         {"name": name, "min_version": oldest, "max_version": newest}

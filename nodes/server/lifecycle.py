@@ -1,11 +1,11 @@
-"""This broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
+"""The broker's lifecycle at the controller: registration, heartbeats, controlled shutdown.
 
-A heartbeat vouches for the whole broker, its disk included: while an fsync has been hanging for
-half a session, none is sent, so that a broker with a stalled disk loses its leaderships instead of
-keeping its partitions unavailable (KAFKA-8733).
+A heartbeat means that the whole broker works, its disk included. While an fsync has been hanging
+for half a session timeout, no heartbeat is sent. So a broker with a stalled disk loses its
+leaderships instead of keeping its partitions unavailable (KAFKA-8733).
 
-A registration tells the epoch of the incarnation before, if that ended in order: whoever comes back
-otherwise may have lost what it had acknowledged, and leaves every in-sync set (KIP-966).
+A registration names the broker epoch of the last run, if that run stopped cleanly. A broker without
+it may have lost records that it had acknowledged, and leaves every ISR (KIP-966).
 """
 
 import asyncio
@@ -33,9 +33,8 @@ log = logging.getLogger("nodes.lifecycle")
 
 NO_EPOCH = BrokerEpoch(-1)
 
-RETURNING_MS = 50
-"""Between heartbeats on the way into service or out of it, which should not wait for the interval.
-"""
+TRANSITION_HEARTBEAT_MS = 50
+"""The heartbeat interval while the broker is fenced or shuts down, to make this short."""
 PROBE_INTERVAL_MS = 100
 PROBE_TIMEOUT_MS = 300
 
@@ -61,66 +60,66 @@ class BrokerLifecycle:
         self._now_ms = now_ms
         self._connect = connect
         self._stopping = False
-        self._beat_now = asyncio.Event()
+        self._heartbeat_now = asyncio.Event()
         self._may_stop = asyncio.Event()
         self._last_failure = ""
         self.previous_broker_epoch = NO_EPOCH
-        """Of the incarnation before, if it closed all its logs in order; set before `run`."""
+        """The broker epoch of the last run, if that closed all its logs; set before `run`."""
         self.broker_epoch = NO_EPOCH
         self.fenced = True
 
     async def run(self) -> None:
-        """Register, then send heartbeats for ever; registers again when the epoch went stale."""
+        """Register, then send heartbeats for ever; register again when the epoch is stale."""
         while True:
             if self.broker_epoch < 0:
                 await self._register()
             elif self._disk_hangs():
                 log.warning("an fsync hangs: no heartbeat until it returns")
             else:
-                await self._beat()
+                await self._send_heartbeat()
             await self._pause()
 
     async def _pause(self) -> None:
-        """Until the next heartbeat is due; the wish to stop is told at once."""
+        """Wait until the next heartbeat is due; a stop ends the wait."""
         pause_ms = self._config.broker_heartbeat_interval_ms
         if self._stopping or (self.fenced and self.broker_epoch >= 0):
-            pause_ms = min(RETURNING_MS, pause_ms)
-        timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self._beat_now.set)
-        await self._beat_now.wait()
-        self._beat_now.clear()
+            pause_ms = min(TRANSITION_HEARTBEAT_MS, pause_ms)
+        timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self._heartbeat_now.set)
+        await self._heartbeat_now.wait()
+        self._heartbeat_now.clear()
         timer.cancel()
 
     def metadata_advanced(self) -> None:
-        """The image moved on: once it holds our registration, the roles in it are ours."""
+        """The image advanced: activate the replicas once it holds this broker's registration."""
         if 0 <= self.broker_epoch <= self._replicas.image.offset:
             self._replicas.activate()
 
     async def stop(self, timeout_ms: float) -> bool:
-        """Ask for a controlled shutdown; true when the controller moved every leadership away.
+        """Ask for a controlled shutdown; true if the controller moved every leadership away.
 
-        Gives up after `timeout_ms`, and as soon as most voters are surely gone, as when a whole
-        cluster is told to stop: then nobody is left who could grant it.
+        It gives up after `timeout_ms`, or as soon as so many voters have stopped that the others
+        are no majority (as when a whole cluster stops): then no controller can allow it.
         """
         self._stopping = True
-        self._beat_now.set()
+        self._heartbeat_now.set()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while not self._may_stop.is_set():
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(PROBE_INTERVAL_MS / 1000):
                             await self._may_stop.wait()
-                    if not self._may_stop.is_set() and await self._quorum_is_gone():
+                    if not self._may_stop.is_set() and await self._majority_has_stopped():
                         return False
         except TimeoutError:
             return False
         return True
 
-    async def _quorum_is_gone(self) -> bool:
-        """Whether at so many voters no process listens that the others are no majority."""
+    async def _majority_has_stopped(self) -> bool:
+        """Whether so many voters refuse connections that the others are no majority."""
         voters = self._config.voters
         others = [address for node, address in voters.items() if node != self._config.node_id]
-        gone = sum(await asyncio.gather(*(self._refuses(*address) for address in others)))
-        return len(voters) - gone <= len(voters) // 2
+        stopped = sum(await asyncio.gather(*(self._refuses(*address) for address in others)))
+        return len(voters) - stopped <= len(voters) // 2
 
     async def _refuses(self, host: str, port: int) -> bool:
         channel = self._connect(host, port)
@@ -136,13 +135,13 @@ class BrokerLifecycle:
         limit = self._config.broker_session_timeout_ms / 2
         return self._disk.oldest_sync_age_ms(self._now_ms()) > limit
 
-    async def _ask(self, request: Any) -> Any | None:
+    async def _send(self, request: Any) -> Any | None:
         timeout_s = self._config.broker_session_timeout_ms / 2000
         try:
             response = await self._controller.request(request, timeout_s=timeout_s)
         except ChannelError as error:
             if str(error) != self._last_failure:
-                log.info("the controller did not answer: %s", error)
+                log.info("the controller did not respond: %s", error)
             self._last_failure = str(error)
             return None
         self._last_failure = ""
@@ -159,7 +158,7 @@ class BrokerLifecycle:
             for endpoint in self._config.advertised
             if endpoint.listener != self._config.controller_listener
         ]
-        response = await self._ask(
+        response = await self._send(
             fill(
                 BrokerRegistrationRequest,
                 broker_id=self._config.node_id,
@@ -179,8 +178,8 @@ class BrokerLifecycle:
         log.info("registered with broker epoch %d", self.broker_epoch)
         self.metadata_advanced()
 
-    async def _beat(self) -> None:
-        response = await self._ask(
+    async def _send_heartbeat(self) -> None:
+        response = await self._send(
             fill(
                 BrokerHeartbeatRequest,
                 broker_id=self._config.node_id,

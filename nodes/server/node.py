@@ -1,8 +1,7 @@
-"""One node: the parts made, joined, started in order and stopped in order.
+"""One node: creates its parts, connects them, and starts and stops them in order.
 
-Everything that a node needs of its surroundings comes in from outside (disk, randomness, wall
-clock); sockets and timers are the running event loop's. So the same node runs on real machines and
-in a simulated world.
+The disk, the randomness and the wall clock are arguments; sockets and timers are those of the
+running event loop. So the same node runs on real machines and in the simulator.
 """
 
 import asyncio
@@ -48,7 +47,7 @@ class StartError(Exception):
 
 
 class Node:
-    """See the module. `start`, then `stop` or nothing at all (a crash)."""
+    """See the module. Call `start`, then `stop`; a crash is a node without `stop`."""
 
     def __init__(
         self,
@@ -63,8 +62,8 @@ class Node:
         self._rng = rng
         self._wall_clock_ms = wall_clock_ms
         self._servers: list[asyncio.Server] = []
-        self._closed: list[asyncio.Server] = []
-        """Of the brokers' listeners, until this broker knows the cluster."""
+        self._broker_servers: list[asyncio.Server] = []
+        """The servers of the broker's listeners, which start to serve later than the others."""
         self._connections = Connections(config.connection_limits)
         self._security = NodeSecurity(config)
         self._tasks: list[asyncio.Task[None]] = []
@@ -76,19 +75,19 @@ class Node:
         self.broker: Broker | None = None
 
     async def start(self) -> None:
-        """Open the logs (recovering them after a crash), join the quorum, serve.
+        """Open the logs (and recover them after a crash), join the quorum, serve requests.
 
         Raises StartError, LogCorrupt, RaftError, OSError.
         """
         directory_id = _claim_directory(self._disk, self.config, self._rng)
-        marked = CleanShutdown(self._disk).take()
+        clean_epoch = CleanShutdown(self._disk).take()
         connect_broker = partial(self._connect, listener=self.config.inter_broker_listener)
         self.raft = raft = open_quorum(
             self.config,
             self._disk,
             self._publisher,
             directory_id=directory_id,
-            clean=marked is not None,
+            clean=clean_epoch is not None,
             rng=self._rng,
             wall_clock=self._wall_clock_ms,
             connect=self._connect,
@@ -108,10 +107,10 @@ class Node:
                 incarnation_id=UUID(int=self._rng.getrandbits(128), version=4),
                 connect=self._connect,
                 connect_broker=connect_broker,
-                previous_epoch=None if marked is None else BrokerEpoch(marked),
+                previous_epoch=None if clean_epoch is None else BrokerEpoch(clean_epoch),
                 answers=self._connections.answers,
             )
-            self._publisher.subscribe(self._follow)
+            self._publisher.subscribe(self._on_metadata_update)
         for endpoint in self.config.listeners:
             await self._listen(endpoint)
         await raft.start()
@@ -123,23 +122,23 @@ class Node:
             await self.broker.recover()
             for job in self.broker.jobs():
                 self._spawn(job)
-            self._spawn(self._open_to_clients(self.broker))
+            self._spawn(self._serve_clients_later(self.broker))
         log.info("node %d is at %s", self.config.node_id, _names(self.config.listeners))
 
-    async def _open_to_clients(self, broker: Broker) -> None:
-        """Serve on the brokers' listeners once this broker has caught up with the cluster.
+    async def _serve_clients_later(self, broker: Broker) -> None:
+        """Serve on the broker's listeners once this broker has caught up with the metadata.
 
-        Before, it would deny topics that there are, and a client that hears so may believe it for
-        half a minute. Kafka's brokers process no request before their initial catch-up either.
+        Before that, it would call existing topics unknown, and a client may believe that for half a
+        minute. Kafka's brokers process no request before their initial catch-up either.
         """
         await broker.replicas.wait_until_active()
-        for server in self._closed:
+        for server in self._broker_servers:
             await server.start_serving()
         log.info("open to clients")
 
-    def _follow(self, image: ClusterImage, delta: Delta) -> None:
+    def _on_metadata_update(self, image: ClusterImage, delta: Delta) -> None:
         assert self.broker is not None
-        self.broker.follow(image, delta)
+        self.broker.on_metadata_update(image, delta)
 
     def _make_controller(self, raft: QuorumNode) -> QuorumController:
         administration = self.config.administration
@@ -157,12 +156,12 @@ class Node:
             static=self.config.static,
         )
         controller = Controller(cluster_id=self.config.cluster_id, settings=settings, rng=self._rng)
-        shell = QuorumController(controller, raft, self._publisher)
-        raft.listeners.append(shell)
-        return shell
+        quorum_controller = QuorumController(controller, raft, self._publisher)
+        raft.listeners.append(quorum_controller)
+        return quorum_controller
 
     def _connect(self, host: str, port: int, *, listener: str = "") -> Channel:
-        """A channel to another node's `listener`, the controllers' unless it is named."""
+        """A channel to another node's `listener`; the default is the controller listener."""
         return Channel(
             host,
             port,
@@ -196,7 +195,7 @@ class Node:
             ) from error
         self._servers.append(server)
         if name != self.config.controller_listener:
-            self._closed.append(server)
+            self._broker_servers.append(server)
 
     def _apis(self, endpoint: Endpoint) -> dict[int, Api]:
         if endpoint.listener != self.config.controller_listener:
@@ -213,7 +212,7 @@ class Node:
     def _features(self, version: int) -> dict[str, Any]:
         assert self.raft is not None
         kraft_version = 0 if self.raft.log.voters.is_static else 1
-        return features.described(version, self._publisher.image, kraft_version)
+        return features.feature_fields(version, self._publisher.image, kraft_version)
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(job)
@@ -221,18 +220,18 @@ class Node:
         self._tasks.append(task)
 
     def _job_ended(self, task: asyncio.Task[None]) -> None:
-        """A job runs for ever; one that failed leaves its duty undone, and nobody to notice."""
+        """Note a job that failed: a job runs for ever, and nothing else would notice its end."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a job failed", exc_info=error)
             self._failed_job = f"a job failed: {error!r}"
 
     async def stop(self) -> None:
-        """A clean stop: hand over leaderships, resign, flush, leave the clean mark."""
+        """Stop cleanly: move leaderships away, resign, flush, write the clean-shutdown file."""
         if self.broker is not None:
             moved = await self.broker.controlled_shutdown(
                 self.config.controlled_shutdown_max_wait_ms
             )
-            log.info("leaderships handed over" if moved else "stopping with leaderships")
+            log.info("leaderships moved away" if moved else "stopping with leaderships")
         for server in self._servers:
             server.close()
         for task in self._tasks:
@@ -251,12 +250,12 @@ class Node:
             broker_epoch = self.broker.lifecycle.broker_epoch
         if clean:
             CleanShutdown(self._disk).write(broker_epoch)
-        log.info("stopped cleanly" if clean else "stopped after a failure: no clean mark")
+        log.info("stopped cleanly" if clean else "stopped after a failure, not cleanly")
 
     def failure(self) -> str:
-        """Why this node must not go on: a failed log, job or quorum member; empty while it may.
+        """Why this node must stop: a failed log, job or quorum member; empty if it need not.
 
-        A node has one log directory; when that fails, it has nothing left to serve.
+        A node has one log directory; if that fails, it has nothing left to serve.
         """
         if self.raft is not None and self.raft.halted is not None:
             return f"the quorum member halted: {self.raft.halted}"
@@ -264,7 +263,7 @@ class Node:
         return failed_log or self._failed_job
 
     async def failed(self) -> str:
-        """Wait until there is a failure; what it is."""
+        """Wait for a failure; return its reason."""
         while True:
             failure = self.failure()
             if failure:
@@ -281,7 +280,10 @@ def _names(endpoints: tuple[Endpoint, ...]) -> str:
 
 
 def _claim_directory(disk: Disk, config: NodeConfig, rng: random.Random) -> UUID:
-    """Refuse another node's log directory; mark a fresh one as this node's. Its directory id."""
+    """Check or write the log directory's meta.properties; return the directory id.
+
+    Raises StartError if the directory belongs to another node.
+    """
     found = MetaProperties.read(disk)
     mine = MetaProperties(cluster_id=config.cluster_id, node_id=config.node_id)
     if found is not None and (found.cluster_id, found.node_id) != (mine.cluster_id, mine.node_id):

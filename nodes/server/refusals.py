@@ -1,7 +1,7 @@
-"""What a refused administrative request is answered with: the error for everything it names. Pure.
+"""The responses to refused administrative requests. Pure.
 
-Kafka has a place for an error of the whole request in some responses and not in others; there it
-stands with every topic, resource or partition that the request names.
+Some of Kafka's responses have a field for an error of the whole request. In the others the error is
+repeated for every topic, resource or partition that the request names.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,22 +22,22 @@ LIST_PARTITION_REASSIGNMENTS = 46
 DESCRIBE_QUORUM = 55
 UNREGISTER_BROKER = 64
 
-_NOT_HERE = (ErrorCode.not_controller, ErrorCode.not_leader_or_follower)
+_WRONG_NODE = (ErrorCode.not_controller, ErrorCode.not_leader_or_follower)
 
 Row = dict[str, Any]
 
 
 def refuse(request: Any, code: ErrorCode, message: str | None = None) -> Any:
-    """The response that refuses all of `request`, in its own version."""
+    """Return the response that refuses all of `request`, in the request's version."""
     error: Row = {"error_code": code, "error_message": message}
     rows = _ROWS.get(request.__api_key__)
     return respond(request, **error, **({} if rows is None else rows(request, error)))
 
 
 def refused_by_non_controller(response: Any) -> bool:
-    """Whether a node answered that is not the active controller, or does not lead the quorum, as
-    its requests call it: nothing happened."""
-    return any(code in _NOT_HERE for code in _codes(response))
+    """Whether the response is from a node that is not the active controller (or, for requests of
+    the quorum, not its leader). Then nothing happened."""
+    return any(code in _WRONG_NODE for code in _codes(response))
 
 
 def _codes(response: Any) -> Iterable[Any]:
@@ -45,7 +45,7 @@ def _codes(response: Any) -> Iterable[Any]:
     for name in ("topics", "responses", "results"):
         for row in getattr(response, name, ()):
             yield getattr(row, "error_code", None)
-    # The first version of ElectLeaders has no place for an error of the whole.
+    # The first version of ElectLeaders has no field for an error of the whole request.
     for topic in getattr(response, "replica_election_results", ()):
         for row in topic.partition_result:
             yield row.error_code
@@ -53,11 +53,11 @@ def _codes(response: Any) -> Iterable[Any]:
                 yield from (partition.error_code for partition in row.partitions)
 
 
-def _topics(request: Any, error: Row) -> Row:
+def _topic_rows(request: Any, error: Row) -> Row:
     return {"topics": [{"name": topic.name, **error} for topic in request.topics]}
 
 
-def _deletions(request: Any, error: Row) -> Row:
+def _deletion_rows(request: Any, error: Row) -> Row:
     names = getattr(request, "topic_names", None)
     if names is not None:
         return {"responses": [{"name": name, **error} for name in names]}
@@ -65,11 +65,11 @@ def _deletions(request: Any, error: Row) -> Row:
     return {"responses": rows}
 
 
-def _growths(request: Any, error: Row) -> Row:
+def _create_partitions_rows(request: Any, error: Row) -> Row:
     return {"results": [{"name": topic.name, **error} for topic in request.topics]}
 
 
-def _resources(request: Any, error: Row) -> Row:
+def _resource_rows(request: Any, error: Row) -> Row:
     rows = [
         {"resource_type": r.resource_type, "resource_name": r.resource_name, **error}
         for r in request.resources
@@ -77,7 +77,7 @@ def _resources(request: Any, error: Row) -> Row:
     return {"responses": rows}
 
 
-def _elections(request: Any, error: Row) -> Row:
+def _election_rows(request: Any, error: Row) -> Row:
     topics = request.topic_partitions or ()
     rows = [
         {
@@ -89,7 +89,7 @@ def _elections(request: Any, error: Row) -> Row:
     return {"replica_election_results": rows}
 
 
-def _reassignments(request: Any, error: Row) -> Row:
+def _reassignment_rows(request: Any, error: Row) -> Row:
     rows = [
         {
             "name": topic.name,
@@ -103,11 +103,11 @@ def _reassignments(request: Any, error: Row) -> Row:
 
 
 _ROWS: dict[int, Callable[[Any, Row], Row]] = {
-    CREATE_TOPICS: _topics,
-    DELETE_TOPICS: _deletions,
-    ALTER_CONFIGS: _resources,
-    CREATE_PARTITIONS: _growths,
-    ELECT_LEADERS: _elections,
-    INCREMENTAL_ALTER_CONFIGS: _resources,
-    ALTER_PARTITION_REASSIGNMENTS: _reassignments,
+    CREATE_TOPICS: _topic_rows,
+    DELETE_TOPICS: _deletion_rows,
+    ALTER_CONFIGS: _resource_rows,
+    CREATE_PARTITIONS: _create_partitions_rows,
+    ELECT_LEADERS: _election_rows,
+    INCREMENTAL_ALTER_CONFIGS: _resource_rows,
+    ALTER_PARTITION_REASSIGNMENTS: _reassignment_rows,
 }

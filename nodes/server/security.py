@@ -1,12 +1,12 @@
-"""Reads the keys and users of a node's listeners, from Kafka's properties.
+"""Reads the keys and users of a node's listeners from Kafka's properties.
 
-`listener.name.<listener, lowercase>.` in front of a property is for that listener alone and goes
-before the property without it, as in Kafka. Stores are PEM: files, or the texts themselves. Users
-stand in the listener's JAAS line, `user_<name>="<password>"`; `username` and `password` in it are
-who this node is when it connects to that listener of another node.
+A property with the prefix `listener.name.<listener, lowercase>.` is for that listener alone and has
+priority over the property without it, as in Kafka. Key and trust stores are PEM: files, or the
+texts themselves. The listener's JAAS line names the users, as `user_<name>="<password>"`. Its
+`username` and `password` are those of this node when it connects to that listener of another node.
 
-Files are read once, at the node's start. Left out: key stores in Java's formats, mechanisms other
-than PLAIN, re-authentication, authorization.
+Files are read once, at the node's start. Not supported: key stores in Java's formats, mechanisms
+other than PLAIN, re-authentication, authorization.
 """
 
 import re
@@ -32,9 +32,9 @@ _CERTIFICATES = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-
 
 
 class NodeSecurity:
-    """How every listener of a node is served, and how the same listener of another is reached.
+    """The security of every listener of a node, as a server and as a client of other nodes.
 
-    Raises ConfigError, at once, for whatever cannot work.
+    The constructor raises ConfigError for settings that cannot work.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -60,11 +60,11 @@ class NodeSecurity:
                 )
 
     def server(self, listener: str) -> ServerSecurity:
-        """For accepted connections."""
+        """The security of connections that `listener` accepts."""
         return self._servers[listener]
 
     def client(self, listener: str) -> ClientSecurity:
-        """For connections to that listener of other nodes."""
+        """The security of connections to `listener` of other nodes."""
         return self._clients[listener]
 
 
@@ -85,13 +85,13 @@ class _Properties:
 
 
 def parse_jaas(text: str) -> dict[str, str]:
-    """The options of a line like `...PlainLoginModule required username="a" user_b="c";`.
+    """Return the options of a line like `...PlainLoginModule required username="a" user_b="c";`.
 
-    Raises ValueError with a sentence that says what is wrong.
+    Raises ValueError with a message for the user.
     """
     match = _JAAS.fullmatch(text)
     if match is None:
-        raise ValueError('it is no `module required name="value" ...;`')
+        raise ValueError('it does not have the form `module required name="value" ...;`')
     if match[1] != _LOGIN_MODULE:
         raise ValueError(f"the login module has to be {_LOGIN_MODULE}")
     options: dict[str, str] = {}
@@ -99,7 +99,7 @@ def parse_jaas(text: str) -> dict[str, str]:
     while rest[position:].strip():
         option = _JAAS_OPTION.match(rest, position)
         if option is None:
-            raise ValueError(f'not every option is a name="value" (after {len(options)} of them)')
+            raise ValueError(f'option {len(options) + 1} does not have the form name="value"')
         name, quoted, bare = option.groups()
         options[name] = bare if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         position = option.end()
@@ -107,7 +107,7 @@ def parse_jaas(text: str) -> dict[str, str]:
 
 
 def _options(read: _Properties, *, between_nodes: bool, controller: bool) -> dict[str, str]:
-    """The options of the listener's JAAS line; only PLAIN will do."""
+    """The options of the listener's JAAS line; PLAIN is the only mechanism. Raises ConfigError."""
     enabled = [part.strip() for part in read.text("sasl.enabled.mechanisms", "GSSAPI").split(",")]
     if enabled != [MECHANISM]:
         raise read.wrong("sasl.enabled.mechanisms", f"only {MECHANISM} is served: set it to that")
@@ -162,7 +162,7 @@ def _server_context(read: _Properties) -> ssl.SSLContext:
 def _client_context(read: _Properties) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _limit_versions(context, read)
-    # Kafka's property for no check of the host name is an empty algorithm.
+    # In Kafka, an empty algorithm means that the host name is not checked.
     context.check_hostname = read.text("ssl.endpoint.identification.algorithm", "https") != ""
     _load_key(context, read)
     if not _load_trust(context, read):
@@ -182,7 +182,7 @@ def _limit_versions(context: ssl.SSLContext, read: _Properties) -> None:
 
 
 def _load_key(context: ssl.SSLContext, read: _Properties) -> bool:
-    """Load this node's certificate chain and key; false when the properties name none."""
+    """Load this node's certificate chain and key; false if the properties name none."""
     location = read.text("ssl.keystore.location")
     chain, key = read.text("ssl.keystore.certificate.chain"), read.text("ssl.keystore.key")
     password = read.text("ssl.key.password") or ""  # never None: OpenSSL would ask the terminal
@@ -203,7 +203,7 @@ def _load_key(context: ssl.SSLContext, read: _Properties) -> bool:
 
 
 def _load_trust(context: ssl.SSLContext, read: _Properties) -> bool:
-    """Load whom this node trusts; false when the properties name nobody."""
+    """Load the trusted certificates; false if the properties name none."""
     location = read.text("ssl.truststore.location")
     text = read.text("ssl.truststore.certificates")
     if not location and not text:
@@ -225,7 +225,7 @@ def _require_pem(read: _Properties, key: str) -> None:
 
 
 def _pem(text: str) -> str:
-    """A PEM text that was put on one line, with or without written-out line ends."""
+    """Split a PEM text that is on one line, with or without `\\n` between its lines."""
     text = text.replace("\\n", "\n")
     return re.sub(
         r"(-----BEGIN [A-Z ]+-----)\s*(.*?)\s*(-----END [A-Z ]+-----)",

@@ -1,39 +1,39 @@
 """A bound on the bytes that all connections of a node hold together. Pure.
 
-There are two: of requests (whole ones that are not answered yet, and pieces of ones that are not
-complete), and of answers (made, and not taken by their reader). Beyond the bound, whoever holds the
-most of the one, or is behind for the longest with the other, is told to go; so a peer that behaves
-is the last to be hit.
+There are two such budgets: for requests (incomplete ones, and those without a response yet), and
+for responses (made, but not read by the peer). Above the bound a connection is closed: of the first
+budget the one that holds the most, of the second the one that has held bytes for the longest. So a
+peer that behaves well is closed last.
 """
 
 from typing import Protocol
 
 
 class Holder(Protocol):
-    """Somebody who holds bytes for a peer."""
+    """An object that holds bytes for a peer, such as a connection."""
 
     def shed(self, reason: str) -> None:
-        """Let go of them, soon."""
+        """Release the bytes soon, for instance by closing the connection."""
         ...
 
 
 class ByteBudget:
-    """At most `max_bytes`; the largest holder goes first, or the one that holds for the longest."""
+    """At most `max_bytes`. Above it, the largest holder is shed first, or else the oldest."""
 
     def __init__(self, what: str, max_bytes: int, *, largest_first: bool) -> None:
         self.max_bytes = max_bytes
         self.total_bytes = 0
         self._what = what
         self._largest_first = largest_first
-        self._held: dict[Holder, int] = {}  # who holds for the longest comes first
+        self._held: dict[Holder, int] = {}  # the oldest holder comes first
 
     @property
     def available_bytes(self) -> int:
-        """What may still be held."""
+        """The bytes that may still be held."""
         return max(self.max_bytes - self.total_bytes, 0)
 
     def hold(self, holder: Holder, size: int) -> None:
-        """`holder` holds so many bytes now (0: none any more). Somebody may have to go."""
+        """`holder` holds `size` bytes now (0: none). This may shed it, or another holder."""
         before = self._held.get(holder, 0)
         self.total_bytes += size - before
         if size:

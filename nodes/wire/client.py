@@ -1,9 +1,9 @@
-"""A connection to one peer: pipelined requests, bounded waits, lazy (re)connection.
+"""A connection to one peer: pipelined requests, bounded waits, connection on demand.
 
-One Channel is one TCP connection at a time. Requests are answered in the order in which they were
-sent. A timeout or a broken connection fails every request in flight: after it nobody can know which
-answer belongs to which request, nor whether the peer acted. Nothing is retried here; who asks knows
-whether asking twice is safe.
+One Channel is one TCP connection at a time. Responses come in the order of the requests. A timeout
+or a broken connection fails every request in flight: nothing then shows which response belongs to
+which request, or whether the peer acted. Nothing is retried here, because only the caller knows
+whether a second attempt is safe.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ MAX_RESPONSE_BYTES = 256 << 20
 MAX_IN_FLIGHT = 1000
 
 
-class _Waiting(NamedTuple):
+class _PendingRequest(NamedTuple):
     future: "asyncio.Future[Any]"
     deadline_s: float
     limit_s: float
@@ -43,16 +43,16 @@ class _Waiting(NamedTuple):
 
 
 class _Connection(asyncio.Protocol):
-    """The transport's side: splits frames and hands answers to those who wait for them.
+    """The protocol of the transport: splits frames and completes the requests that wait.
 
-    One timer serves all requests: most are answered long before their deadlines.
+    One timer serves all requests, because most complete long before their deadlines.
     """
 
     def __init__(self, peer: str, tls: Tls | None) -> None:
         self.peer = peer
         self._tls = tls
         self.transport: asyncio.Transport | None = None
-        self.waiting: dict[int, _Waiting] = {}
+        self.waiting: dict[int, _PendingRequest] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = inf
         self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
@@ -70,36 +70,36 @@ class _Connection(asyncio.Protocol):
         else:
             self.transport.write(self._tls.send(pieces))
 
-    def expect(self, number: int, waiting: _Waiting) -> None:
-        """An answer to a request of that number."""
+    def expect(self, number: int, waiting: _PendingRequest) -> None:
+        """Wait for the response to the request with this correlation id."""
         self.waiting[number] = waiting
         if waiting.deadline_s < self._timer_s:
-            self._look_at(waiting.deadline_s)
+            self._set_timer(waiting.deadline_s)
 
-    def _look_at(self, when_s: float) -> None:
+    def _set_timer(self, when_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_s = when_s
-        self._timer = asyncio.get_running_loop().call_at(when_s, self._look)
+        self._timer = asyncio.get_running_loop().call_at(when_s, self._check_deadlines)
 
-    def _look(self) -> None:
-        """Fail if an answer is overdue; else look again when the next one will be."""
+    def _check_deadlines(self) -> None:
+        """Fail if a response is overdue; else set the timer for the next deadline."""
         self._timer, self._timer_s = None, inf
         if not self.waiting:
             return
         first = min(self.waiting.values(), key=_deadline_s)
         if first.deadline_s <= asyncio.get_running_loop().time():
-            what = f"did not answer api key {first.api_key} within {first.limit_s:g} s"
+            what = f"did not respond to api key {first.api_key} within {first.limit_s:g} s"
             self.fail(RequestTimedOut(f"{self.peer} {what}"))
         else:
-            self._look_at(first.deadline_s)
+            self._set_timer(first.deadline_s)
 
     def data_received(self, data: bytes) -> None:
         try:
             if self._tls is not None:
                 data = self._decrypted(self._tls, data)
             for frame in self._frames.feed(data):
-                self._answer(frame)
+                self._complete(frame)
         except TlsFailed as error:
             self.fail(Disconnected(f"{self.peer}: {error}"))
         except MalformedFrame as error:
@@ -111,13 +111,13 @@ class _Connection(asyncio.Protocol):
         finally:
             if self.transport is not None:
                 self.transport.write(tls.outgoing())
-                if tls.ended:
+                if tls.peer_closed:
                     self.transport.close()
 
-    def _answer(self, frame: bytes) -> None:
+    def _complete(self, frame: bytes) -> None:
         waiting = self.waiting.pop(correlation_id_of(frame), None)
         if waiting is None:
-            raise MalformedFrame("an answer to no request")
+            raise MalformedFrame("a response to no request")
         if not waiting.future.done():
             waiting.future.set_result(decode_response(frame, waiting.api_key, waiting.version))
 
@@ -125,7 +125,7 @@ class _Connection(asyncio.Protocol):
         self.fail(Disconnected(f"{self.peer} closed the connection"))
 
     def fail(self, error: ChannelError) -> None:
-        """Close, and fail everything in flight with `error`."""
+        """Close the connection, and fail all requests in flight with `error`."""
         if self.transport is not None:
             self.transport.abort()
             self.transport = None
@@ -138,12 +138,12 @@ class _Connection(asyncio.Protocol):
         self.waiting.clear()
 
 
-def _deadline_s(waiting: _Waiting) -> float:
+def _deadline_s(waiting: _PendingRequest) -> float:
     return waiting.deadline_s
 
 
-def _heard(connecting: "asyncio.Task[_Connection]") -> None:
-    """Whoever waited for it may have gone: then its failure is nobody's."""
+def _retrieve_exception(connecting: "asyncio.Task[_Connection]") -> None:
+    """Avoid asyncio's warning if nobody waits any more for a connection that failed."""
     if not connecting.cancelled():
         connecting.exception()
 
@@ -151,7 +151,7 @@ def _heard(connecting: "asyncio.Task[_Connection]") -> None:
 class Channel:
     """Requests to `host:port`.
 
-    `request_timeout_s` bounds each request, connecting included, unless the request names its own.
+    `request_timeout_s` bounds each request, connecting included, unless it has its own timeout.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Channel:
 
     @property
     def peer(self) -> str:
-        """host:port, for messages."""
+        """`host:port`, for messages."""
         return f"{self.host}:{self.port}"
 
     async def request(self, entity: Any, *, timeout_s: float | None = None) -> Any:
@@ -189,14 +189,14 @@ class Channel:
         return await self._send(connection, entity, limit)
 
     def begin(self, entity: Any, *, timeout_s: float | None = None) -> "asyncio.Future[Any]":
-        """The same as a future, without a task where there is a connection: it is sent at once.
+        """As `request`, but return a future. If there is a connection, it is sent at once.
 
         Raises ConnectFailed and Disconnected, as the future may.
         """
         connection = self._connection
         if connection is None or connection.transport is None:
-            asked = self.request(entity, timeout_s=timeout_s)
-            return asyncio.get_running_loop().create_task(asked)
+            request = self.request(entity, timeout_s=timeout_s)
+            return asyncio.get_running_loop().create_task(request)
         limit = self.request_timeout_s if timeout_s is None else timeout_s
         return self._send(connection, entity, limit)
 
@@ -212,22 +212,24 @@ class Channel:
         cls = schema_of(entity)
         api_key, version = int(cls.__api_key__), int(cls.__version__)
         deadline_s = loop.time() + limit
-        connection.expect(self._next_id, _Waiting(future, deadline_s, limit, api_key, version))
+        connection.expect(
+            self._next_id, _PendingRequest(future, deadline_s, limit, api_key, version)
+        )
         connection.send(frame)
         return future
 
     async def _connect(self, limit: float) -> _Connection:
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.get_running_loop().create_task(self._open(limit))
-            self._connecting.add_done_callback(_heard)
-        # Shielded: one impatient caller must not break the attempt that others wait for.
+            self._connecting.add_done_callback(_retrieve_exception)
+        # Shielded: a caller that is cancelled must not end the attempt that others wait for.
         return await asyncio.shield(self._connecting)
 
     async def _open(self, limit: float) -> _Connection:
         loop = asyncio.get_running_loop()
         try:
-            connection = self._new()
-        except ValueError as error:  # a host that no certificate can be of
+            connection = self._new_connection()
+        except ValueError as error:  # the host is no name that a certificate can have
             raise ConnectFailed(f"cannot connect to {self.peer}: {error}") from error
         try:
             async with asyncio.timeout(limit):
@@ -235,32 +237,33 @@ class Channel:
                 if self._security.credentials is not None:
                     await self._log_in(connection, self._security.credentials, limit)
         except (OSError, ValueError, TimeoutError, WireError) as error:
-            # Whatever became of the log-in: nothing was asked yet. ValueError: where a peer is may
-            # be any text that somebody sent, and not every text can be a host's name.
-            why = str(error) or f"no answer within {limit:g} s"
+            # Also after a failed login no request was sent yet. ValueError: another node may have
+            # sent any text as the peer's host, and not every text can be a host name.
+            why = str(error) or f"no response within {limit:g} s"
             failure = ConnectFailed(f"cannot connect to {self.peer}: {why}")
             connection.fail(failure)
             raise failure from error
-        except asyncio.CancelledError:  # closed while it logs in: nobody else knows the connection
+        except asyncio.CancelledError:  # closed during the login: nothing else has the connection
             connection.fail(Disconnected(f"the connection to {self.peer} was closed here"))
             raise
         self._connection = connection
         return connection
 
-    def _new(self) -> _Connection:
+    def _new_connection(self) -> _Connection:
         context = self._security.tls
         tls = Tls(context, server_side=False, host=self.host) if context is not None else None
         return _Connection(self.peer, tls)
 
-    async def _log_in(self, connection: _Connection, who: Credentials, limit: float) -> None:
-        """SASL/PLAIN. Raises ConnectFailed when the peer does not want us."""
-        answer = await self._send(connection, SaslHandshakeRequest(mechanism=MECHANISM), limit)
-        if answer.error_code is ErrorCode.none:
-            token = plain_token(who.username, who.password)
-            answer = await self._send(connection, SaslAuthenticateRequest(auth_bytes=token), limit)
-        if answer.error_code is not ErrorCode.none:
-            why = getattr(answer, "error_message", None) or answer.error_code.name
-            raise ConnectFailed(f"user {who.username!r} was refused: {why}")
+    async def _log_in(self, connection: _Connection, user: Credentials, limit: float) -> None:
+        """Log in with SASL/PLAIN. Raises ConnectFailed if the peer refuses."""
+        response = await self._send(connection, SaslHandshakeRequest(mechanism=MECHANISM), limit)
+        if response.error_code is ErrorCode.none:
+            token = plain_token(user.username, user.password)
+            request = SaslAuthenticateRequest(auth_bytes=token)
+            response = await self._send(connection, request, limit)
+        if response.error_code is not ErrorCode.none:
+            why = getattr(response, "error_message", None) or response.error_code.name
+            raise ConnectFailed(f"user {user.username!r} was refused: {why}")
 
     def close(self) -> None:
         """Close the connection; requests in flight fail with Disconnected. Idempotent."""

@@ -1,4 +1,5 @@
-"""Turns frames into kio's entities and back. Pure; codecs are made once per message version."""
+"""Decodes frames to kio's entities, and encodes messages. Pure. There is one codec per message
+version."""
 
 import struct
 from functools import cache
@@ -49,7 +50,7 @@ def _client_id_bytes(client_id: str) -> bytes:
 
 
 def _skip_tags(frame: bytes, position: int) -> int:
-    """Where the header's tagged fields end; header tags are not used by anyone yet."""
+    """Return where the header's tagged fields end. Kafka defines none for requests yet."""
     if frame[position : position + 1] == _NO_TAGS:
         return position + 1
     try:
@@ -84,7 +85,7 @@ def decode_request(frame: bytes, head: RequestHead | None = None) -> Request:
 
 
 def request_pieces(message: Any, correlation_id: int, client_id: str) -> list[Piece]:
-    """A whole request frame for `message` (a Draft or an entity), as pieces sent in order."""
+    """Encode a request frame of `message` (a Draft or an entity), as pieces to send in order."""
     cls = schema_of(message)
     head = _REQUEST_HEAD.pack(cls.__api_key__, cls.__version__, correlation_id)
     flexible = cls.__header_schema__.__version__ >= 2
@@ -93,7 +94,7 @@ def request_pieces(message: Any, correlation_id: int, client_id: str) -> list[Pi
 
 
 def response_pieces(message: Any, correlation_id: int) -> list[Piece]:
-    """A whole response frame for `message` (a Draft or an entity), as pieces sent in order."""
+    """Encode a response frame of `message` (a Draft or an entity), as pieces to send in order."""
     flexible = schema_of(message).__header_schema__ is FlexibleResponseHeader
     head = _CORRELATION_ID.pack(correlation_id)
     return framed([head, _NO_TAGS if flexible else b"", *pieces(message)])
@@ -110,7 +111,7 @@ def encode_response(message: Any, correlation_id: int) -> bytes:
 
 
 def correlation_id_of(frame: bytes) -> int:
-    """The correlation id of a response frame. Raises MalformedFrame."""
+    """Return the correlation id of a response frame. Raises MalformedFrame."""
     if len(frame) < 4:
         raise MalformedFrame(f"a response of {len(frame)} bytes")
     (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
@@ -118,7 +119,7 @@ def correlation_id_of(frame: bytes) -> int:
 
 
 def decode_response(frame: bytes, api_key: int, version: int) -> Any:
-    """Read a response frame to a request of `api_key` and `version`. Raises MalformedFrame."""
+    """Read the response frame of a request of `api_key` and `version`. Raises MalformedFrame."""
     reader, flexible = _response_codec(api_key, version)
     position = _skip_tags(frame, 4) if flexible else 4
     try:

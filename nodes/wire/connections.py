@@ -1,12 +1,12 @@
-"""The accepted connections of a node: how many, for how long, what they may hold, and log.
+"""The accepted connections of a node, and their limits: number, idle time, bytes, log lines.
 
-Limits are Kafka's: `max.connections` of a node, `max.connections.per.ip`, `connections.max.idle.ms`
-and `queued.max.request.bytes`; `highwater.queued.max.response.bytes` is its like for answers.
-A newcomer beyond a limit is closed. The listeners that nodes use among each other are
-exempt from the node's limit, as in Kafka: clients must not shut out replication.
+The limits are Kafka's: `max.connections` of a node, `max.connections.per.ip`,
+`connections.max.idle.ms` and `queued.max.request.bytes`. `highwater.queued.max.response.bytes` is
+the same for responses. A new connection above a limit is closed. The listeners between nodes are
+exempt from the node's limit, as in Kafka: clients must not prevent replication.
 
-Whoever misbehaves costs a log line, but never a disk full of them: after LOG_BURST lines at once
-there are LOG_PER_S, and then one that says how many were left out.
+A peer that misbehaves costs a log line, but the lines are limited: after LOG_BURST lines at once
+there are LOG_PER_S per second, and a line says how many were left out.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ class ConnectionLimits:
     max_per_ip: int = 2**31 - 1
     max_idle_ms: int = 600_000
     max_request_bytes: int = 256 << 20
-    """Of all requests that are not complete, or not answered."""
+    """Of all requests that are not complete, or have no response yet."""
     max_answer_bytes: int = 256 << 20
-    """Of all answers that their readers have not taken."""
+    """Of all responses that their peers have not read."""
 
 
 class Connection(Protocol):
@@ -46,16 +46,16 @@ class Connection(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether it waits for an answer of ours."""
+        """Whether the peer waits for a response."""
         ...
 
     def close(self) -> None:
-        """Drop it at once."""
+        """Close it at once."""
         ...
 
 
 class Connections:
-    """See the module. One for all listeners of a node."""
+    """See the module. There is one for all listeners of a node."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -70,7 +70,7 @@ class Connections:
         return len(self._open)
 
     def admit(self, connection: Connection, *, exempt: bool) -> str:
-        """Take `connection` in (to be given back with `forget`); or why not. Empty: it is in."""
+        """Admit `connection` and return "", or return why not. End it with `forget`."""
         host = connection.peer_host
         if self._per_ip.get(host, 0) >= self.limits.max_per_ip:
             return f"it has {self.limits.max_per_ip} connections (max.connections.per.ip)"
@@ -83,7 +83,7 @@ class Connections:
         return ""
 
     def forget(self, connection: Connection) -> None:
-        """A connection has ended; those that were never admitted are ignored."""
+        """A connection has ended. A connection that was not admitted is ignored."""
         if connection not in self._open:
             return
         del self._open[connection]
@@ -94,18 +94,18 @@ class Connections:
             del self._per_ip[connection.peer_host]
 
     def close(self) -> None:
-        """Drop every connection."""
+        """Close every connection."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in list(self._open):
             connection.close()
 
     def warn(self, message: str, *args: object) -> None:
-        """Log a line about a misbehaving peer, or count it."""
+        """Log a line about a peer that misbehaves, or count it as left out."""
         self._lines.write(asyncio.get_running_loop().time(), log.warning, message, *args)
 
     def fail(self, error: BaseException, message: str, *args: object) -> None:
-        """The same for a bug of ours, with its traceback."""
+        """The same for a bug of this program, with its traceback."""
         write = partial(log.error, exc_info=error)
         self._lines.write(asyncio.get_running_loop().time(), write, message, *args)
 
@@ -114,7 +114,7 @@ class Connections:
         self._sweeper = asyncio.get_running_loop().call_later(interval_s, self._sweep)
 
     def _sweep(self) -> None:
-        """Close who has been idle for too long; the sweeper rests while nobody is connected."""
+        """Close connections that were idle for too long. No timer runs without connections."""
         now_s = asyncio.get_running_loop().time()
         oldest_s = now_s - self.limits.max_idle_ms / 1000
         for connection in list(self._open):
@@ -126,7 +126,7 @@ class Connections:
 
 
 class LogRateLimit:
-    """A token bucket for log lines; pure, times in seconds of any monotonic clock."""
+    """A token bucket for log lines. Pure; times are seconds of any monotonic clock."""
 
     def __init__(self, burst: int, per_s: float) -> None:
         self._burst = float(burst)
@@ -136,7 +136,7 @@ class LogRateLimit:
         self._left_out = 0
 
     def write(self, now_s: float, write: Callable[..., None], message: str, *args: object) -> None:
-        """Pass the line to `write` if there is a token for it, after a line on those left out."""
+        """Pass the line to `write` if there is a token, after a line about those left out."""
         if self._at_s is not None:
             earned = (now_s - self._at_s) * self._per_s
             self._tokens = min(self._burst, self._tokens + max(earned, 0.0))

@@ -1,15 +1,13 @@
-"""Writes kio's messages fast: functions that are generated for every class when first needed.
+"""Encodes kio's messages fast, with functions that are generated for every class on first use.
 
 kio's own writer walks a message field by field, with a call and a struct for each. Here the schema
-is walked once and becomes Python source in which neighbouring fields of fixed size are one
-`struct.pack`. Two functions come of every class: one reads an entity, one reads a dict of field
-values (what `versions.fill` accepts), so that an answer of a thousand partitions needs no thousand
-entities. The bytes are those of kio's writer; the tests compare them for every message.
+is walked once and turned into Python source, in which neighbouring fields of fixed size are one
+`struct.pack`. Every class gets two functions: one encodes an entity, one encodes a dict of field
+values (as `versions.fill` accepts them), so that a response of a thousand partitions needs no
+thousand entities. The bytes are those of kio's writer; the tests compare them for every message.
 
-What is written is a list of pieces: `records` go into it as they are, so that a megabyte that was
-read from a file is not copied on its way to the socket.
-
-Pure.
+The result is a list of pieces. `records` are a piece of their own, so that a megabyte that was read
+from a file is not copied on its way to the socket. Pure.
 """
 
 import struct
@@ -54,11 +52,11 @@ _FIXED = {
     "datetime_i64": ("q", "epoch_ms({})"),
     "uuid": ("16s", "uuid({})"),
 }
-"""Kafka's type: its struct code, and what is packed of a value."""
+"""By Kafka's type: the struct code, and the expression of the packed value."""
 
 
 def pieces(message: Any) -> list[Piece]:
-    """The encoded body of `message` (a Draft, or an entity of kio's), in order.
+    """Return the encoded body of `message` (a Draft or a kio entity), as pieces in order.
 
     Raises struct.error, TypeError or AttributeError for values that the schema cannot hold.
     """
@@ -72,7 +70,7 @@ def pieces(message: Any) -> list[Piece]:
 
 
 def encoded(message: Any) -> bytes:
-    """The encoded body of `message` in one piece; see `pieces`."""
+    """Return the encoded body of `message` in one piece; see `pieces`."""
     return b"".join(pieces(message))
 
 
@@ -115,9 +113,10 @@ def _as_entity(cls: Any, item: Any) -> Any:
 
 
 class _Source:
-    """The source of one function `encode(put, e)`, and the objects that it names.
+    """The source of one function `encode(put, e)`, and the objects that it uses by name.
 
-    `access` makes the expression of a field's value from its name and that of its default.
+    `access` makes the expression of a field's value from the field's name and the name of its
+    default.
     """
 
     def __init__(self, flexible: bool, access: Callable[..., str]) -> None:
@@ -156,7 +155,7 @@ class _Source:
         return self._access(name=field.name, default=self._name(default))
 
     def _end_run(self) -> None:
-        """Write the fields of fixed size that were gathered as one pack."""
+        """Write the fields of fixed size that were collected so far as one pack."""
         if self._codes:
             packer = self._name(struct.Struct(">" + self._codes).pack)
             self._lines.append(f"put({packer}({', '.join(self._values)}))")
@@ -175,7 +174,7 @@ class _Source:
         self._lines += self._written(field, nullable=is_optional(field))
 
     def _written(self, field: Field[Any], *, nullable: bool) -> list[str]:
-        """Lines that write x, the value of `field`, to `put`."""
+        """Return lines that write `x`, the value of `field`, to `put`."""
         match classify_field(field):
             case PrimitiveField():
                 return self._primitive(get_schema_field_type(field), nullable)
@@ -192,7 +191,7 @@ class _Source:
                 assert_never(kind)
 
     def _nested(self, cls: Any, item: str) -> str:
-        """A call that writes `item`, an entity or a dict."""
+        """Return a call that writes `item`, an entity or a dict."""
         entity, values = self._name(_of_entity(cls)), self._name(_of_values(cls))
         return f"({values} if type({item}) is dict else {entity})(put, {item})"
 
@@ -230,7 +229,7 @@ class _Source:
         return [f"if x is None: put({null})", "else:", *(f"    {line}" for line in write)]
 
     def _tagged(self, tagged: dict[int, Field[Any]]) -> None:
-        """Write those tagged fields (KIP-482) that differ from their default, in order of tag."""
+        """Write the tagged fields (KIP-482) that differ from their default, in order of tag."""
         self._end_run()
         self._lines += ["tags = []", "out = put"]
         for tag, field in sorted(tagged.items()):
@@ -242,7 +241,7 @@ class _Source:
                 entity = f"{self._name(_as_entity)}({self._name(kind.type_)}, x)"
             else:
                 entity = "tuple(x)" if kind.is_array else "x"
-            # What is there has a value: whatever the schema says of null is said by absence.
+            # A tagged field that is written has a value: null is expressed by leaving it out.
             write = [
                 "part = []",
                 "put = part.append",

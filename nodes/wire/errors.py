@@ -1,12 +1,12 @@
-"""What can go wrong on the wire.
+"""The errors of this package.
 
 WireError
 ├── MalformedFrame      the peer sent bytes that are no Kafka message; the connection is closed
 │   ├── OversizedFrame  a frame longer than `socket.request.max.bytes`
-│   └── TlsFailed       no TLS, or a certificate that is not accepted
+│   └── TlsFailed       the peer does not speak TLS, or a certificate is not accepted
 ├── UnsupportedVersion  a well-formed request that this node does not serve
-├── Unanswerable        a request that failed and may not be answered; the connection is closed
-└── ChannelError        a request of ours got no answer
+├── Unanswerable        a request without a response failed (acks=0); the connection is closed
+└── ChannelError        a request of this node got no response
     ├── ConnectFailed     nothing was sent: the request surely did not happen
     ├── RequestTimedOut   it may have happened
     └── Disconnected      it may have happened
@@ -22,11 +22,11 @@ class MalformedFrame(WireError):
 
 
 class OversizedFrame(MalformedFrame):
-    """A frame whose announced length is above the limit, or negative."""
+    """A frame whose length is above the limit, or negative."""
 
 
 class TlsFailed(MalformedFrame):
-    """Bytes that are no TLS, or a handshake in which one side did not accept the other."""
+    """The bytes are no TLS, or one side did not accept the other in the handshake."""
 
 
 class UnsupportedVersion(WireError):
@@ -34,11 +34,11 @@ class UnsupportedVersion(WireError):
 
 
 class Unanswerable(WireError):
-    """A request whose sender wants no answer failed: only a closed connection can tell."""
+    """A request without a response failed: only closing the connection can report it."""
 
 
 class ChannelError(WireError):
-    """A request got no answer; says whether it surely did not happen."""
+    """A request got no response; `surely_not_sent` says whether it surely did not happen."""
 
     surely_not_sent = False
 
@@ -50,8 +50,8 @@ class ConnectFailed(ChannelError):
 
 
 class RequestTimedOut(ChannelError):
-    """No answer within the time allowed; the peer may have acted on the request."""
+    """No response within the time allowed; the peer may have acted on the request."""
 
 
 class Disconnected(ChannelError):
-    """The connection ended before the answer; the peer may have acted on the request."""
+    """The connection ended before the response; the peer may have acted on the request."""

@@ -14,11 +14,11 @@ _HEAD = struct.Struct(">hhih")
 
 Piece = bytes | bytearray | memoryview
 LARGE_BYTES = 16 << 10
-"""Up to here, copying a piece costs less than a place of its own in what the kernel is handed."""
+"""Below this size, copying a piece costs less than passing it to the kernel separately."""
 
 
 class RequestHead(NamedTuple):
-    """What is read of a request before its version's codec is known; `body` is a byte position."""
+    """The first header fields of a request; `after_client_id` is the byte position after them."""
 
     api_key: int
     api_version: int
@@ -30,8 +30,8 @@ class RequestHead(NamedTuple):
 class FrameBuffer:
     """Collects received bytes and gives back whole frames.
 
-    Raises OversizedFrame for a length above `max_frame_bytes` (or below zero) as soon as the length
-    is seen, so that a hostile peer cannot make the buffer grow.
+    Raises OversizedFrame for a length above `max_frame_bytes` (or below zero) as soon as it has the
+    length, so that a hostile peer cannot make the buffer grow.
     """
 
     __slots__ = ("_buffer", "max_frame_bytes")
@@ -42,19 +42,19 @@ class FrameBuffer:
 
     @property
     def held_bytes(self) -> int:
-        """What there is of a frame that is not complete."""
+        """The size of the incomplete frame in the buffer."""
         return len(self._buffer)
 
     def discard(self) -> None:
-        """Forget it."""
+        """Drop the incomplete frame."""
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take `data`, return the frames that are complete now, in order, without their length."""
+        """Add `data`; return the frames that are complete now, in order, without their length."""
         if not self._buffer and len(data) > 4:
             (length,) = _LENGTH.unpack_from(data)
             if length == len(data) - 4 and length <= self.max_frame_bytes:
-                return [data[4:]]  # one frame and nothing else, as nearly always
+                return [data[4:]]  # exactly one frame, the usual case
         if self._buffer:
             self._buffer += data
             source: bytes | memoryview = memoryview(self._buffer)
@@ -81,7 +81,7 @@ class FrameBuffer:
 
 
 def read_request_head(frame: bytes) -> RequestHead:
-    """The header fields that every request has, whatever its version. Raises MalformedFrame."""
+    """Read the header fields that every request has in any version. Raises MalformedFrame."""
     try:
         api_key, version, correlation_id, length = _HEAD.unpack_from(frame)
     except struct.error as error:
@@ -97,10 +97,7 @@ def read_request_head(frame: bytes) -> RequestHead:
 
 
 def framed(parts: Sequence[Piece]) -> list[Piece]:
-    """One frame holding `parts`, its length in front: small parts joined, large ones as they are.
-
-    A frame is mostly small fields, worth one buffer, or mostly records, not worth a copy.
-    """
+    """Return a frame of `parts` as pieces: small parts are joined, large parts are not copied."""
     size = sum(map(len, parts))
     head = _LENGTH.pack(size)
     if size < LARGE_BYTES:
@@ -119,5 +116,5 @@ def framed(parts: Sequence[Piece]) -> list[Piece]:
 
 
 def frame_of(*parts: Piece) -> bytes:
-    """One frame holding `parts`, its length in front."""
+    """Return a frame of `parts` as bytes."""
     return b"".join(framed(parts))

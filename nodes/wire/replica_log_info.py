@@ -1,4 +1,4 @@
-"""GetReplicaLogInfo, with which a controller asks a broker where its logs end (KIP-966).
+"""GetReplicaLogInfo: a controller asks a broker where its logs end (KIP-966).
 
 kio has no such message yet, so it is declared here in kio's form (frozen dataclasses whose fields
 name their wire type). Field names, order and types are those of Kafka's schema of version 0.
@@ -16,7 +16,7 @@ from kio.static.primitive import i16
 
 GET_REPLICA_LOG_INFO: Final = 93
 MAX_PARTITIONS: Final = 1000
-"""Of one request; a broker answers the first so many, and says that it cut the rest."""
+"""The most partitions of a request; a broker answers for the first so many and sets `truncated`."""
 
 
 def _wire(kafka_type: str) -> dict[str, object]:
@@ -38,7 +38,7 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetReplicaLogInfoRequest:
-    """The partitions that are asked about."""
+    """The partitions whose logs the controller asks about."""
 
     __type__: ClassVar = EntityType.request
     __version__: ClassVar[i16] = i16(0)
@@ -50,7 +50,7 @@ class GetReplicaLogInfoRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLogInfo:
-    """Where one log ends, and the newest leader epoch that its broker has heard of; -1: unknown."""
+    """The end of one log, and the newest leader epoch that its broker knows; -1 if unknown."""
 
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = i16(0)
@@ -79,7 +79,7 @@ class TopicPartitionLogInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetReplicaLogInfoResponse:
-    """The logs asked about, and the epoch of the broker that has them."""
+    """The logs of the request, and the epoch of the broker that has them."""
 
     __type__: ClassVar = EntityType.response
     __version__: ClassVar[i16] = i16(0)

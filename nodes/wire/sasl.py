@@ -1,11 +1,9 @@
-"""The server's side of SASL/PLAIN: who a connection belongs to, before it may ask anything.
+"""The server's side of SASL/PLAIN: authenticates a connection before its first request. Pure.
 
-A connection says SaslHandshake, then its token: in SaslAuthenticate requests after a handshake of
-v1 (KIP-152), bare in a frame of its own after v0. ApiVersions may come before. Everything else, or
-anything twice, ends the connection, as in Kafka. There is one mechanism, PLAIN (RFC 4616): the
-password is sent as it is, so it belongs behind TLS.
-
-Pure: one frame in, an answer out.
+A client sends SaslHandshake and then its token: in a SaslAuthenticate request after a handshake of
+v1 (KIP-152), or as a frame of its own without header after v0. ApiVersions may come before. Any
+other request, or one of these twice, ends the connection, as in Kafka. The only mechanism is PLAIN
+(RFC 4616), which sends the password in clear text, so use it with TLS.
 """
 
 import hmac
@@ -26,7 +24,7 @@ HANDSHAKE_VERSIONS = (0, 1)
 AUTHENTICATE_VERSIONS = (0, 2)
 MECHANISM = "PLAIN"
 MAX_FRAME_BYTES = 512 << 10
-"""As Kafka's sasl.server.max.receive.size: who is nobody yet may not send more."""
+"""As Kafka's sasl.server.max.receive.size: the limit for a peer that is not authenticated yet."""
 _MAX_NAME_SHOWN = 64
 _OTHER_ID = (
     "Authentication failed: Client requested an authorization id that is different from username"
@@ -41,7 +39,7 @@ class _State(Enum):
 
 
 class SaslResponse(NamedTuple):
-    """What to send, and why the connection has to end after it (empty: it goes on)."""
+    """The response, and why the connection has to end after it (empty: it continues)."""
 
     pieces: list[Piece]
     failure: str = ""
@@ -57,7 +55,7 @@ class SaslServer:
 
     @property
     def done(self) -> bool:
-        """Whether the peer is known: `user` is its name."""
+        """Whether the peer is authenticated; `user` is its name."""
         return self._state is _State.DONE
 
     @property
@@ -66,12 +64,12 @@ class SaslServer:
         return self._state is _State.BARE_TOKEN
 
     def bare_token(self, frame: bytes) -> SaslResponse:
-        """Take the token that follows a handshake of v0."""
+        """Check the token that follows a handshake of v0."""
         failure = self._check(frame)
         return SaslResponse([], failure) if failure else SaslResponse(framed([b""]))
 
     def request(self, frame: bytes, head: RequestHead) -> SaslResponse:
-        """Take a request. Raises MalformedFrame for one that may not come now."""
+        """Handle a request. Raises MalformedFrame if it is not allowed now."""
         expected = {_State.HANDSHAKE: HANDSHAKE, _State.TOKEN: AUTHENTICATE}[self._state]
         if head.api_key != expected:
             raise MalformedFrame(f"api key {head.api_key} before authentication")
@@ -79,8 +77,8 @@ class SaslServer:
         if not oldest <= head.api_version <= newest:
             raise UnsupportedVersion(f"api key {expected} v{head.api_version} is not served")
         request = decode_request(frame, head).entity
-        answer = self._handshake if expected == HANDSHAKE else self._authenticate
-        response, failure = answer(request)
+        handle = self._handshake if expected == HANDSHAKE else self._authenticate
+        response, failure = handle(request)
         return SaslResponse(response_pieces(response, head.correlation_id), failure)
 
     def _handshake(self, request: Any) -> tuple[Any, str]:
@@ -96,12 +94,12 @@ class SaslServer:
         if not failure:
             return respond(request), ""
         error = ErrorCode.sasl_authentication_failed
-        # The name stays in our log: the peer is told no more than Kafka tells it.
+        # The user name is only in our log: the response has no more than Kafka's.
         message = failure.partition(" (")[0]
         return respond(request, error_code=error, error_message=message), failure
 
     def _check(self, token: bytes) -> str:
-        """Empty, and `done` from now on, if the token is right; otherwise what is wrong with it."""
+        """Check a token; return why it is wrong. If it is right, return "" and be `done`."""
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:
@@ -123,5 +121,5 @@ class SaslServer:
 
 
 def plain_token(username: str, password: str) -> bytes:
-    """A client's token."""
+    """Return a client's token."""
     return f"\0{username}\0{password}".encode()

@@ -1,4 +1,4 @@
-"""The class of every message: kio's, and those of our own for messages that kio lacks."""
+"""The class of every message: kio's, or our own for messages that kio does not have."""
 
 from typing import Any, Final
 
@@ -19,10 +19,10 @@ _RESPONSES: Final[dict[tuple[int, int], Any]] = {
 
 
 def request_schema(api_key: int, version: int) -> Any:
-    """The class of a request. Raises kio's KioIndexError when there is none."""
+    """Return the class of a request. Raises kio's KioIndexError if there is none."""
     return _REQUESTS.get((api_key, version)) or load_request_schema(api_key, version)
 
 
 def response_schema(api_key: int, version: int) -> Any:
-    """The class of a response. Raises kio's KioIndexError when there is none."""
+    """Return the class of a response. Raises kio's KioIndexError if there is none."""
     return _RESPONSES.get((api_key, version)) or load_response_schema(api_key, version)

@@ -1,15 +1,16 @@
-"""Makes a request safe to read: impossible arrays are refused, unknown tagged fields cut out.
+"""Checks a request before it is decoded: refuses impossible arrays, removes unknown tagged fields.
 
-kio's reader makes room for all the elements that an array announces before it reads the first, and
-a process that asks for more memory than there is gets aborted: a few bytes would end a broker. It
-also reads any array as null, where handlers rely on the schema. So a request is walked once before
-it is read, by a function made of its schema, and has to end where its last field does. The function
-is source that is generated when first needed, so that a walk costs little.
+kio's reader allocates room for all the elements that an array announces before it reads the first,
+and a process that asks for too much memory is aborted: a few bytes would end a broker. The reader
+also accepts null for any array, although the schema forbids it and handlers rely on that. So each
+request is walked once before it is decoded, and has to end where its last field ends. The walk is a
+function that is generated from the schema on first use, so that it costs little.
 
-kio's reader also fails on a tagged field that it does not know, which Kafka's protocol lets a newer
-client send at any time (KIP-482). The walk finds them, and what is read lacks them.
+kio's reader also fails on tagged fields that it does not know, but in Kafka's protocol a newer
+client may send them at any time (KIP-482). The walk finds them, and they are removed before the
+request is decoded.
 
-Pure. Values are not looked at, and whatever else may be wrong with a request is left to its reader.
+Pure. The walk does not check values; other errors of a request are left to its reader.
 """
 
 import struct
@@ -33,8 +34,9 @@ from kio.serial._introspect import (
 from nodes.wire.errors import MalformedFrame
 
 MAX_ELEMENTS = 2_000
-"""Of all arrays of one request together. A request is read, decided and answered without a pause,
-and an element costs up to 16 microseconds of that: no request may hold the loop for long."""
+"""The most elements of all arrays of one request together. A request is decoded and handled without
+a pause, and an element costs up to 16 microseconds: no request may block the event loop for long.
+"""
 
 _OF_ONE_PARTITION = dict.fromkeys((52, 53, 54, 55, 59, 80, 81, 82), 100)
 """The quorum's requests are about the one metadata partition, and a voter's few endpoints."""
@@ -49,11 +51,11 @@ _ALLOWED: Mapping[int, int] = {
     45: 6_000,  # AlterPartitionReassignments, with replicas
     56: 8_000,  # AlterPartition: brokers name 500 partitions at a time, and their replicas
 }
-"""By api key: where an element costs less, or more or fewer of them are meaningful."""
+"""By api key, if an element costs less, or if more or fewer elements make sense."""
 
 
 def max_elements(api_key: int) -> int:
-    """How many elements all arrays of a request of this api may have together."""
+    """The most elements that all arrays of a request of this api may have together."""
     return _ALLOWED.get(api_key, MAX_ELEMENTS)
 
 
@@ -76,8 +78,8 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
-class _Walked:
-    """What a walk may still spend, and what it wants cut: (start, end, replacement), in order."""
+class _WalkState:
+    """The elements that are still allowed, and the cuts (start, end, replacement), in order."""
 
     __slots__ = ("allowed", "cuts", "elements")
 
@@ -86,29 +88,29 @@ class _Walked:
         self.cuts: list[tuple[int, int, bytes]] = []
 
     def spend(self, elements: int) -> None:
-        """Raises MalformedFrame when nothing is left."""
+        """Count elements. Raises MalformedFrame if there are too many."""
         self.elements -= elements
         if self.elements < 0:
             raise MalformedFrame(f"more than {self.allowed} elements in arrays")
 
     def cut_since(self, mark: int) -> int:
-        """By how many bytes the cuts after the first `mark` shorten the request."""
+        """By how many bytes the cuts from number `mark` on shorten the request."""
         return sum(end - start - len(new) for start, end, new in self.cuts[mark:])
 
 
-_Walk = Callable[[bytes, int, _Walked], int]
-"""Takes a request, the position of a field, and what is left to spend; returns the field's end."""
+_Walk = Callable[[bytes, int, _WalkState], int]
+"""Takes a request, the position of a field, and the state; returns the field's end."""
 _Step = int | list[str]
 """A number of bytes, or lines of source."""
 
 
 def checked(schema: Any, request: bytes, position: int) -> bytes:
-    """`request` without tagged fields that kio's class `schema` lacks; its body is at `position`.
+    """Return `request` without the tagged fields that kio's class `schema` does not have.
 
-    Raises MalformedFrame when it ends before its last field does, has too many elements, or null
-    where the schema has an array.
+    Its body begins at `position`. Raises MalformedFrame if it ends before its last field does, has
+    too many elements, or has null for an array that may not be null.
     """
-    budget = _Walked(max_elements(schema.__api_key__))
+    budget = _WalkState(max_elements(schema.__api_key__))
     try:
         end = _entity(schema)(request, position, budget)
     except (IndexError, struct.error):
@@ -126,7 +128,10 @@ def checked(schema: Any, request: bytes, position: int) -> bytes:
 
 
 def uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position`, and where it ends. Raises MalformedFrame, IndexError."""
+    """Read an unsigned varint at `position`; return it and its end.
+
+    Raises MalformedFrame, IndexError.
+    """
     byte = data[position]
     if byte < 0x80:
         return byte, position + 1
@@ -141,7 +146,7 @@ def uvarint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def uvarint_of(value: int) -> bytes:
-    """`value` as an unsigned varint."""
+    """Encode `value` as an unsigned varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -157,7 +162,7 @@ def _entity(schema: Any) -> _Walk:
 
 
 class _Source:
-    """Makes the source of walks, which move `position` on over `data`, nested entities included."""
+    """Makes the source of walks, which advance `position` over `data` and its nested entities."""
 
     def __init__(self, flexible: bool) -> None:
         self._flexible = flexible
@@ -176,7 +181,7 @@ class _Source:
         return walk
 
     def entity(self, schema: Any) -> list[str]:
-        """Over all fields of `schema`; those of fixed size that are neighbours are one step."""
+        """The lines for all fields of `schema`; neighbouring fields of fixed size are one step."""
         lines: list[str] = []
         size = 0
         tagged: dict[int, _Walk] = {}
@@ -249,7 +254,7 @@ _UVARINT = (
     "position += 1",
     "if n > 0x7f: n, position = uvarint(data, position - 1)",
 )
-"""Lines that read n, mostly of one byte."""
+"""Lines that read `n`, which mostly has one byte."""
 
 
 def _lines(step: _Step) -> list[str]:
@@ -268,7 +273,7 @@ def _may_be_null(field: Field[Any]) -> bool:
 
 
 def _tagged_fields(known: dict[int, _Walk]) -> _Walk:
-    def walk(data: bytes, position: int, budget: _Walked) -> int:
+    def walk(data: bytes, position: int, budget: _WalkState) -> int:
         if data[position] == 0:
             return position + 1
         count_at, before = position, len(budget.cuts)
@@ -286,7 +291,7 @@ def _tagged_fields(known: dict[int, _Walk]) -> _Walk:
             else:
                 mark = len(budget.cuts)
                 if field(data, position, budget) != position + size:
-                    raise MalformedFrame(f"tagged field {tag} is not as long as it says")
+                    raise MalformedFrame(f"tagged field {tag} does not have its announced length")
                 shorter = budget.cut_since(mark)
                 if shorter:
                     budget.cuts.insert(mark, (size_at, position, uvarint_of(size - shorter)))

@@ -1,4 +1,4 @@
-"""What a connection needs to be secure: keys for TLS, users for SASL/PLAIN. Values, no I/O."""
+"""The security of a connection: keys for TLS, users for SASL/PLAIN. Values only, no I/O."""
 
 import ssl
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class SecurityProtocol(IntEnum):
-    """Kafka's names, and its numbers in a broker's registration."""
+    """Kafka's names, and the numbers that a broker's registration uses."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -21,7 +21,7 @@ class SecurityProtocol(IntEnum):
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether a client has to say who it is before anything else."""
+        """Whether a client has to authenticate before its first request."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 

@@ -1,15 +1,17 @@
-"""The serving side of a connection: requests in, answers out in the same order.
+"""The server's side of a connection: requests in, responses out in the same order.
 
-Every connection may have several requests in flight, as Kafka's clients do: each is handed to its
-handler as it arrives, and the answers leave in the order of the requests, whichever is ready first.
-What a peer can cost is bounded: frames by `max_frame_bytes`, requests in flight by MAX_IN_FLIGHT
-and MAX_BYTES_IN_FLIGHT, unsent answers by the transport's flow control, and a request whose answer
-can be large is started when all before it are answered. Beyond any of these nothing is started, nor
-read, until some are answered. What all peers together cost is bounded by the node's two budgets
-(`nodes.wire.budget`): who sends halves of large frames, or does not read, loses its connection. A
-peer that sends garbage does, too, and costs one log line.
+A connection may have several requests in flight, as Kafka's clients do. Each request is passed to
+its handler when it arrives. The responses are sent in the order of the requests, whichever is ready
+first.
 
-A listener may want TLS (`nodes.wire.tls`), and SASL before anything else (`nodes.wire.sasl`).
+The cost of one peer is bounded: frames by `max_frame_bytes`, requests in flight by MAX_IN_FLIGHT
+and MAX_BYTES_IN_FLIGHT, unsent responses by the transport's flow control. A request whose response
+can be large starts only when the requests before it are answered. At any of these bounds no request
+is started or read until some are answered. The cost of all peers together is bounded by the node's
+two budgets (`nodes.wire.budget`): a peer that sends incomplete large frames, or does not read,
+loses its connection. So does a peer that sends garbage, and it costs one log line.
+
+A listener may require TLS (`nodes.wire.tls`) and SASL (`nodes.wire.sasl`).
 """
 
 import asyncio
@@ -38,28 +40,30 @@ FETCH_SNAPSHOT = 59
 DESCRIBE_TOPIC_PARTITIONS = 75
 MAX_IN_FLIGHT = 64
 MAX_BYTES_IN_FLIGHT = 16 << 20
-"""Of the frames of one connection; a single larger one is served alone."""
+"""Of the frames of one connection; a single larger frame is served alone."""
 TURN_BYTES = 1 << 20
-"""Of a larger frame, a piece is read in each turn of the loop: a transport would read on while
-there is something, megabytes, and everybody else would wait."""
+"""A larger frame is read in pieces, one in each turn of the event loop. Otherwise the transport
+would read megabytes at once, and all other connections would wait."""
 
-_LARGE_ANSWERS = frozenset(
+_LARGE_RESPONSES = frozenset(
     key.to_bytes(2, "big") for key in (FETCH, METADATA, FETCH_SNAPSHOT, DESCRIBE_TOPIC_PARTITIONS)
 )
-"""How the frames begin whose answers may be megabytes: none is made before it can be sent."""
+"""The first bytes of requests whose responses may be megabytes: such a response is not made before
+it can be sent."""
 
 ANONYMOUS = "User:ANONYMOUS"
 
 ADVERTISED_OLDEST: Mapping[int, int] = {PRODUCE: 0}
-"""Older than what is served, on purpose: librdkafka 2.0, for one, compresses nothing unless Produce
-v0 is advertised, although it never sends it. Kafka 4 says the same untruth (KAFKA-18659)."""
+"""Versions that are advertised but not served, on purpose: librdkafka 2.0, for one, compresses
+nothing unless Produce v0 is advertised, although it never sends it. Kafka 4 does the same
+(KAFKA-18659)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Who asks: the connection's peer, the listener it came by, the client's name for itself.
+    """The sender of a request: its host, the listener that it uses, its client id.
 
-    `principal` is who it has proved to be, in Kafka's form: by its password or its certificate.
+    `principal` is its authenticated name in Kafka's form, from its password or its certificate.
     """
 
     listener: str
@@ -69,24 +73,27 @@ class RequestContext:
 
 
 Features = Callable[[int], Mapping[str, Any]]
-"""Makes of a version of ApiVersions the fields of its response that tell of features."""
+"""Takes a version of ApiVersions; returns the feature fields of the response."""
 
 
 class ExclusiveResponse(NamedTuple):
-    """An answer to come of a request that is worked on in slices: the next one of its connection
-    is not begun before it is done, so that their effects keep their order."""
+    """The future response of a request that is handled in slices.
 
-    answer: Awaitable[Any]
+    The next request of the connection does not start before it is done, so that the effects of
+    requests keep their order.
+    """
+
+    response: Awaitable[Any]
 
 
 Handler = Callable[[Any, RequestContext], "Awaitable[Any] | Any"]
-"""Takes a request entity; returns the response, an awaitable of it, ExclusiveResponse, or None for no answer.
-Raises Unanswerable to have the connection closed; anything else it raises is a bug of ours. An
+"""Takes a request entity; returns the response, an awaitable of it, an ExclusiveResponse, or None
+for no response. It raises Unanswerable to close the connection; any other exception is a bug. An
 awaitable is cancelled when the connection is lost."""
 
 
 class Api(NamedTuple):
-    """One served api: the versions accepted (both ends included) and its handler."""
+    """One served api: the accepted versions (both ends included) and the handler."""
 
     oldest: int
     newest: int
@@ -94,7 +101,7 @@ class Api(NamedTuple):
 
 
 class Dispatcher:
-    """The table of served apis of one listener; ApiVersions is answered from it."""
+    """The table of the served apis of one listener; it also answers ApiVersions."""
 
     def __init__(self, apis: Mapping[int, Api], features: Features = lambda version: {}) -> None:
         self._features = features
@@ -106,7 +113,7 @@ class Dispatcher:
         }
 
     def find(self, head: RequestHead) -> Handler:
-        """The handler for a request. Raises UnsupportedVersion."""
+        """Return the handler for a request. Raises UnsupportedVersion."""
         api = self._apis.get(head.api_key)
         if api is None or not api.oldest <= head.api_version <= api.newest:
             raise UnsupportedVersion(f"api key {head.api_key} v{head.api_version} is not served")
@@ -116,7 +123,7 @@ class Dispatcher:
         return self.api_versions_response(request.__version__, ErrorCode.none)
 
     def api_versions_response(self, version: int, error: ErrorCode) -> Any:
-        """The ApiVersions answer; v0 with an error tells a newer client to ask for less."""
+        """The ApiVersions response; v0 with an error tells a newer client to ask in v0."""
         keys = [
             {
                 "api_key": key,
@@ -130,15 +137,15 @@ class Dispatcher:
 
 
 def _no_sasl_now(request: Any, context: RequestContext) -> Any:
-    """SASL where there is none, or when it is over already."""
+    """Refuse SASL on a listener without it, or after authentication."""
     return respond(request, error_code=ErrorCode.illegal_sasl_state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """What the connections of one listener share.
+    """The settings and parts that the connections of one listener share.
 
-    Of a listener that nodes use among each other (`internal`), max.connections does not count.
+    max.connections does not apply to a listener between nodes (`internal`).
     """
 
     name: str
@@ -149,15 +156,15 @@ class Listener:
     internal: bool = False
 
     def connection(self) -> "ServerConnection":
-        """The protocol for a new connection: what `loop.create_server` wants."""
+        """Return the protocol of a new connection, for `loop.create_server`."""
         return ServerConnection(self)
 
 
 class _InFlight(NamedTuple):
-    """A request whose answer is not sent yet."""
+    """A request whose response is not sent yet."""
 
     head: RequestHead
-    answer: "asyncio.Future[Any]"
+    response: "asyncio.Future[Any]"
     frame_bytes: int
 
 
@@ -179,7 +186,7 @@ class ServerConnection(asyncio.Protocol):
         self._in_flight: deque[_InFlight] = deque()
         self._backlog_bytes = 0
         self._bytes_in_flight = 0
-        self._alone: asyncio.Future[Any] | None = None
+        self._exclusive: asyncio.Future[Any] | None = None
 
     # -- the transport's side ------------------------------------------------------------------
 
@@ -201,11 +208,11 @@ class ServerConnection(asyncio.Protocol):
         self._set_context(None, ANONYMOUS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._let_go()
+        self._end_requests()
         self._listener.connections.forget(self)
         self._hold_answers(0)
         for pending in self._in_flight:
-            pending.answer.cancel()
+            pending.response.cancel()
         self._in_flight.clear()
 
     def data_received(self, data: bytes) -> None:
@@ -221,7 +228,7 @@ class ServerConnection(asyncio.Protocol):
         except MalformedFrame as error:
             self._refuse(error)
             return
-        self._work_off()
+        self._start_requests()
         if self._frames.held_bytes > TURN_BYTES and self._transport is not None:
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._apply_back_pressure)
@@ -235,32 +242,32 @@ class ServerConnection(asyncio.Protocol):
         self._touch()
         self._writable = True
         self._hold_answers(0)
-        self._work_off()
+        self._start_requests()
 
-    # -- the registry's side -------------------------------------------------------------------
+    # -- for Connections and ByteBudget --------------------------------------------------------
 
     @property
     def busy(self) -> bool:
-        """Whether it waits for an answer of ours."""
+        """Whether the peer waits for a response."""
         return bool(self._in_flight)
 
     def close(self) -> None:
-        """Drop the connection at once, and what it sent and was not read yet."""
-        # Now, not when the loop gets round to `connection_lost`: what follows garbage is garbage.
-        self._let_go()
+        """Close the connection at once, and drop the requests that are not started."""
+        # Now, and not in `connection_lost` in a later turn: what follows garbage is garbage.
+        self._end_requests()
         if self._transport is not None:
             self._transport.abort()
 
     def shed(self, reason: str) -> None:
-        """Drop the connection, as soon as whoever is at work on it has finished."""
+        """Close the connection in the next turn of the loop: it may be in the middle of a call."""
         asyncio.get_running_loop().call_soon(self._shed, reason)
 
     def _shed(self, reason: str) -> None:
         if not self._ended:
             self._refuse(reason)
 
-    def _let_go(self) -> None:
-        """Nothing more is started."""
+    def _end_requests(self) -> None:
+        """Start no more requests, and drop those that are not started."""
         self._ended = True
         self._backlog.clear()
         self._backlog_bytes = 0
@@ -268,14 +275,14 @@ class ServerConnection(asyncio.Protocol):
         self._listener.connections.requests.hold(self, 0)
 
     def _hold_answers(self, size: int | None = None) -> None:
-        """So many bytes of answers are unsent: what the transport says, unless it is given."""
+        """Report the bytes of unsent responses: `size`, or else what the transport has."""
         if size is None:
             size = 0 if self._transport is None else self._transport.get_write_buffer_size()
         self._listener.connections.answers.hold(self, size)
 
     # -- requests ------------------------------------------------------------------------------
 
-    def _work_off(self) -> None:
+    def _start_requests(self) -> None:
         while self._backlog and self._may_start(self._backlog[0]):
             frame = self._backlog.popleft()
             self._backlog_bytes -= len(frame)
@@ -286,12 +293,13 @@ class ServerConnection(asyncio.Protocol):
         self._apply_back_pressure()
 
     def _may_start(self, frame: bytes) -> bool:
-        """Whether a request may be started, by what others of the connection still occupy."""
+        """Whether a request may start beside those of the connection that are in flight."""
         if self._ended or not self._writable:
             return False
         if not self._in_flight:
             return True
-        if frame[:2] in _LARGE_ANSWERS or (self._alone is not None and not self._alone.done()):
+        exclusive = self._exclusive is not None and not self._exclusive.done()
+        if frame[:2] in _LARGE_RESPONSES or exclusive:
             return False
         return (
             len(self._in_flight) < MAX_IN_FLIGHT
@@ -307,7 +315,7 @@ class ServerConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _start(self, frame: bytes) -> None:
-        """Hand one request to its handler; send the answer now, or when it and its turn come."""
+        """Pass one request to its handler; send the response now, or when it is its turn."""
         try:
             if self._sasl is not None and not self._sasl.done:
                 self._authenticate(self._sasl, frame)
@@ -322,56 +330,56 @@ class ServerConnection(asyncio.Protocol):
         except UnsupportedVersion:
             if head.api_key != API_VERSIONS or self._in_flight:
                 raise
-            answer = self._listener.dispatcher.api_versions_response(
+            response = self._listener.dispatcher.api_versions_response(
                 0, ErrorCode.unsupported_version
             )
-            self._send(response_pieces(answer, head.correlation_id))
+            self._send(response_pieces(response, head.correlation_id))
             return
         request = decode_request(frame, head)
         if head.client_id != self._context.client_id:
             self._set_context(head.client_id, self._context.principal)
         try:
-            answer = handler(request.entity, self._context)
-            if isinstance(answer, ExclusiveResponse):
-                self._alone = answer = asyncio.ensure_future(answer.answer)
-            if isinstance(answer, Awaitable):
-                self._await(head, asyncio.ensure_future(answer), frame)
+            response = handler(request.entity, self._context)
+            if isinstance(response, ExclusiveResponse):
+                self._exclusive = response = asyncio.ensure_future(response.response)
+            if isinstance(response, Awaitable):
+                self._await(head, asyncio.ensure_future(response), frame)
             elif self._in_flight:
                 done = asyncio.get_running_loop().create_future()
-                done.set_result(answer)
+                done.set_result(response)
                 self._await(head, done, frame)
-            elif answer is not None:
-                self._send(response_pieces(answer, head.correlation_id))
+            elif response is not None:
+                self._send(response_pieces(response, head.correlation_id))
         except Unanswerable:
             raise
         except Exception as error:
             self._handler_failed(head, error)
 
-    def _await(self, head: RequestHead, answer: "asyncio.Future[Any]", frame: bytes) -> None:
-        self._in_flight.append(_InFlight(head, answer, len(frame)))
+    def _await(self, head: RequestHead, response: "asyncio.Future[Any]", frame: bytes) -> None:
+        self._in_flight.append(_InFlight(head, response, len(frame)))
         self._bytes_in_flight += len(frame)
-        answer.add_done_callback(self._send_ready)
+        response.add_done_callback(self._send_ready)
 
     def _send_ready(self, done: "asyncio.Future[Any]") -> None:
         if not done.cancelled():
-            done.exception()  # seen, also where nobody is left to be told
+            done.exception()  # avoids asyncio's warning if the connection has ended
         in_flight = self._in_flight
-        while in_flight and in_flight[0].answer.done():
-            head, answer, size = in_flight.popleft()
+        while in_flight and in_flight[0].response.done():
+            head, response, size = in_flight.popleft()
             self._bytes_in_flight -= size
-            if not self._ended and not answer.cancelled():
-                self._conclude(head, answer)
-        self._work_off()
+            if not self._ended and not response.cancelled():
+                self._send_response(head, response)
+        self._start_requests()
 
-    def _conclude(self, head: RequestHead, answer: "asyncio.Future[Any]") -> None:
-        # Asked for and not raised: an error whose traceback had this frame in it, which has the
-        # future, which has the error, would keep the request in memory.
-        error = answer.exception()
+    def _send_response(self, head: RequestHead, response: "asyncio.Future[Any]") -> None:
+        # The error is read, not raised: its traceback would have this frame, which has the future,
+        # which has the error, and this cycle would keep the request in memory.
+        error = response.exception()
         if isinstance(error, Unanswerable):
             self._refuse(error)
         elif error is not None:
             self._handler_failed(head, error)
-        elif (message := answer.result()) is not None:
+        elif (message := response.result()) is not None:
             try:
                 self._send(response_pieces(message, head.correlation_id))
             except Exception as unwritable:
@@ -379,16 +387,16 @@ class ServerConnection(asyncio.Protocol):
 
     def _authenticate(self, server: SaslServer, frame: bytes) -> None:
         if server.wants_bare_token:
-            answer = server.bare_token(frame)
+            response = server.bare_token(frame)
         else:
             head = read_request_head(frame)
             if head.api_key == API_VERSIONS:
                 self._serve(frame, head)
                 return
-            answer = server.request(frame, head)
-        self._send(answer.pieces)
-        if answer.failure:
-            self._end(answer.failure)
+            response = server.request(frame, head)
+        self._send(response.pieces)
+        if response.failure:
+            self._end(response.failure)
         elif server.user is not None:
             self._frames.max_frame_bytes = self._listener.max_frame_bytes
             self._set_context(self._context.client_id, f"User:{server.user}")
@@ -400,10 +408,10 @@ class ServerConnection(asyncio.Protocol):
         try:
             return tls.receive(data)
         finally:
-            reply = tls.outgoing()  # of the handshake, or the alert that says what is wrong
+            reply = tls.outgoing()  # of the handshake, or an alert with the error
             if reply and self._transport is not None:
                 self._transport.write(reply)
-            if tls.ended and self._transport is not None:
+            if tls.peer_closed and self._transport is not None:
                 self._transport.close()
             if early and tls.established:
                 name = tls.peer_name()
@@ -432,10 +440,10 @@ class ServerConnection(asyncio.Protocol):
             principal=principal,
         )
 
-    # -- endings -------------------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------------
 
     def _refuse(self, error: object) -> None:
-        """End a connection that misbehaves; a peer whose TLS failed is told so."""
+        """Close a connection that misbehaves; after a TLS failure the alert is sent first."""
         if isinstance(error, TlsFailed):
             self._end(error)
             return
@@ -443,9 +451,9 @@ class ServerConnection(asyncio.Protocol):
         self.close()
 
     def _end(self, reason: object) -> None:
-        """End the connection when all that it was told is sent."""
+        """Close the connection when everything is sent."""
         self._listener.connections.warn("closing the connection of %s: %s", self.peer_host, reason)
-        self._let_go()
+        self._end_requests()
         if self._transport is not None:
             self._transport.close()
 

@@ -1,10 +1,8 @@
-"""TLS between a transport and the frames: bytes in, bytes out.
+"""TLS between a transport and the frames: bytes in, bytes out. No I/O.
 
-OpenSSL on memory, driven by whoever owns the connection, rather than the event loop's own TLS: so
-a failed handshake is an event with a reason that costs one log line, limits on connections hold
-before the handshake, and the same code runs on any loop.
-
-No I/O.
+It is OpenSSL on memory buffers, driven by the connection, and not the event loop's own TLS. So a
+failed handshake is an error with a reason and one log line, the limits on connections hold before
+the handshake, and the same code runs on any event loop.
 """
 
 import contextlib
@@ -19,7 +17,7 @@ _READ_BYTES = 256 << 10
 
 
 class Tls:
-    """One connection's TLS. What `outgoing` returns has to be sent, also after a failure."""
+    """The TLS of one connection. The bytes of `outgoing` have to be sent, also after a failure."""
 
     def __init__(self, context: ssl.SSLContext, *, server_side: bool, host: str | None = None):
         self._received = ssl.MemoryBIO()
@@ -29,24 +27,24 @@ class Tls:
         )
         self._early: list[Piece] = []
         self.established = False
-        self.ended = False
-        """Whether the peer has said that it will say no more: it waits for the connection's end."""
+        self.peer_closed = False
+        """Whether the peer sent close_notify: it sends nothing more, and waits for the end."""
 
     def start(self) -> bytes:
-        """A client's first bytes."""
-        self._shake_hands()
+        """Return a client's first bytes."""
+        self._do_handshake()
         return self.outgoing()
 
     def receive(self, data: bytes) -> bytes:
-        """What the peer said, as far as `data` completes it. Raises TlsFailed."""
+        """Return the peer's plain bytes, as far as `data` completes them. Raises TlsFailed."""
         self._received.write(data)
-        if not self.established and not self._shake_hands():
+        if not self.established and not self._do_handshake():
             return b""
         parts = []
         try:
             while part := self._object.read(_READ_BYTES):
                 parts.append(part)
-            self._say_goodbye()  # nothing, instead of nothing yet
+            self._close()  # the peer sent close_notify
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
@@ -54,7 +52,7 @@ class Tls:
         return b"".join(parts)
 
     def send(self, pieces: Iterable[Piece]) -> bytes:
-        """The bytes to send for `pieces`; kept back until the handshake is done."""
+        """Return the bytes to send for `pieces`; none before the handshake is done."""
         if not self.established:
             self._early += pieces
             return b""
@@ -63,23 +61,23 @@ class Tls:
         return self.outgoing()
 
     def outgoing(self) -> bytes:
-        """Bytes that TLS itself wants sent."""
+        """Return the bytes that TLS itself has to send."""
         return self._to_send.read()
 
     def peer_name(self) -> str | None:
-        """The subject of the peer's certificate as Kafka writes it, if it has shown one."""
+        """The subject of the peer's certificate as Kafka writes it; None without certificate."""
         certificate: Any = self._object.getpeercert()
         if not certificate:
             return None
         parts = [pair for rdn in certificate.get("subject", ()) for pair in rdn]
         return ",".join(f"{_SHORT.get(key, key)}={value}" for key, value in reversed(parts))
 
-    def _say_goodbye(self) -> None:
-        self.ended = True
+    def _close(self) -> None:
+        self.peer_closed = True
         with contextlib.suppress(ssl.SSLError):
             self._object.unwrap()
 
-    def _shake_hands(self) -> bool:
+    def _do_handshake(self) -> bool:
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:

@@ -1,9 +1,9 @@
-"""Describes a message of any version by one set of values.
+"""Describes a message of any version by one set of field values.
 
-kio has a class for every version of every message. A handler that serves ten versions describes
-its answer once, as field values; those that the version has are kept and the others get their
-defaults, so that version differences stand nowhere else. `fill` makes an entity of them at once, a
-Draft is written to the wire without ever becoming one.
+kio has a class for every version of every message. A handler that serves ten versions describes its
+response once, as field values. Values of fields that the version lacks are dropped, and fields
+without a value get their defaults. So nothing else has to know the differences between versions.
+`fill` makes an entity of the values; a Draft is encoded without an entity.
 """
 
 from collections.abc import Hashable
@@ -49,7 +49,7 @@ _ZEROS: tuple[tuple[type, Any], ...] = (
 
 
 def default_of(field: Field[Any]) -> Any:
-    """What a field holds when nothing is said of it: the schema's default, null, or nothing."""
+    """The value of a field that is not given: the schema's default, null, or a zero value."""
     if field.default is not MISSING:
         return field.default
     if is_optional(field):
@@ -80,7 +80,7 @@ def _nested(cls: type[Any], value: Any) -> Any:
 
 
 def fill(cls: type[E], **values: Any) -> E:
-    """An entity of class `cls` from `values`.
+    """Return an entity of class `cls` with `values`.
 
     Values of fields that this version lacks are dropped; fields without a value get their default
     (an empty array, null, or zero where the schema names none). Nested entities may be given as
@@ -103,7 +103,7 @@ def fill(cls: type[E], **values: Any) -> E:
 class Draft:
     """A message by its class and the values of its fields (as `fill` takes them).
 
-    Reads like the entity it stands for, which is made when somebody looks at a field.
+    It can be read like the entity, which is made when a field is read first.
     """
 
     __slots__ = ("_entity", "schema", "values")
@@ -115,7 +115,7 @@ class Draft:
 
     @property
     def entity(self) -> Any:
-        """The message as an entity of kio's."""
+        """The message as a kio entity."""
         if self._entity is None:
             self._entity = fill(self.schema, **self.values)
         return self._entity
@@ -133,16 +133,16 @@ class Draft:
 
 
 def schema_of(message: Any) -> Any:
-    """The class that a message (a Draft or an entity) is of."""
+    """Return the class of a message (a Draft or an entity)."""
     return message.schema if isinstance(message, Draft) else type(message)
 
 
 @cache
 def response_class(api_key: int, version: int) -> type[Any]:
-    """The class of the response to a request of this api key and version."""
+    """Return the class of the response to a request of this api key and version."""
     return cast(type[Any], response_schema(api_key, version))
 
 
 def respond(request: Any, **values: Any) -> Any:
-    """The response to `request`, in the request's own version, from `values` (see `fill`)."""
+    """Return the response to `request`, in the request's version, with `values` (see `fill`)."""
     return Draft(response_class(request.__api_key__, request.__version__), values)

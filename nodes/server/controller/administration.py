@@ -1,7 +1,8 @@
-"""Administrative requests at the controller: decoded, decided, answered. The decisions are pure and
-elsewhere (`nodes.controller`); brokers forward what clients ask (`forwarding`).
+"""The handlers of administrative requests at the controller.
 
-A request that its client's timeout overtakes is answered REQUEST_TIMED_OUT: it may have happened.
+They translate between requests and the pure operations of `nodes.controller`. Brokers forward the
+requests of clients (`forwarding`). If the client's timeout passes, the response is
+REQUEST_TIMED_OUT, and the operation may have happened.
 """
 
 import asyncio
@@ -48,8 +49,10 @@ Row = dict[str, Any]
 class AdminRequestHandler:
     """Serves clients' administrative requests, at the controller."""
 
-    def __init__(self, shell: QuorumController, recovery: UncleanRecoveryManager) -> None:
-        self._shell = shell
+    def __init__(
+        self, quorum_controller: QuorumController, recovery: UncleanRecoveryManager
+    ) -> None:
+        self._quorum_controller = quorum_controller
         self._recovery = recovery
 
     def apis(self) -> dict[int, Api]:
@@ -69,11 +72,11 @@ class AdminRequestHandler:
     def _serve(
         self, operation: Callable[[Any, Situation], ControllerResult[Any]]
     ) -> Callable[[Any, RequestContext], Awaitable[Any]]:
-        """A handler for an operation whose result is the response's content."""
+        """Return a handler for an operation whose result is the fields of the response."""
 
         async def handler(request: Any, context: RequestContext) -> Any:
             def decide() -> ControllerResult[Any]:
-                return operation(request, self._shell.controller.situation)
+                return operation(request, self._quorum_controller.controller.situation)
 
             return await self._answer(request, decide)
 
@@ -81,20 +84,20 @@ class AdminRequestHandler:
 
     async def _unregister_broker(self, request: Any, context: RequestContext) -> Any:
         def decide() -> ControllerResult[Any]:
-            result = self._shell.controller.unregister_broker(NodeId(request.broker_id))
+            result = self._quorum_controller.controller.unregister_broker(NodeId(request.broker_id))
             return ControllerResult(records=result.records, response={}, atomic=result.atomic)
 
         return await self._answer(request, decide)
 
     async def _elect_leaders(self, request: Any, context: RequestContext) -> Any:
-        """An unclean election asks the live replicas first, who of them has the longest log."""
+        """Before an unclean election, ask the live replicas which of them has the longest log."""
         wanted = None
         if request.topic_partitions is not None:
             wanted = [(t.topic, n) for t in request.topic_partitions for n in t.partitions]
         unclean = getattr(request, "election_type", PREFERRED_ELECTION) == UNCLEAN_ELECTION
         asked: list[Inquiry] = []
         if unclean:
-            leaderless = self._shell.controller.leaderless
+            leaderless = self._quorum_controller.controller.leaderless
             named = None if wanted is None else frozenset(wanted)
             asked = self._recovery.inquiries(
                 [k for k in leaderless if named is None or (k.topic, k.partition) in named],
@@ -103,7 +106,7 @@ class AdminRequestHandler:
         reports = await self._recovery.ask(asked)
 
         def decide() -> ControllerResult[Row]:
-            situation = self._shell.controller.situation
+            situation = self._quorum_controller.controller.situation
             return _elect_leaders(request, wanted, situation, asked, reports)
 
         return await self._answer(request, decide)
@@ -113,7 +116,7 @@ class AdminRequestHandler:
         timeout_s = 0.0 if timeout is None else timeout.total_seconds()
         try:
             async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
-                return respond(request, **await self._shell.decide(decide))
+                return respond(request, **await self._quorum_controller.decide(decide))
         except ControlError as error:
             return refusals.refuse(request, error.code, error.message)
         except TimeoutError:
@@ -174,7 +177,7 @@ def _delete_topics(request: Any, situation: Situation) -> ControllerResult[Row]:
     try:
         result = delete_topics(situation, wanted)
     except ControlError as error:
-        # TOPIC_DELETION_DISABLED is younger than the first versions of the request.
+        # The first versions of the request do not have TOPIC_DELETION_DISABLED.
         if request.__version__ >= 3:
             raise
         raise ControlError(ErrorCode.invalid_request, error.message) from error

@@ -1,4 +1,4 @@
-"""What the controller's listener serves besides the quorum's own requests."""
+"""The apis of the controller's listener, besides the quorum's own requests."""
 
 from nodes.server.controller.administration import AdminRequestHandler
 from nodes.server.controller.brokers import BrokerRequestHandler
@@ -7,6 +7,11 @@ from nodes.server.controller.recovery import UncleanRecoveryManager
 from nodes.wire.server import Api
 
 
-def controller_apis(shell: QuorumController, recovery: UncleanRecoveryManager) -> dict[int, Api]:
-    """The requests of brokers and the administrative ones, by api key."""
-    return {**BrokerRequestHandler(shell).apis(), **AdminRequestHandler(shell, recovery).apis()}
+def controller_apis(
+    controller: QuorumController, recovery: UncleanRecoveryManager
+) -> dict[int, Api]:
+    """The apis for brokers and for administrative requests, by api key."""
+    return {
+        **BrokerRequestHandler(controller).apis(),
+        **AdminRequestHandler(controller, recovery).apis(),
+    }

@@ -1,4 +1,4 @@
-"""What brokers ask of the controller: to be registered, kept alive, to change ISRs, for ids."""
+"""The handlers of brokers' requests: registration, heartbeats, ISR changes, producer ids."""
 
 import logging
 from typing import Any
@@ -17,9 +17,9 @@ log = logging.getLogger("nodes.controller")
 class BrokerRequestHandler:
     """Serves the requests of brokers, at the controller."""
 
-    def __init__(self, shell: QuorumController) -> None:
-        self._shell = shell
-        self._controller = shell.controller
+    def __init__(self, quorum_controller: QuorumController) -> None:
+        self._quorum_controller = quorum_controller
+        self._controller = quorum_controller.controller
 
     def apis(self) -> dict[int, Api]:
         """The requests served here, by api key."""
@@ -31,7 +31,7 @@ class BrokerRequestHandler:
         }
 
     async def broker_registration(self, request: Any, context: RequestContext) -> Any:
-        """BrokerRegistration: the broker epoch."""
+        """BrokerRegistration: returns the broker epoch."""
         endpoints = tuple(
             BrokerEndpoint(
                 name=listener.name,
@@ -42,7 +42,7 @@ class BrokerRequestHandler:
             for listener in request.listeners
         )
         try:
-            epoch = await self._shell.decide(
+            epoch = await self._quorum_controller.decide(
                 lambda: self._controller.register_broker(
                     broker_id=NodeId(request.broker_id),
                     cluster_id=request.cluster_id,
@@ -60,9 +60,9 @@ class BrokerRequestHandler:
         return respond(request, broker_epoch=epoch)
 
     async def broker_heartbeat(self, request: Any, context: RequestContext) -> Any:
-        """BrokerHeartbeat: the broker's state after it."""
+        """BrokerHeartbeat: returns the broker's state after it."""
         try:
-            answer = await self._shell.decide(
+            answer = await self._quorum_controller.decide(
                 lambda: self._controller.heartbeat(
                     broker_id=NodeId(request.broker_id),
                     broker_epoch=BrokerEpoch(request.broker_epoch),
@@ -82,7 +82,7 @@ class BrokerRequestHandler:
         )
 
     async def alter_partition(self, request: Any, context: RequestContext) -> Any:
-        """AlterPartition: the state of each partition, or its error."""
+        """AlterPartition: returns the new state of each partition, or its error."""
         changes = [
             IsrRequest(
                 topic_id=topic.topic_id,
@@ -100,7 +100,7 @@ class BrokerRequestHandler:
         ]
         broker_id, broker_epoch = NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)
         try:
-            answers = await self._shell.decide(
+            answers = await self._quorum_controller.decide(
                 lambda: self._controller.alter_partition(broker_id, broker_epoch, changes)
             )
         except ControlError as error:
@@ -113,10 +113,10 @@ class BrokerRequestHandler:
         return respond(request, topics=topics)
 
     async def allocate_producer_ids(self, request: Any, context: RequestContext) -> Any:
-        """AllocateProducerIds: a block of ids for one broker."""
+        """AllocateProducerIds: returns a block of ids for one broker."""
         broker_id, broker_epoch = NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)
         try:
-            block = await self._shell.decide(
+            block = await self._quorum_controller.decide(
                 lambda: self._controller.allocate_producer_ids(broker_id, broker_epoch)
             )
         except ControlError as error:

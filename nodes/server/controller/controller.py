@@ -1,14 +1,14 @@
-"""The controller's shell: decisions to the metadata log, answers after the commit.
+"""The controller on a node: appends decisions to the metadata log, and responds after the commit.
 
-Every controller node has one. While its node leads the quorum it asks the pure Controller, appends
-what that decides and answers when it is committed; otherwise it answers NOT_CONTROLLER. Requests
-come from `controller_brokers` and `controller_admin`.
+Every controller node has one. While its node leads the quorum, it asks the pure Controller for a
+decision, appends the records, and responds when they are committed. Otherwise it responds
+NOT_CONTROLLER. `brokers` and `administration` handle the requests.
 
-Order: an operation is decided and appended without a pause between, so operations are serial, in
-the order of the log. Every answer, refusals and empty changes included, waits for the commit of
-all that was appended before it, since it may have been decided on that; leadership lost in the
-meantime makes it NOT_CONTROLLER (the operation may then have happened or not). Waits end with the
-quorum leader's own resignation at the latest: a leader that hears from no majority steps down.
+Order: an operation is decided and appended without a pause in between, so operations are serial, in
+the order of the log. Every response, refusals and empty changes included, waits for the commit of
+everything that was appended before it, because it may be based on that. If the leadership is lost
+meanwhile, the response is NOT_CONTROLLER, and the operation may have happened or not. A wait ends
+at the latest when the quorum leader resigns: a leader that hears from no majority steps down.
 """
 
 import asyncio
@@ -34,40 +34,40 @@ from nodes.wire.connections import LOG_BURST, LOG_PER_S, LogRateLimit
 R = TypeVar("R")
 
 TICK_MS: Final = 100
-LOOK_MS: Final = 250
-"""Between two looks at who leads while this node does not."""
+INACTIVE_TICK_MS: Final = 250
+"""How often a node that is not the active controller checks which node leads."""
 MAX_BATCH_RECORDS: Final = 1_000
-"""What is not atomic is cut into batches of so many, as in Kafka, though smaller: a node applies a
-batch at one go, and its loop must not stand still for long.
+"""A change that is not atomic is split into batches of so many records. Kafka does the same with
+larger batches; here a node applies a batch in one turn of its event loop.
 """
 
 log = logging.getLogger("nodes.controller")
 
 
 class MetadataQuorum(Protocol):
-    """What the shell needs of the quorum node."""
+    """What the controller needs of the quorum node."""
 
     node_id: NodeId
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The quorum's leader as last heard."""
+        """The quorum's leader as this node knows it."""
         ...
 
     @property
     def last_contact_ms(self) -> Mapping[NodeId, float]:
-        """When each voter was last heard from, in the loop's milliseconds."""
+        """The time of each voter's last message, in the loop's milliseconds."""
         ...
 
     def append(self, records: Sequence[bytes]) -> Offset:
-        """Append one batch; its last offset.
+        """Append one batch; return its last offset.
 
         Raises NotLeader, MessageTooLarge: nothing was appended.
         """
         ...
 
     async def committed(self, offset: Offset, epoch: Epoch) -> None:
-        """Wait until `offset` is committed. Raises NotLeader when `epoch`'s leadership is lost."""
+        """Wait until `offset` is committed. Raises NotLeader if `epoch` is over."""
         ...
 
 
@@ -88,7 +88,7 @@ class QuorumController:
         self.controller = controller
         """Its decisions are functions to hand to `decide`."""
         self.news = asyncio.Event()
-        """Set when the active controller begins, and with everything that it sees committed."""
+        """Set when this node becomes the active controller, and after every commit while it is."""
         self._epoch = Epoch(-1)
         self._end = NO_OFFSET
         self._led_before: NodeId | None = None
@@ -98,7 +98,7 @@ class QuorumController:
     # --- life
 
     def start(self) -> None:
-        """Begin to tick on the running loop."""
+        """Start to tick on the running loop."""
         self._tick_again(0)
 
     async def stop(self) -> None:
@@ -114,7 +114,7 @@ class QuorumController:
         self._ticking = loop.call_later(delay_ms / 1000, self._tick_on)
 
     def _tick_on(self) -> None:
-        self._tick_again(TICK_MS if self.controller.active else LOOK_MS)
+        self._tick_again(TICK_MS if self.controller.active else INACTIVE_TICK_MS)
         try:
             self.tick()
         except Exception:
@@ -137,17 +137,17 @@ class QuorumController:
     # --- the quorum's listener
 
     def on_snapshot(self, snapshot: object) -> None:
-        """The publisher keeps the image; only the leader is looked at here."""
+        """Note the leader of now; the publisher keeps the image."""
         self._observe_leader()
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """The publisher keeps the image; the leader is looked at here."""
+        """Note the leader of now; the publisher keeps the image."""
         self._observe_leader()
         if self.controller.active:
             self.news.set()
 
     def on_active(self, epoch: Epoch) -> None:
-        """This node leads and has applied everything in the log: decide from now on."""
+        """This node leads and has applied the whole log: it is the active controller now."""
         now = now_ms()
         contacts = self._quorum.last_contact_ms
         deposed = self._led_before
@@ -162,13 +162,13 @@ class QuorumController:
         log.info("active controller of epoch %d from offset %d", epoch, self._end)
 
     def on_inactive(self, epoch: Epoch) -> None:
-        """This node leads no more: what it had not committed may vanish."""
+        """This node leads no more; its uncommitted records may be lost."""
         if self.controller.active:
             log.info("no longer the active controller (epoch %d)", self._epoch)
         self.controller.on_inactive()
 
     def _observe_leader(self) -> None:
-        """Remember who led before us, to count that broker's silence from when it was heard of."""
+        """Store the last other leader: its session counts from its last message to this node."""
         leader = self._quorum.leader_id
         if leader is not None and leader != self._quorum.node_id:
             self._led_before = leader
@@ -184,7 +184,7 @@ class QuorumController:
             self.controller.appended(batch, self._end)
 
     async def decide(self, operation: Callable[[], ControllerResult[R]]) -> R:
-        """Run one operation to its committed end. Raises ControlError."""
+        """Run one operation, and return its response after the commit. Raises ControlError."""
         if not self.controller.active:
             raise ControlError(ErrorCode.not_controller, "this node is not the active controller")
         epoch = self._epoch
@@ -207,15 +207,15 @@ class QuorumController:
             ) from error
         if result is None:
             assert refusal is not None
-            # What peers send is quoted, as much as they like: they must not fill the disk.
+            # The message quotes what a peer sent: it must not fill the disk.
             self._refusals.write(now_ms() / 1000, log.info, "refused: %.300s", refusal)
-            # Made anew: its traceback gets this frame, which must not hold it in turn.
+            # A new error: its traceback refers to this frame, which must not refer to the error.
             raise ControlError(refusal.code, refusal.message)
         return result.response
 
 
 def now_ms() -> float:
-    """The loop's monotonic milliseconds: what the controller counts in."""
+    """The loop's monotonic time in milliseconds, which the controller uses."""
     return asyncio.get_running_loop().time() * 1000
 
 

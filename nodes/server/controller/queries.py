@@ -1,5 +1,5 @@
-"""Requests that look at the cluster by way of the controllers' listener (KIP-919), for tools that
-reach no broker: who the controllers are, and how this one is configured.
+"""Requests that describe the cluster on the controllers' listener (KIP-919), for tools that reach
+no broker: the controllers, and the configuration of this one.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from nodes.server.requests.describe_configs import DescribeConfigsHandler
 from nodes.server.requests.metadata import (
     CONTROLLER_ENDPOINTS,
     authorized_operations,
-    refuse_endpoints,
+    wrong_endpoint_type,
 )
 from nodes.wire.server import Api, RequestContext
 from nodes.wire.versions import respond
@@ -19,22 +19,22 @@ DESCRIBE_CONFIGS, DESCRIBE_CLUSTER = 32, 60
 
 
 class ControllerQueryHandler:
-    """Serves DescribeCluster and DescribeConfigs there."""
+    """Serves DescribeCluster and DescribeConfigs on the controllers' listener."""
 
     def __init__(self, raft: QuorumNode, configs: DescribeConfigsHandler) -> None:
         self._raft = raft
         self._configs = configs
 
     def apis(self) -> dict[int, Api]:
-        """The requests served here, by api key."""
+        """The apis served here, by api key."""
         return {
             DESCRIBE_CONFIGS: Api(1, 4, self._configs.handle),
             DESCRIBE_CLUSTER: Api(0, 2, self.describe_cluster),
         }
 
     def describe_cluster(self, request: Any, context: RequestContext) -> Any:
-        """The voters, as brokers are described elsewhere, and which of them is the active one."""
-        refusal = refuse_endpoints(request, CONTROLLER_ENDPOINTS)
+        """DescribeCluster: the voters in place of brokers, and the active controller."""
+        refusal = wrong_endpoint_type(request, CONTROLLER_ENDPOINTS)
         if refusal is not None:
             return refusal
         leader = self._raft.leader_id

@@ -1,13 +1,13 @@
-"""Asks brokers for their logs and has leaders elected by them (KIP-966, unclean recovery).
+"""Unclean recovery (KIP-966): asks brokers where their logs end, and elects leaders by the answers.
 
-One for each controller node. While its node is the active controller, it looks after the partitions
-that have no leader: whenever the metadata changed, and for as long as some could have one but for
-an answer, at growing intervals. What to ask, and what an answer is worth:
-`nodes.controller.recovery`.
+There is one for each controller node. While its node is the active controller, it tries to find
+leaders for the partitions without one: after each change of the metadata, and then at growing
+intervals, as long as a missing answer is all that prevents an election. `nodes.controller.recovery`
+decides what to ask, and which answers count.
 
-A round asks all brokers concerned at once, each for at most MAX_PARTITIONS partitions at a time,
-and ends when all have answered or failed: a broker that does not answer within TIMEOUT_S is asked
-nothing more in this round. Nothing is kept from one round to the next.
+A round asks all these brokers at once, each for at most MAX_PARTITIONS partitions at a time, and
+ends when all have answered or failed. A broker that does not answer within TIMEOUT_S is not asked
+again in the same round. Nothing is kept from one round to the next.
 """
 
 import asyncio
@@ -36,16 +36,19 @@ LAST_PAUSE_MS: Final = 1000
 
 log = logging.getLogger("nodes.recovery")
 
-TopicPart = tuple[UUID, int]
+TopicIdPartition = tuple[UUID, int]
 
 
 class UncleanRecoveryManager:
     """See the module. `connect` makes a channel to a broker's `listener`, by host and port."""
 
     def __init__(
-        self, shell: QuorumController, connect: Callable[[str, int], Channel], listener: str
+        self,
+        quorum_controller: QuorumController,
+        connect: Callable[[str, int], Channel],
+        listener: str,
     ) -> None:
-        self._shell = shell
+        self._quorum_controller = quorum_controller
         self._connect = connect
         self._listener = listener
         self._channels: dict[NodeId, Channel] = {}
@@ -53,12 +56,12 @@ class UncleanRecoveryManager:
         self._lines = LogRateLimit(LOG_BURST, LOG_PER_S)
 
     async def run(self) -> None:
-        """Look after the leaderless partitions for ever."""
+        """Find leaders for leaderless partitions, for ever."""
         while True:
-            await self._shell.news.wait()
+            await self._quorum_controller.news.wait()
             pause_ms, settled = FIRST_PAUSE_MS, False
             while not settled:
-                self._shell.news.clear()
+                self._quorum_controller.news.clear()
                 await asyncio.sleep(pause_ms / 1000)
                 settled = await self._round()
                 pause_ms = min(2 * pause_ms, LAST_PAUSE_MS)
@@ -69,8 +72,8 @@ class UncleanRecoveryManager:
             channel.close()
 
     async def _round(self) -> bool:
-        """Ask, and have elected whom the answers allow; whether nothing is left to be asked."""
-        controller = self._shell.controller
+        """Ask, and elect the leaders that the answers allow; return whether nothing is left."""
+        controller = self._quorum_controller.controller
         image = controller.image
         if not controller.active or image is self._settled:
             return True
@@ -80,59 +83,62 @@ class UncleanRecoveryManager:
             return True
         reports = await self.ask(asked)
         try:
-            elected = await self._shell.decide(
+            elected = await self._quorum_controller.decide(
                 lambda: recover(controller.situation, asked, reports)
             )
         except ControlError:  # no longer the controller
             return True
         if elected:
-            log.info("%d leaderless partitions are led by who has the longest log", elected)
+            log.info("%d leaderless partitions got the replica with the longest log", elected)
         return elected == len(asked)
 
     def inquiries(
         self, partitions: Iterable[PartitionKey], election: Election | None = None
     ) -> list[Inquiry]:
-        """What to ask for leaders of `partitions`, as their topics allow or as is said."""
-        situation = self._shell.controller.situation
+        """The questions whose answers may give `partitions` a leader.
+
+        `election` is the kind of election; without it, the topics' configuration decides.
+        """
+        situation = self._quorum_controller.controller.situation
         return inquiries(situation.image, situation.policy, partitions, election)
 
     async def ask(self, asked: Sequence[Inquiry]) -> list[Report]:
-        """What the brokers answer, each once; those that do not answer in time are left out."""
-        wanted: dict[NodeId, list[TopicPart]] = {}
+        """Ask each broker once; return the reports of those that answer in time."""
+        partitions: dict[NodeId, list[TopicIdPartition]] = {}
         for inquiry in asked:
             for node in inquiry.candidates:
-                part = (inquiry.key.topic_id, inquiry.key.partition)
-                wanted.setdefault(node, []).append(part)
-        answers = await asyncio.gather(*(self._ask(*each) for each in wanted.items()))
+                partition = (inquiry.key.topic_id, inquiry.key.partition)
+                partitions.setdefault(node, []).append(partition)
+        answers = await asyncio.gather(*(self._ask(*each) for each in partitions.items()))
         return [report for reports in answers for report in reports]
 
-    async def _ask(self, node: NodeId, parts: Sequence[TopicPart]) -> list[Report]:
+    async def _ask(self, node: NodeId, partitions: Sequence[TopicIdPartition]) -> list[Report]:
         channel = self._channel(node)
         reports: list[Report] = []
         if channel is None:
-            self._say(
+            self._warn(
                 "broker %d cannot be asked where its logs end: it has no listener %s; set "
                 "inter.broker.listener.name on the controllers too",
                 node,
                 self._listener,
             )
             return reports
-        for start in range(0, len(parts), MAX_PARTITIONS):
-            request = _request(parts[start : start + MAX_PARTITIONS])
+        for start in range(0, len(partitions), MAX_PARTITIONS):
+            request = _request(partitions[start : start + MAX_PARTITIONS])
             try:
                 response = await channel.request(request, timeout_s=TIMEOUT_S)
             except ChannelError as error:
-                self._say("broker %d did not say where its logs end: %s", node, error)
+                self._warn("broker %d did not report where its logs end: %s", node, error)
                 break
             reports += _reports(node, response)
         return reports
 
-    def _say(self, what: str, *details: object) -> None:
+    def _warn(self, message: str, *details: object) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._lines.write(now_s, log.warning, what, *details)
+        self._lines.write(now_s, log.warning, message, *details)
 
     def _channel(self, node: NodeId) -> Channel | None:
-        broker = self._shell.controller.image.brokers.get(node)
+        broker = self._quorum_controller.controller.image.brokers.get(node)
         endpoint = None if broker is None else broker.endpoint(self._listener)
         if endpoint is None:
             return None
@@ -145,9 +151,9 @@ class UncleanRecoveryManager:
         return channel
 
 
-def _request(parts: Sequence[TopicPart]) -> GetReplicaLogInfoRequest:
+def _request(partitions: Sequence[TopicIdPartition]) -> GetReplicaLogInfoRequest:
     topics: dict[UUID, list[int]] = {}
-    for topic_id, number in parts:
+    for topic_id, number in partitions:
         topics.setdefault(topic_id, []).append(number)
     rows = [{"topic_id": each, "partitions": numbers} for each, numbers in topics.items()]
     return fill(GetReplicaLogInfoRequest, topic_partitions=rows)

@@ -20,7 +20,6 @@ from nodes.server.quorum.snapshot_writer import SnapshotContent
 Subscriber = Callable[[ClusterImage, Delta], None]
 
 
-
 class MetadataPublisher:
     """A listener of the quorum node; it must be registered before a QuorumController."""
 

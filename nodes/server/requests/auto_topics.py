@@ -1,8 +1,8 @@
-"""Topics that appear when somebody asks for them: auto.create.topics.enable.
+"""Automatic creation of topics (auto.create.topics.enable), as in Kafka.
 
-As Kafka's brokers do it: a Metadata request that names a missing topic makes the broker ask the
-controller for it, with the cluster's defaults, and is answered at once that the topic is unknown;
-the client asks again until it is there.
+When a Metadata request names a missing topic, the broker asks the controller to create it with the
+cluster's defaults. It responds at once that the topic is unknown, and the client asks again until
+the topic is there.
 """
 
 import asyncio
@@ -20,30 +20,30 @@ from nodes.wire.versions import fill
 log = logging.getLogger("nodes.auto_topics")
 
 TIMEOUT_S = 10.0
-MAX_ASKED = 100
-"""Topics asked for at a time; the clients of others ask again."""
+MAX_IN_FLIGHT = 100
+"""So many topics are created at a time; the clients of other topics ask again."""
 
 
 class AutoTopicCreation:
-    """Asks the controller for missing topics, one request for each at a time."""
+    """Asks the controller to create missing topics; at most one request for each at a time."""
 
     def __init__(self, controller: ControllerLink, *, enabled: bool) -> None:
         self._controller = controller
         self._enabled = enabled
-        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._creating: dict[str, asyncio.Task[None]] = {}
 
     def missing(self, name: str, *, may_create: bool) -> ErrorCode:
-        """The answer for a topic that does not exist; begins to create it where that is allowed."""
+        """Return the error for a topic that does not exist; start to create it if allowed."""
         try:
             check_name(name)
         except ControlError as error:
             return error.code
         if not (self._enabled and may_create):
             return ErrorCode.unknown_topic_or_partition
-        if name not in self._asked and len(self._asked) < MAX_ASKED:
+        if name not in self._creating and len(self._creating) < MAX_IN_FLIGHT:
             task = asyncio.get_running_loop().create_task(self._create(name))
-            self._asked[name] = task
-            task.add_done_callback(lambda _: self._asked.pop(name, None))
+            self._creating[name] = task
+            task.add_done_callback(lambda _: self._creating.pop(name, None))
         return ErrorCode.unknown_topic_or_partition
 
     async def _create(self, name: str) -> None:
@@ -54,13 +54,13 @@ class AutoTopicCreation:
         )
         response = await self._controller.forward(request, timeout_s=TIMEOUT_S)
         if response is None:
-            log.info("topic %s was asked for, but no controller answered", name)
+            log.info("topic %s was not created: no controller responded", name)
             return
         (topic,) = response.topics
         if topic.error_code not in (ErrorCode.none, ErrorCode.topic_already_exists):
-            log.info("topic %s cannot be created: %s", name, topic.error_message)
+            log.info("topic %s was not created: %s", name, topic.error_message)
 
     def close(self) -> None:
-        """Stop asking."""
-        for task in list(self._asked.values()):
+        """Cancel the requests in flight."""
+        for task in list(self._creating.values()):
             task.cancel()

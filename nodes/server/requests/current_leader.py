@@ -1,4 +1,4 @@
-"""Who leads a partition now, told with the refusal, so that a client need not ask (KIP-951)."""
+"""The current leader of a partition, sent with an error, so that clients need not ask (KIP-951)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from nodes.metadata.image import ClusterImage
 
 
 def current_leader(image: ClusterImage, partition: TopicPartition) -> dict[str, int]:
-    """The partition's leader and leader epoch in `image`, as fields; -1 both when it is unknown."""
+    """Return the partition's leader and leader epoch in `image` as fields; both -1 if unknown."""
     found = image.partition(partition.topic, partition.partition)
     if found is None:
         return {"leader_id": NO_NODE, "leader_epoch": NO_EPOCH}
@@ -18,7 +18,7 @@ def current_leader(image: ClusterImage, partition: TopicPartition) -> dict[str, 
 def node_endpoints(
     image: ClusterImage, nodes: Iterable[NodeId], listener: str
 ) -> list[dict[str, Any]]:
-    """Where those of `nodes` that are in service are reached by `listener`; each once."""
+    """Return the `listener` addresses of those of `nodes` that are in service, each once."""
     rows = []
     for node in dict.fromkeys(nodes):
         broker = image.brokers.get(node)

@@ -1,8 +1,8 @@
-"""DescribeConfigs: every configuration of topics and of this node, its value, and where from.
+"""DescribeConfigs: the configurations of topics and of this node, their values and their sources.
 
-Answered from the metadata image and this node's own file. Another broker's configuration is that
-broker's to tell, as in Kafka. So many resources are described in one answer that the loop does not
-stand still for long; those beyond are refused, each for itself.
+The response comes from the metadata image and this node's own file. Only the broker itself
+describes its configuration, as in Kafka. One response describes a limited number of resources, so
+that it does not block the event loop for long; each resource beyond the limit gets an error.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ from nodes.wire.versions import respond
 Row = dict[str, Any]
 
 MAX_DESCRIBED = 75
-"""Resources; one has about forty configurations, each with where its value can come from."""
+"""Resources per request. One has about forty configurations, each with its possible sources."""
 
 _SECRETS = ("password", "jaas", "secret")
 
@@ -40,7 +40,7 @@ class DescribeConfigsHandler:
         return self._newest()
 
     def handle(self, request: Any, context: RequestContext) -> Any:
-        """Each resource for itself."""
+        """Describe each resource, or return its error."""
         described, beyond = request.resources[:MAX_DESCRIBED], request.resources[MAX_DESCRIBED:]
         results = [self._result(request, resource) for resource in described]
         too_many = {
@@ -157,11 +157,11 @@ def _type_of(name: str, known: Property | None) -> ConfigType:
 
 def _row(name: str, type_: ConfigType, found: Sequence[Sourced], *, read_only: bool) -> Row:
     secret = any(word in name for word in _SECRETS)
-    holds = found[0] if found else Sourced(name, Source.DEFAULT, "")
+    effective = found[0] if found else Sourced(name, Source.DEFAULT, "")
     return {
         "name": name,
-        "value": None if secret or not found else holds.value,
-        "config_source": holds.source,
+        "value": None if secret or not found else effective.value,
+        "config_source": effective.source,
         "read_only": read_only,
         "is_sensitive": secret,
         "config_type": type_,

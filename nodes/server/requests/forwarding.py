@@ -1,4 +1,4 @@
-"""Client requests that the controller decides: sent on to it, its answer handed back."""
+"""Forwards client requests to the controller, and returns its responses (KIP-590)."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ CONTROLLER_TIMEOUT_S = 10.0
 
 
 class ForwardingHandler:
-    """Serves InitProducerId, and every request that is the controller's to decide."""
+    """Serves InitProducerId, and forwards every request that the controller decides."""
 
     def __init__(
         self, node_id: NodeId, controller: ControllerLink, registration: Registration
@@ -29,20 +29,22 @@ class ForwardingHandler:
         self._allocating = asyncio.Lock()
 
     async def forward(self, request: Any, context: RequestContext) -> Any:
-        """Forwarded as it is; REQUEST_TIMED_OUT for all of it when no controller answers within
-        the client's own timeout, at least a second.
+        """Forward the request unchanged.
+
+        The whole request gets REQUEST_TIMED_OUT if no controller responds within the client's own
+        timeout, but at least a second.
         """
         timeout = getattr(request, "timeout", None)
         timeout_s = CONTROLLER_TIMEOUT_S if timeout is None else timeout.total_seconds()
         response = await self._controller.forward(request, timeout_s=max(timeout_s, 1.0))
         if response is not None:
             return response
-        return refuse(request, ErrorCode.request_timed_out, "no controller answered in time")
+        return refuse(request, ErrorCode.request_timed_out, "no controller responded in time")
 
     async def init_producer_id(self, request: Any, context: RequestContext) -> Any:
-        """A producer id that no other producer was given, epoch 0. Transactions are not served."""
+        """InitProducerId: an unused producer id with epoch 0. Transactions are not served."""
         if request.transactional_id is not None:
-            # Clients get here past FindCoordinator alone, which has told them.
+            # Clients see from FindCoordinator that there are no transactions, before they get here.
             return respond(request, error_code=ErrorCode.unsupported_version)
         producer_id = await self._next_id()
         if producer_id is None:
@@ -51,8 +53,8 @@ class ForwardingHandler:
 
     async def _next_id(self) -> int | None:
         async with self._allocating:
-            taken = next(self._ids, None)
-            return taken if taken is not None else await self._allocate()
+            allocated = next(self._ids, None)
+            return allocated if allocated is not None else await self._allocate()
 
     async def _allocate(self) -> int | None:
         request = fill(

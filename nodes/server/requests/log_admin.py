@@ -1,7 +1,6 @@
-"""Requests about the logs themselves: their sizes, their producers, the end of old records.
+"""Requests about the logs: DescribeLogDirs, DescribeProducers and DeleteRecords, as in Kafka.
 
-DescribeLogDirs, DescribeProducers and DeleteRecords, as Kafka answers them. Every wait is bounded
-by the request's own timeout.
+Every wait is bounded by the timeout of the request.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ POLL_S = 0.02
 
 
 class LogAdminHandler:
-    """Serves them."""
+    """See the module."""
 
     def __init__(self, config: NodeConfig, disk: Disk, replicas: ReplicaManager) -> None:
         self._config = config
@@ -37,21 +36,23 @@ class LogAdminHandler:
     # -- DescribeLogDirs -----------------------------------------------------------------------
 
     def describe_log_dirs(self, request: Any, context: RequestContext) -> Any:
-        """The one log directory, with the size and lag of the replicas asked for (null: of all),
-        and the room that its file system has."""
-        wanted = request.topics
-        chosen = (
+        """Describe the one log directory: its free space, and the size and lag of its replicas.
+
+        The request names the replicas; null means all of them.
+        """
+        requested = request.topics
+        replicas = (
             self._replicas.all()
-            if wanted is None
+            if requested is None
             else [
                 replica
-                for topic in wanted
+                for topic in requested
                 for number in topic.partitions
                 if (replica := self._replicas.find(TopicPartition(topic.topic, number)))
             ]
         )
         topics: dict[str, list[dict[str, Any]]] = {}
-        for replica in chosen:
+        for replica in replicas:
             topics.setdefault(replica.partition.topic, []).append(
                 {
                     "partition_index": replica.partition.partition,
@@ -64,7 +65,7 @@ class LogAdminHandler:
         try:
             space = self._disk.space()
         except OSError as error:
-            log.error("cannot tell the room in %s: %s", self._config.log_dir, error)
+            log.error("cannot read the free space of %s: %s", self._config.log_dir, error)
             return respond(request, results=[{**row, "error_code": ErrorCode.kafka_storage_error}])
         directory = {
             **row,
@@ -77,7 +78,7 @@ class LogAdminHandler:
     # -- DescribeProducers ---------------------------------------------------------------------
 
     def describe_producers(self, request: Any, context: RequestContext) -> Any:
-        """What each partition's leader remembers of its idempotent producers (KIP-664)."""
+        """Describe the idempotent producers that each partition's leader knows (KIP-664)."""
         topics = []
         for topic in request.topics:
             rows = [
@@ -108,12 +109,12 @@ class LogAdminHandler:
     # -- DeleteRecords -------------------------------------------------------------------------
 
     async def delete_records(self, request: Any, context: RequestContext) -> Any:
-        """Move log starts up (KIP-107), and answer when the live replicas have followed.
+        """Raise log starts (KIP-107), and respond when the live replicas have followed.
 
-        And when the new starts are on this broker's disk: before, a loss of power would bring back
-        what was said to be deleted.
-        The answer is the low watermark: the smallest log start of the leader and of the followers
-        that are in service. REQUEST_TIMED_OUT when it is not there in time: it may get there yet.
+        Before the response the new starts are also on this broker's disk; otherwise a power loss
+        would bring deleted records back. The result is the low watermark: the smallest log start of
+        the leader and of the followers in service. If it is not reached in time, the error is
+        REQUEST_TIMED_OUT, and it may be reached later.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + request.timeout.total_seconds()
@@ -124,51 +125,51 @@ class LogAdminHandler:
                 for each in topic.partitions
             ]
             topics.append((topic.name, rows))
-        everything = [each for _, rows in topics for each in rows]
-        failure = await self._keep_starts(deadline_s)
+        deletions = [each for _, rows in topics for each in rows]
+        failure = await self._checkpoint_starts(deadline_s)
         if failure is not ErrorCode.none:
-            for each in everything:
-                each.failed(failure)
+            for each in deletions:
+                each.fail(failure)
         while loop.time() < deadline_s:
-            if not any(each.waits(self._replicas) for each in everything):
+            if not any(each.is_waiting(self._replicas) for each in deletions):
                 break
             await asyncio.sleep(POLL_S)
-        answer = [
+        results = [
             {"name": name, "partitions": [each.row(self._replicas) for each in rows]}
             for name, rows in topics
         ]
-        return respond(request, topics=answer)
+        return respond(request, topics=results)
 
-    async def _keep_starts(self, deadline_s: float) -> ErrorCode:
-        """Return when all log starts are on disk, or why they are not."""
+    async def _checkpoint_starts(self, deadline_s: float) -> ErrorCode:
+        """Wait until all log starts are on disk; return the error if they are not."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 await self._replicas.logs.checkpoint_starts()
         except TimeoutError:
             return ErrorCode.request_timed_out
         except OSError as error:
-            log.error("cannot write down where logs begin: %s", error)
+            log.error("cannot write the log start checkpoint: %s", error)
             return ErrorCode.kafka_storage_error
         return ErrorCode.none
 
-    def _delete(self, partition: TopicPartition, offset: Offset) -> "_Deletion":
+    def _delete(self, partition: TopicPartition, offset: Offset) -> "_RecordDeletion":
         replica, error = self._led(partition)
         if replica is None:
-            return _Deletion(partition, error)
+            return _RecordDeletion(partition, error)
         committed = replica.state.high_watermark
         target = committed if offset == HIGH_WATERMARK else offset
         if not 0 <= target <= committed:
-            return _Deletion(partition, ErrorCode.offset_out_of_range)
+            return _RecordDeletion(partition, ErrorCode.offset_out_of_range)
         try:
             replica.advance_start(target)
         except OffsetOutOfRange:
-            return _Deletion(partition, ErrorCode.offset_out_of_range)
+            return _RecordDeletion(partition, ErrorCode.offset_out_of_range)
         except (LogError, OSError):
-            return _Deletion(partition, ErrorCode.kafka_storage_error)
-        return _Deletion(partition, ErrorCode.none, target)
+            return _RecordDeletion(partition, ErrorCode.kafka_storage_error)
+        return _RecordDeletion(partition, ErrorCode.none, target)
 
     def _led(self, partition: TopicPartition) -> tuple[Replica | None, ErrorCode]:
-        """The partition's replica if it leads here, or the error that says why there is none."""
+        """Return the partition's replica if it leads here, or else the error."""
         replica = self._replicas.find(partition)
         if replica is None:
             return None, self._replicas.missing_replica_error(partition)
@@ -177,8 +178,8 @@ class LogAdminHandler:
         return replica, ErrorCode.none
 
 
-class _Deletion:
-    """One partition of a DeleteRecords; `target` is where its logs are to begin at least."""
+class _RecordDeletion:
+    """One partition of a DeleteRecords request; its logs have to start at `target` or above."""
 
     def __init__(
         self, partition: TopicPartition, error: ErrorCode, target: Offset = NO_OFFSET
@@ -187,23 +188,23 @@ class _Deletion:
         self._error = error
         self._target = target
 
-    def failed(self, error: ErrorCode) -> None:
-        """Answer so, unless there is another error."""
+    def fail(self, error: ErrorCode) -> None:
+        """Set the error, unless there is another one."""
         if self._error is ErrorCode.none:
             self._error = error
 
-    def waits(self, replicas: ReplicaManager) -> bool:
-        """Whether some live replica's log still begins below the target."""
+    def is_waiting(self, replicas: ReplicaManager) -> bool:
+        """Whether the log of a live replica still starts below the target."""
         low = self._low_watermark(replicas)
         return self._error is ErrorCode.none and low is not None and low < self._target
 
     def row(self, replicas: ReplicaManager) -> dict[str, Any]:
-        """The answer as of now."""
+        """The result as of now."""
         low = self._low_watermark(replicas)
         error = self._error
         if error is ErrorCode.none and low is None:
             error = ErrorCode.not_leader_or_follower
-        elif error is ErrorCode.none and self.waits(replicas):
+        elif error is ErrorCode.none and self.is_waiting(replicas):
             error = ErrorCode.request_timed_out
         done = error is ErrorCode.none and low is not None
         return {
@@ -213,7 +214,7 @@ class _Deletion:
         }
 
     def _low_watermark(self, replicas: ReplicaManager) -> Offset | None:
-        """None when this broker leads the partition no more."""
+        """The smallest log start; None if this broker does not lead the partition any more."""
         replica = replicas.find(self._partition)
         if replica is None or replica.state.role is not Role.LEADER:
             return None
@@ -225,5 +226,5 @@ class _Deletion:
 
 
 def _lag(replica: Replica) -> int:
-    """How far the replica's log ends behind what is committed, as far as it knows."""
+    """How far the replica's log end is below the high watermark that it knows."""
     return max(replica.state.high_watermark - replica.log.end_offset, 0)

@@ -1,4 +1,4 @@
-"""Requests that look at the cluster as its metadata describes it: brokers, topics, partitions."""
+"""Requests that describe the cluster from its metadata: brokers, topics, partitions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +20,9 @@ _ENDPOINTS = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER"}
 
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-"""Bits of what may be done to a topic and to the cluster (KIP-430), by the codes of Kafka's
-AclOperation: everything, since whoever is connected may do everything here. Where nobody asks, a
-field's default stands, which says so.
+"""The allowed operations on a topic and on the cluster as bits (KIP-430), by the codes of Kafka's
+AclOperation. All are set, because there is no authorization here. If a request does not ask for
+them, the field has its default, which means "not requested".
 """
 BY_ID_SINCE = 12
 
@@ -49,7 +49,7 @@ class MetadataHandler:
         return self._replicas.image
 
     def metadata(self, request: Any, context: RequestContext) -> Any:
-        """Brokers in service and the topics asked for (all, when none are named)."""
+        """Metadata: the brokers in service and the requested topics (all, if none are named)."""
         return respond(
             request,
             brokers=self._brokers(context.listener),
@@ -60,8 +60,8 @@ class MetadataHandler:
         )
 
     def describe_cluster(self, request: Any, context: RequestContext) -> Any:
-        """The cluster's id, controller and brokers; the fenced ones too when asked for."""
-        refusal = refuse_endpoints(request, BROKER_ENDPOINTS)
+        """DescribeCluster: the id, controller and brokers; fenced ones too if requested."""
+        refusal = wrong_endpoint_type(request, BROKER_ENDPOINTS)
         if refusal is not None:
             return refusal
         fenced = getattr(request, "include_fenced_brokers", False)
@@ -77,9 +77,10 @@ class MetadataHandler:
         )
 
     def _controller(self, listener: str) -> NodeId:
-        """Whom to send what a controller decides: the active one where it is a broker, else any.
+        """The node to which clients send requests for the controller.
 
-        Clients look the id up among the brokers, and every broker forwards (KIP-590).
+        It is the active controller if that is a broker, else any broker. Clients look for the id
+        among the brokers, and every broker forwards (KIP-590).
         """
         reachable = self._reachable(listener)
         leader = self._controller_id()
@@ -107,19 +108,19 @@ class MetadataHandler:
         )
 
     def _topics(self, request: Any, reachable: frozenset[NodeId]) -> list[Row]:
-        wanted = request.topics
-        told = _operations(
+        requested = request.topics
+        operations = _operations(
             request, "include_topic_authorized_operations", "topic", TOPIC_OPERATIONS
         )
-        asks_for_all = wanted is None or (request.__version__ == 0 and not wanted)
-        if asks_for_all:
-            return [self._topic(topic, reachable, told) for topic in self._image.topics.values()]
+        if requested is None or (request.__version__ == 0 and not requested):  # all topics
+            topics = self._image.topics.values()
+            return [self._topic(topic, reachable, operations) for topic in topics]
         may_create = getattr(request, "allow_auto_topic_creation", True)
         rows = []
-        for item in wanted:
+        for item in requested:
             topic_id = getattr(item, "topic_id", None)
             if request.__version__ < BY_ID_SINCE and (topic_id is not None or item.name is None):
-                # Versions 10 and 11 have topic ids that may not be asked for, as in Kafka.
+                # Versions 10 and 11 have a topic id, but may not ask by it, as in Kafka.
                 rows.append({"error_code": ErrorCode.invalid_request, "name": item.name or ""})
                 continue
             topic = (
@@ -128,7 +129,7 @@ class MetadataHandler:
                 else self._image.topic(item.name)
             )
             if topic is not None:
-                rows.append(self._topic(topic, reachable, told))
+                rows.append(self._topic(topic, reachable, operations))
             elif topic_id is not None:
                 rows.append({"error_code": ErrorCode.unknown_topic_id, "topic_id": topic_id})
             else:
@@ -136,9 +137,9 @@ class MetadataHandler:
                 rows.append({"error_code": error, "name": item.name})
         return rows
 
-    def _topic(self, topic: TopicImage, reachable: frozenset[NodeId], told: Row) -> Row:
+    def _topic(self, topic: TopicImage, reachable: frozenset[NodeId], operations: Row) -> Row:
         return {
-            **told,
+            **operations,
             "name": topic.name,
             "topic_id": topic.topic_id,
             "partitions": [
@@ -150,16 +151,20 @@ class MetadataHandler:
     def _partition(
         self, number: int, partition: PartitionImage, reachable: frozenset[NodeId]
     ) -> Row:
-        row = self._located(number, partition, reachable)
-        led = row["leader_id"] != NO_NODE
-        return row | {"error_code": ErrorCode.none if led else ErrorCode.leader_not_available}
+        row = self._replica_fields(number, partition, reachable)
+        has_leader = row["leader_id"] != NO_NODE
+        return row | {
+            "error_code": ErrorCode.none if has_leader else ErrorCode.leader_not_available
+        }
 
     @staticmethod
-    def _located(number: int, partition: PartitionImage, reachable: frozenset[NodeId]) -> Row:
-        led = partition.leader in reachable
+    def _replica_fields(
+        number: int, partition: PartitionImage, reachable: frozenset[NodeId]
+    ) -> Row:
+        has_leader = partition.leader in reachable
         return {
             "partition_index": number,
-            "leader_id": partition.leader if led else NO_NODE,
+            "leader_id": partition.leader if has_leader else NO_NODE,
             "leader_epoch": partition.leader_epoch,
             "replica_nodes": partition.replicas,
             "isr_nodes": partition.isr,
@@ -169,18 +174,19 @@ class MetadataHandler:
     # -- pages of topics -----------------------------------------------------------------------
 
     def describe_topic_partitions(self, request: Any, context: RequestContext) -> Any:
-        """Topics in order of name with their partitions, eligible leaders included (KIP-966).
+        """DescribeTopicPartitions: topics by name, with eligible leader replicas (KIP-966).
 
-        At most so many partitions as the request and `max.request.partition.size.limit` allow; the
-        cursor says where the next page begins.
+        A page has at most as many partitions as the request and `max.request.partition.size.limit`
+        allow; the cursor says where the next page begins.
         """
         cursor = request.cursor
         first = "" if cursor is None else cursor.topic_name
-        asked = [topic.name for topic in request.topics]
-        names = sorted(n for n in dict.fromkeys(asked or self._image.topic_ids) if n >= first)
-        if cursor is not None and (cursor.partition_index < 0 or (asked and first not in names)):
+        requested = [topic.name for topic in request.topics]
+        names = sorted(n for n in dict.fromkeys(requested or self._image.topic_ids) if n >= first)
+        bad_topic = bool(requested) and first not in names
+        if cursor is not None and (cursor.partition_index < 0 or bad_topic):
             error = ErrorCode.invalid_request
-            return respond(request, topics=[{"name": n, "error_code": error} for n in asked])
+            return respond(request, topics=[{"name": n, "error_code": error} for n in requested])
         limit = min(
             request.response_partition_limit, self._config.administration.max_request_partitions
         )
@@ -192,8 +198,8 @@ class MetadataHandler:
             start = cursor.partition_index if cursor is not None and name == first else 0
             topic = self._image.topic(name)
             if topic is None:
-                if asked:
-                    rows.append({"name": name, "error_code": _why_unknown(name)})
+                if requested:
+                    rows.append({"name": name, "error_code": _unknown_topic_error(name)})
                 continue
             page = sorted(topic.partitions)[start : start + left]
             rows.append(self._described(topic, page, self._reachable(context.listener)))
@@ -204,7 +210,7 @@ class MetadataHandler:
 
     def _described(self, topic: TopicImage, page: list[int], reachable: frozenset[NodeId]) -> Row:
         partitions = [
-            self._located(number, topic.partitions[number], reachable)
+            self._replica_fields(number, topic.partitions[number], reachable)
             | {
                 "eligible_leader_replicas": topic.partitions[number].elr,
                 "last_known_elr": topic.partitions[number].last_known_elr,
@@ -219,41 +225,43 @@ class MetadataHandler:
         }
 
 
-def refuse_endpoints(request: Any, served: int) -> Any | None:
-    """The refusal of a DescribeCluster that wants others than are `served` here; None if not so."""
-    wanted = getattr(request, "endpoint_type", BROKER_ENDPOINTS)
-    if wanted == served:
+def wrong_endpoint_type(request: Any, served: int) -> Any | None:
+    """Return the refusal of a DescribeCluster for endpoints that are not `served` here, or None."""
+    requested = getattr(request, "endpoint_type", BROKER_ENDPOINTS)
+    if requested == served:
         return None
-    if wanted in _ENDPOINTS:
+    if requested in _ENDPOINTS:
         error = ErrorCode.mismatched_endpoint_type
         message = (
             f"The request was sent to an endpoint of type {_ENDPOINTS[served]}, but we wanted an "
-            f"endpoint of type {_ENDPOINTS[wanted]}"
+            f"endpoint of type {_ENDPOINTS[requested]}"
         )
     else:
         error = ErrorCode.unsupported_endpoint_type
-        message = f"Unsupported endpoint type {wanted}"
+        message = f"Unsupported endpoint type {requested}"
     if request.__version__ == 0:
-        error = ErrorCode.invalid_request  # it has no types, and asks for brokers
+        error = ErrorCode.invalid_request  # version 0 has no types, and asks for brokers
     return respond(request, error_code=error, error_message=message, cluster_id="")
 
 
 def authorized_operations(request: Any) -> Row:
-    """The field that tells what may be done to the cluster, if `request` asks for it."""
+    """The field with the allowed operations on the cluster, if `request` asks for it."""
     return _operations(
         request, "include_cluster_authorized_operations", "cluster", CLUSTER_OPERATIONS
     )
 
 
-def _operations(request: Any, asked: str, whose: str, operations: int) -> Row:
-    return {f"{whose}_authorized_operations": operations} if getattr(request, asked, False) else {}
+def _operations(request: Any, include: str, resource: str, operations: int) -> Row:
+    if not getattr(request, include, False):
+        return {}
+    return {f"{resource}_authorized_operations": operations}
 
 
 def _cursor(topic: str, partition: int) -> Row:
     return {"topic_name": topic, "partition_index": partition}
 
 
-def _why_unknown(name: str) -> ErrorCode:
+def _unknown_topic_error(name: str) -> ErrorCode:
     try:
         check_name(name)
     except ControlError as error:

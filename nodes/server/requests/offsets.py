@@ -1,6 +1,6 @@
 """Requests for positions in logs: by time (ListOffsets), by leader epoch (OffsetForLeaderEpoch).
 
-Answered by the leader alone, so that a client never mistakes a lagging replica's view for the log.
+Only the leader answers, so that a client never takes the end of a lagging replica for the log's.
 """
 
 import math
@@ -32,16 +32,16 @@ _SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version of ListOffsets from which each time that is none may be asked for."""
+"""The first version of ListOffsets that has each of these special timestamps."""
 
 OFFSET_NOT_AVAILABLE_SINCE = 5
 CONSUMER = -1
 DEBUGGER = -2
-"""Kafka's replica id of a tool that may ask any replica, not the leader alone."""
+"""Kafka's replica id of a debugging tool, which may ask any replica, not only the leader."""
 
 
-class Position(NamedTuple):
-    """An answer to ListOffsets."""
+class ListedOffset(NamedTuple):
+    """The result of ListOffsets for one partition."""
 
     error: ErrorCode
     offset: Offset = NO_OFFSET
@@ -49,7 +49,7 @@ class Position(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-_REFUSED = Position(ErrorCode.invalid_request)
+_REFUSED = ListedOffset(ErrorCode.invalid_request)
 
 
 class OffsetsHandler:
@@ -59,8 +59,8 @@ class OffsetsHandler:
         self._replicas = replicas
 
     def list_offsets(self, request: Any, context: RequestContext) -> Any:
-        """Offsets by time; LATEST is the high watermark to clients, the log end to brokers."""
-        asked = Counter(
+        """ListOffsets; LATEST is the high watermark for clients, the log end for brokers."""
+        requested = Counter(
             (topic.name, part.partition_index)
             for topic in request.topics
             for part in topic.partitions
@@ -70,57 +70,57 @@ class OffsetsHandler:
             rows = []
             for part in topic.partitions:
                 partition = TopicPartition(topic.name, part.partition_index)
-                twice = asked[partition] > 1
-                position = _REFUSED if twice else self._position(request, partition, part)
+                twice = requested[partition] > 1
+                listed = _REFUSED if twice else self._listed_offset(request, partition, part)
                 rows.append(
                     {
                         "partition_index": part.partition_index,
-                        "error_code": position.error,
-                        "timestamp": position.timestamp_ms,
-                        "offset": position.offset,
-                        "leader_epoch": position.leader_epoch,
+                        "error_code": listed.error,
+                        "timestamp": listed.timestamp_ms,
+                        "offset": listed.offset,
+                        "leader_epoch": listed.leader_epoch,
                     }
                 )
             topics.append({"name": topic.name, "partitions": rows})
         return respond(request, topics=topics)
 
-    def _position(self, request: Any, partition: TopicPartition, part: Any) -> Position:
+    def _listed_offset(self, request: Any, partition: TopicPartition, part: Any) -> ListedOffset:
         timestamp_ms = part.timestamp
         if timestamp_ms < 0 and _SINCE.get(timestamp_ms, math.inf) > request.__version__:
-            return Position(ErrorCode.unsupported_version)
+            return ListedOffset(ErrorCode.unsupported_version)
         replica = self._replicas.find(partition)
         if replica is None:
-            return Position(self._replicas.missing_replica_error(partition))
+            return ListedOffset(self._replicas.missing_replica_error(partition))
         error = leadership_error(
             replica,
             getattr(part, "current_leader_epoch", NO_EPOCH),
             leader_only=request.replica_id != DEBUGGER,
         )
         if error is not ErrorCode.none:
-            return Position(error)
+            return ListedOffset(error)
         log, state = replica.log, replica.state
-        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):  # no part of a log is stored elsewhere
+        if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):  # there is no tiered storage here
             return _at(log, log.start_offset)
-        if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):  # nor will be
-            return Position(ErrorCode.none)
+        if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return ListedOffset(ErrorCode.none)
         to_client = request.replica_id == CONSUMER
         upper = state.high_watermark if to_client else log.end_offset
         if timestamp_ms != LATEST:
             found = _by_time(replica.log, timestamp_ms)
             if found.offset < upper:
                 return found
-        # A new leader may not know yet how far its predecessor had committed (KIP-207).
+        # A new leader may not know yet up to where its predecessor committed (KIP-207).
         if to_client and state.high_watermark < state.epoch_start:
             modern = request.__version__ >= OFFSET_NOT_AVAILABLE_SINCE
-            return Position(
+            return ListedOffset(
                 ErrorCode.offset_not_available if modern else ErrorCode.leader_not_available
             )
         if timestamp_ms == LATEST:
-            return Position(ErrorCode.none, upper, -1, state.leader_epoch)
-        return Position(ErrorCode.none)
+            return ListedOffset(ErrorCode.none, upper, -1, state.leader_epoch)
+        return ListedOffset(ErrorCode.none)
 
     def offset_for_leader_epoch(self, request: Any, context: RequestContext) -> Any:
-        """Where leader epochs end: how followers and consumers find a truncation (KIP-320)."""
+        """OffsetForLeaderEpoch: where leader epochs end; shows clients a truncation (KIP-320)."""
         topics = []
         for topic in request.topics:
             rows = [self._epoch_end(topic.topic, part) for part in topic.partitions]
@@ -140,26 +140,27 @@ class OffsetsHandler:
         return {**row, "leader_epoch": epoch, "end_offset": end}
 
 
-def _at(log: Log, offset: Offset, timestamp_ms: int = -1) -> Position:
-    """The position `offset`, with the leader epoch of the record there, if there is one."""
+def _at(log: Log, offset: Offset, timestamp_ms: int = -1) -> ListedOffset:
+    """Return `offset` with the leader epoch of the record there, if there is one."""
     number = bisect_right(log.epochs, offset, key=lambda entry: entry[1])
     epoch = log.epochs[number - 1][0] if number and offset < log.end_offset else NO_EPOCH
-    return Position(ErrorCode.none, offset, timestamp_ms, epoch)
+    return ListedOffset(ErrorCode.none, offset, timestamp_ms, epoch)
 
 
-def _by_time(log: Log, timestamp_ms: int) -> Position:
-    """The first record at or after a time, or of the largest time; offset -1 when there is none."""
+def _by_time(log: Log, timestamp_ms: int) -> ListedOffset:
+    """Find the first record at or after a time, or with the largest time; offset -1 if none."""
     if timestamp_ms == MAX_TIMESTAMP:
         offset, at_ms = log.max_timestamp()
     else:
         offset, at_ms = log.offset_for_timestamp(timestamp_ms) or (NO_OFFSET, -1)
-    return Position(ErrorCode.none) if offset < 0 else _at(log, offset, at_ms)
+    return ListedOffset(ErrorCode.none) if offset < 0 else _at(log, offset, at_ms)
 
 
 def leadership_error(replica: Replica, epoch: int, *, leader_only: bool = True) -> ErrorCode:
-    """Whether this node may answer, in the epoch that the asker believes (-1: it believes nothing).
+    """Return the error if this replica may not serve a request with the leader epoch `epoch`.
 
-    The leader may; without `leader_only`, so may any replica with a place in the assignment.
+    -1 means that the request has no epoch. The leader may serve it; without `leader_only`, every
+    replica of the assignment may.
     """
     state = replica.state
     if epoch > state.leader_epoch:

@@ -1,7 +1,7 @@
-"""GetReplicaLogInfo: a controller that has a leader to elect asks where this broker's logs end.
+"""GetReplicaLogInfo: a controller that has to elect a leader asks where this broker's logs end.
 
-Any replica answers, whatever its role. The leader epoch that it knows is told too: from then on
-this log does not change before somebody leads in a later one.
+Every replica responds, whatever its role. The response also has the leader epoch that the replica
+knows: from then on its log does not change before a leader of a later epoch exists.
 """
 
 from itertools import islice
@@ -27,16 +27,16 @@ class ReplicaLogInfoHandler:
         self._registration = registration
 
     def handle(self, request: Any, context: RequestContext) -> Any:
-        """The end of each log, for the first MAX_PARTITIONS that are asked about."""
-        wanted = request.topic_partitions or ()
-        asked = ((topic.topic_id, number) for topic in wanted for number in topic.partitions)
+        """Return the end of each log, for the first MAX_PARTITIONS partitions of the request."""
+        requested = request.topic_partitions or ()
+        partitions = ((topic.topic_id, n) for topic in requested for n in topic.partitions)
         topics: dict[UUID | None, list[dict[str, Any]]] = {}
-        for topic_id, number in islice(asked, MAX_PARTITIONS):
+        for topic_id, number in islice(partitions, MAX_PARTITIONS):
             topics.setdefault(topic_id, []).append(self._row(topic_id, number))
         return respond(
             request,
             broker_epoch=self._registration.broker_epoch,
-            truncated=sum(len(topic.partitions) for topic in wanted) > MAX_PARTITIONS,
+            truncated=sum(len(topic.partitions) for topic in requested) > MAX_PARTITIONS,
             topic_partition_log_info_list=[
                 {"topic_id": topic_id, "partition_log_info": rows}
                 for topic_id, rows in topics.items()
@@ -62,7 +62,7 @@ class ReplicaLogInfoHandler:
 
 
 def _last_written(log: Log) -> Epoch:
-    """The epoch of the last record, be it that retention has removed all of them since."""
+    """The epoch of the last record, even if retention has removed all records since."""
     emptied = log.epochs and log.end_offset == log.start_offset > 0
     return log.epochs[-1][0] if emptied else log.last_epoch
 

@@ -59,7 +59,7 @@ def test_a_repeated_batch_keeps_its_first_time_and_a_damaged_one_is_refused() ->
             node = cluster.nodes[leader]
             assert node is not None
             assert node.broker is not None
-            node.broker._parts.produce._wall_clock_ms = lambda: CLUSTERS_WALL_MS + 3_600_000
+            node.broker._handlers.produce._wall_clock_ms = lambda: CLUSTERS_WALL_MS + 3_600_000
             again = await produce(cluster, leader, sent)
             assert (first.base_offset, again.base_offset) == (0, 0)
             assert again.log_append_time == first.log_append_time is not None

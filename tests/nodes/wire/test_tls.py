@@ -78,7 +78,7 @@ def test_a_goodbye_is_answered(files: Certificates) -> None:
     with pytest.raises(ssl.SSLWantReadError):
         peer.unwrap()
     assert far.receive(to_send.read()) == b""
-    assert far.ended
+    assert far.peer_closed
     received.write(far.outgoing())
     peer.unwrap()
 

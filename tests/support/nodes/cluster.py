@@ -1,8 +1,8 @@
 """Whole nodes in one process and one event loop, on loopback ports and disks in memory.
 
-For tests of the broker's shell that need no kernel fault: the same Node that `python -m nodes`
-runs, with a fixed seed. A crash drops a node's tasks and connections without any clean-up and, if
-asked, what its disk had not synced.
+For tests of brokers that need no kernel fault: the same Node that `python -m nodes` runs, with
+a fixed seed. A crash drops a node's tasks and connections without any clean-up and, if asked, what
+its disk had not synced.
 """
 
 import asyncio

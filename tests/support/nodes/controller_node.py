@@ -112,15 +112,15 @@ class Node:
             settings=ControlSettings(session_timeout_ms=session_timeout_ms),
             rng=random.Random(1),
         )
-        self.shell = QuorumController(
+        self.quorum_controller = QuorumController(
             self.controller, self.quorum, self.publisher, max_batch_records=max_batch_records
         )
-        self.recovery = UncleanRecoveryManager(self.shell, _no_channel, "PLAINTEXT")
-        self.quorum.listeners += [self.publisher, self.shell]
+        self.recovery = UncleanRecoveryManager(self.quorum_controller, _no_channel, "PLAINTEXT")
+        self.quorum.listeners += [self.publisher, self.quorum_controller]
 
     async def ask(self, api_key: int, version: int, **values: Any) -> Any:
         request = fill(load_request_schema(api_key, version), **values)
-        handler = controller_apis(self.shell, self.recovery)[api_key].handler
+        handler = controller_apis(self.quorum_controller, self.recovery)[api_key].handler
         response = await asyncio.wait_for(_awaited(handler(request, CONTEXT)), 20)
         return decode_response(encode_response(response, 1)[4:], api_key, version)
 

@@ -245,7 +245,7 @@ class Network:
         self._do(node, node.quorum.log_advanced(self.now_ms))
         return True
 
-    # -- a member's shell
+    # -- what QuorumMember does
 
     def _poll(self, node: Node, life: int) -> None:
         """The member's timers and fetch loop, as one short poll."""

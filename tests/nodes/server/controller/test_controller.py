@@ -1,4 +1,4 @@
-"""The controller's shell: answers only after the commit, refusals when it does not lead."""
+"""QuorumController: responds only after the commit, and refuses when it does not lead."""
 
 import asyncio
 from datetime import timedelta
@@ -214,19 +214,19 @@ async def test_a_batch_too_large_for_the_log_is_refused(node: Node) -> None:
     assert node.controller.image is before
 
 
-def test_ticks_fence_the_silent() -> None:
-    """The running shell fences by the loop's clock, as long as it leads, until it is stopped."""
+def test_ticks_fence_silent_brokers() -> None:
+    """The controller fences by the loop's clock, as long as it leads, until it is stopped."""
 
     async def main() -> None:
         node = Node(session_timeout_ms=4 * TICK_MS)
-        node.shell.start()
+        node.quorum_controller.start()
         node.quorum.lead()
         await node.brokers(1)
         fenced = asyncio.Event()
         node.publisher.subscribe(lambda image, _: None if image.active(ME) else fenced.set())
         await asyncio.wait_for(fenced.wait(), 20)
-        await node.shell.stop()
-        await node.shell.stop()
+        await node.quorum_controller.stop()
+        await node.quorum_controller.stop()
         assert node.publisher.image.features["metadata.version"] == 23
 
     asyncio.run(main())
@@ -246,10 +246,10 @@ def test_a_failing_tick_does_not_stop_the_ticking(caplog: pytest.LogCaptureFixtu
                 enough.set()
             raise RuntimeError("broken")
 
-        node.shell.tick = fail  # type: ignore[method-assign]
-        node.shell.start()
+        node.quorum_controller.tick = fail  # type: ignore[method-assign]
+        node.quorum_controller.start()
         await asyncio.wait_for(enough.wait(), 20)
-        await node.shell.stop()
+        await node.quorum_controller.stop()
 
     asyncio.run(main())
     assert "a tick of the controller failed" in caplog.text
@@ -266,14 +266,14 @@ def test_the_deposed_leaders_session_counts_from_its_last_sign_of_life(
         node.quorum.lead()
         await node.brokers(3)
         node.quorum.follow(OTHER)
-        node.shell.tick()
+        node.quorum_controller.tick()
         node.quorum.leader_id = None
-        node.shell.tick()
+        node.quorum_controller.tick()
         heard_ms = asyncio.get_running_loop().time() * 1000 - heard_ago_ms
         node.quorum.last_contact_ms = {OTHER: heard_ms, NodeId(3): heard_ms}
         node.quorum.lead()
-        node.shell.tick()
-        node.shell.tick()
+        node.quorum_controller.tick()
+        node.quorum_controller.tick()
         await _settle()
         image = node.publisher.image
         assert image.active(OTHER) is not fenced

@@ -194,13 +194,13 @@ def outage(partitions: int, test: Callable[[Outage], Coroutine[Any, Any, None]])
         await node.brokers(2)
         settings = [{"name": "min.insync.replicas", "value": "2"}]
         await node.create(num_partitions=partitions, replication_factor=2, configs=settings)
-        node.shell.start()
+        node.quorum_controller.start()
         await asyncio.sleep(2)
         for number in (1, 2):
             epoch = (await node.register(number, 10 + number)).broker_epoch
             await node.beat(number, epoch)
         connect = cast(Callable[[str, int], Channel], lambda _, port: brokers[port - 9000])
-        recovery = UncleanRecoveryManager(node.shell, connect, "PLAINTEXT")
+        recovery = UncleanRecoveryManager(node.quorum_controller, connect, "PLAINTEXT")
         running = asyncio.create_task(recovery.run())
         made = Outage(node, brokers, recovery)
         assert set(made.leaders()) == {-1}
@@ -209,7 +209,7 @@ def outage(partitions: int, test: Callable[[Outage], Coroutine[Any, Any, None]])
                 await test(made)
         finally:
             running.cancel()
-            await node.shell.stop()
+            await node.quorum_controller.stop()
             recovery.close()
 
     virtual_time.run(run())

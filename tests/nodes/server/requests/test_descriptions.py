@@ -44,12 +44,12 @@ def test_features_by_version_of_the_question() -> None:
     }
     image = ClusterImage(offset=Offset(7), features=levels)
     for version, supported in ((3, 1), (4, 3)):
-        found = features.described(version, image, kraft_version=1)
+        found = features.feature_fields(version, image, kraft_version=1)
         assert len(found["supported_features"]) == supported
         finalized = {row["name"]: row["max_version_level"] for row in found["finalized_features"]}
         assert finalized == {METADATA_VERSION_FEATURE: 23, KRAFT_VERSION_FEATURE: 1}
         assert found["finalized_features_epoch"] == 7
-    static = features.described(4, image, kraft_version=0)
+    static = features.feature_fields(4, image, kraft_version=0)
     assert [row["name"] for row in static["finalized_features"]] == [METADATA_VERSION_FEATURE]
 
 

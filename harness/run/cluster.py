@@ -36,7 +36,7 @@ class ClusterError(PlanError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningCluster:
     """A cluster of `cluster up` that this machine can reach."""
 
     run: Path
@@ -124,7 +124,7 @@ def down(root: Path, run: Path | None = None) -> list[CleanedRun]:
     return [done]
 
 
-def running() -> list[Running]:
+def running() -> list[RunningCluster]:
     """The clusters of this user that are up, in the foreground or detached."""
     found = []
     for path in journal.registered():
@@ -135,11 +135,11 @@ def running() -> list[Running]:
         except (OSError, ValueError, KeyError, RecursionError):
             continue  # being made or being removed
         if bootstrap and has_living_process(records):
-            found.append(Running(run=path.parent, bootstrap=bootstrap, name=name))
+            found.append(RunningCluster(run=path.parent, bootstrap=bootstrap, name=name))
     return found
 
 
-def find(run: Path | None = None, name: str | None = None) -> Running:
+def find(run: Path | None = None, name: str | None = None) -> RunningCluster:
     """The running cluster with this run directory, or with this name, or the only one.
 
     Raises ClusterError when no cluster fits, or more than one.
@@ -171,7 +171,7 @@ def find(run: Path | None = None, name: str | None = None) -> Running:
     return fitting[0]
 
 
-def _choices(clusters: Sequence[Running]) -> str:
+def _choices(clusters: Sequence[RunningCluster]) -> str:
     """The option that chooses each cluster: its name, or its run directory if others share it."""
     names = [each.name for each in clusters]
     return "\n  ".join(

@@ -29,16 +29,16 @@ from harness.run.administration.administrator import Administrator
 from harness.run.hosts import hosts_of
 from harness.run.prepare import Prepared
 from harness.run.progress import Progress
-from harness.run.teardown import Ending
+from harness.run.teardown import EndOptions
 from harness.systems import choose
-from harness.systems.base import Deployed
+from harness.systems.base import DeployedSystem
 from harness.systems.node_roles import Layout
 from harness.systems.observer.monitor import Monitor
-from harness.systems.refused_starts import Refusals
-from harness.systems.unexpected_exits import Deaths
+from harness.systems.refused_starts import RefusedStarts
+from harness.systems.unexpected_exits import UnexpectedExits
 from harness.targets.base import Target
 from harness.targets.kinds import kind_of
-from harness.targets.request import Wish
+from harness.targets.request import TargetRequest
 from harness.workloads.clients import libraries
 from harness.workloads.final_reads import TIMEOUT_S as FINAL_READS_TIMEOUT_S
 from harness.workloads.final_reads import run_final_reads
@@ -52,7 +52,7 @@ MONITOR_CLIENT: Final = 1
 """Client number, and writer id, of the monitor."""
 NEMESIS_SLACK_S: Final = 15.0
 """How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
-ERRANDS_S: Final = 60.0
+PENDING_WORK_S: Final = 60.0
 """How long the cluster may take, once nothing breaks it any more, to do what administrators ordered
 or took back in the middle of the faults."""
 SETTLE_LOOK_S: Final = 2.0
@@ -67,7 +67,7 @@ class RunFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """How a run ended: a verdict, or the phase that failed and why."""
 
     run: Run
@@ -80,17 +80,17 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class RunContext:
     """What a script of a run may act on, while the workload and the faults go on."""
 
     run: Run
     target: Target
-    system: Deployed
+    system: DeployedSystem
     monitor: Monitor
     stop: threading.Event
 
 
-Script = Callable[[Stage], None]
+Script = Callable[[RunContext], None]
 """What else happens in the chaos phase, in a thread of its own; the phase ends after it."""
 
 
@@ -116,7 +116,7 @@ class Runner:
         with_report: bool = True,
         layout: Layout | None = None,
         script: Script | None = None,
-        ending: Ending | None = None,
+        ending: EndOptions | None = None,
     ) -> None:
         """Plan a run whose directory will be made under `root`; its nodes are the plan's, each
         broker and controller, unless a `layout` of as many says otherwise. Everything is healed
@@ -129,7 +129,7 @@ class Runner:
         self._with_report = with_report
         self._layout = layout or Layout.combined(range(1, self._plan.nodes + 1))
         self._script = script
-        self._ending = ending or Ending()
+        self._ending = ending or EndOptions()
         self._broken: tuple[str, ...] = ()
         self._left: tuple[str, ...] = ()
         self._in_force: Callable[[], tuple[str, ...]] = tuple
@@ -140,7 +140,7 @@ class Runner:
         """End the run early but in order."""
         self._stop.set()
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Run the plan. Raises StoreError when no run directory can be made; nothing else."""
         run = store.create(self._root, self._plan.name, versions=self._versions(), commit=commit())
         with _logging_to(run.path / "harness.log"):
@@ -158,7 +158,7 @@ class Runner:
             except BaseException as error:
                 log.exception("the run failed in phase %r", self._phase_name)
                 run.update(failed_phase=self._phase_name, error=f"{type(error).__name__}: {error}")
-                return Outcome(run=run, failed_phase=self._phase_name, error=error, left=self._left)
+                return RunOutcome(run=run, failed_phase=self._phase_name, error=error, left=self._left)
 
     def _versions(self) -> dict[str, str]:
         return {**versions(), **choose.versions(self._plan)}
@@ -170,7 +170,7 @@ class Runner:
         plan = self._plan
         with Journal.create(run.path / "journal.jsonl", run_id=run.run_id) as journal:
             target = kind_of(plan).make(
-                Wish(
+                TargetRequest(
                     run_id=run.run_id,
                     run_dir=run.path,
                     nodes=self._layout.nodes,
@@ -181,7 +181,7 @@ class Runner:
                 )
             )
             system = choose.system_of(plan, target, run, self._layout)
-            self._deaths = Deaths(nodes=target, now_ns=run.now_ns, log_of=system.output)
+            self._deaths = UnexpectedExits(nodes=target, now_ns=run.now_ns, log_of=system.output)
             try:
                 with self._phase(run, "deploy"):
                     target.up()
@@ -196,14 +196,14 @@ class Runner:
                 self._end(run, target, system, journal)
                 self._phase_name = failed
 
-    def _end(self, run: Run, target: Target, system: Deployed, journal: Journal) -> None:
+    def _end(self, run: Run, target: Target, system: DeployedSystem, journal: Journal) -> None:
         """Remove everything; or leave the cluster, when there is one and that was asked."""
         with suppress(OSError, StoreError):  # of a run whose directory somebody has removed
             self._note_deaths(run)
         deployed = any(target.is_running(node) for node in target.node_ids())
         if self._ending.teardown or not deployed:
             with self._phase(run, "teardown"):
-                for left in system.withdraw() if self._ending.teardown else ():
+                for left in system.clean_up() if self._ending.teardown else ():
                     self._note(run, left)
                 target.down()
                 journal.finish()
@@ -216,7 +216,7 @@ class Runner:
         self,
         run: Run,
         target: Target,
-        system: Deployed,
+        system: DeployedSystem,
         journal: Journal,
         streams: ExitStack,
     ) -> None:
@@ -249,8 +249,8 @@ class Runner:
             with self._phase(run, "warm up", plan.warmup_s):
                 self._await_acks(run, workload)
                 self._wait(run, workload, plan.warmup_s)
-            stage = Stage(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
-            refusals = Refusals(target, system.output)
+            stage = RunContext(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
+            refusals = RefusedStarts(target, system.output)
             self._chaos(stage, journal, workload, refusals, cluster)
             if not self._broken:
                 with self._phase(run, "recover", plan.settle_timeout_s):
@@ -268,10 +268,10 @@ class Runner:
         self,
         run: Run,
         target: Target,
-        system: Deployed,
+        system: DeployedSystem,
         monitor: Monitor,
         cluster: RowStream,
-        refusals: Refusals,
+        refusals: RefusedStarts,
     ) -> None:
         """What the healed cluster has kept: settle, read every record, collect the files."""
         plan = self._plan
@@ -302,10 +302,10 @@ class Runner:
 
     def _chaos(
         self,
-        stage: Stage,
+        stage: RunContext,
         journal: Journal,
         workload: Workload,
-        refusals: Refusals,
+        refusals: RefusedStarts,
         cluster: RowStream,
     ) -> None:
         """Run the schedule and the script; returns with everything healed."""
@@ -365,12 +365,12 @@ class Runner:
                         f"the script has not ended {SCRIPT_JOIN_S:.0f} s after the stop"
                     )
                 if self._ending.heal:
-                    for owed in administrator.finish(ERRANDS_S):
+                    for owed in administrator.finish(PENDING_WORK_S):
                         self._note(run, f"not taken back: {owed}")
         if failures:
             raise RunFailed(f"the script of the run failed: {failures[0]}") from failures[0]
 
-    def _settle(self, run: Run, target: Target, monitor: Monitor, refusals: Refusals) -> bool:
+    def _settle(self, run: Run, target: Target, monitor: Monitor, refusals: RefusedStarts) -> bool:
         """Wait until the idle cluster is whole; note what is not. Returns whether it is."""
         reasons = self._wait_whole(run, monitor, refusals, quiet=True)
         refused = [refusal.node for refusal in refusals.found]
@@ -384,7 +384,7 @@ class Runner:
         return not reasons
 
     def _wait_whole(
-        self, run: Run, monitor: Monitor, refusals: Refusals, *, quiet: bool
+        self, run: Run, monitor: Monitor, refusals: RefusedStarts, *, quiet: bool
     ) -> list[str]:
         """Wait, within the plan's bound, until nothing is missing; returns what still is.
 
@@ -394,7 +394,7 @@ class Runner:
         reasons = ["the run was stopped first"]
         while not self._stop.is_set():
             for refusal in refusals.look():
-                monitor.excuse(refusal.node)
+                monitor.stop_waiting_for(refusal.node)
                 self._note(run, refusal.text)
                 run.update(refused=[each.as_json() for each in refusals.found])
             # Never for less: in no time at all, nobody answers.
@@ -409,7 +409,7 @@ class Runner:
             for problem in workload.stop():
                 self._note(run, problem)
 
-    def _judge(self, run: Run) -> Outcome:
+    def _judge(self, run: Run) -> RunOutcome:
         with self._phase(run, "check"):
             verdict = judge.check(run.path)
         report = None
@@ -421,7 +421,7 @@ class Runner:
                 # The verdict stands without it, and must not be hidden by it.
                 log.exception("no report")
                 self._note(run, f"the report could not be written: {error}")
-        return Outcome(run=run, verdict=verdict, report=report, left=self._left)
+        return RunOutcome(run=run, verdict=verdict, report=report, left=self._left)
 
     # -- small things
 

@@ -1,8 +1,8 @@
-"""Nodes that died though neither a fault nor the harness asked for it: noticed, and written down.
+"""Records nodes that exited although neither a fault nor the harness asked for it.
 
-The kernel's memory killer, a crash, or somebody at the keyboard may end a node at any moment of a
-run. The cluster has to stand that, so the verdict does; but whoever reads it must know, and what
-was lost as evidence must not pass for a promise that was kept.
+The kernel's out-of-memory killer, a crash or a person may end a node at any moment of a run. The
+cluster must survive that, so the verdict stays valid. But a reader of the verdict must know, and
+lost evidence must not count as a kept promise.
 """
 
 import logging
@@ -13,100 +13,109 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from harness.systems.exit_reason import last_words
+from harness.systems.exit_reason import read_exit_reason
 from harness.targets.base import TargetError
 
 log = logging.getLogger(__name__)
 
-LOOK_NS: Final = 1_000_000_000
-"""How often the target is asked, at most."""
+POLL_NS: Final = 1_000_000_000
+"""The target is asked at most once in this time."""
 
 
 class Nodes(Protocol):
-    """What is asked of the target."""
+    """The part of a target that is used here."""
 
-    def take_deaths(self) -> Sequence[tuple[int, int | None]]:
+    def take_unexpected_exits(self) -> Sequence[tuple[int, int | None]]:
         """See `harness.targets.base.Target`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Death:
-    """One end of one node's process. exit_code: negative, by that signal; None: nobody knows.
-    phase, at_ns, faults: when it was noticed, and what was in force then."""
+class UnexpectedExit:
+    """One unexpected exit of one node's process."""
 
     node: int
     exit_code: int | None
+    """Negative: the signal that ended it. None: unknown."""
     phase: str
+    """The phase in which it was noticed."""
     at_ns: int
+    """When it was noticed."""
     faults: tuple[str, ...] = ()
-    said: str = ""
-    """The node's last line, where it ended with an exit code."""
+    """The faults in force at that time."""
+    reason: str = ""
+    """The reason in the node's output, if it ended with an exit code."""
 
     @property
     def text(self) -> str:
-        """For people."""
-        told = f"node {self.node} died by itself in phase {self.phase}, {how_ended(self.exit_code)}"
-        told += f", seen at {self.at_ns / 1e9:.1f} s"
+        """One sentence for people."""
+        how = describe_exit(self.exit_code)
+        text = f"node {self.node} died by itself in phase {self.phase}, {how}"
+        text += f", seen at {self.at_ns / 1e9:.1f} s"
         if self.faults:
-            told += f", while in force: {', '.join(self.faults)}"
-        return f"{told}: {self.said}" if self.said else told
+            text += f", while in force: {', '.join(self.faults)}"
+        return f"{text}: {self.reason}" if self.reason else text
 
     def as_json(self) -> dict[str, Any]:
-        """As run.json has it."""
-        return {**asdict(self), "text": self.text}
+        """Return the form that run.json has."""
+        fields = asdict(self)
+        fields["said"] = fields.pop("reason")
+        return {**fields, "text": self.text}
 
 
-def how_ended(exit_code: int | None) -> str:
-    """An exit code in words."""
+def describe_exit(exit_code: int | None) -> str:
+    """Return an exit code in words."""
     if exit_code is None:
-        return "how is not known"
+        return "exit code unknown"
     if exit_code >= 0:
         return f"exit code {exit_code}"
     name = f"signal {-exit_code}"
     with suppress(ValueError):
         name = signal.Signals(-exit_code).name
-    whose = ", which the kernel sends when memory runs out" if name == "SIGKILL" else ""
-    return f"by {name}{whose}"
+    hint = ", which the kernel sends when memory runs out" if name == "SIGKILL" else ""
+    return f"by {name}{hint}"
 
 
 @dataclass(slots=True, kw_only=True)
-class Deaths:
-    """Those of one run. now_ns: the run's time; log_of: where a node writes what it says."""
+class UnexpectedExits:
+    """The unexpected exits of one run.
+
+    `now_ns` is the run's time; `log_of` returns the file of a node's output.
+    """
 
     nodes: Nodes
     now_ns: Callable[[], int]
     log_of: Callable[[int], Path]
-    found: list[Death] = field(default_factory=list)
-    _looked_ns: int = -LOOK_NS
+    found: list[UnexpectedExit] = field(default_factory=list)
+    _polled_ns: int = -POLL_NS
 
     def due(self) -> bool:
-        """Whether the last look is long enough ago."""
-        return self.now_ns() - self._looked_ns >= LOOK_NS
+        """Return whether the target was asked long enough ago."""
+        return self.now_ns() - self._polled_ns >= POLL_NS
 
-    def look(self, phase: str, faults: Sequence[str] = ()) -> list[Death]:
-        """Those that are news."""
-        self._looked_ns = self.now_ns()
+    def find_new(self, phase: str, faults: Sequence[str] = ()) -> list[UnexpectedExit]:
+        """Ask the target, and return the new exits."""
+        self._polled_ns = self.now_ns()
         try:
-            taken = self.nodes.take_deaths()
+            exits = self.nodes.take_unexpected_exits()
         except (TargetError, OSError) as error:
-            log.warning("whether nodes died is not known: %s", error)
+            log.warning("it is unknown whether nodes exited: %s", error)
             return []
-        news = [
-            Death(
+        new = [
+            UnexpectedExit(
                 node=node,
                 exit_code=code,
                 phase=phase,
-                at_ns=self._looked_ns,
+                at_ns=self._polled_ns,
                 faults=tuple(faults),
-                said=self._said(node) if code is not None and code >= 0 else "",
+                reason=self._reason(node) if code is not None and code >= 0 else "",
             )
-            for node, code in taken
+            for node, code in exits
         ]
-        self.found += news
-        return news
+        self.found += new
+        return new
 
-    def _said(self, node: int) -> str:
+    def _reason(self, node: int) -> str:
         with suppress(TargetError, OSError):
-            return last_words(self.log_of(node))
+            return read_exit_reason(self.log_of(node))
         return ""

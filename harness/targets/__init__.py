@@ -1,5 +1,5 @@
-"""Deployment targets: the machines that a run's nodes and clients live on.
+"""Deployment targets: the machines on which a run's nodes and clients run, and their faults.
 
-`base` says what every target offers; `local` makes the machines out of network namespaces. What
-runs on a target, and what is broken there, is decided elsewhere.
+`base` is the interface of every target and `kinds` the list of targets. Which brokers run on them
+is decided in `harness.systems`, which faults hit them in `nemesis`.
 """

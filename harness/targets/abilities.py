@@ -1,9 +1,8 @@
-"""What a target can do to its nodes on this machine, and which faults that makes possible.
+"""The abilities of targets on this machine, and the faults that they make possible.
 
-The one place that says which capabilities of the machine (`harness.targets.doctor`) an ability of
-a target
-needs. Plans are refused, and the doctor's table of faults is made, from here; nothing is found out
-by trying in the middle of a run.
+Only this module says which capabilities of the machine (`harness.targets.doctor`) an ability needs.
+A plan with an impossible fault is refused because of this table before the run starts. The doctor's
+table of faults comes from here too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,72 +37,77 @@ AS_ROOT: Final = "local as root"
 WITHOUT_ROOT: Final = "local without root"
 
 
-def lacking(wanted: Iterable[Ability]) -> dict[Ability, str]:
-    """Those of the wanted abilities that the local target lacks here, why, and how to get them.
+def missing_abilities(wanted: Iterable[Ability]) -> dict[Ability, str]:
+    """Return the wanted abilities that the local target lacks here, with the reason and the fix.
 
-    Probes only what they need.
+    Only the capabilities that they need are probed.
     """
-    asked = sorted(set(wanted))
-    missing = {c.name: c for c in doctor.missing_for({n for a in asked for n in NEEDS[a]})}
+    abilities = sorted(set(wanted))
+    names = {name for ability in abilities for name in NEEDS[ability]}
+    missing = {c.name: c for c in doctor.missing_capabilities(names)}
     found = {}
-    for ability in asked:
+    for ability in abilities:
         if lacks := [missing[name] for name in NEEDS[ability] if name in missing]:
             found[ability] = "; ".join(f"{c.name}: {c.detail}; {c.how_to_get}" for c in lacks)
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """Whether one fault can be injected in one way of running."""
+class FaultAvailability:
+    """Whether one fault can be injected as root, or without root."""
 
     fault: str
     target: str
     """AS_ROOT or WITHOUT_ROOT."""
     available: bool | None
-    """None: it cannot be tried from here."""
+    """None when this user cannot probe it."""
     missing: tuple[Capability, ...] = ()
 
 
-def offers() -> list[Offer]:
-    """Every fault against every way of running it, in the catalogue's order; tried where it can be.
+def fault_availability() -> list[FaultAvailability]:
+    """Return the availability of every fault as root and without, in the catalogue's order.
 
-    Without root nobody knows what root could do: that is said, not guessed.
+    What cannot be probed by this user has the value None.
     """
     names = {name for needed in NEEDS.values() for name in needed}
-    ways = doctor.by_privilege(names)
+    found = doctor.by_privilege(names)
     return [
-        _offer(fault, target, ways[rooted])
+        _availability(fault, target, found[as_root])
         for fault in FAULTS.values()
-        for target, rooted in ((AS_ROOT, True), (WITHOUT_ROOT, False))
+        for target, as_root in ((AS_ROOT, True), (WITHOUT_ROOT, False))
     ]
 
 
-def _offer(fault: Fault, target: str, found: Mapping[str, Capability] | None) -> Offer:
+def _availability(
+    fault: Fault, target: str, found: Mapping[str, Capability] | None
+) -> FaultAvailability:
     if found is None:
-        return Offer(fault=fault.name, target=target, available=None)
+        return FaultAvailability(fault=fault.name, target=target, available=None)
     names = dict.fromkeys(name for ability in sorted(fault.needs) for name in NEEDS[ability])
     missing = tuple(found[name] for name in names if not found[name].available)
-    return Offer(fault=fault.name, target=target, available=not missing, missing=missing)
+    return FaultAvailability(
+        fault=fault.name, target=target, available=not missing, missing=missing
+    )
 
 
-def as_json(found: Sequence[Offer]) -> list[dict[str, Any]]:
-    """One object per fault: its needs, and for each target what there is and what is missing."""
+def as_json(found: Sequence[FaultAvailability]) -> list[dict[str, Any]]:
+    """Return one object per fault: its needs, and its availability on each target."""
     rows: dict[str, dict[str, Any]] = {}
-    for offer in found:
-        needs = sorted(FAULTS[offer.fault].needs)
-        row = rows.setdefault(offer.fault, {"fault": offer.fault, "needs": needs, "targets": {}})
-        row["targets"][offer.target] = {
-            "available": offer.available,
-            "missing": [asdict(capability) for capability in offer.missing],
+    for each in found:
+        needs = sorted(FAULTS[each.fault].needs)
+        row = rows.setdefault(each.fault, {"fault": each.fault, "needs": needs, "targets": {}})
+        row["targets"][each.target] = {
+            "available": each.available,
+            "missing": [asdict(capability) for capability in each.missing],
         }
     return list(rows.values())
 
 
-def text(found: Sequence[Offer]) -> str:
-    """Faults by ways of running, for the terminal, and how to get what is missing."""
+def text(found: Sequence[FaultAvailability]) -> str:
+    """Return a table of the faults for the terminal, and how to get missing capabilities."""
     rows: dict[str, dict[str, str]] = {}
-    for offer in found:
-        rows.setdefault(offer.fault, {})[offer.target] = _cell(offer)
+    for each in found:
+        rows.setdefault(each.fault, {})[each.target] = _cell(each)
     cells = [("fault", AS_ROOT, WITHOUT_ROOT)]
     cells += [(name, row[AS_ROOT], row[WITHOUT_ROOT]) for name, row in rows.items()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -111,12 +115,12 @@ def text(found: Sequence[Offer]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in cells
     ]
-    ways = {c.name: c.how_to_get for offer in found for c in offer.missing}
-    return "\n".join([*lines, *(f"to get {name}: {how}" for name, how in ways.items())])
+    fixes = {c.name: c.how_to_get for each in found for c in each.missing}
+    return "\n".join([*lines, *(f"to get {name}: {how}" for name, how in fixes.items())])
 
 
-def _cell(offer: Offer) -> str:
-    if offer.available is None:
-        return "? (sudo highwater doctor tells)"
-    missing = ", ".join(capability.name for capability in offer.missing)
-    return "yes" if offer.available else f"no: lacks {missing}"
+def _cell(availability: FaultAvailability) -> str:
+    if availability.available is None:
+        return "? (run: sudo highwater doctor)"
+    missing = ", ".join(capability.name for capability in availability.missing)
+    return "yes" if availability.available else f"no: lacks {missing}"

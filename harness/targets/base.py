@@ -1,9 +1,9 @@
-"""What a run asks of a deployment target, whatever its machines are made of.
+"""The interface of a deployment target, whatever its machines are made of.
 
-A target gives every node an address, a data directory and a process under control, puts clients
-on the same network, and breaks what it is told to break. It judges nothing: which fault hits whom,
-and whether anything was lost by it, is decided elsewhere. Every call is synchronous and quick, so
-that a nemesis can make it from a plain thread.
+A target gives every node an address, a data directory and a controlled process. It puts clients on
+the same network, and it makes faults. Which fault hits which node, and whether data was lost, is
+decided elsewhere. Every call is synchronous and quick, so that the nemesis can call it from a plain
+thread.
 """
 
 import subprocess
@@ -17,98 +17,99 @@ from nemesis.hosts import Clients, Clocks, Disks, Links, Power
 
 
 class TargetError(Exception):
-    """Base of what a target raises; what it was doing may be half done, `down` copes with that.
+    """Base of a target's errors. The call may be half done; `down` cleans up after it.
 
     TargetError
-    ├── UnknownNode        no node of that number on this target
-    ├── NodeState          the node is not in a state that allows this (start of a running one)
-    ├── NotInForce         a fault was made, but the kernel does not show it within the bound
+    ├── UnknownNode        the target has no node of that number
+    ├── NodeState          the node's state does not allow the call (start of a running node)
+    ├── NotInForce         a fault was made, but the kernel does not show its effect in time
     ├── Unsupported        this target, volume or machine cannot do that at all
-    └── PrivilegeMissing   neither root nor a user namespace is to be had
+    └── PrivilegeMissing   the user is not root, and user namespaces are not allowed
     """
 
 
 class UnknownNode(TargetError):
-    """No node of that number on this target."""
+    """The target has no node of that number."""
 
 
 class NodeState(TargetError):
-    """The node's state does not allow what was asked."""
+    """The node's state does not allow the call."""
 
 
 class NotInForce(TargetError):
-    """The kernel does not show the fault's effect within the bound."""
+    """The kernel does not show the fault's effect in time."""
 
 
 class Unsupported(TargetError):
-    """This target, volume or machine cannot do what was asked."""
+    """This target, volume or machine cannot do that at all."""
 
 
 class PrivilegeMissing(TargetError):
-    """Neither root nor a user namespace is to be had."""
+    """The user is not root, and user namespaces are not allowed."""
 
 
 class ClientProcesses(Clients, Protocol):
-    """The processes of clients; whoever starts one otherwise than by `spawn_client` says so."""
+    """The processes of clients."""
 
     def adopt(self, process: subprocess.Popen[bytes]) -> None:
-        """Count the process among the clients."""
+        """Add a process that was not started by `spawn_client` to the clients."""
         ...
 
 
 class NoPower:
-    """See `nemesis.hosts.Power`: of machines without a plug that could be pulled."""
+    """See `nemesis.hosts.Power`: machines whose power the harness cannot switch."""
 
     def _none(self, *_: object) -> NoReturn:
-        raise Unsupported("no hypervisor of ours gives these machines their power")
+        raise Unsupported("these machines have no hypervisor that the harness can call")
 
     cut = is_off = restore = boot = _none
 
 
 class Target(Protocol):
-    """The machines of one run: n nodes and one place for clients, on a network of their own."""
+    """The machines of one run: the nodes and one machine for the clients, on one network."""
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken here, by the names of `nemesis.faults.fault.Ability`."""
+        """The supported abilities, named as in `nemesis.faults.fault.Ability`."""
         ...
 
     @property
     def clients(self) -> ClientProcesses:
-        """The processes of clients, to be stopped."""
+        """The processes of clients, and their faults."""
         ...
 
     @property
     def links(self) -> Links:
-        """The network, to be broken."""
+        """The network's faults."""
         ...
 
     @property
     def disks(self) -> Disks:
-        """The nodes' disks, to be broken."""
+        """The faults of the nodes' disks."""
         ...
 
     @property
     def clocks(self) -> Clocks:
-        """The nodes' wall clocks, to be set."""
+        """The faults of the nodes' wall clocks."""
         ...
 
     @property
     def power(self) -> Power:
-        """The nodes' machines' power, to be cut."""
+        """The power of the nodes' machines."""
         ...
 
     def python(self, node: int) -> str:
-        """The interpreter on the node's machine, which has the broker and all that it needs."""
+        """The Python interpreter on the node's machine, which can import the broker."""
         ...
 
     def up(self) -> None:
-        """Make the machines; nothing runs on them yet. On an error, call `down`."""
+        """Make the machines; no process runs on them yet. After an error, call `down`."""
         ...
 
     def down(self, *, keep_data: bool = False) -> None:
-        """End every process and remove every machine, their data too unless `keep_data`; safe to
-        call twice and half-way.
+        """End every process and remove every machine; the data too unless `keep_data`.
+
+        Safe to call twice, and after a failed `up`.
         """
         ...
 
@@ -117,11 +118,11 @@ class Target(Protocol):
         ...
 
     def add_node(self, node: int) -> None:
-        """Make one more machine; nothing runs on it yet."""
+        """Make one more machine; no process runs on it yet."""
         ...
 
     def remove_node(self, node: int, *, keep_data: bool = False) -> None:
-        """End the node's processes and remove its machine, its data too unless `keep_data`."""
+        """End the node's processes and remove its machine; the data too unless `keep_data`."""
         ...
 
     def address(self, node: int) -> str:
@@ -129,39 +130,41 @@ class Target(Protocol):
         ...
 
     def data_dir(self, node: int) -> Path:
-        """The directory on the node's own volume, as the harness sees it: RUN/nodes/<node>/data.
+        """The node's data directory as the harness sees it: RUN/nodes/<node>/data.
 
-        On another machine's disk, what `fetch` has brought of it.
+        For a node on another machine it holds the files that `fetch` has copied.
         """
         ...
 
     def home(self, node: int) -> Path:
-        """What RUN/nodes/<node> is on the node's own machine: the data is below it, in data."""
+        """The path of RUN/nodes/<node> on the node's own machine; the data is in its `data`."""
         ...
 
     def environment(self, node: int) -> Mapping[str, str]:
-        """What a process on the node's machine begins with."""
+        """The environment variables of every process on the node's machine."""
         ...
 
     def place(self, node: int, path: Path) -> Path:
-        """Where a file or directory of this machine, which nodes read, is on the node's machine."""
+        """The path on the node's machine of a file or directory that the nodes read."""
         ...
 
     def publish(self, node: int) -> None:
-        """Bring the files and directories that are in RUN/nodes/<node> to the node's machine."""
+        """Copy the files and directories in RUN/nodes/<node> to the node's machine."""
         ...
 
     def fetch(self, node: int, *names: str) -> None:
-        """Bring these files and directories of the node's home, all without names, as they are by
-        now to RUN/nodes/<node>; what is there no more goes here too.
+        """Copy files and directories of the node's home to RUN/nodes/<node>; all without names.
+
+        Files that no longer exist on the node's machine are removed here too.
         """
         ...
 
     def set_command(
         self, node: int, argv: Sequence[str], env: Mapping[str, str], log_path: Path
     ) -> None:
-        """Register what `start` runs; its output is appended to `log_path`. All paths are those of
-        the node's machine.
+        """Register the command for `start`; its output is appended to `log_path`.
+
+        All paths are paths on the node's machine.
         """
         ...
 
@@ -170,7 +173,7 @@ class Target(Protocol):
         ...
 
     def stop(self, node: int, timeout_s: float = 10.0) -> bool:
-        """SIGTERM and wait; SIGKILL at the bound. True when it ended by itself."""
+        """SIGTERM and wait; SIGKILL after `timeout_s`. Return True when it ended in time."""
         ...
 
     def terminate(self, node: int) -> None:
@@ -178,11 +181,11 @@ class Target(Protocol):
         ...
 
     def kill(self, node: int) -> None:
-        """SIGKILL the node's processes and return when they are gone."""
+        """SIGKILL the node's processes and return when they have ended."""
         ...
 
     def pause(self, node: int) -> None:
-        """SIGSTOP the node's processes and return when all of them stand still."""
+        """SIGSTOP the node's processes and return when all are stopped."""
         ...
 
     def resume(self, node: int) -> None:
@@ -190,21 +193,22 @@ class Target(Protocol):
         ...
 
     def is_running(self, node: int) -> bool:
-        """Whether the node's process exists; a paused one does."""
+        """Whether the node's process exists; a paused process does."""
         ...
 
     def exit_code(self, node: int) -> int | None:
-        """How the node's last process ended (negative: by that signal); None while it runs."""
+        """The exit code of the node's last process (negative: the signal); None while it runs."""
         ...
 
-    def take_deaths(self) -> Sequence[tuple[int, int | None]]:
-        """Nodes whose processes ended though nobody asked that of this target, and how they ended
-        (as `exit_code`), in the order in which that was seen; each is told once.
+    def take_unexpected_exits(self) -> Sequence[tuple[int, int | None]]:
+        """Return (node, exit code) of each process that ended without a request to this target.
+
+        They are in the order of their detection. Each exit is returned once.
         """
         ...
 
     def state(self, node: int) -> str:
-        """The process state letter as the kernel gives it; empty when there is no process."""
+        """The kernel's process state letter; empty without a process."""
         ...
 
     def spawn_client(
@@ -214,13 +218,13 @@ class Target(Protocol):
         env: Mapping[str, str] | None = None,
         log_path: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a process on the clients' machine; the caller waits for it, `down` ends it."""
+        """Start a process on the clients' machine. The caller waits for it; `down` ends it."""
         ...
 
     def enter(self, machine: int) -> str:
-        """The shell command that takes a person onto a machine."""
+        """The command that opens a shell on a machine."""
         ...
 
     def in_client_netns(self) -> AbstractContextManager[None]:
-        """Move the calling thread to the clients' network for the duration of the block."""
+        """Move the calling thread to the clients' network for the block."""
         ...

@@ -1,7 +1,7 @@
-"""Undoing what dead runs of any target left behind.
+"""Remove what dead runs left behind, on every kind of target.
 
-`harness.targets.linux.clean` says what is touched and what is not; here is how the records of every
-target are undone.
+`harness.targets.linux.clean` says what is removed and what stays. This module adds the handlers for
+the records of all targets.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from typing import Final
 from harness.targets.docker import undo as docker
 from harness.targets.linux import clean as linux_clean
 from harness.targets.linux import undo as linux
-from harness.targets.linux.clean import Cleaned
+from harness.targets.linux.clean import CleanedRun
 from harness.targets.linux.undo import Fields, Undo
 
 
 def _ssh_machine(fields: Fields) -> list[str]:
-    from harness.targets.ssh.machine import undo  # paramiko is slow to import, and seldom needed
+    from harness.targets.ssh.machine import undo  # its imports are slow and seldom needed
 
     return undo(fields)
 
@@ -35,16 +35,16 @@ UNDO: Final[Mapping[str, Undo]] = {
 }
 
 
-def undo(path: Path, *, registry: Path | None = None, even_detached: bool = True) -> Cleaned:
-    """Undo one run by its journal. A second time finds nothing to do. Raises OSError."""
+def undo(path: Path, *, registry: Path | None = None, even_detached: bool = True) -> CleanedRun:
+    """Undo one run by its journal; a second call finds nothing to do. Raises OSError."""
     return linux_clean.undo(path, registry=registry, even_detached=even_detached, handlers=UNDO)
 
 
 def clean(
     store: Path | None = None, *, everything: bool = False, registry: Path | None = None
-) -> list[Cleaned]:
-    """Undo every unfinished run that the registry or the store (store/PLAN/TIME/) knows of.
+) -> list[CleanedRun]:
+    """Undo every unfinished run in the registry or in the store (store/PLAN/TIME/).
 
-    `everything` takes down living detached clusters too, never a run whose harness is alive.
+    `everything` also removes running detached clusters, but never a run whose harness is alive.
     """
     return linux_clean.clean(store, everything=everything, registry=registry, handlers=UNDO)

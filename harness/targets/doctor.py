@@ -1,8 +1,8 @@
-"""What this machine can do for a run, found by trying, and how to get what it cannot do.
+"""Find out by trying what this machine can do for a run, and say how to get what it lacks.
 
-Every capability is probed by really using it: a namespace is made, a packet rule loaded, an image
-mounted and frozen, and everything is gone again afterwards. The capabilities' names are those
-that plans and tests ask for.
+Every probe really uses the capability: it makes a namespace, loads a packet rule, mounts and
+freezes an image, and removes everything afterwards. Plans and tests refer to capabilities by these
+names.
 """
 
 import importlib.metadata
@@ -37,12 +37,12 @@ _TIMEOUT_S = 30
 _MIN_JAVA = 17
 _DAY_MS = 86_400_000
 
-# Where a distribution puts programs that a user's PATH may lack.
+# A user's PATH may lack /usr/sbin and /sbin.
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 class ProbeFailed(Exception):
-    """The machine cannot do it; the text says how that showed."""
+    """The machine lacks the capability; the text says what the probe saw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +52,26 @@ class Capability:
     name: str
     available: bool
     detail: str
-    """What was found, or how its absence showed."""
+    """What the probe found, or why it failed."""
+    needed_for: str
+    """What a run cannot do without it."""
     how_to_get: str
-    """The command or change that provides it, on Debian."""
+    """The command that provides it, on Debian."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Probe:
     name: str
     run: Callable[[], str]
-    """Try it: say what was found, or raise OSError or ProbeFailed."""
+    """Return what was found, or raise OSError or ProbeFailed."""
+    needed_for: str
     how_to_get: str
     in_namespace: bool = False
-    """Works inside a user namespace too, where the user is not root."""
+    """Works inside a user namespace too, for a user who is not root."""
 
 
 def capabilities(names: Iterable[str] | None = None) -> list[Capability]:
-    """Probe everything, or what is named, in a fixed order. Raises KeyError for unknown names."""
+    """Probe all capabilities, or the named ones, in a fixed order. Raises KeyError for others."""
     wanted = set(names) if names is not None else set(_PROBES)
     if unknown := sorted(wanted - set(_PROBES)):
         raise KeyError(f"no such capability: {', '.join(unknown)}")
@@ -81,19 +84,19 @@ def capabilities(names: Iterable[str] | None = None) -> list[Capability]:
 
 
 def names() -> tuple[str, ...]:
-    """Everything that can be asked for."""
+    """Return the names of all capabilities."""
     return tuple(_PROBES)
 
 
 def missing_capabilities(needs: set[str]) -> list[Capability]:
-    """Those of the named capabilities that this machine lacks."""
+    """Return the named capabilities that this machine lacks."""
     return [capability for capability in capabilities(needs) if not capability.available]
 
 
 def by_privilege(names: Iterable[str]) -> dict[bool, Mapping[str, Capability] | None]:
-    """What there is of the named capabilities as root (True) and without (False), by name.
+    """Probe the named capabilities as root (True) and without root (False); return them by name.
 
-    None where that cannot be tried: a user who is not root cannot tell what root could do.
+    The value is None where a probe is impossible: a user who is not root cannot probe as root.
     """
     wanted = sorted(set(names))
     here = {capability.name: capability for capability in capabilities(wanted)}
@@ -108,22 +111,24 @@ def _no_userns(capability: Capability) -> Capability:
         name=capability.name,
         available=False,
         detail="no user namespace can be made",
+        needed_for=capability.needed_for,
         how_to_get=_PROBES["userns"].how_to_get,
     )
 
 
 def as_json(found: Iterable[Capability]) -> str:
-    """The capabilities as a JSON array of objects, one per capability."""
+    """Return the capabilities as a JSON array of objects, one per capability."""
     return json.dumps([asdict(capability) for capability in found], indent=2)
 
 
 def table(found: Iterable[Capability]) -> Table:
-    """The capabilities as a table for the terminal."""
-    result = Table("", "capability", "what was found", "how to get it", title="this machine")
+    """Return the capabilities as a table for the terminal."""
+    columns = ("", "capability", "needed for", "what was found", "how to get it")
+    result = Table(*columns, title="this machine")
     for capability in found:
         mark = Text("yes", style="green") if capability.available else Text("no", style="red")
         hint = "" if capability.available else capability.how_to_get
-        result.add_row(mark, capability.name, capability.detail, hint)
+        result.add_row(mark, capability.name, capability.needed_for, capability.detail, hint)
     return result
 
 
@@ -132,10 +137,14 @@ def _try(probe: _Probe) -> Capability:
         detail, available = probe.run(), True
     except NetlinkError as error:
         detail, available = f"the kernel refuses: {os.strerror(error.code)}", False
-    except Exception as error:  # an answer, whatever it is: this machine cannot do it
+    except Exception as error:  # whatever failed, the machine lacks the capability
         detail, available = str(error) or type(error).__name__, False
     return Capability(
-        name=probe.name, available=available, detail=detail, how_to_get=probe.how_to_get
+        name=probe.name,
+        available=available,
+        detail=detail,
+        needed_for=probe.needed_for,
+        how_to_get=probe.how_to_get,
     )
 
 
@@ -152,25 +161,25 @@ def _inside_user_namespace(names: list[str]) -> list[Capability]:
 
 def _root() -> str:
     if os.geteuid() != 0 or rootless.is_rootless():
-        raise ProbeFailed("this user is not root; networks are made in a user namespace")
+        raise ProbeFailed("this user is not root, so networks are made in a user namespace")
     return "running as root"
 
 
 def _in_throwaway_namespace(work: Callable[[], str]) -> str:
-    """Run `work` in a network namespace that ends with the thread that made it."""
-    outcome: list[str | BaseException] = []
+    """Run `work` in a network namespace that ends with its thread."""
+    results: list[str | BaseException] = []
 
     def run() -> None:
         try:
             kernel.unshare(kernel.CLONE_NEWNET)
-            outcome.append(work())
+            results.append(work())
         except BaseException as error:  # handed to the caller
-            outcome.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    match outcome[0]:
+    match results[0]:
         case BaseException() as error:
             raise error
         case detail:
@@ -197,20 +206,10 @@ def _nftables() -> str:
     return _in_throwaway_namespace(work)
 
 
-def _tried(probe: Callable[[], None], found: str) -> Callable[[], str]:
+def _in_namespace(probe: Callable[[], None], found: str) -> Callable[[], str]:
     def work() -> str:
         probe()
         return found
-
-    return lambda: _in_throwaway_namespace(work)
-
-
-def _queue_discipline(kind: str, **options: int) -> Callable[[], str]:
-    def work() -> str:
-        with IPRoute() as route:
-            route.link("add", ifname="probe0", kind="veth", peer={"ifname": "probe1"})
-            route.tc("add", kind, index=route.link_lookup(ifname="probe0")[0], **options)
-        return f"the kernel has {kind}"
 
     return lambda: _in_throwaway_namespace(work)
 
@@ -221,7 +220,7 @@ def _userns() -> str:
     )
     if done.returncode != 0:
         raise ProbeFailed("no user namespace can be made")
-    return "made one with networks and processes of its own"
+    return "made one with its own networks and processes"
 
 
 def _disk(volume: Volume, *, frozen: bool) -> Callable[[], str]:
@@ -230,7 +229,7 @@ def _disk(volume: Volume, *, frozen: bool) -> Callable[[], str]:
             raise ProbeFailed("only the real root may mount images")
         with tempfile.TemporaryDirectory(prefix="highwater-doctor-") as name:
             place = Path(name)
-            # Journalled like a run's, so that `clean` finds it should we be killed here.
+            # Journalled like a run, so that `clean` finds it if this process is killed here.
             with Journal.create(place / "journal.jsonl", run_id="doctor") as journal:
                 mountpoint, image = place / "data", place / "data.img"
                 try:
@@ -246,17 +245,17 @@ def _disk(volume: Volume, *, frozen: bool) -> Callable[[], str]:
 
 
 def _failed_syncs() -> str:
-    raise ProbeFailed("no kernel lets one fsync fail when asked and keeps its journal")
+    raise ProbeFailed("no kernel can fail one fsync on request and keep its journal")
 
 
 def _hypervisor() -> str:
-    raise ProbeFailed("the nodes share this machine's power")
+    raise ProbeFailed("the nodes share this machine, so they share its power")
 
 
 def _disk_limits() -> str:
     found = throttles.groups()
     if not found:
-        raise ProbeFailed("no control group of ours lets disks be limited")
+        raise ProbeFailed("no control group here allows limits of disks")
     return f"limits can be set in {found[0].directory}"
 
 
@@ -270,7 +269,7 @@ def _program(name: str, *version: str) -> Callable[[], str]:
     return probe
 
 
-def _clock_of_its_own() -> str:
+def _faketime() -> str:
     preload = clocks.library()
     if preload is None:
         raise ProbeFailed("libfaketime is not installed")
@@ -279,8 +278,8 @@ def _clock_of_its_own() -> str:
         clocks.write(file, _DAY_MS)
         least_ms, most_ms = clocks.measure(clocks.environment(os.environ, preload, file))
     if not least_ms <= _DAY_MS <= most_ms:
-        raise ProbeFailed(f"{preload} shows {most_ms / 1000:+.0f} s, not a day ahead")
-    return f"{preload} set a process's wall clock a day ahead"
+        raise ProbeFailed(f"{preload} shows {most_ms / 1000:+.0f} s instead of +86400 s")
+    return f"{preload} set a process's wall clock one day ahead"
 
 
 def _first_line(*argv: str) -> str:
@@ -334,99 +333,145 @@ def _packages() -> str:
     return f"all {count} installed"
 
 
-_CONTAINER = "in a container: --cap-add SYS_ADMIN --cap-add NET_ADMIN, or --privileged"
+_CONTAINER = "as root; in a container: docker run --privileged (or --cap-add SYS_ADMIN, NET_ADMIN)"
+_LOOP = "as root: modprobe loop; apt install e2fsprogs; a container needs --privileged"
 
 _PROBES: dict[str, _Probe] = {
     probe.name: probe
     for probe in (
-        _Probe(name="root", run=_root, how_to_get="sudo highwater ..."),
-        _Probe(name="netns", run=_netns, how_to_get=_CONTAINER, in_namespace=True),
+        _Probe(
+            name="root",
+            run=_root,
+            needed_for="disk faults; --target docker",
+            how_to_get="sudo highwater ...",
+        ),
+        _Probe(
+            name="netns",
+            run=_netns,
+            needed_for="every run on this machine",
+            how_to_get=_CONTAINER,
+            in_namespace=True,
+        ),
         _Probe(
             name="userns",
             run=_userns,
+            needed_for="runs without root",
             how_to_get="sysctl -w user.max_user_namespaces=10000 "
             "kernel.apparmor_restrict_unprivileged_userns=0",
         ),
-        _Probe(name="nftables", run=_nftables, how_to_get="modprobe nf_tables", in_namespace=True),
+        _Probe(
+            name="nftables",
+            run=_nftables,
+            needed_for="network partitions",
+            how_to_get="modprobe nf_tables",
+            in_namespace=True,
+        ),
         _Probe(
             name="bad-links",
-            run=_tried(holders.probe, "loaded rules that lose, double and hold packets"),
+            run=_in_namespace(holders.probe, "loaded rules that lose, duplicate and delay packets"),
+            needed_for="slow and lossy links",
             how_to_get="modprobe -a nft_numgen nft_dup_ipv4 nft_compat xt_NFQUEUE nfnetlink_queue",
             in_namespace=True,
         ),
         _Probe(
             name="resets",
-            run=_tried(diagnosis.probe, "the kernel ends TCP connections when asked"),
+            run=_in_namespace(diagnosis.probe, "the kernel resets TCP connections on request"),
+            needed_for="connection resets",
             how_to_get="modprobe tcp_diag (a kernel with CONFIG_INET_DIAG_DESTROY)",
             in_namespace=True,
         ),
         _Probe(
             name="loop",
             run=_disk(Volume.IMAGE_EXT4, frozen=False),
-            how_to_get="as root: modprobe loop; apt install e2fsprogs",
+            needed_for="disk faults",
+            how_to_get=_LOOP,
         ),
         _Probe(
             name="freeze",
             run=_disk(Volume.IMAGE_EXT4, frozen=True),
-            how_to_get="as root: modprobe loop; apt install e2fsprogs",
+            needed_for="disk stalls",
+            how_to_get=_LOOP,
         ),
         _Probe(
             name="failed-syncs",
             run=_failed_syncs,
-            how_to_get="highwater simulate: simulated disks do",
+            needed_for="failed fsyncs",
+            how_to_get="highwater simulate: its disks can",
         ),
         _Probe(
             name="hypervisor",
             run=_hypervisor,
-            how_to_get="--target vagrant with libvirt or VirtualBox gives each node a machine",
+            needed_for="power loss of machines",
+            how_to_get="highwater run --target vagrant (libvirt or VirtualBox): docs/vagrant.md",
         ),
         _Probe(
             name="disk-limits",
             run=_disk_limits,
+            needed_for="slow disks",
             how_to_get="as root, with a writable cgroup: mount /sys/fs/cgroup read-write, and put "
             "+io into its cgroup.subtree_control",
         ),
         _Probe(
             name="xfs",
             run=_disk(Volume.IMAGE_XFS, frozen=False),
+            needed_for="disks with XFS",
             how_to_get="as root: modprobe xfs; apt install xfsprogs",
         ),
         _Probe(
-            name="netem",
-            run=_queue_discipline("netem", delay=1000),
-            how_to_get="modprobe sch_netem (a kernel with CONFIG_NET_SCH_NETEM)",
-            in_namespace=True,
-        ),
-        _Probe(
-            name="tbf",
-            run=_queue_discipline("tbf", rate=1_000_000, burst=10_000, latency=50_000),
-            how_to_get="modprobe sch_tbf (a kernel with CONFIG_NET_SCH_TBF)",
-            in_namespace=True,
-        ),
-        _Probe(
             name="faketime",
-            run=_clock_of_its_own,
+            run=_faketime,
+            needed_for="clock faults",
             how_to_get="apt install libfaketime",
             in_namespace=True,
         ),
-        _Probe(name="docker", run=_program("docker", "info"), how_to_get="apt install docker.io"),
         _Probe(
-            name="vagrant", run=_program("vagrant", "--version"), how_to_get="apt install vagrant"
+            name="docker",
+            run=_program("docker", "info"),
+            needed_for="--target docker",
+            how_to_get="apt install docker.io; as root: dockerd",
         ),
-        _Probe(name="java", run=_java, how_to_get="apt install openjdk-17-jre-headless"),
+        _Probe(
+            name="vagrant",
+            run=_program("vagrant", "--version"),
+            needed_for="--target vagrant",
+            how_to_get="apt install vagrant",
+        ),
+        _Probe(
+            name="java",
+            run=_java,
+            needed_for="--system kafka; --engine spark",
+            how_to_get="apt install openjdk-17-jre-headless",
+        ),
         _Probe(
             name="spark",
             run=_spark,
+            needed_for="--engine spark",
             how_to_get="pip install pyspark; apt install openjdk-17-jre-headless",
         ),
         _Probe(
             name="kafka",
             run=_kafka,
+            needed_for="--system kafka",
             how_to_get="make kafka; or unpack https://kafka.apache.org/downloads, set KAFKA_HOME",
         ),
-        _Probe(name="kcat", run=_program("kcat", "-V"), how_to_get="apt install kcat"),
-        _Probe(name="chromium", run=_program("chromium"), how_to_get="apt install chromium"),
-        _Probe(name="python-packages", run=_packages, how_to_get="pip install -e ."),
+        _Probe(
+            name="kcat",
+            run=_program("kcat", "-V"),
+            needed_for="the tests only",
+            how_to_get="apt install kcat",
+        ),
+        _Probe(
+            name="chromium",
+            run=_program("chromium"),
+            needed_for="the tests only",
+            how_to_get="apt install chromium",
+        ),
+        _Probe(
+            name="python-packages",
+            run=_packages,
+            needed_for="everything",
+            how_to_get="pip install -e .",
+        ),
     )
 }
 

@@ -1,6 +1,6 @@
-"""No machines of ours: clients run on this one, next to a cluster that somebody else runs.
+"""The target of an external cluster: clients run on this machine, the cluster on unknown machines.
 
-Nothing can be broken but the clients' own processes; who asks for more gets Unsupported.
+Only faults of the clients' own processes are possible; all others raise Unsupported.
 """
 
 import subprocess
@@ -14,40 +14,40 @@ from harness.targets.base import UnknownNode, Unsupported
 from harness.targets.linux.clients import LinuxClients
 from nemesis.faults.fault import Ability
 
-OURS: Final = "its machines are not ours"
+EXTERNAL: Final = "the cluster is external, and highwater does not control its machines"
 ABILITIES: Final = frozenset({Ability.CLIENT_SIGNALS})
 
 
-class _NotOurs:
-    """Links, disks and clocks of others."""
+class _ExternalMachines:
+    """Links, disks and clocks that raise Unsupported."""
 
     abilities: frozenset[str] = frozenset()
 
     def __getattr__(self, name: str) -> Any:
-        raise Unsupported(f"{name}: the cluster is external, {OURS}")
+        raise Unsupported(f"{name}: {EXTERNAL}")
 
 
 class ExternalTarget:
-    """See `harness.targets.base.Target`: one without nodes."""
+    """See `harness.targets.base.Target`; it has no nodes."""
 
     abilities: frozenset[str] = ABILITIES
 
     def __init__(self) -> None:
         self.clients = LinuxClients()
-        self.links: Any = _NotOurs()
-        self.disks: Any = _NotOurs()
-        self.clocks: Any = _NotOurs()
-        self.power: Any = _NotOurs()
+        self.links: Any = _ExternalMachines()
+        self.disks: Any = _ExternalMachines()
+        self.clocks: Any = _ExternalMachines()
+        self.power: Any = _ExternalMachines()
 
     def up(self) -> None:
-        """Nothing is made."""
+        """Do nothing."""
 
     def down(self, *, keep_data: bool = False) -> None:
-        """End the clients that are left."""
+        """End the remaining clients."""
         self.clients.end()
 
     def node_ids(self) -> Sequence[int]:
-        """None."""
+        """Return no nodes."""
         return ()
 
     def spawn_client(
@@ -57,7 +57,7 @@ class ExternalTarget:
         env: Mapping[str, str] | None = None,
         log_path: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a process here."""
+        """Start a process on this machine."""
         with (log_path or Path("/dev/null")).open("ab") as log:
             client = subprocess.Popen(
                 argv,
@@ -71,40 +71,39 @@ class ExternalTarget:
         return client
 
     def in_client_netns(self) -> AbstractContextManager[None]:
-        """Clients live where the harness does."""
+        """Do nothing: clients use the harness's own network."""
         return nullcontext()
 
     def is_running(self, node: int) -> bool:
-        """Not ours."""
+        """Return False: no process is controlled."""
         return False
 
-    def take_deaths(self) -> tuple[()]:
-        """Nobody here sees the processes."""
+    def take_unexpected_exits(self) -> tuple[()]:
+        """Return nothing: no process is observed."""
         return ()
 
     def _unknown(self, *_: Any, **__: Any) -> NoReturn:
-        raise UnknownNode(f"the cluster is external: {OURS}")
+        raise UnknownNode(EXTERNAL)
 
     add_node = remove_node = address = data_dir = home = publish = fetch = set_command = _unknown
     start = stop = terminate = kill = pause = resume = exit_code = state = enter = _unknown
     python = environment = place = _unknown
 
 
-class External:
-    """The kind; see `harness.targets.kinds.Kind`."""
+class ExternalKind:
+    """An external cluster. See `harness.targets.kinds.TargetKind`."""
 
     def ensure_privileges(self) -> None:
-        """None are needed."""
+        """Do nothing: no privileges are needed."""
 
-    def lacking(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
-        """Everything but what only the clients feel."""
-        reason = f"the cluster is external, {OURS}"
-        return {each: reason for each in wanted if each not in ABILITIES}
+    def missing_abilities(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
+        """Return all abilities but those that concern only the clients."""
+        return {each: EXTERNAL for each in wanted if each not in ABILITIES}
 
-    def make(self, wish: Any) -> ExternalTarget:
-        """Where the clients run."""
+    def make(self, request: Any) -> ExternalTarget:
+        """Return a target for the clients."""
         return ExternalTarget()
 
     def attach(self, run_id: str, run_dir: Path, journal: Journal) -> NoReturn:
-        """There is nothing to come back to."""
-        raise Unsupported(f"the cluster of run {run_id} was external")
+        """Raise Unsupported."""
+        raise Unsupported(f"run {run_id} had an external cluster: it has no machines to attach to")

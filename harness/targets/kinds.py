@@ -1,6 +1,6 @@
-"""The kinds of targets that a plan can name, and what each needs of the machine of the harness.
+"""The kinds of targets that a plan can name, and what each needs of the harness's machine.
 
-The one place that knows them apart; everything else asks a `Target`.
+Only this module distinguishes the kinds; all other code uses the interface `Target`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,62 +11,62 @@ from harness.plans.plan import Plan, PlanError
 from harness.recording.journal import Journal
 from harness.targets import abilities
 from harness.targets.base import Target
-from harness.targets.docker.kind import Docker
-from harness.targets.external import External
+from harness.targets.docker.kind import DockerKind
+from harness.targets.external import ExternalKind
 from harness.targets.local import LocalTarget, rootless
-from harness.targets.request import Wish
+from harness.targets.request import TargetRequest
 from nemesis.faults.fault import Ability
 
 
-class Kind(Protocol):
+class TargetKind(Protocol):
     """One kind of target."""
 
     def ensure_privileges(self) -> None:
-        """Go on with what it takes, in another process if need be. Raises TargetError."""
+        """Get the needed privileges, in a new process if need be. Raises TargetError."""
         ...
 
-    def lacking(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
-        """Those of the wanted abilities that it lacks, why, and how to get them."""
+    def missing_abilities(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
+        """Return the wanted abilities that are missing, with the reason and the fix."""
         ...
 
-    def make(self, wish: Wish) -> Target:
-        """Plan the machines; `up` makes them. Raises TargetError."""
+    def make(self, request: TargetRequest) -> Target:
+        """Return the target; `up` makes its machines. Raises TargetError."""
         ...
 
     def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:
-        """The target that another process made and left, by its journal. Raises TargetError."""
+        """Return the target that another process left running. Raises TargetError."""
         ...
 
 
-class _Local:
-    """Namespaces of this machine."""
+class LocalKind:
+    """Network namespaces on this machine."""
 
     def ensure_privileges(self) -> None:
         rootless.ensure_privileges()
 
-    def lacking(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
-        return abilities.lacking(wanted)
+    def missing_abilities(self, wanted: Iterable[Ability]) -> Mapping[Ability, str]:
+        return abilities.missing_abilities(wanted)
 
-    def make(self, wish: Wish) -> Target:
+    def make(self, request: TargetRequest) -> Target:
         return LocalTarget(
-            wish.run_id,
-            wish.run_dir,
-            wish.nodes,
-            wish.journal,
-            uplink=wish.uplink,
-            clocks=wish.clocks,
+            request.run_id,
+            request.run_dir,
+            request.nodes,
+            request.journal,
+            uplink=request.uplink,
+            clocks=request.clocks,
         )
 
     def attach(self, run_id: str, run_dir: Path, journal: Journal) -> Target:
         return LocalTarget.attach(run_id, run_dir, journal)
 
 
-def kind_of(plan: Plan) -> Kind:
-    """The kind that the plan names. Raises PlanError for one without machines."""
+def kind_of(plan: Plan) -> TargetKind:
+    """Return the kind that the plan names. Raises PlanError for a simulated cluster."""
     if plan.system == "external":
-        return External()
+        return ExternalKind()
     if plan.target == "ssh":
-        from harness.targets.ssh.kind import SshKind  # paramiko is slow to import
+        from harness.targets.ssh.kind import SshKind  # its imports are slow
 
         return SshKind(plan)
     if plan.target == "vagrant":
@@ -75,10 +75,10 @@ def kind_of(plan: Plan) -> Kind:
         return VagrantKind(plan)
     if plan.target not in _KINDS:
         raise PlanError(
-            f"plan {plan.name} is for a simulated cluster: highwater simulate runs it; for real "
-            f"processes say --target {', '.join(_KINDS)} ssh or vagrant"
+            f"plan {plan.name} is for a simulated cluster: run it with `highwater simulate`, or "
+            f"with real processes by --target {', '.join(_KINDS)}, ssh or vagrant"
         )
     return _KINDS[plan.target]
 
 
-_KINDS: Final[Mapping[str, Kind]] = {"local": _Local(), "docker": Docker()}
+_KINDS: Final[Mapping[str, TargetKind]] = {"local": LocalKind(), "docker": DockerKind()}

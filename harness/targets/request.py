@@ -1,4 +1,4 @@
-"""What a run, or a cluster for clients, asks of a target of whatever kind."""
+"""The machines that a run, or a cluster for clients, requests of any kind of target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from harness.recording.journal import Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """The machines that are asked for."""
+class TargetRequest:
+    """The requested machines."""
 
     run_id: str
     run_dir: Path
     nodes: Sequence[int]
     journal: Journal
     uplink: bool = False
-    """Programs on the harness's machine reach the nodes."""
+    """Whether programs on the harness's machine can connect to the nodes."""
     clocks: bool = False
-    """Every node has a wall clock of its own."""
+    """Whether every node has its own wall clock."""
     reads: Sequence[Path] = ()
-    """What of the harness's machine the nodes read, beside their own directories."""
+    """Files and directories of the harness's machine that the nodes read, besides their own."""

@@ -1,6 +1,5 @@
-"""An agent: what `harness.targets.linux` can do, done on another machine for a harness elsewhere.
+"""The agent: one process as root on a node's remote machine, which runs the node and makes faults.
 
-One process as root, for one machine and its one node. `machine` is what it works on, `calls` how a
-call travels, `server` answers them and heals when nobody calls any more, `client` is the harness's
-end. How the two find each other (ssh, or anything that carries bytes) is the target's business.
+It uses `harness.targets.linux` there, serves the harness's calls, and heals the machine when the
+harness is silent. How the harness reaches the agent's socket is left to the target (`ssh`).
 """

@@ -1,10 +1,9 @@
-"""The agent's commands, on its own machine: `python -m harness.targets.agent COMMAND ...`
+"""The agent's commands, run on its own machine: `python -m harness.targets.agent COMMAND ...`
 
-serve HOME            undo what earlier agents left, make the machine, answer calls
-serve-again HOME      the same after a boot of the machine, with what its disk has of the node
-relay HOME SECONDS    connect this process's input and output with the agent's socket
-undo HOME             end the agent of HOME if it lives, undo all it made; says what, as JSON
-lacking ABILITY...    which of these this machine lacks and why, as JSON
+serve HOME            undo what earlier agents left, prepare the machine, answer calls
+serve-again HOME      the same after a boot of the machine, with the node's data on its disk
+undo HOME             end the agent of HOME, undo all that it made, and print that as JSON
+lacking ABILITY...    print the abilities that this machine lacks, with reasons, as JSON
 """
 
 import json
@@ -18,17 +17,18 @@ from harness.targets import abilities
 from harness.targets.agent import calls
 from harness.targets.agent.machine import JOURNAL, REGISTRY, SETTINGS, Machine, Settings
 from harness.targets.agent.relay import FAILED, LOG, SOCKET
-from harness.targets.agent.server import Server, Session
+from harness.targets.agent.server import AgentServer, Session
 from harness.targets.linux import clean
-from harness.targets.linux.clean import Outcome
+from harness.targets.linux.clean import CleanOutcome
 from nemesis.faults.fault import Ability
 
 log = logging.getLogger(__name__)
 
 
 def serve(home: Path, *, booted: bool = False) -> None:
-    """Be the agent of a home, which has its settings; `booted`, of one that had an agent before the
-    machine's boot. Raises OSError, TargetError.
+    """Run the agent of a home directory, which contains the settings. Raises OSError, TargetError.
+
+    `booted`: the home had an agent before the machine's last boot.
     """
     form = "%(asctime)s %(levelname)s %(message)s"
     logging.basicConfig(filename=home / LOG, level=logging.INFO, format=form)
@@ -36,19 +36,20 @@ def serve(home: Path, *, booted: bool = False) -> None:
         registry = home.parent / REGISTRY
         registry.mkdir(exist_ok=True)
         settings = Settings.model_validate_json((home / SETTINGS).read_bytes())
-        # Ours is held before what others left is undone, and made after that.
+        # An existing journal is taken over before `clean`, which would undo it; a new one is made
+        # after `clean`.
         held = Journal.take_over(home / JOURNAL, registry=registry) if booted else None
         for left in clean.clean(registry=registry):
-            if left.outcome is not Outcome.ALIVE:
+            if left.outcome is not CleanOutcome.ALIVE:
                 log.info("left by an earlier agent: %s", left)
         journal = held or Journal.create(home / JOURNAL, run_id=settings.run_id, registry=registry)
         machine = Machine(home, settings, journal)
         try:
             if booted:
-                machine.up_again()
+                machine.up_after_boot()
             else:
                 machine.up()
-            Server(machine, home / SOCKET, dead_man_s=settings.dead_man_s).serve()
+            AgentServer(machine, home / SOCKET, dead_man_s=settings.dead_man_s).serve()
         except BaseException:
             machine.down(keep_data=True)
             raise
@@ -67,7 +68,8 @@ def undo(home: Path) -> None:
             connection.connect(str(home / SOCKET))
             connection.sendall(calls.request("undo", Session.end, (), {"keep_data": False}))
             with connection.makefile("rb") as lines:
-                reply = json.loads(lines.readline() or '{"said": "the agent ended first"}')
+                no_reply = '{"said": "the agent ended without an answer"}'
+                reply = json.loads(lines.readline() or no_reply)
         if "said" in reply:
             problems.append(reply["said"])
         else:
@@ -77,8 +79,8 @@ def undo(home: Path) -> None:
             done = clean.undo(home / JOURNAL, registry=home.parent / REGISTRY)
             removed += done.removed
             problems += done.problems
-            if done.outcome is Outcome.ALIVE:
-                problems.append(f"the agent of {home} lives and does not answer")
+            if done.outcome is CleanOutcome.ALIVE:
+                problems.append(f"the agent of {home} runs, but does not answer on its socket")
     print(json.dumps({"removed": removed, "problems": problems}))
 
 
@@ -92,7 +94,7 @@ def main(arguments: list[str]) -> None:
         case ["undo", home]:
             undo(Path(home))
         case ["lacking", *wanted]:
-            print(json.dumps(abilities.lacking(Ability(each) for each in wanted)))
+            print(json.dumps(abilities.missing_abilities(Ability(each) for each in wanted)))
         case _:
             sys.exit(__doc__)
 

@@ -1,9 +1,9 @@
-"""Calls of a protocol's methods as JSON lines, after the methods' own annotations.
+"""Calls of a protocol's methods as JSON lines, encoded by the methods' own annotations.
 
     {"id": "7", "call": "Disks.read", "arguments": {"node": 1, ...}}
     {"id": "7", "result": ...}   or   {"id": "7", "error": "NodeState", "said": "..."}
 
-Both ends have the same source, so what a method takes and returns is the format's only definition.
+Harness and agent have the same source, so the methods' signatures are the format's only definition.
 """
 
 import functools
@@ -24,14 +24,14 @@ _AS_BASE64: Final = ConfigDict(val_json_bytes="base64")
 
 
 def request(number: str, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """The line that asks for `method`, a protocol's, of the machine."""
+    """Return the line that calls `method`, a protocol's, on the machine."""
     bound = _signature(method).bind(None, *args, **kwargs).arguments
     arguments = dict(list(bound.items())[1:])
     return line({"id": number, "call": method.__qualname__, "arguments": arguments})
 
 
 def arguments(method: Method, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a request, positional and named. Raises ValueError for what is no such."""
+    """Return the positional and the named arguments of a request. Raises ValueError."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for name, parameter in list(_signature(method).parameters.items())[1:]:
@@ -48,17 +48,17 @@ def arguments(method: Method, given: Mapping[str, Any]) -> tuple[list[Any], dict
 
 
 def result(method: Method, value: Any) -> Any:
-    """What the machine returned, as the method's annotation says."""
+    """Decode the machine's result by the method's annotation."""
     return _read(method, "return", value)
 
 
 def line(content: Mapping[str, Any]) -> bytes:
-    """One line of JSON; bytes are written in base64, tuples and named tuples as lists."""
+    """Encode one line of JSON: bytes in base64, tuples and named tuples as lists."""
     return pydantic_core.to_json(content, bytes_mode="base64") + b"\n"
 
 
-def failure(error: Exception) -> dict[str, Any]:
-    """An exception as a reply has it."""
+def error_reply(error: Exception) -> dict[str, Any]:
+    """Return the fields of a reply that reports an exception."""
     if isinstance(error, OSError) and error.errno is not None:
         return {"error": "OSError", "errno": error.errno, "said": error.strerror or str(error)}
     name = type(error).__name__
@@ -66,13 +66,13 @@ def failure(error: Exception) -> dict[str, Any]:
     return {"error": name if known else "TargetError", "said": str(error) or name}
 
 
-def raised(reply: Line, where: str) -> Exception:
-    """The exception of a reply, which says on which machine it was."""
-    said = f"{where}: {reply['said']}"
+def exception_of(reply: Line, where: str) -> Exception:
+    """Return the exception of a reply; its text names the machine, `where`."""
+    text = f"{where}: {reply['said']}"
     if reply["error"] == "OSError":
-        return OSError(reply["errno"], said)
+        return OSError(reply["errno"], text)
     kind: type[base.TargetError] = getattr(base, reply["error"], base.TargetError)
-    return kind(said)
+    return kind(text)
 
 
 @functools.cache

@@ -1,8 +1,8 @@
-"""What is in force on a machine, as the calls that make it again when the machine has booted.
+"""The faults in force on a machine, as calls that make them again after the machine's boot.
 
-Only what outlives a boot as far as a run is concerned: the network's faults, the clock's, a disk
-that is slow or full, and the command that `start` runs. A stalled disk works again after a boot, as
-it does when its node is killed; one that fails is repaired by it.
+They are the faults of the network and of the clock, a slow or a full disk, and the command that
+`start` runs. A stalled disk works again after a boot, as it does when its node is killed. A boot
+repairs a failing disk.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -15,21 +15,21 @@ Method = Callable[..., Any]
 
 
 class Call(NamedTuple):
-    """A call of a protocol's method on the machine."""
+    """A call of a protocol's method."""
 
     method: Method
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = {}
 
 
-class Standing:
-    """The calls of one machine that are in force, in the order in which they were first made."""
+class CallsInForce:
+    """The calls in force on one machine, in the order in which they were first made."""
 
     def __init__(self) -> None:
         self._calls: dict[Hashable, Call] = {}
 
-    def note(self, call: Call) -> None:
-        """Such a call is made: it puts something in force, or ends it, or does neither."""
+    def update(self, call: Call) -> None:
+        """Add a call that starts a fault, remove the call that this one ends; ignore others."""
         if call.method in _MAKE:
             self._calls.update(_MAKE[call.method](call))
         elif call.method in _END:
@@ -37,7 +37,7 @@ class Standing:
                 self._calls.pop(key, None)
 
     def calls(self) -> Sequence[Call]:
-        """What is to be done again."""
+        """Return the calls to repeat after a boot."""
         return tuple(self._calls.values())
 
 

@@ -1,7 +1,7 @@
-"""One machine and the one node on it, as the agent works on them: all that Linux lets one break.
+"""The agent's machine with its one node: processes, disk, network rules and clock.
 
-Everything is below the node's home, with a journal of its own, so that whatever an agent leaves
-behind, however it ends, the next one undoes.
+All files are below the node's home directory. It has its own journal, so that the next agent undoes
+what an agent left behind, however that agent ended.
 
     HOME/agent.json journal.jsonl agent.sock agent.log      the agent's
     HOME/server.properties node.log data/ data.img          the node's
@@ -33,33 +33,33 @@ from harness.targets.linux.wall_clock import MachineClock
 SETTINGS: Final = "agent.json"
 JOURNAL: Final = "journal.jsonl"
 REGISTRY: Final = "unfinished"
-"""Beside the homes: the journals of agents that have not ended in order."""
+"""The directory beside the homes that lists the journals of agents that have not finished."""
 
 _SYSTEMD: Final = Path("/run/systemd/system")
 _NETWORK_TIMEOUT_S: Final = 120.0
 
 
 class Settings(BaseModel):
-    """What an agent is told at its start."""
+    """The settings of an agent, written to `SETTINGS` before its start."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     run_id: str
     node: int = Field(ge=1)
     addresses: Mapping[int, str]
-    """Of every machine that the run may have, the clients' (0) too."""
+    """The addresses of all machines that the run may use, and of the clients' (0)."""
     spared: tuple[int, ...] = ()
-    """TCP ports that no fault of the network touches: those by which machines are reached."""
+    """TCP ports that no network fault affects: the SSH ports of the machines."""
     dead_man_s: float = Field(gt=0)
     clocks: bool = False
-    """The run sets clocks."""
+    """Whether the run sets clocks."""
     clock: Literal["process", "machine"] = "process"
-    """Which: one of the node's process, or the machine's."""
+    """Which clock the run sets: the one of the node's process, or the machine's."""
 
 
-class Place:
-    """Who is where in the run, which uses the machine's own network. See
-    `harness.targets.linux.network.links.Machines`.
+class ExistingNetwork:
+    """A run's network that exists already: the machines' own. See
+    `harness.targets.linux.network.links.RunNetwork`.
     """
 
     def __init__(self, run_id: str, addresses: Mapping[int, str]) -> None:
@@ -68,11 +68,11 @@ class Place:
         self._addresses = addresses
 
     def namespace(self, machine: int) -> Path:
-        """This process's own, whichever machine is meant: no other is in reach."""
+        """Return this process's own namespace, the only one within reach, for any machine."""
         return namespaces.OWN
 
     def address(self, machine: int) -> str:
-        """As the inventory says."""
+        """Return the address in the inventory."""
         return self._addresses[machine]
 
 
@@ -80,14 +80,14 @@ class Machine(LinuxNodes):
     """See `harness.targets.base.Target`, for one node."""
 
     def __init__(self, home: Path, settings: Settings, journal: Journal) -> None:
-        """Plan it; `up` makes it."""
+        """Store the settings; `up` prepares the machine."""
         super().__init__(journal, (settings.node,))
         self.home = home
         self._settings = settings
-        self._place = Place(settings.run_id, settings.addresses)
+        self._network = ExistingNetwork(settings.run_id, settings.addresses)
         self._volume = volumes.best_volume()
         self.links = LinuxLinks(
-            lambda: self._place, journal, reach=(settings.node,), spared=settings.spared
+            lambda: self._network, journal, reach=(settings.node,), spared=settings.spared
         )
         self.disks = LinuxDisks(
             self._volume, self._data_dir, journal, groups=lambda node: throttles.groups()
@@ -99,28 +99,31 @@ class Machine(LinuxNodes):
         )
 
     def up(self) -> None:
-        """Make the node's disk, and be ready to break the network. On an error, call `down`."""
+        """Make the node's disk and the table of packet rules. After an error, call `down`."""
         volumes.make(self._volume, self.home / "data", self.home / "data.img", self._journal)
         self._prepare_rules()
 
-    def up_again(self) -> None:
-        """The same after a boot of the machine, with the disk as it was left; returns when the
-        machine's networks are up, too. Raises TargetError.
+    def up_after_boot(self) -> None:
+        """Mount the node's existing disk after a boot and make the table of packet rules; return
+        when the machine's address is up. Raises TargetError.
         """
         if self._volume is not Volume.DIRECTORY:
             volumes.restart(self._volume, self.home / "data", self.home / "data.img")
         self._prepare_rules()
-        address = self._place.address(self._settings.node)
-        if not kernel.wait_until(lambda: _is_ours(address), _NETWORK_TIMEOUT_S, 0.1):
-            raise TargetError(f"the machine has booted, and its address {address} is not up")
+        address = self._network.address(self._settings.node)
+        if not kernel.wait_until(lambda: _has_address(address), _NETWORK_TIMEOUT_S, 0.1):
+            raise TargetError(
+                f"the machine has booted, but its address {address} is not up after "
+                f"{_NETWORK_TIMEOUT_S:.0f} s"
+            )
 
     def _prepare_rules(self) -> None:
-        self._journal.record("local.rules", table=self._place.name)
-        firewall.prepare(namespaces.OWN, self._place.name, self._settings.spared)
+        self._journal.record("local.rules", table=self._network.name)
+        firewall.prepare(namespaces.OWN, self._network.name, self._settings.spared)
 
     def heal(self) -> list[str]:
-        """Undo every fault, whoever made it; what went wrong with that. The node goes on, unless
-        its disk was broken: then it is stopped, and its disk repaired.
+        """Undo every fault and return the problems. The node keeps running, unless its disk was
+        broken: then the node is killed and the disk repaired.
         """
         node = self._settings.node
         problems = []
@@ -128,7 +131,7 @@ class Machine(LinuxNodes):
             self.resume(node)
         _, left = undo_records([r for r in self._journal.records() if r["kind"] in FAULTS], UNDO)
         problems += left
-        if self.disks.ailment(node):
+        if self.disks.disk_problem(node):
             try:
                 self.kill(node)
                 self.disks.repair(node)
@@ -137,7 +140,7 @@ class Machine(LinuxNodes):
         return problems
 
     def down(self, *, keep_data: bool = False) -> None:
-        """End the node and undo everything. Raises TargetError with what is left."""
+        """End the node and undo everything. Raises TargetError with all that is left."""
         self.links.close()
         self._end(self._settings.node)
         self.disks.forget(self._settings.node)
@@ -153,24 +156,24 @@ class Machine(LinuxNodes):
         return self.home / "data"
 
     def _namespace(self, machine: int) -> Path:
-        return self._place.namespace(self._known(machine))
+        return self._network.namespace(self._known(machine))
 
     def _spawn(
         self, node: int, argv: Sequence[str], *, env: Mapping[str, str], log_path: Path
     ) -> Process:
         if _SYSTEMD.exists():
-            # A transient unit of its own, whose process is still our child.
-            unit = f"{self._place.name}-n{node}"
+            # A transient unit for the node; its process is still a child of this one.
+            unit = f"{self._network.name}-n{node}"
             scope = ("systemd-run", "--scope", "--quiet", "--collect", f"--unit={unit}", "--")
             argv = (*scope, *argv)
         return super()._spawn(node, argv, env=env, log_path=log_path)
 
 
-def _is_ours(address: str) -> bool:
-    """Whether an interface has it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried:
+def _has_address(address: str) -> bool:
+    """Whether an interface of this machine has the address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            tried.bind((address, 0))
+            probe.bind((address, 0))
         except OSError:
             return False
         return True

@@ -1,8 +1,8 @@
-"""Agents of machines that may lose their power: calls that know what is there without one.
+"""Calls to the agent of a machine that may lose its power.
 
-While the machine has no power, what is asked of processes and packets has an answer (there are
-none), what is put in force or ended in the network or the clock is kept for the boot, and every
-other call waits for it, as calls wait while a connection is lost.
+While the machine has no power, calls about processes and packets have a known answer: there are
+none. Faults of the network and the clock that begin or end meanwhile are recorded and made after
+the boot. All other calls wait for the boot, as calls wait while a connection is lost.
 """
 
 import threading
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from harness.targets.agent.client import AgentClient
-from harness.targets.agent.in_force import Call, Standing
+from harness.targets.agent.in_force import Call, CallsInForce
 from harness.targets.agent.machine import Machine
 from harness.targets.base import TargetError
 from nemesis.hosts import Clocks, Links
@@ -22,43 +22,43 @@ WITHOUT_POWER: Final[Mapping[Callable[..., Any], Any]] = {
     Machine.is_running: False,
     Machine.state: "",
     Machine.exit_code: None,
-    Machine.take_deaths: (),
+    Machine.take_unexpected_exits: (),
     Machine.set_command: None,
     Links.block: None,
     Links.unblock: None,
     Links.dropped: None,
-    Links.dropped_in_turns: 0,
-    Links.asked: None,
+    Links.dropped_in_total: 0,
+    Links.requests_arrived: None,
     Links.prepare: None,
     Links.degrade: None,
     Links.restore: None,
-    Links.tampered: None,
+    Links.counters: None,
     Links.reset: 0,
-    Links.ended: 0,
+    Links.connections_reset: 0,
     Clocks.skew: None,
     Clocks.unskew: None,
-    Clocks.shown: None,
+    Clocks.read: None,
 }
-"""What calls return that need no power."""
+"""The results of calls that need no power."""
 POWER_TIMEOUT_S: Final = 1_500.0
-"""How long the others wait for it."""
+"""How long the other calls wait for power."""
 
 
-class LastingAgent:
-    """Calls to a machine's agent, through losses of its power. Any thread may call."""
+class PowerAwareClient:
+    """Calls to a machine's agent that survive losses of its power. Any thread may call."""
 
     def __init__(self, client: AgentClient, label: str) -> None:
         self._client: AgentClient | None = client
         self._label = label
-        self._standing = Standing()
+        self._in_force = CallsInForce()
         self._changed = threading.Condition()
 
     def call(
         self, method: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Have the machine do it, see AgentClient. Raises TargetError when no power comes back."""
+        """Call a method on the machine, see AgentClient. Raises TargetError without power."""
         with self._changed:
-            self._standing.note(Call(method, args, kwargs))
+            self._in_force.update(Call(method, args, kwargs))
             if self._client is None and method in WITHOUT_POWER:
                 return WITHOUT_POWER[method]  # type: ignore[no-any-return]
             if not self._changed.wait_for(lambda: self._client is not None, POWER_TIMEOUT_S):
@@ -74,30 +74,31 @@ class LastingAgent:
 
     @property
     def has_power(self) -> bool:
-        """Whether there is an agent to call."""
+        """Whether the machine has an agent that can be called."""
         return self._client is not None
 
-    def here_ns(self, there_ns: int) -> int:
-        """See AgentClient; of the machine's present boot."""
-        return there_ns if self._client is None else self._client.here_ns(there_ns)
+    def to_local_ns(self, there_ns: int) -> int:
+        """See AgentClient; for the machine's present boot."""
+        return there_ns if self._client is None else self._client.to_local_ns(there_ns)
 
-    def lose_power(self) -> AgentClient | None:
-        """From now on there is none; the client that is of no use any more, to be closed."""
+    def power_lost(self) -> AgentClient | None:
+        """Record that the machine loses its power; return its client, which must be closed."""
         with self._changed:
             client, self._client = self._client, None
         return client
 
-    def have_power(self, client: AgentClient) -> None:
-        """The machine has booted and `client` reaches its new agent: make again what was in force
-        there. Raises what the machine raises; then it still has none.
+    def power_restored(self, client: AgentClient) -> None:
+        """Use `client`, which calls the agent after the boot; first make the faults in force again.
+
+        Raises what the machine raises; then the machine still counts as without power.
         """
         with self._changed:
-            for method, args, kwargs in self._standing.calls():
+            for method, args, kwargs in self._in_force.calls():
                 client.call(method, *args, **kwargs)
             self._client = client
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let go; the agent is not told."""
+        """Close the connection without a message to the agent."""
         if (client := self._client) is not None:
             client.close()

@@ -1,7 +1,7 @@
-"""Joins this process's input and output with an agent's socket: `python -m ...relay HOME S`,
-which waits for the socket for as many seconds: an agent makes the node's disk first.
+"""Connect this process's input and output with an agent's socket: `python -m ...relay HOME S`.
 
-It imports nothing of ours, so that a lost connection is had again at once.
+It waits up to S seconds for the socket, since an agent makes the node's disk first. It imports no
+other module of highwater, so that a lost connection is replaced quickly.
 """
 
 import os
@@ -15,20 +15,20 @@ from typing import Final
 SOCKET: Final = "agent.sock"
 LOG: Final = "agent.log"
 FAILED: Final = "failed"
-"""In the agent's home: where it is called, what it tells, and why it never was there."""
+"""Files in the agent's home: its socket, its log, and the reason why it failed to start."""
 CHUNK_BYTES: Final = 1 << 16
 
 
 def relay(home: Path, timeout_s: float) -> None:
-    """Carry bytes both ways until one side ends. Exits with a sentence when there is no agent."""
+    """Copy bytes in both directions until one side ends. Exits with a message without an agent."""
     connection = _connect(home, timeout_s)
 
-    def inwards() -> None:
+    def copy_input() -> None:
         while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
             connection.sendall(chunk)
         connection.shutdown(socket.SHUT_RDWR)
 
-    threading.Thread(target=inwards, daemon=True).start()
+    threading.Thread(target=copy_input, daemon=True).start()
     while chunk := connection.recv(CHUNK_BYTES):
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
@@ -45,7 +45,9 @@ def _connect(home: Path, timeout_s: float) -> socket.socket:
             if (home / FAILED).exists():
                 sys.exit((home / FAILED).read_text())
             if time.monotonic() > deadline_s:
-                sys.exit(f"no agent answers in {home}: see {home / LOG}")
+                sys.exit(
+                    f"no agent answers in {home} after {timeout_s:.0f} s: its log is {home / LOG}"
+                )
             time.sleep(0.05)
         else:
             return connection

@@ -1,9 +1,9 @@
-"""The agent's end: answers calls on a UNIX socket, and heals the machine when nobody calls.
+"""The agent's server: it answers calls on a UNIX socket, and heals the machine when none arrive.
 
-The dead-man's timer: after `dead_man_s` without a word everything broken is healed, the node goes
-on, and whoever calls later is told so; after as long four times more the node is ended and nothing
-is left. A lost connection alone changes nothing, and a call that is asked for again on the next one
-is not done twice.
+The dead-man's timer: after `dead_man_s` without a call the agent heals all faults. The node keeps
+running, and later calls fail with that reason. After `END_AFTER` times `dead_man_s` the agent ends
+the node and removes everything but its files. A lost connection alone changes nothing. A call that
+the harness sends again on the next connection is executed only once.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ from nemesis.hosts import Clocks, Disks, Links
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 32
-"""Calls that are worked on at the same time; more wait."""
-REMEMBERED: Final = 512
-"""Answered calls that may be asked for again."""
+MAX_CONCURRENT_CALLS: Final = 32
+"""Calls that are executed at the same time; further ones wait."""
+MAX_REMEMBERED_CALLS: Final = 512
+"""Answers that are kept in case the harness sends a call again."""
 END_AFTER: Final = 5
-"""Times `dead_man_s` without a word after which nothing is left."""
-_LOOK_S: Final = 0.1
+"""Times `dead_man_s` without a call after which the agent removes everything and ends."""
+_POLL_S: Final = 0.1
 
 
 class Boot(NamedTuple):
@@ -40,67 +40,69 @@ class Boot(NamedTuple):
 
     boot_id: str
     up_s: float
-    """How long its kernel has run."""
+    """Seconds since its kernel started."""
 
 
 class Session(Protocol):
-    """What an agent does besides."""
+    """Calls about the agent itself."""
 
     def ping(self) -> int:
-        """Hear a word; the machine's monotonic clock in ns."""
+        """Reset the dead-man's timer; return the machine's monotonic clock in ns."""
         ...
 
     def boot(self) -> Boot:
-        """Which boot of the machine this is."""
+        """Return the machine's present boot."""
         ...
 
     def abilities(self) -> frozenset[str]:
-        """What can be broken here, by the names of `nemesis.faults.fault.Ability`."""
+        """Return the supported abilities, named as in `nemesis.faults.fault.Ability`."""
         ...
 
     def end(self, keep_data: bool) -> None:
-        """End the node, undo everything, and go. Raises TargetError when something is left."""
+        """End the node, undo everything, and end the agent. Raises TargetError with the rest."""
         ...
 
 
-class Server:
-    """One machine's. `serve` returns when the machine has been taken down."""
+class AgentServer:
+    """The server of one machine. `serve` returns after `Session.end`."""
 
     def __init__(self, machine: Machine, path: Path, *, dead_man_s: float) -> None:
         self._machine = machine
         self._path = path
         self._dead_man_s = dead_man_s
-        self._parts: Mapping[str, tuple[type, object]] = {
+        self._receivers: Mapping[str, tuple[type, object]] = {
             "Session": (Session, self),
             "LinuxNodes": (Machine, machine),
             "Links": (Links, machine.links),
             "Disks": (Disks, machine.disks),
             "Clocks": (Clocks, machine.clocks),
         }
-        self._heard_s = time.monotonic()
+        self._last_call_s = time.monotonic()
         self._healed = ""
         self._ended = threading.Event()
-        self._asked: dict[str, Future[bytes]] = {}
+        self._answers: dict[str, Future[bytes]] = {}
         self._mutex = threading.Lock()
-        self._pool = ThreadPoolExecutor(AT_ONCE, "call")
+        self._pool = ThreadPoolExecutor(MAX_CONCURRENT_CALLS, "call")
 
     def serve(self) -> None:
-        """Answer calls, and watch for silence, until the end. Raises OSError."""
+        """Answer calls and check the dead-man's timer until `Session.end`. Raises OSError."""
         with socket.socket(socket.AF_UNIX) as listener:
             new = self._path.with_suffix(".new")
             listener.bind(str(new))
             new.chmod(0o600)
             listener.listen()
-            listener.settimeout(_LOOK_S)
-            new.rename(self._path)  # whoever finds it can connect
+            listener.settimeout(_POLL_S)
+            new.rename(self._path)  # a process that finds the socket can connect to it
             while not self._ended.is_set():
                 with contextlib.suppress(TimeoutError):
                     connection, _ = listener.accept()
                     connection.settimeout(None)
-                    threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
-                self._watch()
+                    threading.Thread(
+                        target=self._serve_connection, args=(connection,), daemon=True
+                    ).start()
+                self._check_silence()
         self._pool.shutdown(wait=True)
-        time.sleep(_LOOK_S)  # the last answer goes out
+        time.sleep(_POLL_S)  # so that the last answer is sent
 
     # -- Session
 
@@ -123,17 +125,20 @@ class Server:
         self._machine.down(keep_data=keep_data)
         self._ended.set()
 
-    # -- silence
+    # -- dead-man's timer
 
-    def _watch(self) -> None:
-        silent_s = time.monotonic() - self._heard_s
+    def _check_silence(self) -> None:
+        silent_s = time.monotonic() - self._last_call_s
         if silent_s > self._dead_man_s and not self._healed:
-            self._healed = f"it healed itself, having heard nothing for {self._dead_man_s:.0f} s"
+            self._healed = (
+                f"it received no call for {self._dead_man_s:.0f} s (dead_man_s) and has "
+                "healed all faults, so the run cannot go on"
+            )
             log.warning("%s", self._healed)
             for problem in self._machine.heal():
                 log.error("not healed: %s", problem)
         if silent_s > END_AFTER * self._dead_man_s:
-            log.warning("nobody has come back: nothing is left here")
+            log.warning("no call for %.0f s: the agent removes everything", silent_s)
             try:
                 self.end(keep_data=True)
             except TargetError as error:
@@ -142,45 +147,45 @@ class Server:
 
     # -- calls
 
-    def _talk(self, connection: socket.socket) -> None:
+    def _serve_connection(self, connection: socket.socket) -> None:
         sending = threading.Lock()
 
-        def answer(reply: Future[bytes]) -> None:
+        def send(reply: Future[bytes]) -> None:
             with sending, contextlib.suppress(OSError):
                 connection.sendall(reply.result())
 
         with connection, connection.makefile("rb") as lines, contextlib.suppress(OSError):
             for text in lines:
-                self._heard_s = time.monotonic()
-                self._once(json.loads(text)).add_done_callback(answer)
+                self._last_call_s = time.monotonic()
+                self._answer_once(json.loads(text)).add_done_callback(send)
 
-    def _once(self, asked: calls.Line) -> Future[bytes]:
+    def _answer_once(self, request: calls.Line) -> Future[bytes]:
         with self._mutex:
-            number = str(asked["id"])
-            if number not in self._asked:
-                self._asked[number] = self._pool.submit(self._reply, asked)
-            future = self._asked[number]
-            if len(self._asked) > REMEMBERED:
-                oldest = next(iter(self._asked))
-                if self._asked[oldest].done():
-                    del self._asked[oldest]
+            number = str(request["id"])
+            if number not in self._answers:
+                self._answers[number] = self._pool.submit(self._reply, request)
+            future = self._answers[number]
+            if len(self._answers) > MAX_REMEMBERED_CALLS:
+                oldest = next(iter(self._answers))
+                if self._answers[oldest].done():
+                    del self._answers[oldest]
             return future
 
-    def _reply(self, asked: calls.Line) -> bytes:
+    def _reply(self, request: calls.Line) -> bytes:
         try:
-            outcome: dict[str, Any] = {"result": self._do(asked)}
-        except Exception as error:  # whatever it is, the caller has to know
-            log.info("%s: %s", asked["call"], error, exc_info=not isinstance(error, TargetError))
-            outcome = calls.failure(error)
-        return calls.line({"id": asked["id"], **outcome})
+            fields: dict[str, Any] = {"result": self._execute(request)}
+        except Exception as error:  # whatever failed, the caller must know
+            log.info("%s: %s", request["call"], error, exc_info=not isinstance(error, TargetError))
+            fields = calls.error_reply(error)
+        return calls.line({"id": request["id"], **fields})
 
-    def _do(self, asked: calls.Line) -> Any:
-        part, _, name = str(asked["call"]).partition(".")
-        protocol, target = self._parts[part]
+    def _execute(self, request: calls.Line) -> Any:
+        part, _, name = str(request["call"]).partition(".")
+        protocol, target = self._receivers[part]
         method: Callable[..., Any] = getattr(protocol, name)
         if name.startswith("_"):
-            raise TargetError(f"there is no call {asked['call']}")
+            raise TargetError(f"there is no call {request['call']}")
         if self._healed and part != "Session":
             raise TargetError(self._healed)
-        positional, named = calls.arguments(method, asked["arguments"])
+        positional, named = calls.arguments(method, request["arguments"])
         return getattr(target, name)(*positional, **named)

@@ -1,8 +1,8 @@
 """Machines that are containers. See `harness.targets.linux.machines.Machines`.
 
-A container's first process does nothing; a node's process is started beside it, and seen from here
-by its number on this machine. All that a container shares with this machine is at the same paths:
-the node's own directory, into which disks come and go, its clock, and what it reads.
+A container's first process does nothing. A node's process is started with `docker exec`, and known
+by its pid on this machine. Shared files have the same paths inside and outside: the node's
+directory, where disks are mounted and unmounted during the run, its clock, and the files it reads.
 """
 
 import json
@@ -21,53 +21,53 @@ from harness.targets.docker.undo import RUN_LABEL, UNDO, remove
 from harness.targets.linux import clocks, kernel, processes
 from harness.targets.linux import undo as linux
 from harness.targets.linux.disks import throttles
-from harness.targets.linux.disks.throttles import Group
+from harness.targets.linux.disks.throttles import ControlGroup
 from harness.targets.linux.network import namespaces
 from harness.targets.linux.network.network import Recorder
-from harness.targets.linux.processes import Adopted
+from harness.targets.linux.processes import AdoptedProcess
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
     from docker.types import Mount
 
 MACHINES: Final = "docker.machines"
-"""Kind of the journal's record of what the containers are like; nothing to undo."""
+"""Kind of the journal's record of the containers' settings; it needs no undoing."""
 _END_TIMEOUT_S: Final = 5.0
-# The library for the clock is the node's alone, so it is told to env, not to the shell.
+# `env` sets the variables: LD_PRELOAD (libfaketime) must hold for the node, not for the shell.
 _START: Final = 'log=$1; shift; exec env "$@" >>"$log" 2>&1'
 _KILLED: Final = 128
-"""A process that was ended by a signal has this and the signal's number as its exit code."""
+"""Docker's exit code of a process ended by a signal is this plus the signal's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """What of this machine is in every container of a run, at the same paths."""
+class SharedFiles:
+    """Files of this machine that every container of a run contains, at the same paths."""
 
     read: tuple[Path, ...] = ()
     """Files and directories that nodes read."""
     clocks: Path | None = None
-    """The directory of the nodes' clocks, where they have some."""
+    """The directory of the nodes' clocks, if the nodes have their own clocks."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """With which Python finds the packages that are shared, and those of the image."""
+        """The variables with which Python finds the shared packages and those of the image."""
         roots = dict.fromkeys(
             str(path.parent) for path in self.read if (path / "__init__.py").exists()
         )
         return {"PYTHONPATH": ":".join([*roots, PACKAGES]), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def mounts(self, files: Path) -> "list[Mount]":
-        """Of the container whose node's files are in `files`."""
+        """Return the mounts of a container whose node's files are in `files`."""
         from docker.types import Mount
 
         def bound(path: Path, **how: Any) -> Mount:
             return Mount(str(path), str(path), type="bind", **how)
 
-        # Disks come and go outside, and are to do so inside.
+        # rslave: disks that are mounted and unmounted outside must change inside too.
         mounts = [bound(files, propagation="rslave")]
         read = [*self.read]
         if self.clocks is not None and (library := clocks.library()) is not None:
-            # Not read-only: that a clock was read shows by its file's time of access.
+            # Not read-only, because the access time of a clock's file shows that it was read.
             mounts.append(bound(self.clocks))
             read.append(library.parent)
         return mounts + [bound(path, read_only=True) for path in dict.fromkeys(read)]
@@ -80,42 +80,42 @@ class Containers:
     undo = UNDO
 
     def __init__(
-        self, address: str, image: str, run_id: str, journal: Recorder, share: Share
+        self, address: str, image: str, run_id: str, journal: Recorder, shared: SharedFiles
     ) -> None:
-        """`address` is the daemon's, `image` what the containers are made from."""
+        """`address` is the daemon's, `image` the containers' image."""
         self._address = address
         self._image = image
         self._run_id = run_id
         self._journal = journal
-        self._share = share
+        self._shared = shared
 
     @classmethod
     def attach(cls, run_id: str, journal: Journal) -> Self:
-        """Those that another process has made, as its journal tells. Raises TargetError."""
+        """Return the containers that another process made, by its journal. Raises TargetError."""
         for record in journal.records():
             if record["kind"] == MACHINES:
-                told = json.loads(str(record["share"]))
-                share = Share(
-                    read=tuple(map(Path, told["read"])),
-                    clocks=Path(told["clocks"]) if told["clocks"] else None,
+                fields = json.loads(str(record["share"]))
+                shared = SharedFiles(
+                    read=tuple(map(Path, fields["read"])),
+                    clocks=Path(fields["clocks"]) if fields["clocks"] else None,
                 )
-                return cls(str(record["daemon"]), str(record["image"]), run_id, journal, share)
-        raise TargetError(f"{journal.path} tells of no containers")
+                return cls(str(record["daemon"]), str(record["image"]), run_id, journal, shared)
+        raise TargetError(f"{journal.path} records no containers: start a cluster first")
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Beside what the image sets."""
-        return self._share.environment
+        """The environment variables of a node, in addition to the image's."""
+        return self._shared.environment
 
     def prepare(self, place: Path) -> None:
-        """Let what is mounted below the directory be mounted in the containers too."""
+        """Make mounts below the directory appear in the containers too."""
         place.mkdir(parents=True, exist_ok=True)
         if not kernel.is_mounted(place):
             self._journal.record(
                 MACHINES,
                 daemon=self._address,
                 image=self._image,
-                share=json.dumps(asdict(self._share), default=str),
+                share=json.dumps(asdict(self._shared), default=str),
             )
             self._journal.record("docker.shared", path=str(place))
             kernel.mount(str(place), place, None, kernel.MS_BIND)
@@ -123,8 +123,8 @@ class Containers:
 
     def make(self, node: int, namespace: Path, files: Path) -> None:
         """Start a container without a network, and name its network namespace."""
-        if self._share.clocks is not None:
-            self._share.clocks.mkdir(exist_ok=True)
+        if self._shared.clocks is not None:
+            self._shared.clocks.mkdir(exist_ok=True)
         self._journal.record("local.netns", path=str(namespace))
         self._journal.record(
             "docker.container", name=namespace.name, daemon=self._address, run_id=self._run_id
@@ -149,9 +149,9 @@ class Containers:
                 cap_drop=["ALL"],
                 security_opt=["no-new-privileges"],
                 read_only=True,
-                tmpfs={"/tmp": "exec"},  # where the JVM puts libraries that it unpacks
-                mounts=self._share.mounts(files),
-                environment=self._share.environment,
+                tmpfs={"/tmp": "exec"},  # the JVM unpacks and loads libraries there
+                mounts=self._shared.mounts(files),
+                environment=self._shared.environment,
                 ulimits=[Ulimit(name="nofile", soft=soft, hard=hard)],
                 log_config=LogConfig(type=LogConfig.types.NONE),
             )
@@ -164,8 +164,8 @@ class Containers:
 
     def spawn(
         self, node: int, namespace: Path, argv: Sequence[str], env: Mapping[str, str], log: Path
-    ) -> Adopted:
-        """Beside the container's first process."""
+    ) -> AdoptedProcess:
+        """Start a process in the container with `docker exec`."""
         assignments = [f"{name}={value}" for name, value in env.items()]
         command = ["/bin/sh", "-c", _START, "sh", str(log), *assignments, *argv]
         with daemon.client(self._address) as client:
@@ -173,35 +173,37 @@ class Containers:
             client.api.exec_start(started, detach=True)
             pid = client.api.exec_inspect(started)["Pid"]
         identity = processes.identify(pid) if pid else None
-        return Adopted(identity or processes.NOBODY, partial(self._exit_code, started))
+        return AdoptedProcess(
+            identity or processes.UNKNOWN_PROCESS, partial(self._exit_code, started)
+        )
 
-    def groups(self, node: int, namespace: Path) -> Sequence[Group]:
-        """Those of the container, and this process's own."""
+    def groups(self, node: int, namespace: Path) -> Sequence[ControlGroup]:
+        """Return the control groups of the container and of this process."""
         with daemon.client(self._address) as client:
             pid = self._first_process(client.containers.get(namespace.name))
         return list(dict.fromkeys((*throttles.groups(), *throttles.groups(pid))))
 
     def enter(self, node: int, namespace: Path) -> str:
-        """A shell in the container."""
+        """Return the command that opens a shell in the container."""
         return f"docker --host {self._address} exec -it {namespace.name} sh"
 
     def _first_process(self, container: "Container") -> int:
-        """Its number on this machine. Raises Unsupported where it is not on this machine."""
+        """Return the first process's pid here. Raises Unsupported for a container elsewhere."""
         container.reload()
         pid = int(container.attrs["State"]["Pid"])
         try:
-            ours = str(container.id) in Path(f"/proc/{pid}/cgroup").read_text()
+            is_here = str(container.id) in Path(f"/proc/{pid}/cgroup").read_text()
         except OSError:
-            ours = False
-        if not ours:
+            is_here = False
+        if not is_here:
             raise Unsupported(
-                f"the containers of the Docker daemon at {self._address} are not among the "
-                "processes of this machine: run highwater where the daemon runs"
+                f"the containers of the Docker daemon at {self._address} are not processes of this "
+                "machine, so no fault can be made for them: run highwater where the daemon runs"
             )
         return pid
 
     def _exit_code(self, started: str) -> int | None:
-        """How a process that is gone ended, as its daemon has heard by now."""
+        """Return the exit code of a process that has ended, as the daemon reports it."""
         with daemon.client(self._address) as client:
             inspect: Callable[[], Mapping[str, object]] = partial(client.api.exec_inspect, started)
             kernel.wait_until(lambda: not inspect()["Running"], _END_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The Docker daemon: where it is, and what to say when it does not do what is asked."""
+"""The Docker daemon: its address, its client, and messages for its errors."""
 
 import os
 from collections.abc import Iterator
@@ -16,22 +16,23 @@ _TIMEOUT_S: Final = 60
 
 
 def chosen() -> str:
-    """The address of the daemon that the environment chooses. Raises Unsupported for one elsewhere:
-    the harness must see the containers' processes, and bring its own network to them.
+    """Return the daemon's address from the environment. Raises Unsupported for a remote daemon: the
+    harness must see the containers' processes, and connect its own network to them.
     """
     address = os.environ.get("DOCKER_HOST") or DEFAULT
     if not address.startswith(_SOCKET):
         raise Unsupported(
-            f"DOCKER_HOST is {address}, and the containers of a run must be on this machine: run "
-            "highwater on the daemon's machine, with DOCKER_HOST unset or unix:///PATH"
+            f"DOCKER_HOST is {address}, but the containers of a run must be on this machine, where "
+            "highwater makes their network and faults: run highwater on the daemon's machine, with "
+            "DOCKER_HOST unset or unix:///PATH"
         )
     return address
 
 
 @contextmanager
 def client(address: str) -> "Iterator[DockerClient]":
-    """A connection for the block. Raises Unsupported without a daemon, TargetError for whatever
-    the daemon refuses; docker.errors.NotFound is the caller's.
+    """Return a client for the block. Raises Unsupported without a daemon, TargetError for errors of
+    the daemon, and docker.errors.NotFound.
     """
     import docker
     from docker.errors import DockerException, NotFound
@@ -42,7 +43,7 @@ def client(address: str) -> "Iterator[DockerClient]":
     except (DockerException, RequestException) as error:
         raise Unsupported(
             f"no Docker daemon answers at {address.removeprefix(_SOCKET)} ({_reason(error)}): "
-            "start it (apt-get install docker.io), or say where it is in DOCKER_HOST"
+            "start it (apt-get install docker.io; dockerd), or set DOCKER_HOST to its address"
         ) from error
     try:
         yield connection
@@ -55,25 +56,25 @@ def client(address: str) -> "Iterator[DockerClient]":
 
 
 def check(address: str) -> None:
-    """Raises PrivilegeMissing, Unsupported where no run can have its containers."""
+    """Raise PrivilegeMissing or Unsupported if no run can use the daemon's containers."""
     if os.geteuid() != 0:
         raise PrivilegeMissing(
-            "containers get their network, disks and faults from outside, which only root may give "
-            "them: run highwater as root (sudo), or use --target local"
+            "only root can give containers their network, disks and faults from outside: run "
+            "highwater as root (sudo), or use --target local"
         )
     with client(address) as connection:
         options = connection.info().get("SecurityOptions") or []
     if "name=rootless" in options:
         raise Unsupported(
-            f"the Docker daemon at {address} runs without root, where no network of ours can be "
-            "brought to its containers: use one that runs as root, or --target local"
+            f"the Docker daemon at {address} runs without root, so highwater cannot connect its "
+            "containers to the run's network: use a daemon that runs as root, or --target local"
         )
 
 
 def _reason(error: BaseException) -> str:
-    """What the daemon said; or the innermost words of those that wrap a failure to reach it."""
-    if said := getattr(error, "explanation", None):
-        return str(said)
+    """Return the daemon's explanation, or the text of the innermost cause."""
+    if explanation := getattr(error, "explanation", None):
+        return str(explanation)
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return str(getattr(error, "strerror", None) or error)

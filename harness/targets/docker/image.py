@@ -1,8 +1,8 @@
-"""The image that the nodes' containers are made from: built here, by the Dockerfile beside this.
+"""The image of the nodes' containers, built from the Dockerfile in this folder.
 
-It is named by a hash of all that goes into it but the base, so that another version of the harness
-never runs on an old one. What the broker needs of Python is brought along from the environment of
-the harness; where the base's Python cannot use that, pip fetches the same versions.
+Its tag is a hash of its content without the base, so that another version of the harness never uses
+an old image. The broker's Python packages are copied from the harness's environment. If the base's
+Python cannot use them, pip downloads the same versions.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "highwater-node"
 PACKAGES: Final = "/opt/highwater"
-"""Where the image has the packages."""
+"""The directory of the packages in the image."""
 DEFAULT_BASE: Final = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
 NEEDED: Final = ("crc32c", "kio", "uvloop")
 """The distributions that the built-in broker imports."""
@@ -33,14 +33,14 @@ _LAST_LINES: Final = 5
 
 
 def tag() -> str:
-    """The name of the image that fits this harness."""
+    """Return the name of the image for this version of the harness."""
     return _tag(_context())
 
 
 def ensure(address: str) -> str:
-    """The name of the image, which the daemon has by now: built from the default base if need be.
+    """Return the image's name; build it from the default base unless the daemon has it.
 
-    Raises Unsupported when it cannot be.
+    Raises Unsupported when the build fails.
     """
     context = _context()
     with daemon.client(address) as client:
@@ -54,7 +54,7 @@ def ensure(address: str) -> str:
 
 
 def build(address: str, base: str) -> str:
-    """Build the image from a base and return its name. Raises Unsupported when it cannot be."""
+    """Build the image from a base and return its name. Raises Unsupported when the build fails."""
     with daemon.client(address) as client:
         return _build(client, _context(), base)
 
@@ -79,32 +79,32 @@ def _build(client: "DockerClient", context: Mapping[str, bytes], base: str) -> s
             if "error" in part:
                 raise BuildError(str(part["error"]).strip(), iter(()))
     except (APIError, BuildError) as error:
-        told = error.explanation if isinstance(error, APIError) else error.msg
-        said = [line.strip() for line in lines if line.strip()][-_LAST_LINES:]
+        reason = error.explanation if isinstance(error, APIError) else error.msg
+        output = [line.strip() for line in lines if line.strip()][-_LAST_LINES:]
         raise Unsupported(
-            f"the image of the nodes, {name}, cannot be built from {base} ({told}): build it from "
-            "an image that the daemon has or can pull, with Python in it: highwater image build "
-            f"--base NAME; last said: {' | '.join(said)}"
+            f"the image of the nodes, {name}, cannot be built from {base} ({reason}): build it "
+            "from an image with Python that the daemon has or can pull: highwater image build "
+            f"--base NAME; the last lines of the build: {' | '.join(output)}"
         ) from error
     return name
 
 
 def _context() -> dict[str, bytes]:
-    """What the daemon is given to build from: path -> content."""
+    """Return the build context: path -> content."""
     found = {"Dockerfile": _DOCKERFILE.read_bytes()}
     needed = sorted(_closure(), key=lambda each: each.name)
     found["requirements.txt"] = "".join(f"{d.name}=={d.version}\n" for d in needed).encode()
     for distribution in needed:
         for file in distribution.files or ():
             path = Path(str(distribution.locate_file(file)))
-            # What is beside the packages are programs; what is compiled depends on when it was.
+            # ".." leads to programs beside the packages; .pyc files contain times.
             if ".." not in file.parts and file.suffix != ".pyc" and path.exists():
                 found[f"packages/{file}"] = path.read_bytes()
     return found
 
 
 def _closure() -> Iterator[metadata.Distribution]:
-    """The needed distributions with all that they need themselves."""
+    """Yield the needed distributions and their dependencies."""
     known: set[str] = set()
     waiting = list(NEEDED)
     while waiting:

@@ -1,4 +1,4 @@
-"""How what only the Docker target makes is undone. See `harness.targets.linux.undo`."""
+"""Undo what only the Docker target makes. See `harness.targets.linux.undo`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +10,13 @@ from harness.targets.linux import undo as linux
 from harness.targets.linux.undo import Fields, Undo
 
 RUN_LABEL: Final = "highwater.run"
-"""Every container of ours has it; its value is the run's id."""
+"""The label of all our containers; its value is the run's id."""
 
 
 def remove(address: str, name: str, run_id: str) -> bool:
-    """Kill and remove a run's container. False when it has none of that name. Raises TargetError.
+    """Kill and remove a run's container; return whether it existed. Raises TargetError.
 
-    One of that name that is not the run's stays.
+    A container of that name that belongs to another run stays.
     """
     from docker.errors import NotFound
 

@@ -1,5 +1,5 @@
-"""What Linux lets one break about a machine, and how each of it is undone.
+"""Machines and faults on Linux: namespaces, packet rules, loop-mounted disks, clocks, processes.
 
-Network namespaces, packet rules, loop-mounted disks, wall clocks, processes: kernel objects, each
-journalled before it is made. A target composes them into machines; this package knows of no plan.
+Each kernel object is journalled before it is made, so that `clean` can undo it. Targets combine
+these parts into machines; plans and schedules are decided elsewhere.
 """

@@ -109,7 +109,7 @@ def _orphan(path: Path, registry: Path | None) -> CleanedRun:
     journal.unregister(path, registry)
     problem = (
         f"{path} was deleted before its run was undone, so its leftovers are unknown: look for "
-        "namespaces hw-* (`ip netns list`) and for processes in them (`ip netns pids NAME`)"
+        "namespaces hw-* in /run/netns, and for processes in them (`ip netns pids NAME`)"
     )
     return _failed(path, problem)
 

@@ -1,4 +1,4 @@
-"""The processes on the clients' machine, to be stopped and continued together."""
+"""The processes of clients, which faults stop and continue as one."""
 
 import signal
 import subprocess
@@ -8,32 +8,32 @@ from harness.targets.linux import processes
 
 
 class LinuxClients:
-    """Every process of clients that was started here. See `nemesis.hosts.Clients`.
+    """All client processes started by this harness. See `nemesis.hosts.Clients`.
 
-    A harness that dies leaves stopped ones stopped; they end with the namespace that they live in.
+    When the harness dies, stopped clients stay stopped; they end with their namespace.
     """
 
     def __init__(self) -> None:
         self._all: list[subprocess.Popen[bytes]] = []
 
     def adopt(self, process: subprocess.Popen[bytes]) -> None:
-        """Count the process, leader of a group of its own, among the clients."""
+        """Add a process, the leader of its own process group, to the clients."""
         self._all.append(process)
 
     def pause(self) -> None:
-        """SIGSTOP all of them and return when they stand still. Raises NotInForce."""
+        """SIGSTOP all clients and return when they are stopped. Raises NotInForce."""
         processes.stop_groups(self._groups(), "the clients")
 
     def resume(self) -> None:
-        """SIGCONT all of them. Raises NotInForce."""
+        """SIGCONT all clients. Raises NotInForce."""
         processes.continue_groups(self._groups(), "the clients")
 
     def states(self) -> Mapping[int, str]:
-        """pid -> state letter of every process that is there."""
+        """Return pid -> state letter of every client process."""
         return processes.states_of(self._groups())
 
     def end(self) -> None:
-        """SIGKILL those that are left, and wait for them."""
+        """SIGKILL the remaining clients, and wait for them."""
         for client in self._all:
             if client.poll() is None:
                 processes.signal_group(client.pid, signal.SIGKILL)

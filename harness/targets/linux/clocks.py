@@ -1,15 +1,15 @@
-"""The nodes' wall clocks, to be set apart: libfaketime in every node's process, a file for each.
+"""A wall clock for each node, by libfaketime in the node's process and one file per node.
 
-A kernel has one wall clock for all that runs on it (time namespaces set only the monotonic ones
-apart), so a node's own is made where its process asks for the time: the library, loaded before
-libc, adds what the node's file says to every reading of the wall clock, and leaves monotonic time
-alone. It is loaded only where the run's schedule sets clocks: each reading of the wall clock then
-opens the file (some 10 us), so that a change holds from the next reading on.
+A kernel has one wall clock for all processes (time namespaces separate only the monotonic clocks).
+So a node gets its own clock where its process reads the time. The library is loaded before libc. It
+adds the offset in the node's file to every reading of the wall clock, and leaves monotonic time
+alone. It is loaded only if the run's schedule sets clocks, because each reading of the wall clock
+then opens the file (some 10 us). A change takes effect at the next reading.
 
-Two traps of libfaketime 0.9.10 with monotonic time left alone: a timed wait on a condition variable
-of that clock returns at once, which has CPython's threads spin for the interpreter's lock, so every
-such wait is given CPython's own 5 ms; and a sleep until a moment of that clock, which is
-`time.sleep`, fails, so only processes that never call it can be given such a clock.
+libfaketime 0.9.10 has two defects when it leaves monotonic time alone. A timed wait on a condition
+variable of that clock returns at once, and CPython's threads then spin for the interpreter's lock;
+so every such wait is set to CPython's own 5 ms. A sleep until a moment of that clock, as in
+`time.sleep`, fails; so only processes that never call it can have such a clock.
 """
 
 import os
@@ -22,7 +22,7 @@ from typing import Final
 
 from harness.recording.journal import Journal
 from harness.targets.base import NotInForce, Unsupported
-from nemesis.hosts import Reading
+from nemesis.hosts import ClockReading
 
 LIBRARIES: Final = (
     "/usr/lib/*/faketime/libfaketimeMT.so.1",
@@ -30,7 +30,7 @@ LIBRARIES: Final = (
     "/usr/lib64/faketime/libfaketimeMT.so.1",
     "/usr/local/lib/faketime/libfaketimeMT.so.1",
 )
-"""Where distributions have it; MT is the one for processes with threads."""
+"""Where distributions install the library; MT is the version for processes with threads."""
 
 GIL_WAIT_MS: Final = 5
 """sys.getswitchinterval: the only timed wait on a condition variable in a node's process."""
@@ -45,13 +45,13 @@ _SHARED: Final = ("sem.faketime_sem_{pid}", "faketime_shm_{pid}")
 
 
 def library() -> Path | None:
-    """libfaketime for processes with threads, where it is installed."""
+    """Return the path of libfaketime for processes with threads; None if it is not installed."""
     found = (path for pattern in LIBRARIES for path in sorted(Path("/").glob(pattern[1:])))
     return next(found, None)
 
 
 def environment(env: Mapping[str, str], preload: Path, file: Path) -> dict[str, str]:
-    """`env` for a process whose wall clock `file` sets."""
+    """Return `env` for a process whose wall clock `file` sets."""
     plain = {name: value for name, value in env.items() if not name.startswith("FAKETIME")}
     others = plain.get("LD_PRELOAD")
     return {
@@ -66,7 +66,7 @@ def environment(env: Mapping[str, str], preload: Path, file: Path) -> dict[str, 
 
 
 def write(file: Path, offset_ms: float) -> None:
-    """Set the clock that `file` is: whoever reads it finds the old or the new offset, whole."""
+    """Set the clock of `file` atomically: a reader finds either the old or the new offset."""
     new = _new(file)
     new.write_text(f"{offset_ms / 1000:+.6f}\n")
     os.utime(new, ns=(_NEVER_READ_NS, time.time_ns()))
@@ -74,61 +74,61 @@ def write(file: Path, offset_ms: float) -> None:
 
 
 def remove(file: Path) -> None:
-    """End the clock that `file` is, half made or not; nobody may go by it any more."""
+    """Remove the clock of `file`, half-made or not; no process may use it any more."""
     file.unlink(missing_ok=True)
     _new(file).unlink(missing_ok=True)
 
 
 def is_skewed(file: Path) -> bool:
-    """Whether the file sets a clock apart from the truth; one that is not there does not."""
+    """Whether the file sets a clock wrong; a missing file does not."""
     try:
         return float(file.read_text()) != 0
     except (OSError, ValueError):
         return False
 
 
-def left_by(pid: int) -> list[Path]:
-    """What the library made by a process's number, and nobody who has the number now goes by."""
+def shared_memory_of(pid: int) -> list[Path]:
+    """Return the shared memory files that the library made for a pid, unless they are in use."""
     found = [_SHARED_MEMORY / name.format(pid=pid) for name in _SHARED]
     try:
         if f"{found[-1]}\n" in Path(f"/proc/{pid}/maps").read_text(errors="replace"):
             return []
-    except OSError:  # nobody has the number; a zombie has it, and no memory
+    except OSError:  # no process has the pid, or a zombie, which has no memory
         pass
     return [path for path in found if path.exists()]
 
 
-def forget(pid: int) -> None:
-    """Remove what the library left of a process that has ended, waited for or not."""
-    for path in left_by(pid):
+def remove_shared_memory(pid: int) -> None:
+    """Remove the library's shared memory files of a process that has ended, reaped or not."""
+    for path in shared_memory_of(pid):
         path.unlink(missing_ok=True)
 
 
 def measure(env: Mapping[str, str]) -> tuple[float, float]:
-    """How far ahead of ours the wall clock of a process of that environment is, in ms: between.
+    """Measure how far the wall clock of a process with this environment is ahead of the true time.
 
-    Raises NotInForce when it cannot be asked.
+    Returns a lower and an upper bound in ms. Raises NotInForce when no process can be started.
     """
     before_ns = time.time_ns()
     try:
         shown_ns = int(_date(env))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise NotInForce(f"no process can be asked for its wall clock: {error}") from error
+        raise NotInForce(f"the wall clock cannot be read by `date`: {error}") from error
     after_ns = time.time_ns()
     return (shown_ns - after_ns) / 1e6, (shown_ns - before_ns) / 1e6
 
 
 def _date(env: Mapping[str, str]) -> bytes:
-    """What `date` prints; one that is too slow is killed, and leaves nothing either."""
+    """Return the output of `date`; a slow one is killed, and its shared memory removed."""
     with subprocess.Popen(
         _DATE, env=dict(env), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as asked:
+    ) as date:
         try:
-            return asked.communicate(timeout=_DATE_TIMEOUT_S)[0]
+            return date.communicate(timeout=_DATE_TIMEOUT_S)[0]
         except subprocess.TimeoutExpired:
-            asked.kill()
-            asked.wait()
-            forget(asked.pid)
+            date.kill()
+            date.wait()
+            remove_shared_memory(date.pid)
             raise
 
 
@@ -143,9 +143,9 @@ class LinuxClocks:
         *,
         own: bool,
     ) -> None:
-        """Files go below `directory`; `pid` gives a node's process and raises for who is no node.
+        """Files are below `directory`; `pid` returns a node's process and raises UnknownNode.
 
-        With `own`, nodes get clocks of their own; without, nothing of this is in their processes.
+        With `own` every node gets its own clock; without, the library is not loaded.
         """
         self._directory = directory
         self._journal = journal
@@ -156,25 +156,28 @@ class LinuxClocks:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """Whether clocks can be set here, for runs that ask for clocks of the nodes' own."""
+        """The ability to set clocks, if libfaketime is installed."""
         return frozenset({"clocks"}) if library() is not None else frozenset()
 
     def environment(self, node: int, env: Mapping[str, str]) -> dict[str, str]:
-        """The environment that the node's process starts with. Raises Unsupported."""
+        """Return the environment for the node's process. Raises Unsupported."""
         if not self._own:
             return dict(env)
         preload = library()
         if preload is None:
-            raise Unsupported("wall clocks cannot be set apart here: apt install libfaketime")
+            raise Unsupported(
+                f"node {node} cannot have its own wall clock, because libfaketime is not "
+                "installed: apt-get install libfaketime"
+            )
         with self._mutex:
             self._make(node)
         return environment(env, preload, self._file(node))
 
     def skew(self, node: int, layer: str, offset_ms: float) -> None:
-        """See the protocol. Raises Unsupported where the nodes have no clocks of their own."""
-        self._pid(node)  # a node that is down has a clock all the same, one that is not there none
+        """See the protocol. Raises Unsupported if the nodes have no clocks of their own."""
+        self._pid(node)  # raises UnknownNode; a node that is down still has a clock
         if not self._own:
-            raise Unsupported(f"node {node} is run without a wall clock of its own")
+            raise Unsupported(f"node {node} runs without a wall clock of its own")
         with self._mutex:
             layers = self._layers.setdefault(node, {})
             if layers.get(layer) == offset_ms:
@@ -190,16 +193,16 @@ class LinuxClocks:
             if layers.pop(layer, None) is not None:
                 write(self._file(node), sum(layers.values()))
 
-    def asked_ms(self, node: int, layer: str = "") -> float:
+    def requested_offset_ms(self, node: int, layer: str = "") -> float:
         """See the protocol."""
         with self._mutex:
             layers = self._layers.get(node, {})
             return layers.get(layer, 0.0) if layer else sum(layers.values())
 
-    def shown(self, node: int) -> Reading | None:
-        """The clock of a process in the very environment that the kernel says the node has.
+    def read(self, node: int) -> ClockReading | None:
+        """Read the clock in a process with the node's environment, as /proc shows it.
 
-        Raises NotInForce where the node's process does not go by a clock of its own.
+        Raises NotInForce if the node's process does not use its own clock.
         """
         pid = self._pid(node)
         env = None if pid is None else _environment_of(pid)
@@ -209,16 +212,16 @@ class LinuxClocks:
         if env.get(_FILE) != str(file) or not _has_loaded(pid, env["LD_PRELOAD"]):
             raise NotInForce(f"node {node} was started without a wall clock of its own")
         with self._mutex:
-            # The kernel notes when a file was read first after it was written: by the node, as
-            # long as our own reading is taken back.
+            # The kernel records the first read of a file after a write. To see whether the node
+            # has read it, our own read is taken back.
             read_ns = file.stat().st_atime_ns
             least_ms, most_ms = measure(env)
             if read_ns == _NEVER_READ_NS:
                 os.utime(file, ns=(_NEVER_READ_NS, file.stat().st_mtime_ns))
-        return Reading(least_ms, most_ms, read_ns != _NEVER_READ_NS)
+        return ClockReading(least_ms, most_ms, read_ns != _NEVER_READ_NS)
 
     def _make(self, node: int) -> None:
-        """Give the node a clock, which is right, unless it has one."""
+        """Give the node a correct clock, unless it has one."""
         file = self._file(node)
         if not file.exists():
             self._journal.record("local.clock", file=str(file))
@@ -234,7 +237,7 @@ def _new(file: Path) -> Path:
 
 
 def _environment_of(pid: int) -> dict[str, str] | None:
-    """What of a process's environment bears on its clock; None when it is gone."""
+    """Return the variables of a process that affect its clock; None when it has ended."""
     try:
         entries = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
     except OSError:
@@ -245,7 +248,7 @@ def _environment_of(pid: int) -> dict[str, str] | None:
 
 
 def _has_loaded(pid: int | None, preload: str) -> bool:
-    """Whether the process really has the library in its memory."""
+    """Whether the process has loaded the library."""
     try:
         return preload.partition(":")[0] in Path(f"/proc/{pid}/maps").read_text(errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""The few system calls that Python 3.11 has no name for, as functions that raise OSError.
+"""System calls that Python 3.11 lacks, as functions that raise OSError.
 
-Namespaces, mounts, loop devices and the freezing of file systems; nothing here keeps state or
-knows what a run is. Numbers are those of the kernel's user-space headers.
+They concern namespaces, mounts, loop devices and frozen file systems. This module keeps no state
+and knows nothing of runs. Numbers are those of the kernel's user-space headers.
 """
 
 import ctypes
@@ -37,15 +37,15 @@ _CHECKPOINT = 0x4004_662B
 # EXT4_IOC_SHUTDOWN; XFS_IOC_GOINGDOWN has the same number and the same flags.
 _SHUTDOWN = 0x8004_587D
 SHUTDOWN_SYNCED = 0
-"""Everything is written first."""
+"""The kernel writes everything first."""
 SHUTDOWN_AT_ONCE = 2
-"""Nothing is written any more, not even the file system's own journal."""
+"""The kernel writes nothing more, not even the file system's own journal."""
 
 _LOOP_CONFIGURE = 0x4C0A
 _LOOP_CLR_FD = 0x4C01
 _LOOP_CTL_GET_FREE = 0x4C82
 _LO_FLAGS_AUTOCLEAR = 4
-# struct loop_config: fd, block_size, then loop_info64 with its flags at 56 bytes in, then padding.
+# struct loop_config: fd, block_size, then loop_info64 with its flags at byte 56, then padding.
 _LOOP_CONFIG = struct.Struct("=II 52x I 176x 64x")
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -58,7 +58,7 @@ def _check(result: int, what: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """unshare(2): of the calling thread only, for the flags where the kernel allows that."""
+    """unshare(2) of the calling thread."""
     _check(_LIBC.unshare(ctypes.c_int(flags)), "unshare")
 
 
@@ -87,7 +87,7 @@ def umount(target: Path, flags: int = 0) -> None:
 
 
 def is_mounted(target: Path) -> bool:
-    """Whether something is mounted exactly there, in this mount namespace."""
+    """Whether `target` is a mount point in this mount namespace."""
     wanted = os.fsencode(target.parent.resolve() / target.name)
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         if line.split(b" ")[4].decode("unicode_escape").encode("latin-1") == wanted:
@@ -101,22 +101,22 @@ def die_with_parent(signal: int) -> None:
 
 
 def freeze(mountpoint: Path) -> bool:
-    """FIFREEZE: writes and fsyncs to the file system block from now on. False if it was frozen."""
+    """FIFREEZE: block all writes and fsyncs to the file system. Return False if it was frozen."""
     return _freeze_ioctl(mountpoint, _FIFREEZE, errno.EBUSY)
 
 
 def thaw(mountpoint: Path) -> bool:
-    """FITHAW: let blocked writes go on. False when it was not frozen."""
+    """FITHAW: let blocked writes continue. Return False when it was not frozen."""
     return _freeze_ioctl(mountpoint, _FITHAW, errno.EINVAL)
 
 
-def may_hurry() -> bool:
-    """Whether `hurry` can do anything: it is off, and ours to set."""
+def can_expedite_rcu() -> bool:
+    """Whether `expedite_rcu` would change anything: it is off, and this process may set it."""
     return os.access(_EXPEDITED, os.W_OK) and _EXPEDITED.read_text().strip() == "0"
 
 
-def hurry(*, on: bool) -> None:
-    """Let the whole kernel wait less, and work more, for its grace periods (RCU)."""
+def expedite_rcu(*, on: bool) -> None:
+    """Make the whole kernel wait less, and work more, for its RCU grace periods."""
     _EXPEDITED.write_text("1" if on else "0")
 
 
@@ -134,15 +134,15 @@ def _freeze_ioctl(mountpoint: Path, request: int, already: int) -> bool:
 
 
 def shut_down(descriptor: int, how: int) -> None:
-    """End the file system (ext4, XFS) of an open file: from now on everything on it fails.
+    """Shut down the file system (ext4, XFS) of an open file: every later access fails.
 
-    Only unmounting it everywhere and mounting it again brings it back.
+    It works again only after all its mounts were unmounted and it is mounted anew.
     """
     fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("=I", how))
 
 
 def sync(mountpoint: Path) -> None:
-    """syncfs(2): write everything of one file system."""
+    """syncfs(2): write all dirty pages of one file system."""
     descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _check(_LIBC.syncfs(ctypes.c_int(descriptor)), str(mountpoint))
@@ -151,7 +151,7 @@ def sync(mountpoint: Path) -> None:
 
 
 def checkpoint(mountpoint: Path) -> None:
-    """EXT4_IOC_CHECKPOINT: write everything of ext4's journal to its place."""
+    """EXT4_IOC_CHECKPOINT: write the blocks in ext4's journal to their final places."""
     descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.ioctl(descriptor, _CHECKPOINT, struct.pack("=I", 0))
@@ -160,10 +160,10 @@ def checkpoint(mountpoint: Path) -> None:
 
 
 def attach_loop(image: Path, *, attempts: int = 32) -> tuple[Path, int]:
-    """A loop device over `image`: its path, and a descriptor that keeps it.
+    """Attach a loop device to `image`; return its path and a descriptor that keeps it attached.
 
-    The kernel detaches the device itself when its last user goes, descriptor or mount, so that
-    nothing stays behind a process killed in between.
+    The kernel detaches the device with its last user, descriptor or mount, so that a process killed
+    in between leaves nothing behind.
     """
     backing = os.open(image, os.O_RDWR)
     try:
@@ -177,7 +177,7 @@ def attach_loop(image: Path, *, attempts: int = 32) -> tuple[Path, int]:
                     fcntl.ioctl(descriptor, _LOOP_CONFIGURE, config)
                 except OSError as error:
                     os.close(descriptor)
-                    if error.errno != errno.EBUSY:  # somebody else was given the same number
+                    if error.errno != errno.EBUSY:  # another process got the same number
                         raise
                 else:
                     return device, descriptor
@@ -185,37 +185,37 @@ def attach_loop(image: Path, *, attempts: int = 32) -> tuple[Path, int]:
             os.close(control)
     finally:
         os.close(backing)
-    raise OSError(errno.EBUSY, "no loop device could be had", str(image))
+    raise OSError(errno.EBUSY, "no loop device is free", str(image))
 
 
 def loops_over(image: Path) -> list[Path]:
-    """The loop devices whose backing file is `image`, deleted or not."""
+    """Return the loop devices whose backing file is `image`, deleted or not."""
     wanted = str(image.parent.resolve() / image.name)
     found = []
     for entry in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
         try:
             backing = entry.read_text().rstrip("\n")
         except OSError:
-            continue  # detached since
+            continue  # detached meanwhile
         if backing.removesuffix(" (deleted)") == wanted:
             found.append(Path("/dev") / entry.parent.parent.name)
     return found
 
 
 def detach_loop(device: Path) -> None:
-    """LOOP_CLR_FD: detach now, or as soon as its last user goes."""
+    """LOOP_CLR_FD: detach now, or as soon as the last user ends."""
     descriptor = os.open(device, os.O_RDONLY)
     try:
         fcntl.ioctl(descriptor, _LOOP_CLR_FD, 0)
     except OSError as error:
-        if error.errno != errno.ENXIO:  # detached since
+        if error.errno != errno.ENXIO:  # detached meanwhile
             raise
     finally:
         os.close(descriptor)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, pause_s: float = 0.005) -> bool:
-    """Poll `condition` until it holds; False at the bound."""
+    """Poll `condition` until it holds; return False after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

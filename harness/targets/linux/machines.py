@@ -1,8 +1,8 @@
-"""What a node's machine is made of, as far as Linux targets differ in it.
+"""The difference between Linux targets: a node's machine is a namespace or a container.
 
-The network, the disks and the faults are the same whatever it is: a machine has a network namespace
-with a name, its processes are seen in /proc, and its files are below the run's directory, at the
-same paths inside as outside.
+Network, disks and faults are the same for both. A machine has a named network namespace, its
+processes are visible in /proc, and its files are below the run's directory, at the same paths
+inside and outside.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from harness.targets.linux import processes
 from harness.targets.linux.disks import throttles
-from harness.targets.linux.disks.throttles import Group
+from harness.targets.linux.disks.throttles import ControlGroup
 from harness.targets.linux.network import namespaces
 from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.processes import Process
@@ -25,52 +25,53 @@ class Machines(Protocol):
 
     @property
     def python(self) -> str:
-        """The interpreter on a machine, which has the broker and all that it needs."""
+        """The Python interpreter on a machine, which can import the broker."""
         ...
 
     @property
     def undo(self) -> Mapping[str, Undo]:
-        """How each kind of record is undone that a target of these machines makes."""
+        """How to undo each kind of record that a target with these machines makes."""
         ...
 
     def prepare(self, place: Path) -> None:
-        """Make ready the directory below which the nodes' files will be; again is no error."""
+        """Prepare the directory of the nodes' files; a second call is no error."""
         ...
 
     def make(self, node: int, namespace: Path, files: Path) -> None:
-        """Make a machine whose network namespace, empty as yet, has that name; its files, the disk
-        among them, are in the directory `files`. Raises OSError, TargetError.
+        """Make a machine with an empty network namespace of that name. Its files, the disk too,
+        are in the directory `files`. Raises OSError, TargetError.
         """
         ...
 
     def remove(self, node: int, namespace: Path) -> None:
-        """Remove a machine and whoever lives in it; the name too. Raises TargetError."""
+        """Remove a machine with its processes and its namespace's name. Raises TargetError."""
         ...
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a process on a machine begins with."""
+        """The environment variables of every process on a machine."""
         ...
 
     def spawn(
         self, node: int, namespace: Path, argv: Sequence[str], env: Mapping[str, str], log: Path
     ) -> Process:
-        """Start a process of that whole environment, leader of a process group of its own, whose
-        output is appended to `log`. Raises OSError, TargetError.
+        """Start a process with exactly this environment, as the leader of its own process group.
+
+        Its output is appended to `log`. Raises OSError, TargetError.
         """
         ...
 
-    def groups(self, node: int, namespace: Path) -> Sequence[Group]:
-        """The control groups whose limits hold for a machine's processes and for ours."""
+    def groups(self, node: int, namespace: Path) -> Sequence[ControlGroup]:
+        """The control groups whose limits hold for a machine's processes and for the harness."""
         ...
 
     def enter(self, node: int, namespace: Path) -> str:
-        """The shell command that takes a person onto a machine, as root."""
+        """The command that opens a shell on a machine, as root."""
         ...
 
 
 class Namespaces:
-    """Machines that are network namespaces, and nothing else. See `Machines`."""
+    """Machines that are only network namespaces. See `Machines`."""
 
     python = sys.executable
     undo = UNDO
@@ -79,7 +80,7 @@ class Namespaces:
         self._journal = journal
 
     def prepare(self, place: Path) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
     def make(self, node: int, namespace: Path, files: Path) -> None:
         """Make the namespace."""
@@ -92,19 +93,19 @@ class Namespaces:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """This process's own."""
+        """The environment of this process."""
         return os.environ
 
     def spawn(
         self, node: int, namespace: Path, argv: Sequence[str], env: Mapping[str, str], log: Path
     ) -> Process:
-        """A child of this process."""
+        """Start a child of this process."""
         return processes.spawn(argv, namespace, env=env, log_path=log)
 
-    def groups(self, node: int, namespace: Path) -> Sequence[Group]:
-        """This process's own."""
+    def groups(self, node: int, namespace: Path) -> Sequence[ControlGroup]:
+        """The control groups of this process."""
         return throttles.groups()
 
     def enter(self, node: int, namespace: Path) -> str:
-        """Into the namespace."""
+        """A command that enters the namespace."""
         return f"nsenter --net={namespace}"

@@ -1,7 +1,7 @@
-"""Processes as the kernel shows them in /proc: who is who, who stands still, who is gone.
+"""Processes as /proc shows them: their identity, their state, and signals to them.
 
-A pid alone names nobody: the kernel gives it to a stranger soon after its owner's end. Here a
-process is a pid together with its start time, the boot and the pid namespace they belong to.
+A pid alone does not identify a process, since the kernel reuses pids. Here the identity of a
+process is its pid with its start time, its boot and its pid namespace.
 """
 
 import os
@@ -17,14 +17,14 @@ from harness.targets.linux import kernel
 from harness.targets.linux.network import namespaces
 
 END_TIMEOUT_S = 10.0
-"""How long a killed process may take to go: the kernel has to tear down what it held."""
+"""How long a killed process may take to end: the kernel must release its resources."""
 STILL_TIMEOUT_S = 2.0
-"""How long a stopped process may go on: until its current system call ends."""
+"""How long a stopped process may keep running: until its current system call ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
-    """The fields of /proc/<pid>/stat that matter here."""
+    """Some fields of /proc/<pid>/stat."""
 
     state: str
     group: int
@@ -33,34 +33,34 @@ class Stat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """One process, told from every other that ever had or will have its pid."""
+    """The identity of one process, different from all others that ever have its pid."""
 
     pid: int
     start_ticks: int
     """Start time in clock ticks since boot: field 22 of /proc/<pid>/stat."""
     world: str
-    """Boot and pid namespace: elsewhere the same numbers name someone else, and ours is gone."""
+    """Boot and pid namespace, as `world` returns them: under others the pid means nothing."""
 
 
 def stat(pid: int) -> Stat | None:
-    """What /proc says of the process, or None when there is none (also when only just gone)."""
+    """Read /proc/<pid>/stat; None when the process does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The command's name, in parentheses, may hold anything: count from its end.
+    # The command's name, in parentheses, may contain anything, so count from its end.
     fields = text[text.rindex(")") + 2 :].split()
     return Stat(state=fields[0], group=int(fields[2]), start_ticks=int(fields[19]))
 
 
 def world() -> str:
-    """This boot and this pid namespace."""
+    """Return the boot and the pid namespace of this process."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The identity of the process that has this pid now."""
+    """Return the identity of the process that has this pid now; None without one."""
     seen = stat(pid)
     if seen is None:
         return None
@@ -68,7 +68,7 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Whether this very process still runs; a zombie does not."""
+    """Whether exactly this process still runs; a zombie does not."""
     seen = stat(process.pid)
     return (
         seen is not None
@@ -78,44 +78,44 @@ def is_alive(process: ProcessId) -> bool:
     )
 
 
-NOBODY = ProcessId(pid=(1 << 22) + 1, start_ticks=0, world="")
-"""A process that was gone before it could be identified: the kernel's numbers end below this."""
+UNKNOWN_PROCESS = ProcessId(pid=(1 << 22) + 1, start_ticks=0, world="")
+"""A process that ended before it could be identified; its pid is beyond the kernel's largest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
-    """A process that somebody else started, another harness or a daemon: known by its identity."""
+class AdoptedProcess:
+    """A process that another harness or a daemon started, known by its identity."""
 
     identity: ProcessId
-    how_it_ended: Callable[[], int | None] = lambda: None
-    """Its exit code, asked for when it is gone (negative: by that signal); None: nobody knows."""
+    read_exit_code: Callable[[], int | None] = lambda: None
+    """Called after its end: the exit code (negative: the signal), or None when it is unknown."""
 
     @property
     def pid(self) -> int:
-        """The pid, which is its own for as long as it is alive."""
+        """The pid; another process may have it after the end of this one."""
         return self.identity.pid
 
     def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end, and ask how it ended. Raises subprocess.TimeoutExpired."""
+        """Wait for the end and return the exit code. Raises subprocess.TimeoutExpired."""
         if not kernel.wait_until(lambda: not is_alive(self.identity), timeout_s):
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout_s)
-        return self.how_it_ended()
+        return self.read_exit_code()
 
 
-Process = subprocess.Popen[bytes] | Adopted
+Process = subprocess.Popen[bytes] | AdoptedProcess
 
 
 def state_of(process: Process) -> str:
-    """The process's state letter (Z: it ended); empty when it is gone."""
-    if isinstance(process, Adopted) and not is_alive(process.identity):
+    """Return the process's state letter (Z: it ended); empty when it does not exist."""
+    if isinstance(process, AdoptedProcess) and not is_alive(process.identity):
         return ""
-    # Nobody else waits for our child, so its pid is its own until we do.
+    # Only this process reaps its child, so the kernel does not reuse the child's pid before.
     seen = stat(process.pid)
     return "" if seen is None else seen.state
 
 
 def is_gone(group: int) -> bool:
-    """Whether nothing is left of a process group but zombies; quick where not even those are."""
+    """Whether a process group has only zombies or no process; quick when it has no process."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -124,12 +124,12 @@ def is_gone(group: int) -> bool:
 
 
 def group_states(group: int) -> dict[int, str]:
-    """pid -> state letter of every process of the process group, zombies left out."""
+    """Return pid -> state letter of every process of the process group, zombies left out."""
     return states_of([group])
 
 
 def states_of(groups: Collection[int]) -> dict[int, str]:
-    """pid -> state letter of every process of these process groups, zombies left out."""
+    """Return pid -> state letter of every process of these process groups, zombies left out."""
     states = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -140,14 +140,14 @@ def states_of(groups: Collection[int]) -> dict[int, str]:
 
 
 def stop_groups(groups: Collection[int], whose: str) -> None:
-    """SIGSTOP process groups and return when they stand still. Raises NotInForce."""
+    """SIGSTOP process groups and return when they are stopped. Raises NotInForce."""
     for group in groups:
         signal_group(group, signal.SIGSTOP)
     kernel.wait_until(lambda: set(states_of(groups).values()) <= {"T"}, STILL_TIMEOUT_S)
-    # Who still waits for a disk, or for a stopped child to exec, runs no code of its own any more
-    # either: the signal meets it on its way back.
+    # A process in state D, waiting for a disk or for a stopped child to exec, runs no code of its
+    # own either: the signal takes effect when its system call returns.
     if not (states := set(states_of(groups).values())) <= {"T", "D"}:
-        raise NotInForce(f"{whose} does not stand still: {states}")
+        raise NotInForce(f"the processes of {whose} are not stopped; their states: {states}")
 
 
 def continue_groups(groups: Collection[int], whose: str) -> None:
@@ -155,11 +155,12 @@ def continue_groups(groups: Collection[int], whose: str) -> None:
     for group in groups:
         signal_group(group, signal.SIGCONT)
     if not kernel.wait_until(lambda: "T" not in states_of(groups).values(), STILL_TIMEOUT_S):
-        raise NotInForce(f"{whose} does not go on: {set(states_of(groups).values())}")
+        states = set(states_of(groups).values())
+        raise NotInForce(f"the processes of {whose} are still stopped; their states: {states}")
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    """Send a signal to a process group; nothing happens when it is gone."""
+    """Send a signal to a process group; a missing group is no error."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -167,14 +168,15 @@ def signal_group(group: int, number: signal.Signals) -> None:
 
 
 def signal_process(process: Process, number: signal.Signals) -> None:
-    """Send a signal to the process and its group; nothing happens when it is gone."""
-    # An adopted one's number may be a stranger's by now; our child keeps its own until we wait.
-    if not isinstance(process, Adopted) or is_alive(process.identity):
+    """Send a signal to the process and its group; a process that has ended is no error."""
+    # Another process may have the pid of an adopted one by now; our child's pid is not reused
+    # before we reap it.
+    if not isinstance(process, AdoptedProcess) or is_alive(process.identity):
         signal_group(process.pid, number)
 
 
 def end(processes: Sequence[ProcessId], timeout_s: float = END_TIMEOUT_S) -> list[ProcessId]:
-    """SIGKILL those of the processes that are alive, and wait. Returns who is still there."""
+    """SIGKILL the processes that are alive, and wait. Return those that still exist."""
     for process in processes:
         if is_alive(process):
             try:
@@ -188,11 +190,11 @@ def end(processes: Sequence[ProcessId], timeout_s: float = END_TIMEOUT_S) -> lis
 def spawn(
     argv: Sequence[str], netns: Path | None, *, env: Mapping[str, str] | None, log_path: Path | None
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a network namespace, or here; leader of a session and group of its own.
+    """Start a process in a network namespace, or here, as the leader of its own session and group.
 
-    The calling thread enters the namespace and the child is born there: nothing runs between
-    fork and exec, which would not be safe in a process with threads. Output is appended to
-    `log_path`, or dropped. Raises OSError when the program cannot be started.
+    The calling thread enters the namespace and the child begins there. No code runs between fork
+    and exec, which would be unsafe in a process with threads. Output is appended to `log_path`, or
+    dropped. Raises OSError when the program cannot be started.
     """
     output = os.open(
         log_path or os.devnull, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if log_path else 0), 0o644

@@ -1,11 +1,11 @@
-"""A target on this machine: every node a process with a network namespace and a disk of its own.
+"""A target on this machine: every node is a process with its own network namespace and disk.
 
 Namespaces, veth pairs, a bridge, nftables and loop devices are made through the kernel's own
-interfaces. Faults are made in the kernel too, so that any broker can be put under them, in whatever
-`machines` the nodes live. Everything is named after the run and journalled before it is made;
-`down`, or `highwater clean` after the harness was killed, leaves nothing.
+interfaces. Faults are made in the kernel too, so that they work for any broker and for both kinds
+of `machines`. Every object is named after the run and journalled before it is made. `down`, or
+`highwater clean` after the harness was killed, removes all of them.
 
-Calls may come from several threads; those about one node's process wait for each other.
+Calls may come from several threads; calls for the same node wait for each other.
 """
 
 import shutil
@@ -28,13 +28,13 @@ from harness.targets.linux.clients import LinuxClients
 from harness.targets.linux.clocks import LinuxClocks
 from harness.targets.linux.disks import volumes
 from harness.targets.linux.disks.disks import LinuxDisks
-from harness.targets.linux.disks.throttles import Group
+from harness.targets.linux.disks.throttles import ControlGroup
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.linux.machines import Machines, Namespaces
 from harness.targets.linux.network import firewall, namespaces, network
 from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.nodes import LinuxNodes
-from harness.targets.linux.processes import Adopted, Process
+from harness.targets.linux.processes import AdoptedProcess, Process
 from harness.targets.linux.undo import process_of, undo_records
 
 
@@ -56,10 +56,10 @@ class LinuxTarget(LinuxNodes):
     ) -> None:
         """Plan a target; `up` makes it.
 
-        Nodes are numbered from 1 to 200, 0 stands for the clients. `volume` is the best that this
-        machine offers unless named. `uplink` connects this machine itself to the run's network, so
+        Nodes are numbered from 1 to 200; 0 stands for the clients. `volume` is by default the best
+        that this machine supports. `uplink` connects this machine itself to the run's network, so
         that any program on it reaches the nodes. `subnet` is a /24, by default the run's own. With
-        `clocks` every node has a wall clock of its own. `machines` are namespaces unless given.
+        `clocks` every node has its own wall clock. `machines` are namespaces by default.
         """
         if uplink and subnet is None:
             subnet = network.free_subnet(run_id)
@@ -80,10 +80,10 @@ class LinuxTarget(LinuxNodes):
     def attach(
         cls, run_id: str, run_dir: Path, journal: Journal, *, machines: Machines | None = None
     ) -> Self:
-        """The target that another process made and left running, by what its journal says.
+        """Return the target that another process made and left running, as its journal says.
 
-        Commands are not known: `set_command` before `start`. Raises TargetError when the journal
-        tells of no target that is up.
+        Commands are not known: call `set_command` before `start`. Raises TargetError when the
+        journal records no running target.
         """
         network_of: Mapping[str, Any] | None = None
         nodes: dict[int, Process | None] = {}
@@ -96,9 +96,9 @@ class LinuxTarget(LinuxNodes):
                 case "local.node-removed":
                     nodes.pop(int(str(record["node"])), None)
                 case "local.process" if record["machine"] in nodes:
-                    nodes[int(str(record["machine"]))] = Adopted(process_of(record))
+                    nodes[int(str(record["machine"]))] = AdoptedProcess(process_of(record))
         if network_of is None or not nodes:
-            raise TargetError(f"{journal.path} tells of no target that is up")
+            raise TargetError(f"{journal.path} records no running cluster: start one first")
         target = cls(
             run_id,
             run_dir,
@@ -117,7 +117,7 @@ class LinuxTarget(LinuxNodes):
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken here, by the names of `nemesis.faults.fault.Ability`."""
+        """The supported abilities, named as in `nemesis.faults.fault.Ability`."""
         parts = (self.links, self.disks, self.clocks)
         own = {"signals", "client-signals", "administration"}
         return frozenset(own).union(*(part.abilities for part in parts))
@@ -130,8 +130,8 @@ class LinuxTarget(LinuxNodes):
 
     def up(self) -> None:
         """Make volumes, namespaces and links. On an error, call `down`."""
-        # Volumes before namespaces: undone in reverse, a namespace takes its processes with it, and
-        # then nobody keeps a volume busy.
+        # Volumes come before namespaces. They are undone in reverse order: a namespace ends with
+        # its processes, and then no process keeps a volume busy.
         self._journal.record(
             "local.network", subnet=str(self.network.subnet), volume=self.volume.value
         )
@@ -144,10 +144,10 @@ class LinuxTarget(LinuxNodes):
             network.add_uplink(self.network, self._journal)
 
     def down(self, *, keep_data: bool = False) -> None:
-        """End every process and remove every machine; safe to call twice and half-way.
+        """End every process and remove every machine; safe to call twice, or after a failed `up`.
 
         Disk images are deleted too unless `keep_data`. Raises TargetError with everything that
-        could not be removed; the journal then must not be finished.
+        could not be removed; the journal must not be finished then.
         """
         self.links.close()
         for node in self.network.nodes:
@@ -163,13 +163,13 @@ class LinuxTarget(LinuxNodes):
                 self._image(node).unlink(missing_ok=True)
 
     def add_node(self, node: int) -> None:
-        """Make one more machine, as `up` made the others; nothing runs on it yet.
+        """Make one more machine like those of `up`; no process runs on it yet.
 
-        Raises NodeState when there is one of that number. On an error what was made of it is
-        undone by `remove_node`, or with everything else.
+        Raises NodeState when the node exists. After an error, `remove_node` or `down` undoes the
+        parts that were made.
         """
         if node in self.network.nodes:
-            raise NodeState(f"there is a node {node} already")
+            raise NodeState(f"node {node} exists already")
         self.network = network.with_nodes(self.network, (*self.network.nodes, node))
         self._mutexes[node] = threading.RLock()
         self._machines.prepare(self._nodes_dir)
@@ -197,32 +197,32 @@ class LinuxTarget(LinuxNodes):
             shutil.rmtree(data, ignore_errors=True)
 
     def address(self, node: int) -> str:
-        """The IPv4 address of a node, or of the clients (0)."""
+        """Return the IPv4 address of a node, or of the clients (0)."""
         self._known(node)
         return self.network.address(node)
 
     def data_dir(self, node: int) -> Path:
-        """The node's own volume, empty after `up`: RUN/nodes/<node>/data."""
+        """Return the mount point of the node's volume, RUN/nodes/<node>/data; empty after `up`."""
         self._known(node)
         return self._nodes_dir / str(node) / "data"
 
     def home(self, node: int) -> Path:
-        """RUN/nodes/<node> itself."""
+        """Return RUN/nodes/<node>."""
         return self.data_dir(node).parent
 
     def environment(self, node: int) -> Mapping[str, str]:
-        """What a process on the nodes' machines begins with."""
+        """Return the environment variables of every process on a node's machine."""
         return self._machines.environment
 
     def place(self, node: int, path: Path) -> Path:
-        """Where it is here."""
+        """Return the same path: the machines share the harness's files."""
         return path
 
     def publish(self, node: int) -> None:
-        """Nothing to do: the machines share the harness's files."""
+        """Do nothing: the machines share the harness's files."""
 
     def fetch(self, node: int, *names: str) -> None:
-        """Nothing to do: the machines share the harness's files."""
+        """Do nothing: the machines share the harness's files."""
 
     def spawn_client(
         self,
@@ -238,12 +238,12 @@ class LinuxTarget(LinuxNodes):
         return client
 
     def enter(self, machine: int) -> str:
-        """The shell command that takes a person onto a machine, as root."""
+        """Return the command that opens a shell on a machine, as root."""
         inside = self._clients_machine if machine == CLIENTS else self._machines
         return inside.enter(machine, self._namespace(machine))
 
     def in_client_netns(self) -> AbstractContextManager[None]:
-        """Move the calling thread to the clients' network for the block; never across `await`."""
+        """Move the calling thread to the clients' network for the block; do not `await` in it."""
         return namespaces.entered(self.network.namespace(CLIENTS))
 
     # -- inside
@@ -259,7 +259,7 @@ class LinuxTarget(LinuxNodes):
         volumes.make(self.volume, self.data_dir(node), self._image(node), self._journal)
 
     def _connect(self, machines: Sequence[int]) -> None:
-        """Make these machines and their links; who else is there stays as it is."""
+        """Make these machines and their links; other machines stay as they are."""
         for machine in machines:
             maker = self._clients_machine if machine == CLIENTS else self._machines
             maker.make(machine, self.network.namespace(machine), self._nodes_dir / str(machine))
@@ -267,7 +267,7 @@ class LinuxTarget(LinuxNodes):
         for machine in machines:
             firewall.prepare(self.network.namespace(machine), self.network.name)
 
-    def _groups(self, node: int) -> Sequence[Group]:
+    def _groups(self, node: int) -> Sequence[ControlGroup]:
         return self._machines.groups(node, self._namespace(node))
 
     def _spawn(

@@ -1,8 +1,8 @@
-"""How each kind of thing that is journalled here is undone.
+"""Undo each kind of kernel object that the journal records.
 
-Every function takes the fields of one record, removes what that record names if it is there, and
-says in a few words what it removed, or None; a kind first ("process 7"), for they are counted.
-Doing it twice is fine; so is a thing half made.
+Every function takes the fields of one record, removes the object that the record names, and returns
+in a few words what it removed, or None. The text begins with the kind ("process 7"), by which the
+caller counts. A second call is no error, and neither is a half-made object.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,11 +21,11 @@ Undo = Callable[[Fields], str | list[str] | None]
 
 def _netns(fields: Fields) -> str | None:
     path = Path(str(fields["path"]))
-    # Whatever lives in the run's namespace is the run's, journalled in time or not.
+    # Every process in the run's namespace belongs to the run, journalled or not.
     inside = [found for pid in namespaces.processes_in(path) if (found := processes.identify(pid))]
     _end(inside)
     for process in inside:
-        clocks.forget(process.pid)
+        clocks.remove_shared_memory(process.pid)
     ended = f" and {len(inside)} processes in it" if inside else ""
     return f"namespace {path.name}{ended}" if namespaces.delete(path) else None
 
@@ -41,7 +41,7 @@ def _process(fields: Fields) -> str | None:
     if alive:
         _end([process])
     if process.world == processes.world():
-        clocks.forget(process.pid)
+        clocks.remove_shared_memory(process.pid)
     if not alive:
         return None
     return f"process {process.pid}"
@@ -54,17 +54,17 @@ def _volume(fields: Fields) -> str | None:
 
 def _freeze(fields: Fields) -> str | None:
     mountpoint = Path(str(fields["mountpoint"]))
-    if fields.get("hurried") and not kernel.may_hurry():
-        kernel.hurry(on=False)
+    if fields.get("hurried") and not kernel.can_expedite_rcu():
+        kernel.expedite_rcu(on=False)
     return f"freeze of {mountpoint}" if volumes.thaw(mountpoint) else None
 
 
 def _throttle(fields: Fields) -> str | None:
-    group = throttles.Group(
+    group = throttles.ControlGroup(
         directory=Path(str(fields["directory"])), unified=bool(fields["unified"])
     )
     device, image = str(fields["device"]), Path(str(fields["image"]))
-    # The device may be another run's by now, whose limit is that run's.
+    # The device may belong to another run by now, and the limit too.
     backing = Path(f"/sys/dev/block/{device}/loop/backing_file")
     ours = not backing.exists() or Path("/dev", backing.resolve().parts[-3]) in kernel.loops_over(
         image
@@ -80,7 +80,7 @@ def _ballast(fields: Fields) -> str | None:
     try:
         path.unlink()
     except OSError:
-        return None  # never made, or its file system is gone or going
+        return None  # never made, or its file system is gone
     return f"ballast {path}"
 
 
@@ -122,7 +122,7 @@ FAULTS: Final = frozenset(
         wall_clock.KIND,
     }
 )
-"""The kinds of what is broken; the others are what it is broken in."""
+"""The kinds of records that faults make; the other kinds are machines and their parts."""
 
 _FIRST = ("local.freeze", "local.throttle")
 
@@ -130,10 +130,10 @@ _FIRST = ("local.freeze", "local.throttle")
 def undo_records(
     records: Iterable[Fields], undo: Mapping[str, Undo]
 ) -> tuple[list[str], list[str]]:
-    """Undo the records by their kinds, latest first: (what was removed, what could not be and why).
+    """Undo the records, latest first; return (removed objects, problems).
 
-    Frozen and slow disks go before everything else: who waits for one cannot even be killed.
-    Records of unknown kinds are somebody else's.
+    Frozen and slow disks are released before everything else, because a process that waits for a
+    disk cannot be killed. Records of unknown kinds are skipped.
     """
     ours = [record for record in reversed(list(records)) if record["kind"] in undo]
     removed, problems = [], []
@@ -141,7 +141,7 @@ def undo_records(
         kind = str(record["kind"])
         try:
             done = undo[kind](record)
-        except Exception as error:  # whatever it is, the rest must still be undone
+        except Exception as error:  # whatever failed, the rest must still be undone
             problems.append(f"{kind} {dict(record)}: {error}")
         else:
             removed += [done] if isinstance(done, str) else done or []
@@ -149,7 +149,7 @@ def undo_records(
 
 
 def process_of(fields: Fields) -> ProcessId:
-    """The process that a "local.process" record names."""
+    """Return the process that a "local.process" record names."""
     return ProcessId(
         pid=int(str(fields["pid"])),
         start_ticks=int(str(fields["start_ticks"])),
@@ -157,6 +157,8 @@ def process_of(fields: Fields) -> ProcessId:
     )
 
 
-def _end(victims: list[ProcessId]) -> None:
-    if left := processes.end(victims):
-        raise TargetError(f"processes {[process.pid for process in left]} survive SIGKILL")
+def _end(running: list[ProcessId]) -> None:
+    if left := processes.end(running):
+        raise TargetError(
+            f"processes {[process.pid for process in left]} have not ended after SIGKILL"
+        )

@@ -1,7 +1,7 @@
-"""A machine's own wall clock, to be set where the machine is the node's alone, such as in a VM.
+"""Clock faults on a machine that only one node uses, such as a VM: set the machine's wall clock.
 
-Everything on the machine sees it, other than with `clocks`. What the true time is follows from
-the time since boot, which nobody can set; what keeps the clock right is stopped meanwhile.
+Unlike with `clocks`, every process on the machine sees the fault. The true time follows from the
+time since boot, which cannot be set. Time synchronization (NTP) is stopped meanwhile.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.recording.journal import Journal
-from nemesis.hosts import Reading
+from nemesis.hosts import ClockReading
 
 KIND: Final = "machine.clock"
 _TIMEDATECTL_S: Final = 60.0
@@ -22,21 +22,21 @@ _CLOSE_NS: Final = 300_000
 
 
 class WallClock:
-    """The kernel's clocks, and the service that sets the wall clock right."""
+    """The kernel's clocks, and the service that synchronizes the wall clock."""
 
     def boot(self) -> str:
-        """Which boot this is."""
+        """The kernel's boot id."""
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
     def ahead_ns(self) -> int:
-        """The wall clock's time less the time since boot."""
+        """The wall clock's time minus the time since boot, in ns."""
         return time.clock_gettime_ns(time.CLOCK_REALTIME) - time.clock_gettime_ns(
             time.CLOCK_BOOTTIME
         )
 
     def set_ahead(self, ahead_ns: int) -> None:
-        """Set the wall clock so, as well as a few attempts can: a busy machine may pause between
-        looking at one clock and setting the other. Raises OSError for who may not.
+        """Set the wall clock that far ahead of the time since boot, in a few attempts: a busy
+        machine may pause between reading one clock and setting the other. Raises OSError.
         """
         for _ in range(_ATTEMPTS):
             now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + ahead_ns
@@ -44,8 +44,8 @@ class WallClock:
             if abs(self.ahead_ns() - ahead_ns) < _CLOSE_NS:
                 return
 
-    def is_kept_right(self) -> bool:
-        """Whether systemd has a service that does so (timesyncd, chrony); without systemd, no."""
+    def is_synchronized(self) -> bool:
+        """Whether systemd runs a time service (timesyncd, chrony); False without systemd."""
         if shutil.which("timedatectl") is None:
             return False
         command = ("timedatectl", "show", "--property=NTP", "--value")
@@ -54,15 +54,15 @@ class WallClock:
         )
         return done.stdout.strip() == "yes"
 
-    def keep_right(self, on: bool) -> None:
-        """Start or stop that service. Raises subprocess.CalledProcessError."""
+    def synchronize(self, on: bool) -> None:
+        """Start or stop the time service. Raises subprocess.CalledProcessError."""
         command = ("timedatectl", "set-ntp", str(on).lower())
         subprocess.run(command, capture_output=True, timeout=_TIMEDATECTL_S, check=True)
 
 
 class MachineClock:
-    """See `nemesis.hosts.Clocks`; there is one node. The first change is in the journal before it
-    is made, with the way back.
+    """See `nemesis.hosts.Clocks`, for one node. The journal records the true time and the time
+    service's state before the first change.
     """
 
     abilities = frozenset({"clocks"})
@@ -73,25 +73,25 @@ class MachineClock:
         pid: Callable[[int], int | None],
         clock: WallClock | None = None,
     ) -> None:
-        """`pid` gives the node's process, and raises for who is no node."""
+        """`pid` returns the node's process and raises UnknownNode."""
         self._journal = journal
         self._pid = pid
         self._clock = clock or WallClock()
         self._layers: dict[str, float] = {}
         self._true_ahead_ns: int | None = None
-        self._kept_right = False
+        self._was_synchronized = False
         self._mutex = threading.RLock()
 
     def environment(self, node: int, env: Mapping[str, str]) -> dict[str, str]:
-        """The node's process needs nothing for it."""
+        """The environment stays as it is."""
         return dict(env)
 
     def skew(self, node: int, layer: str, offset_ms: float) -> None:
-        """See the protocol. Raises OSError for who may not set clocks."""
+        """See the protocol. Raises OSError when this process may not set clocks."""
         self._pid(node)
         with self._mutex:
             if self._true_ahead_ns is None:
-                self._take()
+                self._take_over()
             self._layers[layer] = offset_ms
             self._set()
 
@@ -101,36 +101,36 @@ class MachineClock:
             if self._layers.pop(layer, None) is None:
                 return
             self._set()
-            if not self._layers and self._kept_right:
-                self._clock.keep_right(True)
+            if not self._layers and self._was_synchronized:
+                self._clock.synchronize(True)
                 self._true_ahead_ns = None
 
-    def asked_ms(self, node: int, layer: str = "") -> float:
+    def requested_offset_ms(self, node: int, layer: str = "") -> float:
         """See the protocol."""
         with self._mutex:
             return self._layers.get(layer, 0.0) if layer else sum(self._layers.values())
 
-    def shown(self, node: int) -> Reading | None:
-        """What the clock shows to everybody, the node among them."""
+    def read(self, node: int) -> ClockReading | None:
+        """Read the machine's clock, which is also the node's."""
         if self._pid(node) is None:
             return None
         with self._mutex:
             true_ns = self._true_ahead_ns
         ahead_ms = 0.0 if true_ns is None else (self._clock.ahead_ns() - true_ns) / 1e6
-        return Reading(ahead_ms - 1, ahead_ms + 1, True)
+        return ClockReading(ahead_ms - 1, ahead_ms + 1, True)
 
-    def _take(self) -> None:
-        """Remember what is true, and let nobody else set the clock."""
+    def _take_over(self) -> None:
+        """Record the true time, and stop the time service."""
         self._true_ahead_ns = self._clock.ahead_ns()
-        self._kept_right = self._clock.is_kept_right()
+        self._was_synchronized = self._clock.is_synchronized()
         self._journal.record(
             KIND,
             boot=self._clock.boot(),
             ahead_ns=self._true_ahead_ns,
-            kept_right=self._kept_right,
+            kept_right=self._was_synchronized,
         )
-        if self._kept_right:
-            self._clock.keep_right(False)
+        if self._was_synchronized:
+            self._clock.synchronize(False)
 
     def _set(self) -> None:
         if self._true_ahead_ns is not None:
@@ -139,17 +139,17 @@ class MachineClock:
 
 
 def undo(fields: Mapping[str, object], clock: WallClock | None = None) -> str | None:
-    """Set the clock right that a record is of. A boot has done that, and no more: what was to keep
-    the clock right is still off.
+    """Correct the clock that a record names. After a boot the clock is right already, but the time
+    service is still off.
     """
     clock = clock or WallClock()
-    stopped = fields["kept_right"] and not clock.is_kept_right()
+    stopped = fields["kept_right"] and not clock.is_synchronized()
     if fields["kept_right"] and not stopped:
-        return None  # who keeps it right is at work again
+        return None  # the time service runs again
     true_ns, booted = int(str(fields["ahead_ns"])), fields["boot"] != clock.boot()
     off_ms = 0.0 if booted else (clock.ahead_ns() - true_ns) / 1e6
     if abs(off_ms) >= 1:
         clock.set_ahead(true_ns)
     if stopped:
-        clock.keep_right(True)
+        clock.synchronize(True)
     return f"clock of the machine, {off_ms:+.0f} ms off" if abs(off_ms) >= 1 else None

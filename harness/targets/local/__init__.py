@@ -1,8 +1,7 @@
-"""The local target: nodes as processes in network namespaces of this machine.
+"""The local target: nodes are processes in network namespaces on this machine.
 
-A `LocalTarget` is a Linux target whose machines are namespaces and nothing else: no container
-engine, no daemon, no downloaded program. `rootless` gives a user who is not root a place where all
-this is allowed.
+A `LocalTarget` is a Linux target whose machines are only namespaces: it needs no container engine,
+no daemon and no downloaded program. `rootless` lets a user who is not root run it.
 """
 
 from harness.targets.linux.target import LinuxTarget as LocalTarget

@@ -1,11 +1,11 @@
-"""A place where a user who is not root may make networks: a user namespace of the run's own.
+"""Run highwater without root, in a user namespace where the user may make networks.
 
-`ensure_privileges`, called first thing by the command line, replaces the process by one that runs
-the same command as root of new user, mount, network and pid namespaces. The pid namespace is
-there for the end: its first process is a few lines of ours, and when that dies, however it dies,
-the kernel kills every process inside and the network goes with them.
+The command line calls `ensure_privileges` first. It replaces the process by one that runs the same
+command as root of new user, mount, network and pid namespaces. The pid namespace makes the cleanup
+certain: when its first process, a few lines of this module, ends for whatever reason, the kernel
+kills every process inside, and the network ends with them.
 
-Disks stay plain directories there: the kernel mounts images for the real root only.
+Disks are plain directories there, because the kernel mounts images only for the real root.
 """
 
 import os
@@ -24,17 +24,16 @@ from harness.targets.linux import kernel
 
 _FAILED = 255
 _NO_PRIVILEGES = """\
-highwater: this user may neither make network namespaces nor a user namespace to make them in
-  ({reason}).
-Every node of a cluster lives in a network namespace of its own, so nothing can be started.
-Run it as root (sudo), or allow user namespaces:
+highwater: this user may make neither network namespaces nor user namespaces ({reason}).
+Every node of a cluster needs its own network namespace, so no node can be started.
+Run highwater as root (sudo), or allow user namespaces:
   sysctl -w user.max_user_namespaces=10000
   sysctl -w kernel.apparmor_restrict_unprivileged_userns=0    # Ubuntu 24.04 and later
 In a container, start it with --privileged, or with --cap-add SYS_ADMIN --cap-add NET_ADMIN."""
 
 
 def may_make_namespaces() -> bool:
-    """Whether this process may make network namespaces: tried, in a thread that ends with it."""
+    """Whether this process may make network namespaces; tried in a thread of its own."""
     worked = []
 
     def attempt() -> None:
@@ -51,38 +50,41 @@ def may_make_namespaces() -> bool:
 
 
 def is_rootless() -> bool:
-    """Whether this process runs in a user namespace of our making."""
+    """Whether this process runs in a user namespace that this module made."""
     return ROOTLESS_UID in os.environ
 
 
 def ensure_privileges(argv: Sequence[str] | None = None) -> None:
-    """Return where namespaces may be made; otherwise run `argv` where they may, and never return.
+    """Return if namespaces may be made; otherwise replace this process by one in a user namespace.
 
-    `argv` is this process's own command line unless given. The new process exits with 255 and a
-    text on stderr where not even user namespaces are allowed. Raises PrivilegeMissing when we are
-    inside one already and it does not help.
+    `argv` is by default this process's own command line. The new process exits with 255 and a text
+    on stderr where user namespaces are not allowed. Raises PrivilegeMissing when this process is in
+    a user namespace already and still may not make network namespaces.
     """
     if may_make_namespaces():
         return
     if is_rootless():
-        raise PrivilegeMissing("no network namespace can be made inside this user namespace")
+        raise PrivilegeMissing(
+            "no network namespace can be made inside this user namespace, so no node can be "
+            "started: run highwater as root (sudo)"
+        )
     os.execv(sys.executable, command(argv or [sys.executable, *sys.orig_argv[1:]]))
 
 
 def command(argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` inside the new namespaces and exits as it does."""
+    """Return the command line that runs `argv` in new namespaces and exits with its status."""
     return [sys.executable, "-m", "harness.targets.local.rootless", *argv]
 
 
 def enter_hint() -> str | None:
-    """How a user gets into the namespaces of this process from outside; None when not rootless."""
+    """Return the command that enters the namespaces of this process; None if not rootless."""
     if not is_rootless():
         return None
     return "nsenter --preserve-credentials --user --mount --net --pid --target <pid of highwater>"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Make the namespaces, run `argv` in them, return its exit status (128 + n for a signal)."""
+    """Make the namespaces, run `argv` in them, and return its exit status (128 + n by signal)."""
     uid, gid = os.geteuid(), os.getegid()
     try:
         kernel.unshare(
@@ -107,15 +109,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _first_process(argv: Sequence[str], env: dict[str, str]) -> int:
-    """Be the first process of the pid namespace: run `argv`, reap orphans, end with it."""
+    """As the first process of the pid namespace: run `argv`, reap orphans, and end with `argv`."""
     try:
-        # Slave, not private: what is unmounted outside must not be kept alive by us.
+        # Slave, not private: an unmount outside must take effect here too.
         kernel.mount("none", Path("/"), None, kernel.MS_REC | kernel.MS_SLAVE)
         kernel.mount("proc", Path("/proc"), "proc", 0)
         with IPRoute() as route:
             route.link("set", index=route.link_lookup(ifname="lo")[0], state="up")
         child = os.posix_spawnp(argv[0], list(argv), env)
-    except Exception as error:  # whatever it is, the user must be told
+    except Exception as error:  # whatever failed, the user must see it
         print(_NO_PRIVILEGES.format(reason=error), file=sys.stderr)
         return _FAILED
     _pass_on_signals(child)
@@ -127,7 +129,7 @@ def _pass_on_signals(child: int) -> None:
         os.kill(child, number)
 
     def leave_to_child(_number: int, _frame: FrameType | None) -> None:
-        """The terminal sends these to the child as well; once is enough."""
+        """Do nothing: the terminal sends these signals to the child as well."""
 
     signal.signal(signal.SIGTERM, pass_on)
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -136,7 +138,7 @@ def _pass_on_signals(child: int) -> None:
 
 def _reap_until(child: int) -> int:
     while True:
-        pid, status = os.wait()  # orphans of the namespace are ours too
+        pid, status = os.wait()  # this process reaps orphans of the namespace too
         if pid == child:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code

@@ -1,6 +1,5 @@
-"""The SSH target: nodes on any machines with Linux and a shell, one machine each.
+"""The SSH target: every node runs on its own Linux machine, which the harness reaches by SSH.
 
-`inventory` says which machines there are, `connection` reaches them, `install` brings what they
-need; an agent (`harness.targets.agent`) does there what `harness.targets.linux` can do, and heals
-by itself when it hears nothing any more. `target.SshTarget` joins them.
+`inventory` lists the machines, `connection` connects, `install` copies software. Nodes and faults
+there are left to an agent (`harness.targets.agent`); `target.SshTarget` joins these parts.
 """

@@ -1,8 +1,8 @@
-"""What a machine needs to run a node and its agent: this source, and what that is built on.
+"""Install the software that a node and its agent need on a machine: our source and its libraries.
 
-It goes below DIRECTORY/env, named by its content, so that it is brought once and found again. Where
-the machine's Python is the harness's own (version and architecture), the libraries are copied from
-here, and the machine needs no package index; elsewhere pip installs the same versions there.
+It is copied below DIRECTORY/env and named by a digest of its content, so that it is copied only
+once. If the machine's Python equals the harness's (version and architecture), the libraries are
+copied too, and the machine needs no package index. Otherwise pip installs the same versions there.
 """
 
 import importlib.metadata
@@ -28,81 +28,81 @@ from harness.plans.plan import PlanError
 from harness.targets.ssh.connection import Connection, SshError
 
 LIBRARIES: Final = ("kio", "crc32c", "uvloop", "pydantic", "pyroute2", "rich")
-"""What nodes and the agent import; whatever these need comes along."""
+"""The libraries that nodes and the agent import; their dependencies are copied too."""
 PACKAGES: Final = ("harness", "nemesis", "nodes")
-LEAST_PYTHON: Final = (3, 11)
+MIN_PYTHON: Final = (3, 11)
 SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INSTALL_TIMEOUT_S: Final = 300.0
 
-_ASK: Final = (
+_VERSION_SCRIPT: Final = (
     "import json,sys,sysconfig;"
     "print(json.dumps([list(sys.version_info[:3]),sysconfig.get_config_var('SOABI')]))"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cargo:
-    """What nodes and agents need of a machine."""
+class Software:
+    """The software that nodes and agents need on a machine."""
 
     module: str
-    """What `python -m` runs there, besides the agent."""
+    """The module of the broker, run by `python -m`."""
     files: Sequence[Path] = ()
     """Files and directories of this machine that nodes read."""
     java: int | None = None
-    """Which Java the machine is to have, at least."""
+    """The oldest release of Java that will do; None when no Java is needed."""
 
 
-class Installed(NamedTuple):
-    """What a machine has now."""
+class InstalledSoftware(NamedTuple):
+    """The software on a machine after `install`."""
 
     python: str
     path: str
     """For PYTHONPATH."""
     places: Mapping[Path, PurePosixPath]
-    """Where what was brought of the cargo's files is."""
+    """The places on the machine of `Software.files`."""
 
 
-def install(connection: Connection, cargo: Cargo) -> Installed:
-    """Have all that a node and its agent need. Raises SshError."""
+def install(connection: Connection, software: Software) -> InstalledSoftware:
+    """Install the software unless the machine has it. Raises SshError."""
     host = connection.host
-    version, abi = _ask(connection)
-    if cargo.java is not None:
-        _check_java(connection, cargo.java)
-    digest, packed = sources(cargo.module)
+    version, abi = _python_version(connection)
+    if software.java is not None:
+        _check_java(connection, software.java)
+    digest, packed = sources(software.module)
     source = host.directory / "env" / f"source-{digest}"
-    if not _there(connection, source):
-        with _making(connection, source) as new:
+    if not _exists(connection, source):
+        with _new_directory(connection, source) as new:
             unpack(connection, new, packed)
-    libraries = host.directory / "env" / f"libraries-{_versions(abi)}"
+    libraries = host.directory / "env" / f"libraries-{_libraries_digest(abi)}"
     same = abi == sysconfig.get_config_var("SOABI")
-    if not _there(connection, libraries):
-        with _making(connection, libraries) as new:
+    if not _exists(connection, libraries):
+        with _new_directory(connection, libraries) as new:
             if same:
-                unpack(connection, new, _packed(_installed()))
+                unpack(connection, new, _gzipped_tar(_library_files()))
             else:
                 _pip(connection, new, version)
-    places = {path: _bring(connection, path) for path in cargo.files}
+    places = {path: _upload(connection, path) for path in software.files}
     if same:
-        return Installed(host.python, f"{source}:{libraries}", places)
-    return Installed(str(libraries / "bin/python"), str(source), places)
+        return InstalledSoftware(host.python, f"{source}:{libraries}", places)
+    return InstalledSoftware(str(libraries / "bin/python"), str(source), places)
 
 
-def _bring(connection: Connection, path: Path) -> PurePosixPath:
-    """Have a file or directory of this machine there; where that is."""
-    place = connection.host.directory / "env" / f"{path.name}-{_content(path)}"
-    if not _there(connection, place):
-        with _making(connection, place) as new:
-            unpack(connection, new, _packed(_parts(path)))
+def _upload(connection: Connection, path: Path) -> PurePosixPath:
+    """Copy a file or directory of this machine, unless it is there; return its place there."""
+    place = connection.host.directory / "env" / f"{path.name}-{_content_digest(path)}"
+    if not _exists(connection, place):
+        with _new_directory(connection, place) as new:
+            unpack(connection, new, _gzipped_tar(_files_below(path)))
     return place if path.is_dir() else place / path.name
 
 
 @cache
-def _content(path: Path) -> str:
-    return _digest(_parts(path))
+def _content_digest(path: Path) -> str:
+    return _digest(_files_below(path))
 
 
-def _parts(path: Path) -> Iterator[tuple[Path, Path]]:
-    """The files of a directory, or the file, with their names below it."""
+def _files_below(path: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield (path, relative name) of the files of a directory, or of a single file."""
     if path.is_dir():
         return ((each, each.relative_to(path)) for each in _all(path))
     return iter([(path, Path(path.name))])
@@ -116,17 +116,17 @@ def _check_java(connection: Connection, least: int) -> None:
         found = "has none" if release is None else f"has Java {release}"
         raise SshError(
             f"{host.label}: Kafka needs Java {least} or later there, and the machine {found} on "
-            f"its PATH: install openjdk-{least}-jre-headless on it"
+            f"its PATH: apt-get install openjdk-{least}-jre-headless on that machine"
         )
 
 
-def _there(connection: Connection, place: PurePosixPath) -> bool:
+def _exists(connection: Connection, place: PurePosixPath) -> bool:
     return connection.try_run(connection.as_root(["test", "-e", str(place)]))[0] == 0
 
 
 @contextmanager
-def _making(connection: Connection, place: PurePosixPath) -> Iterator[PurePosixPath]:
-    """An empty directory, which becomes `place` when it is complete."""
+def _new_directory(connection: Connection, place: PurePosixPath) -> Iterator[PurePosixPath]:
+    """Make an empty directory for the block to fill; rename it to `place` when it is complete."""
     new = PurePosixPath(f"{place}.new")
     connection.run(["rm", "-rf", str(new)])
     connection.run(["mkdir", "-p", str(new)])
@@ -136,7 +136,7 @@ def _making(connection: Connection, place: PurePosixPath) -> Iterator[PurePosixP
 
 
 def sync(connection: Connection, place: PurePosixPath) -> None:
-    """Have everything on its file system brought to the disk: the machine may lose its power."""
+    """Write the file system of `place` to the disk, because the machine may lose its power."""
     connection.run(["sync", "-f", str(place)])
 
 
@@ -149,64 +149,69 @@ def unpack(connection: Connection, directory: PurePosixPath, content: bytes) -> 
     )
 
 
-def _ask(connection: Connection) -> tuple[tuple[int, ...], str]:
+def _python_version(connection: Connection) -> tuple[tuple[int, ...], str]:
     host = connection.host
-    code, out, said = connection.try_run([host.python, "-c", _ASK])
+    code, out, errors = connection.try_run([host.python, "-c", _VERSION_SCRIPT])
     if code != 0:
         raise SshError(
-            f"{host.label}: {host.python} does not run there ({said or code}): install Python "
-            f"{_dotted(LEAST_PYTHON)} or later, or name it by `python` in the inventory"
+            f"{host.label}: {host.python} does not run there ({errors or code}), and the agent and "
+            f"the node need Python {_dotted(MIN_PYTHON)} or later: apt-get install python3 on that "
+            "machine, or set `python` in the inventory"
         )
     version, abi = json.loads(out)
-    if tuple(version) < LEAST_PYTHON:
+    if tuple(version) < MIN_PYTHON:
         raise SshError(
-            f"{host.label}: {host.python} is Python {_dotted(version)}, too old: install "
-            f"{_dotted(LEAST_PYTHON)} or later, or name it by `python` in the inventory"
+            f"{host.label}: {host.python} is Python {_dotted(version)}, too old: install Python "
+            f"{_dotted(MIN_PYTHON)} or later there, and set `python` in the inventory to its path"
         )
     return tuple(version), str(abi)
 
 
 def _pip(connection: Connection, place: PurePosixPath, version: Sequence[int]) -> None:
-    wanted = [f"{each.name}=={each.version}" for each in _closure()]
+    wanted = [f"{each.name}=={each.version}" for each in _distributions()]
     try:
         connection.run([connection.host.python, "-m", "venv", str(place)])
         pip = [str(place / "bin/python"), "-m", "pip", "install", "--quiet", *wanted]
         connection.run(pip, timeout_s=INSTALL_TIMEOUT_S)
     except SshError as error:
         raise SshError(
-            f"{connection.host.label} has Python {_dotted(version)} where we have another, so its "
-            f"libraries must come from a package index, and that failed: {error}"
+            f"{connection.host.label} has Python {_dotted(version)}, and the harness another "
+            f"version, so pip must install the libraries there, and that failed: {error}. Give the "
+            "machine access to a package index, or the harness's version of Python"
         ) from error
 
 
 @cache
 def sources(module: str) -> tuple[str, bytes]:
-    """What runs `module`: a digest, and a gzipped tar. Raises PlanError for what is not here."""
+    """Return a digest and a gzipped tar of the sources that `module` needs. Raises PlanError."""
     top = module.partition(".")[0]
     roots = [_root(name) for name in dict.fromkeys((*PACKAGES, top))]
     files = [(path, path.relative_to(root.parent)) for root in roots for path in _all(root)]
-    return _digest(files), _packed(files)
+    return _digest(files), _gzipped_tar(files)
 
 
-def _versions(abi: str) -> str:
-    """Names the libraries by what is in them, and for which Python."""
-    text = " ".join([abi, *(f"{each.name}=={each.version}" for each in _closure())])
+def _libraries_digest(abi: str) -> str:
+    """Return a digest of the libraries' versions and of the Python that they are for."""
+    text = " ".join([abi, *(f"{each.name}=={each.version}" for each in _distributions())])
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _installed() -> Iterator[tuple[Path, Path]]:
-    """Every file of the libraries, and its path below the directory of all."""
-    for each in _closure():
+def _library_files() -> Iterator[tuple[Path, Path]]:
+    """Yield (path, relative name) of every file of the libraries."""
+    for each in _distributions():
         for file in each.files or ():
             if file.suffix != ".pyc" and ".." not in file.parts:
                 yield Path(str(file.locate())), Path(file)
 
 
 def _root(package: str) -> Path:
-    # As `python -m` finds it, from the directory where one is.
+    # The search path of `python -m`: the current directory comes first.
     spec = PathFinder.find_spec(package, [str(Path.cwd()), *sys.path])
     if spec is None or not spec.submodule_search_locations:
-        raise PlanError(f"broker_module: there is no package {package} here to be brought along")
+        raise PlanError(
+            f"broker_module: there is no package {package} here to copy to the machines: run "
+            "highwater in the directory that contains it"
+        )
     return Path(spec.submodule_search_locations[0])
 
 
@@ -215,7 +220,7 @@ def _all(root: Path) -> Iterator[Path]:
 
 
 def _digest(files: Iterable[tuple[Path, Path]]) -> str:
-    """Of names and contents."""
+    """Return a digest of names and contents."""
     digest = blake2b(digest_size=8)
     for path, name in files:
         content = path.read_bytes()
@@ -223,8 +228,8 @@ def _digest(files: Iterable[tuple[Path, Path]]) -> str:
     return digest.hexdigest()
 
 
-def _packed(files: Iterable[tuple[Path, Path]]) -> bytes:
-    """A gzipped tar."""
+def _gzipped_tar(files: Iterable[tuple[Path, Path]]) -> bytes:
+    """Pack files into a gzipped tar."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
         for path, name in files:
@@ -235,8 +240,8 @@ def _packed(files: Iterable[tuple[Path, Path]]) -> bytes:
     return packed.getvalue()
 
 
-def _closure() -> list[importlib.metadata.Distribution]:
-    """The installed libraries and all that they need, by name."""
+def _distributions() -> list[importlib.metadata.Distribution]:
+    """Return the installed libraries and their dependencies, sorted by name."""
     found: dict[str, importlib.metadata.Distribution] = {}
     todo = list(LIBRARIES)
     while todo:

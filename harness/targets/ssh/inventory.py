@@ -1,7 +1,7 @@
-"""The inventory: which machines the SSH target may use, and how each is reached. See docs/ssh.md.
+"""The inventory: the machines of the SSH target, and how to reach each. See docs/ssh.md.
 
-A TOML file. What stands at its top holds for every host that does not say otherwise; what neither
-says is taken from the user's ssh configuration, as `ssh` itself would take it.
+It is a TOML file. A key at the top is the default for all hosts. Keys that are missing in both
+places come from the user's ssh configuration, as with `ssh` itself.
 """
 
 import tomllib
@@ -40,53 +40,53 @@ class Host(_Frozen):
     port: int | None = Field(default=None, ge=1, le=65535)
     user: str | None = None
     key: _Here | None = None
-    """The private key's file; without one, ssh-agent's keys and the user's default ones."""
+    """The private key's file; by default the keys of ssh-agent and the user's default keys."""
     jump: str | None = None
-    """A host on the way there: [user@]host[:port], or a `Host` of the ssh configuration."""
+    """A jump host: [user@]host[:port], or a `Host` of the ssh configuration."""
     sudo: bool | None = None
-    """Whether root's part is done by `sudo -n`; by default where the user is not root."""
+    """Whether commands of root run by `sudo -n`; by default if the user is not root."""
     address: IPv4Address | None = None
     """The IPv4 address that nodes and clients use; by default the one that ssh connects to."""
     directory: PurePosixPath = PurePosixPath("/var/lib/highwater")
-    """Everything of ours there is below it: what is installed, and the runs' nodes."""
+    """The directory of highwater on the machine: its software, and the nodes of runs."""
     python: str = "python3"
     clock: Literal["process", "machine"] = "process"
-    """What a clock fault sets: what the node's process sees (libfaketime), or the machine's own."""
+    """Which clock a fault sets: the one of the node's process (libfaketime), or the machine's."""
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The host's name in messages."""
         return f"node {self.node}'s host {self.host}"
 
 
 class Inventory(_Frozen):
-    """All machines. Keys of the defaults are those of a host, but `node` and `host`."""
+    """All machines."""
 
     hosts: tuple[Host, ...] = Field(min_length=1)
     clients: IPv4Address | None = None
-    """The address of the harness's machine, as the nodes see it; by default found by asking which
-    one leads to the first host."""
+    """The address of the harness's machine, as the nodes see it; by default the local address of
+    the route to the first host."""
     known_hosts: _Here = Path("~/.ssh/known_hosts").expanduser()
     ssh_config: _Here = Path("~/.ssh/config").expanduser()
     dead_man_s: float = Field(default=15.0, ge=2, le=600)
-    """When a machine has heard nothing for so long, it heals itself."""
+    """A machine that receives no call for so long heals itself."""
     patience: float = Field(default=1.0, ge=1, le=60)
-    """How many times longer than usual connecting, and a command, may take."""
+    """The factor by which all time limits of connections and commands are multiplied."""
 
     @model_validator(mode="after")
     def _each_node_once(self) -> Self:
         nodes = [host.node for host in self.hosts]
         if twice := sorted({node for node in nodes if nodes.count(node) > 1}):
-            raise ValueError(f"node {twice[0]} is on two hosts")
+            raise ValueError(f"node {twice[0]} is on two hosts: give each host its own `node`")
         return self
 
     def check_nodes(self, nodes: int) -> None:
-        """Raises PlanError when there are not machines for nodes 1 to `nodes`."""
+        """Raise PlanError unless nodes 1 to `nodes` have a host each."""
         have = {host.node for host in self.hosts}
         if lacking := [node for node in range(1, nodes + 1) if node not in have]:
             raise PlanError(
-                f"the plan has {nodes} nodes and the inventory no host for node {lacking[0]}: add "
-                f"it, or run fewer nodes (--nodes)"
+                f"the plan has {nodes} nodes, but the inventory has no host for node {lacking[0]}: "
+                "add one, or run fewer nodes (--nodes)"
             )
 
 
@@ -98,13 +98,15 @@ def load(path: Path) -> Inventory:
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"{where}: is no valid TOML: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise PlanError(f"{where}: cannot be read ({reason}); docs/ssh.md shows one") from error
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise PlanError(
+            f"{where}: cannot be read ({reason}); docs/ssh.md shows an example"
+        ) from error
     return parse(raw, where)
 
 
 def parse(raw: Mapping[str, Any], where: str) -> Inventory:
-    """An inventory from raw data, defaults put into its hosts. Raises PlanError."""
+    """Build an inventory from TOML data and apply its defaults to the hosts. Raises PlanError."""
     shared = set(Host.model_fields) - {"node", "host", "address"}
     defaults = {name: value for name, value in raw.items() if name in shared}
     rest = {name: value for name, value in raw.items() if name not in shared}

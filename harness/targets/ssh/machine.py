@@ -1,4 +1,4 @@
-"""One machine of the inventory in a run: what is brought there, its agent, and its files."""
+"""One machine of the inventory in a run: its software, its agent, and its files."""
 
 import io
 import json
@@ -10,14 +10,14 @@ from typing import Final
 
 from harness.targets.agent.client import AgentClient
 from harness.targets.agent.machine import JOURNAL, SETTINGS, Settings
-from harness.targets.agent.power_loss import LastingAgent
+from harness.targets.agent.power_loss import PowerAwareClient
 from harness.targets.agent.relay import LOG, SOCKET
 from harness.targets.agent.server import Session
 from harness.targets.base import TargetError
 from harness.targets.linux.network import network
 from harness.targets.ssh import install
 from harness.targets.ssh.connection import Connection, Lines, SshError, recorded
-from harness.targets.ssh.install import SEARCH_PATH, Cargo, Installed
+from harness.targets.ssh.install import SEARCH_PATH, InstalledSoftware, Software
 from harness.targets.ssh.inventory import Host, Inventory
 from nemesis.faults.fault import Ability
 
@@ -25,7 +25,7 @@ OUTPUT: Final = "node.log"
 DATA: Final = "data"
 FETCH_TIMEOUT_S: Final = 300.0
 AGENT_TIMEOUT_S: Final = 20.0
-_NOT_THE_NODES: Final = (
+_NOT_FETCHED: Final = (
     SETTINGS,
     JOURNAL,
     SOCKET,
@@ -40,135 +40,137 @@ unit=$1 && shift
 [ -d /run/systemd/system ] || exec setsid -f "$@" </dev/null >>"$0" 2>&1
 systemctl --quiet is-active "$unit" || exec systemd-run --quiet --collect --unit="$unit" "$@"
 """
-"""In a unit of its own, where there are units."""
+"""Start the agent, in a systemd unit where systemd runs."""
 _PACK: Final = 'cd "$1" && shift && tar -czSf - "$@"; code=$?; [ $code -le 1 ]'
-"""tar's 1: a file changed while it was read, as the output of a node that runs does."""
+"""tar's exit code 1 means that a file changed meanwhile, as the output of a running node does."""
 
 
 class RemoteMachine:
-    """A host, connected, and the agent of one run there. Any thread may call."""
+    """A host, the connection to it, and the agent of one run there. Any thread may call."""
 
     def __init__(self, host: Host, inventory: Inventory, run_id: str) -> None:
-        """Plan it; nothing is connected yet."""
+        """Store the settings; `connect` connects."""
         self.host = host
         self.connection = Connection(host, inventory)
         self._inventory = inventory
         name = f"{network.name_of(run_id)}-n{host.node}"
         self.home = PurePosixPath(host.directory / "runs" / name)
-        self._installed: Installed | None = None
-        self._agent: LastingAgent | None = None
+        self._installed: InstalledSoftware | None = None
+        self._agent: PowerAwareClient | None = None
 
     @property
     def has_agent(self) -> bool:
-        """Whether one was started and has not been ended."""
+        """Whether an agent was started and not ended."""
         return self._agent is not None
 
     @property
-    def agent(self) -> LastingAgent:
-        """Where calls go. Raises TargetError before there is one."""
+    def agent(self) -> PowerAwareClient:
+        """The agent for calls. Raises TargetError before its start."""
         if self._agent is None:
-            raise TargetError(f"{self.host.label} has no agent")
+            raise TargetError(f"{self.host.label} has no agent: it has not been started")
         return self._agent
 
     @property
     def python(self) -> str:
-        """The interpreter, with `environment`."""
-        return self._ready.python
+        """The Python interpreter there, to be run with `environment`."""
+        return self._software.python
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a process of ours begins with there."""
-        return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "PYTHONPATH": self._ready.path}
+        """The environment variables of all our processes there."""
+        return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "PYTHONPATH": self._software.path}
 
     def place(self, path: Path) -> Path:
-        """Where a file or directory is there that was brought from here."""
-        return Path(self._ready.places[path])
+        """Return the place there of a file or directory that was copied from here."""
+        return Path(self._software.places[path])
 
     @property
     def record(self) -> dict[str, object]:
-        """What the journal says of it, for `undo`."""
+        """The fields of the journal's record, for `undo`."""
         return {
             "home": str(self.home),
             **self.connection.record,
             "command": self._command("undo", str(self.home)),
         }
 
-    # -- coming and going
+    # -- connection and agent
 
-    def connect(self, cargo: Cargo) -> None:
-        """Connect, and have what nodes and the agent need there. Raises SshError."""
+    def connect(self, software: Software) -> None:
+        """Connect, and install the software. Raises SshError."""
         self.connection.open()
-        code, uid, said = self.connection.try_run(self.connection.as_root(["id", "-u"]))
+        code, uid, errors = self.connection.try_run(self.connection.as_root(["id", "-u"]))
         if code != 0:
             raise SshError(
                 f"{self.host.label}: {self.connection.way.user} may not use sudo without a "
-                f"password ({said or code}): allow it (NOPASSWD in sudoers), or connect as root"
+                f"password ({errors or code}), and only root can make faults there: allow it "
+                "(NOPASSWD in sudoers), or connect as root"
             )
         if uid.strip() != b"0":
             raise SshError(
                 f"{self.host.label}: {self.connection.way.user} is not root, and the inventory "
-                "says `sudo = false`: nothing can be broken there; say `sudo = true`"
+                "says `sudo = false`, but only root can make faults there: set `sudo = true`, or "
+                "connect as root"
             )
-        self._installed = install.install(self.connection, cargo)
+        self._installed = install.install(self.connection, software)
 
-    def lacking(self, wanted: list[str]) -> dict[str, str]:
-        """Those of the abilities that the machine lacks, and why. Raises SshError."""
+    def missing_abilities(self, wanted: list[str]) -> dict[str, str]:
+        """Return the abilities that the machine lacks, with reasons. Raises SshError."""
         if self.host.clock == "machine":
             wanted = [each for each in wanted if each != Ability.CLOCKS]
         found: dict[str, str] = json.loads(self.connection.run(self._command("lacking", *wanted)))
         return found
 
     def start(self, settings: Settings) -> None:
-        """Start the agent, which makes the node's disk. Raises SshError."""
+        """Write the agent's settings and start it; it makes the node's disk. Raises SshError."""
         run = self.connection.run
         run(["mkdir", "-p", str(self.home.parent)])
         run(["mkdir", "-m", "755", str(self.home)])
         written = settings.model_dump_json().encode()
         run(["tee", str(self.home / SETTINGS)], source=io.BytesIO(written))
-        self._agent = LastingAgent(self._served("serve"), self.host.label)
+        self._agent = PowerAwareClient(self._start_agent("serve"), self.host.label)
 
-    def lose_power(self) -> Callable[[], None]:
-        """Its power is about to be cut: nobody is there to be called until `come_back`. What it
-        returns is to be called after the cut, and lets go of the way there.
+    def power_lost(self) -> Callable[[], None]:
+        """Record that the power is about to be cut: no call reaches an agent until
+        `reconnect_after_boot`. Return a function that closes the connection after the cut.
         """
-        client = self.agent.lose_power()
+        client = self.agent.power_lost()
 
-        def let_go() -> None:
+        def disconnect() -> None:
             if client is not None:
                 client.close()
             self.connection.close()
 
-        return let_go
+        return disconnect
 
-    def come_back(self, timeout_s: float) -> None:
-        """The machine boots: connect as soon as it lets us, and have an agent go on with what its
-        disk has; one that runs already does. Raises SshError when it is not back in time.
+    def reconnect_after_boot(self, timeout_s: float) -> None:
+        """Connect to a booting machine as soon as possible, and start an agent with the node's
+        data on its disk, unless an agent runs. Raises SshError after `timeout_s`.
         """
         self.connection.open_within(timeout_s)
-        client = self._served("serve-again")
+        client = self._start_agent("serve-again")
         try:
-            self.agent.have_power(client)
+            self.agent.power_restored(client)
         except BaseException:
             client.close()
             raise
 
-    def _served(self, command: str) -> AgentClient:
-        """Start an agent unless one runs; the way to it."""
+    def _start_agent(self, command: str) -> AgentClient:
+        """Start an agent, unless one runs, and return a client for it."""
         unit = f"{self.home.name}-agent"
         self.connection.run([
             *("sh", "-c", _START, str(self.home / LOG), unit),
             *self._command(command, str(self.home)),
         ])  # fmt: skip
-        self.connection.run(self._relay)  # until it is there, or says why not
+        self.connection.run(self._relay)  # returns when the agent listens; raises its error
         dead_man_s = self._inventory.dead_man_s
-        client = AgentClient(self._dial, dead_man_s=dead_man_s, label=self.host.label)
+        client = AgentClient(self._connect_to_agent, dead_man_s=dead_man_s, label=self.host.label)
         client.ping()
         return client
 
     def end(self, *, keep_data: bool) -> None:
-        """End the agent with all that it made; the home too unless `keep_data`. Again is no error.
+        """End the agent and undo all that it made; remove the home too, unless `keep_data`.
 
-        Raises TargetError when something is left.
+        A second call is no error. Raises TargetError with what is left.
         """
         if self._installed is None:
             self.connection.close()
@@ -179,36 +181,36 @@ class RemoteMachine:
             finally:
                 self._agent.close()
                 self._agent = None
-        elif self._is_there(self.home):
-            _undone(self.connection, self._command("undo", str(self.home)))
+        elif self._exists(self.home):
+            _undo_by_agent(self.connection, self._command("undo", str(self.home)))
         if not keep_data:
             self.connection.run(["rm", "-rf", str(self.home)])
         self._installed = None
         self.connection.close()
 
-    def _dial(self) -> Lines:
+    def _connect_to_agent(self) -> Lines:
         try:
-            return self._relayed()
+            return self._open_relay()
         except SshError:
             self.connection.open()
-            return self._relayed()
+            return self._open_relay()
 
-    def _relayed(self) -> Lines:
+    def _open_relay(self) -> Lines:
         relay = self.connection.as_root(self._relay)
         return Lines(self.connection.channel(relay, self._inventory.dead_man_s))
 
-    def _is_there(self, path: PurePosixPath) -> bool:
+    def _exists(self, path: PurePosixPath) -> bool:
         there, _, _ = self.connection.try_run(self.connection.as_root(["test", "-e", str(path)]))
         return there == 0
 
     @property
-    def _ready(self) -> Installed:
+    def _software(self) -> InstalledSoftware:
         if self._installed is None:
-            raise TargetError(f"{self.host.label}: nothing is installed there yet")
+            raise TargetError(f"{self.host.label} is not connected, so no software is installed")
         return self._installed
 
     def _command(self, *arguments: str) -> list[str]:
-        """One of the agent's own."""
+        """Return a command line of `harness.targets.agent`."""
         return self._module("harness.targets.agent", *arguments)
 
     @property
@@ -226,20 +228,18 @@ class RemoteMachine:
     # -- files
 
     def publish(self, directory: Path) -> None:
-        """Bring the node's directory: its files, and its directories as they are. Not what the node
-        itself writes.
-        """
+        """Copy the node's directory to the machine, without the files that the node writes."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-            for path in _ours(directory):
+            for path in _files_for_the_node(directory):
                 tar.add(path, path.relative_to(directory), recursive=False)
         install.unpack(self.connection, self.home, packed.getvalue())
         install.sync(self.connection, self.home)
 
     def fetch(self, directory: Path, *names: str) -> None:
-        """Bring what the node wrote, or these of it. Raises SshError."""
-        options = [f"--exclude=./{name}" for name in _NOT_THE_NODES]
-        wanted = [f"./{name}" for name in names if self._is_there(self.home / name)]
+        """Copy what the node wrote, or only these files, from the machine. Raises SshError."""
+        options = [f"--exclude=./{name}" for name in _NOT_FETCHED]
+        wanted = [f"./{name}" for name in names if self._exists(self.home / name)]
         for name in names or (DATA, OUTPUT):
             _remove(directory / name)
         if names and not wanted:
@@ -253,24 +253,24 @@ class RemoteMachine:
 
 
 def undo(fields: Mapping[str, object]) -> list[str]:
-    """Undo what is left on the machine of a journal's record; what it was. Raises TargetError."""
+    """Undo what is left on the machine that a record names; return it. Raises TargetError."""
     command, home = fields["command"], str(fields["home"])
     assert isinstance(command, list)
     with recorded(fields) as connection:
-        removed = _undone(connection, command)
+        removed = _undo_by_agent(connection, command)
         connection.run(["rm", "-rf", home])
     return [f"{each} on {connection.host.label}" for each in removed]
 
 
-def _undone(connection: Connection, command: list[str]) -> list[str]:
+def _undo_by_agent(connection: Connection, command: list[str]) -> list[str]:
     done = json.loads(connection.run(command))
     if done["problems"]:
         raise TargetError(f"{connection.host.label}: {'; '.join(done['problems'])}")
     return list(done["removed"])
 
 
-def _ours(directory: Path) -> Iterator[Path]:
-    """What is written for a node, not by it."""
+def _files_for_the_node(directory: Path) -> Iterator[Path]:
+    """Yield the files that the harness writes for a node, and all directories."""
     for path in sorted(directory.rglob("*")):
         of_the_node = path.relative_to(directory).parts[0] in (DATA, OUTPUT)
         if path.is_dir() or not of_the_node:

@@ -1,33 +1,24 @@
-"""A target's links, disks and clocks, as they are on machines that agents work on.
+"""Links, disks and clocks of remote machines: every call is forwarded to the agents it concerns.
 
-Every call goes to the machines that it concerns, to several of them at the same time.
+Calls for several machines are sent in parallel.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
-from harness.targets.agent.power_loss import LastingAgent
-from nemesis.hosts import CLIENTS, Clocks, Cut, Disks, Links, PowerCut, Quality, Tampered
+from harness.targets.agent.power_loss import PowerAwareClient
+from harness.targets.parallel import in_parallel
+from nemesis.hosts import CLIENTS, Clocks, Cut, Disks, LinkCounters, LinkQuality, Links, PowerCut
 
 R = TypeVar("R")
 Link = tuple[int, int]
-Agents = Callable[[int], LastingAgent]
-"""The agent of a node's machine; raises TargetError without one."""
-
-
-def together(machines: Iterable[int], work: Callable[[int], R]) -> dict[int, R]:
-    """Do it for all machines at the same time. Raises what the first of them raises."""
-    todo = sorted(set(machines))
-    if not todo:
-        return {}
-    with ThreadPoolExecutor(len(todo)) as pool:
-        return dict(zip(todo, pool.map(work, todo), strict=True))
+Agents = Callable[[int], PowerAwareClient]
+"""Returns the agent of a node's machine; raises TargetError without one."""
 
 
 class _Forwarding:
-    """Sends every call of a protocol whose first argument is a node to that node's agent."""
+    """Forwards every call of a protocol to the agent of the node in the first argument."""
 
     protocol: type
 
@@ -51,21 +42,21 @@ class _Disks(_Forwarding):
         self._notes: dict[str, str] = {}
 
     def cut_power(self, nodes: Sequence[int]) -> Sequence[PowerCut]:
-        """All at the same time, as well as machines can; moments are of the harness's clock."""
+        """Cut the power of all disks in parallel; moments are converted to the harness's clock."""
 
         def cut(node: int) -> PowerCut:
             agent = self._agents(node)
             [lost] = agent.call(Disks.cut_power, [node])
-            return lost._replace(at_ns=agent.here_ns(lost.at_ns))
+            return lost._replace(at_ns=agent.to_local_ns(lost.at_ns))
 
-        return list(together(nodes, cut).values())
+        return list(in_parallel(nodes, cut).values())
 
-    def note(self, key: str, evidence: str) -> None:
-        """Kept here: it is of no use to the machines."""
+    def keep_evidence(self, key: str, evidence: str) -> None:
+        """Keep it here, since the machines do not need it."""
         self._notes[key] = evidence
 
-    def noted(self, key: str) -> str | None:
-        """What was kept under that key."""
+    def kept_evidence(self, key: str) -> str | None:
+        """Return what was kept under that key."""
         return self._notes.get(key)
 
 
@@ -74,18 +65,18 @@ class _Clocks(_Forwarding):
 
 
 def disks(agents: Agents) -> Disks:
-    """The nodes' disks."""
+    """Return the nodes' disks."""
     return cast(Disks, _Disks(agents))
 
 
 def clocks(agents: Agents) -> Clocks:
-    """The nodes' wall clocks."""
+    """Return the nodes' wall clocks."""
     return cast(Clocks, _Clocks(agents))
 
 
 class RemoteLinks:
-    """See `nemesis.hosts.Links`. Each machine works on what arrives there; `here` on what arrives
-    at the clients' machine, which is the harness's own.
+    """See `nemesis.hosts.Links`. Each agent changes the packets that arrive at its machine; `here`
+    changes those that arrive at the clients' machine, which is the harness's own.
     """
 
     def __init__(self, agents: Agents, nodes: Callable[[], Sequence[int]], here: Links) -> None:
@@ -107,19 +98,19 @@ class RemoteLinks:
             return self._here.dropped(cut)
         return self._agents(cut.dst).call(Links.dropped, cut)
 
-    def dropped_in_turns(self, cut: Cut) -> int:
+    def dropped_in_total(self, cut: Cut) -> int:
         """See the protocol."""
         if cut.dst == CLIENTS:
-            return self._here.dropped_in_turns(cut)
-        return self._agents(cut.dst).call(Links.dropped_in_turns, cut)
+            return self._here.dropped_in_total(cut)
+        return self._agents(cut.dst).call(Links.dropped_in_total, cut)
 
-    def asked(self, cut: Cut) -> int | None:
+    def requests_arrived(self, cut: Cut) -> int | None:
         """See the protocol."""
         if cut.src == CLIENTS:
-            return self._here.asked(cut)
-        return self._agents(cut.src).call(Links.asked, cut)
+            return self._here.requests_arrived(cut)
+        return self._agents(cut.src).call(Links.requests_arrived, cut)
 
-    def prepare(self, links: Sequence[Link], quality: Quality) -> None:
+    def prepare(self, links: Sequence[Link], quality: LinkQuality) -> None:
         """See the protocol."""
 
         def work(machine: int, own: list[Link]) -> None:
@@ -128,9 +119,9 @@ class RemoteLinks:
             else:
                 self._agents(machine).call(Links.prepare, own, quality)
 
-        _each(_arriving(links), work)
+        _on_each_machine(_by_destination(links), work)
 
-    def degrade(self, links: Sequence[Link], quality: Quality, layer: str) -> None:
+    def degrade(self, links: Sequence[Link], quality: LinkQuality, layer: str) -> None:
         """See the protocol."""
 
         def work(machine: int, own: list[Link]) -> None:
@@ -139,7 +130,7 @@ class RemoteLinks:
             else:
                 self._agents(machine).call(Links.degrade, own, quality, layer)
 
-        _each(_arriving(links), work)
+        _on_each_machine(_by_destination(links), work)
 
     def restore(self, links: Sequence[Link], layer: str) -> None:
         """See the protocol."""
@@ -150,15 +141,15 @@ class RemoteLinks:
             elif machine in self._nodes():
                 self._agents(machine).call(Links.restore, own, layer)
 
-        _each(_arriving(links), work)
+        _on_each_machine(_by_destination(links), work)
 
-    def tampered(self, link: Link, layer: str) -> Tampered | None:
+    def counters(self, link: Link, layer: str) -> LinkCounters | None:
         """See the protocol."""
         if link[1] == CLIENTS:
-            return self._here.tampered(link, layer)
+            return self._here.counters(link, layer)
         if link[1] not in self._nodes():
             return None
-        return self._agents(link[1]).call(Links.tampered, link, layer)
+        return self._agents(link[1]).call(Links.counters, link, layer)
 
     def reset(self, pairs: Sequence[Link], layer: str) -> int:
         """See the protocol."""
@@ -172,13 +163,15 @@ class RemoteLinks:
             else:
                 self._agents(machine).call(Links.reset, own, layer)
 
-        _each(by_machine, work)
-        return self.ended(layer)
+        _on_each_machine(by_machine, work)
+        return self.connections_reset(layer)
 
-    def ended(self, layer: str) -> int:
+    def connections_reset(self, layer: str) -> int:
         """See the protocol."""
-        nodes = together(self._nodes(), lambda node: self._agents(node).call(Links.ended, layer))
-        return self._here.ended(layer) + sum(nodes.values())
+        nodes = in_parallel(
+            self._nodes(), lambda node: self._agents(node).call(Links.connections_reset, layer)
+        )
+        return self._here.connections_reset(layer) + sum(nodes.values())
 
     def _changing(
         self, method: Callable[..., None], here: Callable[..., None], cuts: Sequence[Cut]
@@ -194,15 +187,17 @@ class RemoteLinks:
             elif machine in self._nodes() or method is Links.block:
                 self._agents(machine).call(method, *own)
 
-        _each(by_machine, work)
+        _on_each_machine(by_machine, work)
 
 
-def _arriving(links: Sequence[Link]) -> Mapping[int, list[Link]]:
+def _by_destination(links: Sequence[Link]) -> Mapping[int, list[Link]]:
     by_machine = defaultdict[int, list[Link]](list)
     for link in links:
         by_machine[link[1]].append(link)
     return by_machine
 
 
-def _each(by_machine: Mapping[int, list[R]], work: Callable[[int, list[R]], None]) -> None:
-    together(by_machine, lambda machine: work(machine, by_machine[machine]))
+def _on_each_machine(
+    by_machine: Mapping[int, list[R]], work: Callable[[int, list[R]], None]
+) -> None:
+    in_parallel(by_machine, lambda machine: work(machine, by_machine[machine]))

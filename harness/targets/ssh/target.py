@@ -1,7 +1,8 @@
-"""The SSH target: a node on each of an inventory's machines, clients where the harness runs.
+"""The SSH target: a node on each machine of an inventory, and the clients beside the harness.
 
-The machines do everything that is done to them by agents of their own; what arrives at the clients
-is treated here, in the harness's own network, which takes root. See `harness.targets.base.Target`.
+An agent on each machine makes the faults there. Network faults also change packets that arrive at
+the clients; that happens in the harness's own network and takes root. See
+`harness.targets.base.Target`.
 """
 
 import socket
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.recording.journal import Journal
-from harness.targets.agent.machine import Machine, Place, Settings
-from harness.targets.agent.power_loss import LastingAgent
+from harness.targets.agent.machine import ExistingNetwork, Machine, Settings
+from harness.targets.agent.power_loss import PowerAwareClient
 from harness.targets.agent.server import Session
 from harness.targets.base import CLIENTS, NoPower, TargetError, UnknownNode, Unsupported
 from harness.targets.linux import processes
@@ -21,29 +22,30 @@ from harness.targets.linux.clients import LinuxClients
 from harness.targets.linux.network import firewall, namespaces
 from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.undo import FAULTS, UNDO, undo_records
+from harness.targets.parallel import in_parallel
 from harness.targets.ssh import parts
 from harness.targets.ssh.connection import SSH_PORT
-from harness.targets.ssh.install import Cargo
+from harness.targets.ssh.install import Software
 from harness.targets.ssh.inventory import Inventory
 from harness.targets.ssh.machine import RemoteMachine
-from harness.targets.ssh.power import MachinePower, Plug
+from harness.targets.ssh.power import MachinePower, PowerSwitch
 from nemesis.faults.fault import Ability
 from nemesis.hosts import Power
 
 NETWORK: frozenset[str] = frozenset(
     {Ability.PACKET_DROPS, Ability.LINK_QUALITY, Ability.CONNECTION_RESETS}
 )
-"""What needs root here too."""
+"""The abilities that need root on the harness's machine too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is run on the machines."""
+class SshOptions:
+    """The software on the machines, and the privileges of the harness."""
 
-    cargo: Cargo
+    software: Software
     clocks: bool
     root: bool
-    """The harness is root on its own machine."""
+    """Whether the harness is root on its own machine."""
 
 
 class SshTarget:
@@ -56,70 +58,73 @@ class SshTarget:
         nodes: Sequence[int],
         journal: Journal,
         inventory: Inventory,
-        wanted: Wanted,
-        plugs: Mapping[int, Plug] | None = None,
+        options: SshOptions,
+        switches: Mapping[int, PowerSwitch] | None = None,
     ) -> None:
-        """Plan it; `up` connects. `plugs` are those of machines whose power can be cut."""
+        """Store the settings; `up` connects. `switches` are the machines' power switches."""
         self._run_id = run_id
         self._run_dir = run_dir.resolve()
         self._journal = journal
         self._inventory = inventory
-        self._wanted = wanted
+        self._options = options
         self._all = {h.node: RemoteMachine(h, inventory, run_id) for h in inventory.hosts}
         self._nodes = sorted(nodes)
         self._addresses: dict[int, str] = {}
         self._spared = tuple({SSH_PORT, *(each.connection.port for each in self._all.values())})
         self._here = LinuxLinks(
-            lambda: Place(run_id, self._addresses), journal, reach=(CLIENTS,), spared=self._spared
+            lambda: ExistingNetwork(run_id, self._addresses),
+            journal,
+            reach=(CLIENTS,),
+            spared=self._spared,
         )
         self.links = parts.RemoteLinks(self._agent, lambda: self._nodes, self._here)
         self.disks = parts.disks(self._agent)
         self.clocks = parts.clocks(self._agent)
         self.clients = LinuxClients()
-        self._plugged = MachinePower(plugs, self.machine, journal) if plugs else None
-        self.power: Power = self._plugged or NoPower()
+        self._machine_power = MachinePower(switches, self.machine, journal) if switches else None
+        self.power: Power = self._machine_power or NoPower()
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What every machine can do, and this one where it has a part in that."""
-        found = parts.together(self._nodes, lambda node: self._agent(node).call(Session.abilities))
+        """The abilities of all machines; network abilities only if this machine has them too."""
+        found = in_parallel(self._nodes, lambda node: self._agent(node).call(Session.abilities))
         common = frozenset.intersection(*found.values())
-        ours = {str(Ability.MACHINE_POWER)} if self._plugged else set()
-        ours |= common & self._here.abilities if self._wanted.root else set()
-        return (common - NETWORK) | ours
+        local = {str(Ability.MACHINE_POWER)} if self._machine_power else set()
+        local |= common & self._here.abilities if self._options.root else set()
+        return (common - NETWORK) | local
 
     def python(self, node: int) -> str:
-        """The interpreter that the inventory names, or one that pip filled."""
+        """Return the interpreter of the inventory, or of the virtual environment made by pip."""
         return self.machine(node).python
 
     def environment(self, node: int) -> Mapping[str, str]:
-        """Nothing of this machine's own."""
+        """Return the environment of our processes there; it has no variables of this machine."""
         return self.machine(node).environment
 
     def place(self, node: int, path: Path) -> Path:
-        """Where it was brought to."""
+        """Return the place of the copy."""
         return self.machine(node).place(path)
 
     # -- the machines
 
     def up(self) -> None:
-        """Connect to all machines and start their agents. On an error, call `down`."""
+        """Connect to all machines and start their agents. After an error, call `down`."""
         machines = self._all
         self._addresses = {node: each.connection.address() for node, each in machines.items()}
         clients = self._inventory.clients
-        self._addresses[CLIENTS] = str(clients or _towards(self._addresses[self._nodes[0]]))
-        if self._wanted.root:
-            table = Place(self._run_id, {}).name
+        self._addresses[CLIENTS] = str(clients or _local_address(self._addresses[self._nodes[0]]))
+        if self._options.root:
+            table = ExistingNetwork(self._run_id, {}).name
             self._journal.record("local.rules", table=table)
             firewall.prepare(namespaces.OWN, table, self._spared)
-        parts.together(self._nodes, self._start)
+        in_parallel(self._nodes, self._start)
 
     def _start(self, node: int) -> None:
         machine = self._all[node]
-        machine.connect(self._wanted.cargo)
+        machine.connect(self._options.software)
         self._journal.record("ssh.machine", node=node, **machine.record)
-        if self._plugged:
-            self._plugged.record(node)  # after it: undone before it
+        if self._machine_power:
+            self._machine_power.record(node)  # recorded later, so undone earlier
         machine.start(
             Settings(
                 run_id=self._run_id,
@@ -127,17 +132,17 @@ class SshTarget:
                 addresses=self._addresses,
                 spared=self._spared,
                 dead_man_s=self._inventory.dead_man_s,
-                clocks=self._wanted.clocks,
+                clocks=self._options.clocks,
                 clock=machine.host.clock,
             )
         )
 
     def down(self, *, keep_data: bool = False) -> None:
-        """See the protocol. What a node has said is brought here first."""
+        """See the protocol. The nodes' logs are fetched first."""
         problems = []
-        if self._plugged:
+        if self._machine_power:
             try:
-                self._plugged.restore(self._plugged.off())
+                self._machine_power.restore(self._machine_power.off())
             except (TargetError, OSError) as error:
                 problems.append(str(error))
 
@@ -151,9 +156,9 @@ class SshTarget:
 
         self.clients.end()
         self._here.close()
-        parts.together(self._nodes, end)
-        ours = [r for r in self._journal.records() if r["kind"] in FAULTS | {"local.process"}]
-        problems += undo_records(ours, UNDO)[1]
+        in_parallel(self._nodes, end)
+        local = [r for r in self._journal.records() if r["kind"] in FAULTS | {"local.process"}]
+        problems += undo_records(local, UNDO)[1]
         if problems:
             raise TargetError("; ".join(problems))
 
@@ -164,17 +169,17 @@ class SshTarget:
     def add_node(self, node: int) -> None:
         """Use one more machine of the inventory. Raises Unsupported without one."""
         if node not in self._all:
-            raise Unsupported(f"the inventory has no host for node {node}, to be added")
+            raise Unsupported(f"the inventory has no host for the new node {node}: add one")
         self._nodes = sorted({*self._nodes, node})
         self._start(node)
 
     def remove_node(self, node: int, *, keep_data: bool = False) -> None:
-        """Let a machine go."""
+        """End the node and its agent, and disconnect."""
         self.machine(node).end(keep_data=keep_data)
         self._nodes = [each for each in self._nodes if each != node]
 
     def address(self, node: int) -> str:
-        """The IPv4 address in the data network."""
+        """Return the IPv4 address in the data network."""
         if node != CLIENTS:
             self.machine(node)
         return self._addresses[node]
@@ -182,12 +187,12 @@ class SshTarget:
     # -- files
 
     def data_dir(self, node: int) -> Path:
-        """What was fetched of it."""
+        """Return the directory of the fetched data."""
         self.machine(node)
         return self._run_dir / "nodes" / str(node) / "data"
 
     def home(self, node: int) -> Path:
-        """On the machine."""
+        """Return the path on the machine."""
         return Path(self.machine(node).home)
 
     def publish(self, node: int) -> None:
@@ -239,14 +244,14 @@ class SshTarget:
         """See the protocol."""
         return self._agent(node).call(Machine.exit_code, node)
 
-    def take_deaths(self) -> Sequence[tuple[int, int | None]]:
-        """See the protocol. What the agents tell; a machine without one tells nothing."""
+    def take_unexpected_exits(self) -> Sequence[tuple[int, int | None]]:
+        """See the protocol. A machine without an agent reports nothing."""
         machines = [self.machine(node) for node in self.node_ids()]
         return [
             death
             for machine in machines
             if machine.has_agent
-            for death in machine.agent.call(Machine.take_deaths)
+            for death in machine.agent.call(Machine.take_unexpected_exits)
         ]
 
     def state(self, node: int) -> str:
@@ -260,42 +265,42 @@ class SshTarget:
         env: Mapping[str, str] | None = None,
         log_path: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a process here."""
+        """Start a process on this machine."""
         client = processes.spawn(argv, None, env=env, log_path=log_path)
         self.clients.adopt(client)
         return client
 
     def enter(self, machine: int) -> str:
-        """By ssh."""
+        """Return an ssh command."""
         if machine == CLIENTS:
             return "sh"
         way = self.machine(machine).connection.way
         return f"ssh -p {way.port} {way.user}@{way.host}"
 
     def in_client_netns(self) -> AbstractContextManager[None]:
-        """The clients' network is the harness's own."""
+        """Do nothing: the clients use the harness's own network."""
         return nullcontext()
 
     # -- inside
 
     def machine(self, node: int) -> RemoteMachine:
-        """Its connection, agent and files. Raises UnknownNode."""
+        """Return a node's machine. Raises UnknownNode."""
         if node not in self._nodes:
-            raise UnknownNode(f"no node {node}: there are {self._nodes}")
+            raise UnknownNode(f"there is no node {node}; the nodes are {self._nodes}")
         return self._all[node]
 
-    def _agent(self, node: int) -> LastingAgent:
+    def _agent(self, node: int) -> PowerAwareClient:
         return self.machine(node).agent
 
 
-def _towards(address: str) -> str:
-    """Our address on the way there."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+def _local_address(address: str) -> str:
+    """Return the local address of the route to `address`."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            asked.connect((address, 9))
+            probe.connect((address, 9))
         except OSError as error:
             raise TargetError(
-                f"no way leads from here to {address} ({error}): the clients are to use the data "
-                "network too; correct `address` in the inventory"
+                f"this machine has no route to {address} ({error}), but its clients must reach the "
+                "nodes there: correct `address` in the inventory"
             ) from error
-        return str(asked.getsockname()[0])
+        return str(probe.getsockname()[0])

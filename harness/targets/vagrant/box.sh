@@ -1,13 +1,13 @@
 #!/bin/sh
-# Builds what the Vagrantfile's machines are made of, from Debian's packages alone:
+# Builds the system of the Vagrantfile's machines from Debian's packages alone:
 #   OUT/highwater-bookworm.box   a box for libvirt (KVM or emulated)
 #   OUT/highwater-bookworm.tar   the same system without a kernel, for docker import
-# Nothing is mounted: file systems are written into the image, so that a build that is cut short
-# leaves nothing behind but a directory in TMPDIR.
+# Nothing is mounted: file systems are written into the image. So an aborted build leaves nothing
+# behind but a directory in TMPDIR.
 set -eu
 
 usage="usage: sudo $0 OUT      (MIRROR=http://... for another mirror than deb.debian.org)"
-# Vagrant's well-known first key: `vagrant up` puts one of its own in its place.
+# Vagrant's well-known first key: `vagrant up` replaces it by a new one.
 vagrant_key='ssh-rsa AAAAB3NzaC1yc2EAAAABIwAAAQEA6NF8iallvQVp22WDkTkyrtvp9eWW6A8YVr+kz4TjGYe7gHzIw+niNltGEFHzD8+v1I2YJ6oXevct1YeS0o9HZyN1Q9qgCgzUFtdOKLv6IedplqoPkcmF0aYet2PkEDo3MlTBckFXPITAMzF8dJSIFo9D8HfdOV0IAdx4O7PtixWKn5y2hMNG0zQPyUecp4pzC6kivAIhyfHilFR61RGL+GPXQ2MWZWFYbAGjyiYJnAmCP3NOTd0jMZEnDkbUvxhMmBYSdETk1rRgm+R4LOzFUGaHqHDLKLX+FIPKcF96hrucXzcWyLbIbEgE98OHlnVYCzRdK8jlqm8tehUc9c9WhQ== vagrant insecure public key'
 packages=systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,e2fsprogs,libfaketime
 packages=$packages,python3,python3-venv,ca-certificates,linux-image-cloud-amd64,zstd
@@ -22,24 +22,24 @@ fail() {
 
 check() {
   [ $# -eq 1 ] || fail "$usage"
-  [ "$(id -u)" -eq 0 ] || fail "it must be root to own a system's files; $usage"
+  [ "$(id -u)" -eq 0 ] || fail "only root can own a system's files: run it with sudo; $usage"
   [ -f /usr/lib/syslinux/mbr/mbr.bin ] || set -- "$@" syslinux-common
   for tool in mmdebstrap:mmdebstrap qemu-img:qemu-utils syslinux:syslinux mcopy:mtools \
     mkfs.fat:dosfstools mke2fs:e2fsprogs sfdisk:fdisk; do
     command -v "${tool%:*}" >/dev/null || set -- "$@" "${tool#*:}"
   done
   shift
-  [ $# -eq 0 ] || fail "these are missing: apt-get install $*"
+  [ $# -eq 0 ] || fail "programs are missing: apt-get install $*"
 }
 
-# Before the packages: what the initial file system is to hold, so that it is made once.
+# Before the packages: settings of the initial file system, so that it is made only once.
 before() {
   mkdir -p "$1/etc/initramfs-tools/conf.d" "$1/usr/share/initramfs-tools/modules.d"
   printf 'MODULES=list\nCOMPRESS=zstd\nRESUME=none\n' >"$1/etc/initramfs-tools/conf.d/highwater"
   printf 'virtio_pci\nvirtio_blk\next4\n' >"$1/usr/share/initramfs-tools/modules.d/highwater"
 }
 
-# After the packages: the user, the network, and what each machine makes for itself.
+# After the packages: the user, the network, and the host key that each machine makes itself.
 after() {
   chroot "$1" useradd --create-home --shell /bin/bash --password '*' vagrant
   echo 'vagrant ALL=(ALL) NOPASSWD: ALL' >"$1/etc/sudoers.d/vagrant"
@@ -50,14 +50,14 @@ after() {
   printf '127.0.0.1 localhost\n' >"$1/etc/hosts"
   : >"$1/etc/machine-id"
   echo 'LABEL=root / ext4 noatime 0 1' >"$1/etc/fstab"
-  # Sorted behind what Vagrant writes for the network between the machines.
+  # 90: sorted after the file that Vagrant writes for the network between the machines.
   printf '[Match]\nName=eth*\n[Network]\nDHCP=ipv4\n[DHCPv4]\nClientIdentifier=mac\n' \
     >"$1/etc/systemd/network/90-dhcp.network"
   chroot "$1" systemctl -q enable systemd-networkd
   # Nothing that updates packages or takes time while the machine starts.
   chroot "$1" systemctl -q mask getty@tty1.service e2scrub_reap.service \
     e2scrub_all.timer apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer
-  # One host key, of each machine's own, made when it first starts.
+  # Each machine makes its own host key when it first starts.
   rm -f "$1"/etc/ssh/ssh_host_*
   printf 'HostKey /etc/ssh/ssh_host_ed25519_key\nUseDNS no\n' \
     >"$1/etc/ssh/sshd_config.d/highwater.conf"

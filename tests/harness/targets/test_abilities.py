@@ -18,16 +18,20 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     def capability(name: str) -> Capability:
         return Capability(
-            name=name, available=name not in lacks, detail="looked", how_to_get=f"get {name}"
+            name=name,
+            available=name not in lacks,
+            detail="looked",
+            needed_for="faults",
+            how_to_get=f"get {name}",
         )
 
-    def missing_for(names: Iterable[str]) -> list[Capability]:
+    def missing_capabilities(names: Iterable[str]) -> list[Capability]:
         return [capability(name) for name in sorted(names) if name in lacks]
 
     def by_privilege(names: Iterable[str]) -> dict[bool, dict[str, Capability] | None]:
         return {True: None, False: {name: capability(name) for name in names}}
 
-    monkeypatch.setattr(doctor, "missing_for", missing_for)
+    monkeypatch.setattr(doctor, "missing_capabilities", missing_capabilities)
     monkeypatch.setattr(doctor, "by_privilege", by_privilege)
     return lacks
 
@@ -43,8 +47,8 @@ def test_every_ability_is_traced_to_the_machine() -> None:
 def test_what_is_lacking_comes_with_the_way_to_get_it(machine: set[str]) -> None:
     """Only of what was asked for."""
     machine |= {"nftables", "freeze"}
-    assert abilities.lacking({Ability.SIGNALS}) == {}
-    assert abilities.lacking({*find("kill").needs, *find("partition.halves").needs}) == {
+    assert abilities.missing_abilities({Ability.SIGNALS}) == {}
+    assert abilities.missing_abilities({*find("kill").needs, *find("partition.halves").needs}) == {
         Ability.PACKET_DROPS: "nftables: looked; get nftables"
     }
 
@@ -52,7 +56,7 @@ def test_what_is_lacking_comes_with_the_way_to_get_it(machine: set[str]) -> None
 def test_the_table_has_every_fault_and_says_what_it_lacks(machine: set[str]) -> None:
     """As root nobody knows from here; without, the missing capability, once with its remedy."""
     machine.add("freeze")
-    found = abilities.offers()
+    found = abilities.fault_availability()
     assert [offer.fault for offer in found[::2]] == list(FAULTS)
     cells = {(o.fault, o.target): o.available for o in found}
     assert cells["disk.stall", AS_ROOT] is None

@@ -15,7 +15,7 @@ from harness.recording.journal import Journal, registered
 from harness.targets import clean as clean_module
 from harness.targets.clean import clean, undo
 from harness.targets.linux import kernel, processes
-from harness.targets.linux.clean import Cleaned, Outcome
+from harness.targets.linux.clean import CleanedRun, CleanOutcome
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 from tests.support.require import require
@@ -81,7 +81,7 @@ def living_harness(run_dir: Path, registry: Path, run_id: str) -> Iterator[subpr
             undo(run_dir / "journal.jsonl", registry=registry)
 
 
-def outcomes(cleaned: Sequence[Cleaned]) -> list[Outcome]:
+def outcomes(cleaned: Sequence[CleanedRun]) -> list[CleanOutcome]:
     """What became of each run."""
     return [one.outcome for one in cleaned]
 
@@ -91,14 +91,14 @@ def test_a_killed_harness_leaves_nothing_after_clean(run_dir: Path, registry: Pa
     require("root", "netns", "loop")
     run_id = new_run_id()
     with living_harness(run_dir, registry, run_id) as harness:
-        assert outcomes(clean(registry=registry)) == [Outcome.ALIVE]
+        assert outcomes(clean(registry=registry)) == [CleanOutcome.ALIVE]
         assert len(marked(f"mark-{run_id}")) >= 4
         harness.send_signal(signal.SIGKILL)
         harness.wait()
         assert leftovers(run_id, run_dir) != []
         [cleaned] = clean(registry=registry)
         assert cleaned.problems == ()
-        assert cleaned.outcome is Outcome.UNDONE
+        assert cleaned.outcome is CleanOutcome.UNDONE
         assert cleaned.run_id == run_id
         assert len([what for what in cleaned.removed if "namespace" in what]) == 5
         assert leftovers(run_id, run_dir) == []
@@ -106,7 +106,7 @@ def test_a_killed_harness_leaves_nothing_after_clean(run_dir: Path, registry: Pa
         assert (run_dir / "nodes/1/data.img").exists()
         assert clean(run_dir.parents[1], registry=registry) == []
         again = undo(run_dir / "journal.jsonl", registry=registry)
-        assert (again.outcome, again.removed) == (Outcome.UNDONE, ())
+        assert (again.outcome, again.removed) == (CleanOutcome.UNDONE, ())
 
 
 class Crash(BaseException):
@@ -217,7 +217,7 @@ def test_a_stranger_with_a_journalled_pid_is_left_alone(run_dir: Path, registry:
         with Journal.create(path, run_id="r", registry=registry) as journal:
             fields = {**asdict(identity), "start_ticks": identity.start_ticks - 5}
             journal.record("local.process", machine=1, **fields)
-        assert outcomes(clean(registry=registry)) == [Outcome.UNDONE]
+        assert outcomes(clean(registry=registry)) == [CleanOutcome.UNDONE]
         assert processes.is_alive(identity)
         stranger.kill()
 
@@ -232,10 +232,10 @@ def test_a_detached_cluster_lives_until_it_is_taken_down(run_dir: Path, registry
         target.set_command(1, ["sleep", "1000"], {"PATH": os.environ["PATH"]}, run_dir / "log")
         target.start(1)
     try:
-        assert outcomes(clean(run_dir.parents[1], registry=registry)) == [Outcome.ALIVE]
+        assert outcomes(clean(run_dir.parents[1], registry=registry)) == [CleanOutcome.ALIVE]
         assert target.is_running(1)
     finally:
-        assert outcomes(clean(everything=True, registry=registry)) == [Outcome.UNDONE]
+        assert outcomes(clean(everything=True, registry=registry)) == [CleanOutcome.UNDONE]
     assert not target.is_running(1)
     assert leftovers(run_id, run_dir) == []
     target.kill(1)
@@ -244,12 +244,12 @@ def test_a_detached_cluster_lives_until_it_is_taken_down(run_dir: Path, registry
 def test_a_detached_cluster_whose_nodes_are_dead_is_a_leftover(
     run_dir: Path, registry: Path
 ) -> None:
-    """Nobody lives there any more: its namespaces go with the next clean."""
+    """It has no running process, so the next clean removes its namespaces."""
     require("root", "netns")
     path, run_id = run_dir / "journal.jsonl", new_run_id()
     with Journal.create(path, run_id=run_id, detached=True, registry=registry) as journal:
         LocalTarget(run_id, run_dir, [1], journal, volume=Volume.DIRECTORY).up()
-    assert outcomes(clean(registry=registry)) == [Outcome.UNDONE]
+    assert outcomes(clean(registry=registry)) == [CleanOutcome.UNDONE]
     assert leftovers(run_id, run_dir) == []
 
 
@@ -262,7 +262,7 @@ def test_an_unfinished_run_is_found_in_the_store_when_the_registry_lost_it(
         link.unlink()
     store = run_dir.parents[1]
     assert clean(registry=registry) == []
-    assert outcomes(clean(store, registry=registry)) == [Outcome.UNDONE]
+    assert outcomes(clean(store, registry=registry)) == [CleanOutcome.UNDONE]
     assert clean(store, registry=registry) == []
 
 
@@ -281,12 +281,12 @@ def test_what_cannot_be_undone_is_said_and_kept_for_the_next_time(
         for kind in ("good", "bad", "good"):
             journal.record(kind)
     [cleaned] = clean(registry=registry)
-    assert cleaned.outcome is Outcome.FAILED
+    assert cleaned.outcome is CleanOutcome.FAILED
     assert "the kernel said no" in cleaned.problems[0]
     assert cleaned.removed == ("one thing", "one thing")
     assert len(registered(registry)) == 1
     monkeypatch.undo()
-    assert outcomes(clean(registry=registry)) == [Outcome.UNDONE]
+    assert outcomes(clean(registry=registry)) == [CleanOutcome.UNDONE]
     assert registered(registry) == []
 
 
@@ -298,7 +298,7 @@ def test_a_journal_that_was_deleted_is_reported_once(run_dir: Path, registry: Pa
     for copy in registry.glob("*.jsonl"):
         copy.unlink()
     [cleaned] = clean(registry=registry)
-    assert cleaned.outcome is Outcome.FAILED
+    assert cleaned.outcome is CleanOutcome.FAILED
     assert "/run/netns" in cleaned.problems[0]
     assert clean(registry=registry) == []
 
@@ -330,14 +330,14 @@ def test_a_store_that_was_removed_while_its_run_went_on_is_undone_all_the_same(
             for image in run_dir.rglob("*.img"):
                 image.unlink()
             [alive] = clean(registry=registry)
-            assert (alive.outcome, alive.run_id) == (Outcome.ALIVE, run_id)
+            assert (alive.outcome, alive.run_id) == (CleanOutcome.ALIVE, run_id)
             harness.kill()
             harness.wait()
             [cleaned] = clean(registry=registry)
         finally:
             harness.kill()
             undo(run_dir / "journal.jsonl", registry=registry) if registered(registry) else None
-    assert cleaned.outcome is Outcome.UNDONE, cleaned.problems
+    assert cleaned.outcome is CleanOutcome.UNDONE, cleaned.problems
     assert cleaned.run_id == run_id
     (run_dir / "journal.jsonl").write_bytes(kept)  # by which the test looks for leftovers
     assert leftovers(run_id, run_dir) == []

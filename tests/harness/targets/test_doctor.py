@@ -35,14 +35,14 @@ def test_packet_drops_and_frozen_disks_are_really_tried(
 ) -> None:
     """Where the kernel refuses, the capability is missing, with the kernel's reason."""
     require("root", "loop")
-    assert doctor.missing_for({"nftables", "freeze"}) == []
+    assert doctor.missing_capabilities({"nftables", "freeze"}) == []
     assert list(registry.iterdir()) == []
 
     def refuse(_mountpoint: Path) -> bool:
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("harness.targets.linux.kernel.freeze", refuse)
-    [missing] = doctor.missing_for({"nftables", "freeze"})
+    [missing] = doctor.missing_capabilities({"nftables", "freeze"})
     assert missing.name == "freeze"
     assert "Operation not supported" in missing.detail
     assert missing.how_to_get
@@ -67,7 +67,7 @@ def test_json_holds_what_the_table_holds() -> None:
     found = doctor.capabilities(["root", "python-packages"])
     objects = json.loads(doctor.as_json(reversed(found)))
     assert [fields["name"] for fields in objects] == ["python-packages", "root"]
-    assert set(objects[0]) == {"name", "available", "detail", "how_to_get"}
+    assert set(objects[0]) == {"name", "available", "detail", "needed_for", "how_to_get"}
     argv = [sys.executable, "-m", "harness.targets.doctor", "root"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == objects[1:]
@@ -76,4 +76,4 @@ def test_json_holds_what_the_table_holds() -> None:
 def test_a_capability_that_does_not_exist_is_an_error() -> None:
     """A typing error in a plan must not pass as something that the machine has."""
     with pytest.raises(KeyError, match="teleport"):
-        doctor.missing_for({"root", "teleport"})
+        doctor.missing_capabilities({"root", "teleport"})

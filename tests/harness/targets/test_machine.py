@@ -15,7 +15,7 @@ from tests.support.require import require
 from tests.support.targets.machine import leftovers, new_run_id
 
 HOUR_S = 3600
-NUMBER = processes.NOBODY.pid + 1
+NUMBER = processes.UNKNOWN_PROCESS.pid + 1
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def _shared_by(process: ProcessId) -> list[Path]:
     since_boot_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return [
         path
-        for path in clocks.left_by(process.pid)
+        for path in clocks.shared_memory_of(process.pid)
         if -1.0 < path.stat().st_mtime - since_boot_s - started_s < _LOADED_S
     ]
 

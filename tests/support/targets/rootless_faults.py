@@ -1,7 +1,7 @@
-"""Makes every fault that the doctor offers without root: a program for a user who is not root.
+"""Make every fault that the doctor calls available without root; run by a user who is not root.
 
-Prints a JSON object with a list for each fault: what went wrong; empty when it was made, proven
-and healed, or when it was said to be unavailable and the target lacks what it needs as well.
+The program prints a JSON object with a list of problems for each fault. The list is empty when the
+fault was made, proven and healed, or when the doctor calls it unavailable and the target agrees.
 """
 
 from harness.targets.local.rootless import ensure_privileges
@@ -18,7 +18,7 @@ from harness.run.hosts import hosts_of  # noqa: E402
 from harness.targets import abilities  # noqa: E402
 from harness.targets.linux import kernel  # noqa: E402
 from nemesis.faults.catalogue import FAULTS  # noqa: E402
-from nemesis.faults.fault import Fault, Strike  # noqa: E402
+from nemesis.faults.fault import Fault, Injection  # noqa: E402
 from nemesis.hosts import Hosts  # noqa: E402
 from tests.support.nemesis.fakes import FakeView  # noqa: E402
 from tests.support.targets.machine import new_run_id  # noqa: E402
@@ -31,8 +31,8 @@ PROOF_S = 10.0
 
 def main() -> None:
     """Try them all."""
-    offers = [o for o in abilities.offers() if o.target == abilities.WITHOUT_ROOT]
-    print(json.dumps({o.fault: attempt(FAULTS[o.fault], bool(o.available)) for o in offers}))
+    rows = [r for r in abilities.fault_availability() if r.target == abilities.WITHOUT_ROOT]
+    print(json.dumps({r.fault: attempt(FAULTS[r.fault], bool(r.available)) for r in rows}))
 
 
 def attempt(fault: Fault, offered: bool) -> list[str]:
@@ -49,7 +49,7 @@ def attempt(fault: Fault, offered: bool) -> list[str]:
                 if not offered:
                     return ["it was not offered, but the target has all that it needs"]
                 undo_kills.life(target, run_dir)
-                hosts = hosts_of(target, FakeView(), undo_kills.Members(target, run_dir))
+                hosts = hosts_of(target, FakeView(), undo_kills.ClusterNodes(target, run_dir))
                 return made(fault, hosts, undo_kills.aimed(fault, hosts, "1"))
             except Exception as error:  # an answer: it could not be made
                 return [f"{type(error).__name__}: {error}"]
@@ -58,22 +58,22 @@ def attempt(fault: Fault, offered: bool) -> list[str]:
                 journal.finish()
 
 
-def made(fault: Fault, hosts: Hosts, strike: Strike) -> list[str]:
+def made(fault: Fault, hosts: Hosts, injection: Injection) -> list[str]:
     """Inject, prove and heal it."""
     began_s = time.monotonic()
-    fault.inject(hosts, strike)
+    fault.inject(hosts, injection)
 
     def proven() -> bool:
-        if fault.pulse_ms is not None:
-            fault.pulse(hosts, strike, round(1000 * (time.monotonic() - began_s)))
-        return fault.effect(hosts, strike).took
+        if fault.tick_ms is not None:
+            fault.tick(hosts, injection, round(1000 * (time.monotonic() - began_s)))
+        return fault.measure_effect(hosts, injection).confirmed
 
     wrong = []
     if fault.name not in UNPROVEN and not kernel.wait_until(proven, PROOF_S, 0.02):
-        wrong.append(f"no effect: {fault.effect(hosts, strike).evidence}")
-    fault.heal(hosts, strike)
-    healing = fault.healing(hosts, strike)
-    return wrong if healing.took else [*wrong, f"not healed: {healing.evidence}"]
+        wrong.append(f"no effect: {fault.measure_effect(hosts, injection).evidence}")
+    fault.heal(hosts, injection)
+    healing = fault.measure_heal(hosts, injection)
+    return wrong if healing.confirmed else [*wrong, f"not healed: {healing.evidence}"]
 
 
 if __name__ == "__main__":

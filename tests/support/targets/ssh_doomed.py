@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from harness.recording.journal import Journal
-from harness.targets.ssh.install import Cargo
+from harness.targets.ssh.install import Software
 from harness.targets.ssh.inventory import load
-from harness.targets.ssh.power import Plug
-from harness.targets.ssh.target import SshTarget, Wanted
+from harness.targets.ssh.power import PowerSwitch
+from harness.targets.ssh.target import SshOptions, SshTarget
 from nemesis.hosts import Cut
 
 RUN_ID: Final = f"doomed-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
@@ -24,11 +24,13 @@ READY: Final = "all is broken"
 _BEAT: Final = "date +%s.%N > data/new && mv data/new data/beat"
 
 
-def target_of(place: Path, journal: Journal, plugs: Mapping[int, Plug] | None = None) -> SshTarget:
+def target_of(
+    place: Path, journal: Journal, switches: Mapping[int, PowerSwitch] | None = None
+) -> SshTarget:
     """The target on the inventory in `place`, its run there too."""
-    wanted = Wanted(cargo=Cargo(module="nodes"), clocks=True, root=True)
+    wanted = SshOptions(software=Software(module="nodes"), clocks=True, root=True)
     inventory = load(place / "lab.toml")
-    return SshTarget(RUN_ID, place / RUN_ID, (1, 2, 3), journal, inventory, wanted, plugs)
+    return SshTarget(RUN_ID, place / RUN_ID, (1, 2, 3), journal, inventory, wanted, switches)
 
 
 def begin(target: SshTarget) -> None:

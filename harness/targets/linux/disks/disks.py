@@ -1,9 +1,9 @@
-"""The nodes' disks, to be broken: every call names a node, and reaches its volume.
+"""Faults of the nodes' disks. Every call names a node and works on its volume.
 
-Everything but the files needs a file system of the node's own. What the harness itself has to write
-while the disk is stalled or slow makes it work for that moment, since the harness would wait as
-well; what waited meanwhile may get through. A node that is killed is waited for with its disk let
-go: the kernel ends nobody who waits for one.
+All faults but those of files need a file system of the node's own. When the harness itself must
+write to a stalled or slow disk, it lifts the fault for that moment, because the write would block
+too. Writes of the node that waited may get through then. A killed node is waited for with its disk
+released, because the kernel cannot end a process that waits for a disk.
 """
 
 import os
@@ -20,18 +20,18 @@ from harness.recording.journal import Journal
 from harness.targets.base import NodeState, Unsupported
 from harness.targets.linux import kernel, processes
 from harness.targets.linux.disks import files, throttles, volumes
-from harness.targets.linux.disks.probes import Attempt
-from harness.targets.linux.disks.throttles import Group
+from harness.targets.linux.disks.probes import DiskProbe
+from harness.targets.linux.disks.throttles import ControlGroup
 from harness.targets.linux.disks.volumes import Volume
 from nemesis.hosts import PowerCut, Probe
 
-BALLAST = f"{files.OURS}ballast"
+BALLAST = f"{files.HARNESS_PREFIX}ballast"
 EVIDENCE = "disk-evidence"
-"""Kind of the journal's records of what was measured; nothing to undo."""
+"""Kind of the journal's records of measurements; they need no undoing."""
 
 
 class _Limit(NamedTuple):
-    groups: Sequence[Group]
+    groups: Sequence[ControlGroup]
     device: str
     bytes_per_s: int
     operations_per_s: int
@@ -46,10 +46,10 @@ class LinuxDisks:
         data_dir: Callable[[int], Path],
         journal: Journal,
         *,
-        groups: Callable[[int], Sequence[Group]],
+        groups: Callable[[int], Sequence[ControlGroup]],
     ) -> None:
-        """`data_dir` gives a node's mount point, and raises for who is no node; `groups` gives the
-        control groups whose limits hold for the node's processes and ours.
+        """`data_dir` returns a node's mount point and raises UnknownNode. `groups` returns the
+        control groups whose limits hold for the node's processes and for the harness.
         """
         self._volume = volume
         self._data_dir = data_dir
@@ -57,15 +57,15 @@ class LinuxDisks:
         self._groups = groups
         self._frozen: set[int] = set()
         self._limits: dict[int, _Limit] = {}
-        self._ailments: dict[int, str] = {}
+        self._disk_problems: dict[int, str] = {}
         self._to_drain: set[int] = set()
-        self._attempts: dict[tuple[int, str], Attempt] = {}
+        self._probes: dict[tuple[int, str], DiskProbe] = {}
         self._notes: dict[str, str] = {}
         self._mutex = threading.RLock()
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken: only files, where the disks are plain directories."""
+        """The supported abilities: only files, where the disks are plain directories."""
         if self._volume is Volume.DIRECTORY:
             return frozenset({"files"})
         found = {"files", "disk-stalls", "disk-faults", "power-loss"}
@@ -78,31 +78,34 @@ class LinuxDisks:
     # -- stalled and slow
 
     def flush(self, node: int) -> None:
-        """Write what waits, unless the disk is stalled or refuses."""
-        hindered = node in self._frozen or node in self._ailments
+        """Write all dirty pages to the disk, unless the disk is stalled or broken."""
+        hindered = node in self._frozen or node in self._disk_problems
         if self._volume is not Volume.DIRECTORY and not hindered:
-            with self._quick(node):
+            with self._unlimited(node):
                 volumes.flush(self._volume, self._data_dir(node))
 
     def freeze(self, node: int) -> None:
         """Stall the node's disk: writes and fsyncs block until `thaw`. Raises Unsupported."""
         place = self._volume_of(node, "stalled")
         self._frozen.add(node)
-        with self._quick(node):  # everything that waits is written first
+        with self._unlimited(node):  # a freeze writes all dirty pages first
             volumes.freeze(place, self._journal)
 
     def thaw(self, node: int) -> None:
-        """Undo `freeze`; nothing happens where nothing is frozen."""
+        """Undo `freeze`; a disk that is not frozen is no error."""
         self._frozen.discard(node)
         if self._volume is not Volume.DIRECTORY:
             volumes.thaw(self._data_dir(node))
 
     def limit(self, node: int, *, bytes_per_s: int, operations_per_s: int) -> None:
-        """Let the disk read no more and write no more than that; 0 is no limit."""
+        """Limit reads and writes of the disk, each direction on its own; 0 is no limit."""
         self._volume_of(node, "slowed down")
         groups = self._groups(node)
         if not groups:
-            raise Unsupported("no control group of ours may limit disks: see highwater doctor")
+            raise Unsupported(
+                f"the speed of node {node}'s disk cannot be limited: no control group here allows "
+                "that. `highwater doctor` says what to do (disk-limits)"
+            )
         [device] = kernel.loops_over(self._image(node))
         limit = _Limit(groups, throttles.device_numbers(device), bytes_per_s, operations_per_s)
         for group in groups:
@@ -131,85 +134,90 @@ class LinuxDisks:
         )
 
     @contextmanager
-    def let_go(self, node: int) -> Iterator[None]:
-        """Let whoever waits for the disk go: it is thawed for good, and not slow for the block."""
+    def released(self, node: int) -> Iterator[None]:
+        """Release processes that wait for the disk: thaw it, and lift its limit for the block."""
         self.thaw(node)
-        with self._quick(node):
+        with self._unlimited(node):
             yield
 
     # -- full, read-only, failing
 
     def fill(self, node: int) -> int:
-        """Take everything that is free; returns the bytes that all of it are by now.
+        """Fill the node's own file system; return the bytes of the filling so far.
 
-        Only of the node's own file system. Raises NodeState while that is not there.
+        Raises NodeState while that file system is not mounted.
         """
         place = self._volume_of(node, "filled")
         self._journal.record("local.ballast", path=str(place / BALLAST))
-        with self._flowing(node), volumes.opened(place, self._image(node)) as directory:
+        with self._writable(node), volumes.opened(place, self._image(node)) as directory:
             return files.fill(directory, BALLAST)
 
     def drain(self, node: int) -> None:
-        """Undo `fill`; on a disk that refuses, only when it is repaired."""
-        if node in self._ailments:
+        """Undo `fill`; on a broken disk, as soon as the disk is repaired."""
+        if node in self._disk_problems:
             self._to_drain.add(node)
             return
         ballast = self._data_dir(node) / BALLAST
-        with self._flowing(node), suppress(FileNotFoundError):
-            # XFS gives the room of a removed file back some time later, that of a cut one at once.
+        with self._writable(node), suppress(FileNotFoundError):
+            # XFS frees the blocks of a removed file later, those of a truncated file at once.
             os.truncate(ballast, 0)
             ballast.unlink()
 
     def free_bytes(self, node: int) -> int:
-        """What an ordinary user may still write."""
+        """How many bytes an ordinary user may still write."""
         found = os.statvfs(self._data_dir(node))
         return found.f_bavail * found.f_frsize
 
-    def drop_sync(self, node: int) -> None:
-        """See the protocol. Raises Unsupported: no kernel does that when asked."""
-        raise Unsupported(f"no fsync of node {node} can be made to fail here: only simulated ones")
+    def fail_next_sync(self, node: int) -> None:
+        """See the protocol. Raises Unsupported, because no kernel fails an fsync on request."""
+        raise Unsupported(
+            f"no kernel fails an fsync of node {node} on request: use highwater simulate"
+        )
 
-    def keep_syncs(self, node: int) -> None:
+    def stop_sync_failures(self, node: int) -> None:
         """See the protocol."""
 
-    def dropped(self, node: int) -> int | None:
+    def failed_sync_bytes(self, node: int) -> int | None:
         """See the protocol."""
 
     def set_read_only(self, node: int) -> None:
-        """Sync everything, then let ext4 refuse writes as it does after an error of its own.
+        """Sync everything, then make ext4 refuse writes, as it does after an error of its own.
 
-        Open files or not: a remount would refuse to go behind the backs of those. Writes between
-        the two are lost; nobody should be writing.
+        This works with files open for writing, which a plain remount refuses. Writes between the
+        two steps are lost, so no process should be writing.
         """
         place = self._volume_of(node, "made read-only")
         if self._volume is not Volume.IMAGE_EXT4:
-            raise Unsupported("only ext4 can become read-only while files are open for writing")
-        with self._flowing(node):
+            raise Unsupported(
+                f"node {node}'s disk is {self._volume}, and only ext4 can become read-only while "
+                "files are open for writing"
+            )
+        with self._writable(node):
             self._break(node, "read-only")
             kernel.sync(place)
             flags = kernel.MS_REMOUNT | kernel.MS_NOATIME
             kernel.mount("none", place, "ext4", flags, "abort,errors=remount-ro")
 
     def fail(self, node: int) -> None:
-        """Sync everything, then let everything fail, reads too."""
+        """Sync everything, then make every access fail, reads too."""
         place = self._volume_of(node, "made to fail")
-        with self._flowing(node):
+        with self._writable(node):
             self._break(node, "failing")
             _shut_down([place], kernel.SHUTDOWN_SYNCED)
 
-    def ailment(self, node: int) -> str:
-        """What is wrong with the disk until `repair`; empty when nothing is."""
-        return self._ailments.get(node, "")
+    def disk_problem(self, node: int) -> str:
+        """What is wrong with the disk until `repair`; empty when it works."""
+        return self._disk_problems.get(node, "")
 
     def repair(self, node: int) -> None:
-        """Unmount and mount again, where something is wrong. Raises TargetError."""
-        if node in self._ailments:
+        """Unmount and mount a broken disk again. Raises TargetError."""
+        if node in self._disk_problems:
             self._restart(node)
 
     def cut_power(self, nodes: Sequence[int]) -> Sequence[PowerCut]:
-        """Lose what was not brought to the disks, all at once, then mount them again.
+        """Lose all data that was not written to the disks, at the same time; then mount them again.
 
-        Raises NodeState for a disk that is down already, TargetError when one does not come back.
+        Raises NodeState for a disk that is broken already, TargetError when a mount fails.
         """
         places = [self._volume_of(node, "cut from power") for node in nodes]
         for node in nodes:
@@ -228,33 +236,38 @@ class LinuxDisks:
     # -- probes
 
     def probe(self, node: int, name: str, size_bytes: int) -> None:
-        """Begin to write and fsync in a process of its own; one that goes by the name ends."""
+        """Start a process that writes and fsyncs; end an earlier one with the same name."""
         self.end_probe(node, name)
 
         def record(pid: int) -> None:
             if (identity := processes.identify(pid)) is not None:
                 self._journal.record("local.probe", **asdict(identity))
 
-        path, devices = self._data_dir(node) / f"{files.OURS}probe-{name}", self._devices(node)
+        path, devices = (
+            self._data_dir(node) / f"{files.HARNESS_PREFIX}probe-{name}",
+            self._devices(node),
+        )
         with self._mutex:
-            self._attempts[node, name] = Attempt(path, size_bytes, devices, record)
+            self._probes[node, name] = DiskProbe(path, size_bytes, devices, record)
 
     def probed(self, node: int, name: str) -> Probe | None:
-        """How far that is; None when nothing was begun by that name."""
+        """Return the state of a probe; None when no probe has that name."""
         with self._mutex:
-            attempt = self._attempts.get((node, name))
-            return None if attempt is None else attempt.look()
+            probe = self._probes.get((node, name))
+            return None if probe is None else probe.poll()
 
     def end_probe(self, node: int, name: str) -> Probe | None:
-        """What became of it; nothing of it is left, but its file where nothing can be removed."""
+        """End a probe and return its result; remove its file, unless the disk is frozen."""
         with self._mutex:
-            attempt = self._attempts.pop((node, name), None)
-        if attempt is None:
+            probe = self._probes.pop((node, name), None)
+        if probe is None:
             return None
-        seen = attempt.end()
+        seen = probe.end()
         if node not in self._frozen:
             with suppress(OSError):
-                (self._data_dir(node) / f"{files.OURS}probe-{name}").unlink(missing_ok=True)
+                (self._data_dir(node) / f"{files.HARNESS_PREFIX}probe-{name}").unlink(
+                    missing_ok=True
+                )
         return seen
 
     # -- files
@@ -269,48 +282,48 @@ class LinuxDisks:
 
     def write(self, node: int, path: str, offset: int, content: bytes) -> None:
         """Overwrite a part of a file, and fsync it."""
-        with self._flowing(node):
+        with self._writable(node):
             files.write(self._data_dir(node), path, offset, content)
 
     def truncate(self, node: int, path: str, size_bytes: int) -> None:
-        """Cut a file's tail, and fsync it."""
-        with self._flowing(node):
+        """Truncate a file, and fsync it."""
+        with self._writable(node):
             files.truncate(self._data_dir(node), path, size_bytes)
 
     def keep_copy(self, node: int, name: str, paths: Sequence[str]) -> None:
-        """Copy files to a directory of the run's, beside the node's."""
+        """Copy files to a directory beside the node's data directory."""
         files.copy(self._data_dir(node), paths, self._copy_of(node, name))
 
     def restore_copy(self, node: int, name: str) -> Mapping[str, tuple[int, int]]:
-        """Put a copy back: path -> (size before, size after) of every file that it changed."""
-        with self._flowing(node):
+        """Restore a copy; return path -> (size before, size after) of every changed file."""
+        with self._writable(node):
             return files.restore(self._data_dir(node), self._copy_of(node, name))
 
     def forget_copy(self, node: int, name: str) -> None:
-        """Remove a copy; nothing happens where there is none."""
+        """Remove a copy; a missing copy is no error."""
         shutil.rmtree(self._copy_of(node, name), ignore_errors=True)
 
     def wipe(self, node: int) -> Mapping[str, int]:
-        """Remove every file; the bytes that each directory had."""
-        with self._flowing(node):
+        """Remove every file; return the bytes that each directory had."""
+        with self._writable(node):
             return files.wipe(self._data_dir(node))
 
-    def note(self, key: str, evidence: str) -> None:
+    def keep_evidence(self, key: str, evidence: str) -> None:
         """Keep what was measured, in the journal too."""
         self._notes[key] = evidence
         self._journal.record(EVIDENCE, key=key, evidence=evidence)
 
-    def noted(self, key: str) -> str | None:
+    def kept_evidence(self, key: str) -> str | None:
         """What was kept under that key."""
         return self._notes.get(key)
 
     def forget(self, node: int) -> None:
-        """Let go of a node that goes: neither its disk nor anybody waits any more."""
+        """Undo the faults of a removed node's disk, and end its probes."""
         self.thaw(node)
         self.unlimit(node)
-        for key in [key for key in self._attempts if key[0] == node]:
+        for key in [key for key in self._probes if key[0] == node]:
             self.end_probe(*key)
-        self._ailments.pop(node, None)
+        self._disk_problems.pop(node, None)
         self._to_drain.discard(node)
         shutil.rmtree(self._data_dir(node).with_name("copies"), ignore_errors=True)
 
@@ -319,8 +332,11 @@ class LinuxDisks:
     def _image(self, node: int) -> Path:
         return self._data_dir(node).with_name("data.img")
 
+    def _probe_file(self, node: int, name: str) -> Path:
+        return self._data_dir(node) / f"{files.HARNESS_PREFIX}probe-{name}"
+
     def _devices(self, node: int) -> list[int]:
-        """On what the node's files are: its loop device, or wherever a plain directory is."""
+        """Return the devices (st_dev) that may hold the node's files."""
         if self._volume is Volume.DIRECTORY:
             return [self._data_dir(node).stat().st_dev]
         return volumes.devices(self._image(node))
@@ -329,23 +345,29 @@ class LinuxDisks:
         return self._data_dir(node).with_name("copies") / name
 
     def _volume_of(self, node: int, what: str) -> Path:
-        """The node's mount point. Raises Unsupported without one, NodeState when it is down."""
+        """Return the node's mount point.
+
+        Raises Unsupported for a plain directory, NodeState for a broken disk.
+        """
         if self._volume is Volume.DIRECTORY:
-            raise Unsupported(f"node {node}'s disk is a plain directory and cannot be {what}")
-        if node in self._ailments:
-            raise NodeState(f"node {node}'s disk is {self._ailments[node]} already")
+            raise Unsupported(
+                f"node {node}'s disk is a plain directory and cannot be {what}: that takes a file "
+                "system of its own. `highwater doctor` says what to do (loop)"
+            )
+        if node in self._disk_problems:
+            raise NodeState(f"node {node}'s disk is {self._disk_problems[node]} already")
         return self._data_dir(node)
 
     def _break(self, node: int, how: str) -> None:
-        self._ailments[node] = how
+        self._disk_problems[node] = how
         self._journal.record(EVIDENCE, key=f"node {node}", evidence=f"its disk is {how} from here")
 
     def _restart(self, node: int) -> None:
-        for key in [key for key in self._attempts if key[0] == node]:
+        for key in [key for key in self._probes if key[0] == node]:
             self.end_probe(*key)
-        with self.let_go(node):
+        with self.released(node):
             volumes.restart(self._volume, self._data_dir(node), self._image(node))
-        del self._ailments[node]
+        del self._disk_problems[node]
         if node in self._to_drain:
             self._to_drain.discard(node)
             self.drain(node)
@@ -359,18 +381,18 @@ class LinuxDisks:
             )
 
     @contextmanager
-    def _flowing(self, node: int) -> Iterator[None]:
-        """Let a stalled disk go on, and a slow one be quick, for the block."""
+    def _writable(self, node: int) -> Iterator[None]:
+        """Thaw a stalled disk, and lift the limit of a slow one, for the block."""
         stalled = node in self._frozen
         try:
-            with self.let_go(node):
+            with self.released(node):
                 yield
         finally:
-            if stalled and node not in self._ailments:
+            if stalled and node not in self._disk_problems:
                 self.freeze(node)
 
     @contextmanager
-    def _quick(self, node: int) -> Iterator[None]:
+    def _unlimited(self, node: int) -> Iterator[None]:
         """Lift the disk's limit for the block."""
         limit = self._limits.get(node)
         if limit is not None:
@@ -383,7 +405,10 @@ class LinuxDisks:
 
 
 def _shut_down(places: Sequence[Path], how: int) -> list[int]:
-    """End the file systems, one right after the other: when each one was down, monotonic ns."""
+    """Shut down the file systems one right after the other; return when each was down.
+
+    Moments are in ns of the monotonic clock.
+    """
     moments = []
     with ExitStack() as stack:
         descriptors = []

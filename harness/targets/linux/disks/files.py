@@ -1,7 +1,7 @@
-"""The files of a node's directory, changed behind the back of a node that does not run.
+"""The files of a node's directory, read and changed while the node does not run.
 
-Paths are relative to the directory. What the harness itself puts there has names of its own, at the
-top, and is left out everywhere.
+Paths are relative to the directory. The harness's own files are at the top level of the directory,
+begin with `HARNESS_PREFIX`, and are ignored by every function.
 """
 
 import os
@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-OURS = ".highwater-"
-"""How the names of the harness's own files begin."""
+HARNESS_PREFIX = ".highwater-"
+"""Prefix of the names of the harness's own files."""
 
 
 def sizes(root: Path) -> dict[str, int]:
-    """The size of every file in bytes, in the order of the paths; some may just have gone."""
+    """Return the size of every file in bytes, sorted by path; removed files are skipped."""
     found = {}
     for place, directories, names in os.walk(root, onerror=_raise):
         directories.sort()
         for name in names:
-            if not name.startswith(OURS):
+            if not name.startswith(HARNESS_PREFIX):
                 with suppress(FileNotFoundError):
                     path = Path(place) / name
                     found[path.relative_to(root).as_posix()] = path.stat().st_size
@@ -29,7 +29,7 @@ def sizes(root: Path) -> dict[str, int]:
 
 
 def lost(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """Bytes that files had before and have no more, by directory."""
+    """Return the bytes that files have lost, by directory."""
     result: Counter[str] = Counter()
     for path, size in before.items():
         result[str(PurePosixPath(path).parent)] += max(0, size - after.get(path, 0))
@@ -37,7 +37,7 @@ def lost(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
 
 
 def read(root: Path, path: str, offset: int, size_bytes: int) -> bytes:
-    """A part of a file, shorter at its end."""
+    """Return a part of a file; it is shorter at the file's end."""
     with (root / path).open("rb") as file:
         file.seek(offset)
         return file.read(size_bytes)
@@ -53,14 +53,14 @@ def write(root: Path, path: str, offset: int, content: bytes) -> None:
 
 
 def truncate(root: Path, path: str, size_bytes: int) -> None:
-    """Cut a file's tail, and fsync it."""
+    """Truncate a file, and fsync it."""
     with (root / path).open("r+b") as file:
         file.truncate(size_bytes)
         os.fsync(file.fileno())
 
 
 def copy(root: Path, paths: Iterable[str], place: Path) -> None:
-    """Copy files into a new directory, each as it is at some moment; those that went are left."""
+    """Copy files into a new directory, each as of some moment; removed files are skipped."""
     place.mkdir(parents=True)
     for path in paths:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
@@ -69,9 +69,9 @@ def copy(root: Path, paths: Iterable[str], place: Path) -> None:
 
 
 def restore(root: Path, place: Path) -> dict[str, tuple[int, int]]:
-    """Put a copy back: path -> (size before, size after) of the files that it changed.
+    """Restore a copy; return path -> (size before, size after) of the changed files.
 
-    What has been removed since stays removed.
+    Files that were removed since the copy stay removed.
     """
     changed = {}
     for path in sizes(place):
@@ -84,9 +84,9 @@ def restore(root: Path, place: Path) -> dict[str, tuple[int, int]]:
 
 
 def wipe(root: Path) -> dict[str, int]:
-    """Remove every file and directory; the bytes that each directory had."""
+    """Remove every file and directory; return the bytes that each directory had."""
     before = sizes(root)
-    entries: Sequence[Path] = [p for p in root.iterdir() if not p.name.startswith(OURS)]
+    entries: Sequence[Path] = [p for p in root.iterdir() if not p.name.startswith(HARNESS_PREFIX)]
     for path in entries:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -96,9 +96,9 @@ def wipe(root: Path) -> dict[str, int]:
 
 
 def fill(directory: int, name: str) -> int:
-    """Take what is free by a file in an open directory; returns the size of that file by now.
+    """Take all free space with a file in an open directory; return the file's size.
 
-    By the directory's descriptor, for a path may come to lead to another file system meanwhile.
+    `directory` is a descriptor, because a path may lead to another file system meanwhile.
     """
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=directory)
     try:

@@ -1,8 +1,7 @@
-"""A write and fsync on somebody's disk, made by a process of its own.
+"""A write and fsync on a node's disk, in a process of its own.
 
-Who touches a stalled disk blocks, and cannot even be killed before it goes on. So the harness never
-does it itself: a child tries, says when it began and when it was done, and shows in between that
-it is held up.
+A process that touches a stalled disk blocks, and cannot even be killed before the disk goes on. So
+the harness leaves the write to a child process, which measures how long it took.
 """
 
 import subprocess
@@ -15,7 +14,7 @@ from harness.targets.linux import kernel, processes
 from nemesis.hosts import Probe
 
 PATIENCE_S = 5.0
-"""How long one may go on after it was told to end: it may have to wait for a disk."""
+"""How long the child may go on after `end`: it may have to wait for the disk."""
 
 _CHILD = """
 import errno, os, sys, time
@@ -36,11 +35,11 @@ print((time.monotonic_ns() - began_ns) / 1e6, said)
 """
 
 
-class Attempt:
-    """One attempt, from its start; `record` is told its pid and puts it in the journal.
+class DiskProbe:
+    """One write and fsync, started on construction; `record` puts the child's pid in the journal.
 
-    It writes nowhere but on one of the `devices` (numbers as of st_dev): while the disk is not
-    mounted at the path, that is on another one.
+    The child writes only to one of the `devices` (numbers as in st_dev), since the path leads to
+    another file system while the disk is not mounted.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class Attempt:
     ) -> None:
         self._size_bytes = size_bytes
         self._began_s = time.monotonic()
-        self._said: Probe | None = None
+        self._finished: Probe | None = None
         where = [str(path.parent), path.name, str(size_bytes), *map(str, devices)]
         self._child = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _CHILD, *where],
@@ -63,22 +62,22 @@ class Attempt:
             self._child.kill()
             raise
 
-    def look(self) -> Probe:
-        """How far it is."""
-        if self._said is None and self._child.poll() is not None:
-            self._said = self._result()
-        if self._said is not None:
-            return self._said
+    def poll(self) -> Probe:
+        """Return the result, or the time that the child has taken so far."""
+        if self._finished is None and self._child.poll() is not None:
+            self._finished = self._result()
+        if self._finished is not None:
+            return self._finished
         elapsed_ms = (time.monotonic() - self._began_s) * 1000
         return Probe(size_bytes=self._size_bytes, elapsed_ms=elapsed_ms, done=False)
 
     def end(self, patience_s: float = PATIENCE_S) -> Probe:
-        """Wait for its end, kill it at the bound; its file is the caller's to remove."""
-        kernel.wait_until(lambda: self.look().done, patience_s)
-        seen = self.look()
+        """Wait for the child, and kill it after `patience_s`. The caller removes its file."""
+        kernel.wait_until(lambda: self.poll().done, patience_s)
+        seen = self.poll()
         if not seen.done:
             self._child.kill()
-            # One that waits for a disk dies when the disk goes on, and is reaped by then.
+            # A child that waits for the disk dies when the disk goes on, and is reaped then.
             kernel.wait_until(lambda: self._child.poll() is not None, processes.END_TIMEOUT_S)
         return seen
 

@@ -1,10 +1,9 @@
-"""How much a block device may read and write a second: the limits of the kernel's I/O controller.
+"""Limits of a block device's reads and writes per second, by the kernel's I/O controller.
 
-The limits are those of the control group that the harness's processes live in, for one device and
-nobody else's. With cgroup v1 (blkio) the kernel writes back what nobody waits for in the name of
-the root group, so that one gets the same limits; with cgroup v2 (io) the group has to have the
-controller. A limit outlives the loop device that it was meant for and meets the next one of its
-number: who sets it has to take it back.
+A limit belongs to one device and to the control group of the harness's processes. With cgroup v1
+(blkio) the kernel accounts asynchronous writeback to the root group, so the root group gets the
+same limit. With cgroup v2 (io) the group needs the controller. A limit outlives its loop device and
+would hold for the next device with the same number, so whoever sets a limit must remove it.
 """
 
 import os
@@ -16,7 +15,7 @@ KINDS = ("read_bps", "write_bps", "read_iops", "write_iops")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class ControlGroup:
     """One control group whose limits can be set."""
 
     directory: Path
@@ -24,18 +23,18 @@ class Group:
     """cgroup v2: one file for all limits."""
 
     def set(self, device: str, *, bytes_per_s: int, operations_per_s: int) -> None:
-        """Limit the device, named by its numbers (such as 7:0), each way; 0 is no limit."""
+        """Limit the device (such as 7:0), each direction on its own; 0 is no limit."""
         limits = (bytes_per_s, bytes_per_s, operations_per_s, operations_per_s)
         if self.unified:
             names = ("rbps", "wbps", "riops", "wiops")
-            said = (f"{n}={v or 'max'}" for n, v in zip(names, limits, strict=True))
-            (self.directory / "io.max").write_text(f"{device} {' '.join(said)}")
+            pairs = (f"{n}={v or 'max'}" for n, v in zip(names, limits, strict=True))
+            (self.directory / "io.max").write_text(f"{device} {' '.join(pairs)}")
             return
         for kind, limit in zip(KINDS, limits, strict=True):
             self._file(kind).write_text(f"{device} {limit}")
 
     def limits(self, device: str) -> str:
-        """What the kernel says of the device's limits; empty when it has none."""
+        """Return the kernel's text on the device's limits; empty without limits."""
         files = [self.directory / "io.max"] if self.unified else map(self._file, KINDS)
         lines = [line for file in files for line in file.read_text().splitlines()]
         return ", ".join(line for line in lines if line.split()[0] == device)
@@ -44,9 +43,9 @@ class Group:
         return self.directory / f"blkio.throttle.{kind}_device"
 
 
-def groups(pid: int | None = None) -> list[Group]:
-    """The control groups whose limits hold for our processes, or for another process; empty where
-    none can be set.
+def groups(pid: int | None = None) -> list[ControlGroup]:
+    """Return the control groups whose limits hold for this process, or for process `pid`; empty
+    where no limit can be set.
     """
     return list(
         dict.fromkeys(
@@ -61,17 +60,17 @@ def groups(pid: int | None = None) -> list[Group]:
 
 
 def device_numbers(device: Path) -> str:
-    """A block device's numbers as the controller takes them."""
+    """Return a block device's numbers as the controller reads them: "7:0"."""
     number = device.stat().st_rdev
     return f"{os.major(number)}:{os.minor(number)}"
 
 
-def _limit_file(group: Group) -> str:
+def _limit_file(group: ControlGroup) -> str:
     return "io.max" if group.unified else "blkio.throttle.write_bps_device"
 
 
-def candidates(cgroups: str, mountinfo: str) -> Iterator[Group]:
-    """The groups that /proc/self/cgroup names, below the mounts of /proc/self/mountinfo."""
+def candidates(cgroups: str, mountinfo: str) -> Iterator[ControlGroup]:
+    """Yield the groups named in /proc/PID/cgroup, at the mounts in /proc/self/mountinfo."""
     for line in cgroups.splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "blkio" not in controllers.split(","):
@@ -79,13 +78,13 @@ def candidates(cgroups: str, mountinfo: str) -> Iterator[Group]:
         mountpoint = _mountpoint(mountinfo, "blkio" if controllers else None)
         if mountpoint is None:
             continue
-        yield Group(directory=mountpoint / path.lstrip("/"), unified=not controllers)
+        yield ControlGroup(directory=mountpoint / path.lstrip("/"), unified=not controllers)
         if controllers:
-            yield Group(directory=mountpoint, unified=False)
+            yield ControlGroup(directory=mountpoint, unified=False)
 
 
 def _mountpoint(mountinfo: str, controller: str | None) -> Path | None:
-    """Where the cgroup hierarchy with that controller is mounted; None means version 2."""
+    """Return the mount point of a controller's hierarchy; `None` asks for cgroup v2."""
     for line in mountinfo.splitlines():
         mount, _, source = line.partition(" - ")
         fs_type, _, options = source.split(" ", 2)

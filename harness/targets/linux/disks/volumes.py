@@ -1,8 +1,8 @@
-"""The nodes' disks: a file system of each node's own, on a loop device over a sparse file.
+"""The nodes' disks: one file system per node, on a loop device over a sparse file.
 
-A file system of its own is what makes disk faults possible: it can be frozen, filled or lose power
-alone. Where loop devices are not to be had, a plain directory stands in, and disk faults are
-unsupported. The image stays in the run directory until its owner deletes it.
+Disk faults need a file system per node, which can be frozen, filled or lose power alone. On a
+machine without loop devices a plain directory replaces it, and disk faults are unsupported. The
+image stays in the run directory until its owner deletes it.
 """
 
 import errno
@@ -21,7 +21,7 @@ from harness.targets.linux import kernel
 from harness.targets.linux.network.network import Recorder
 
 IMAGE_BYTES = 8 << 30
-"""The size a node's disk seems to have; the image is sparse and takes what is written."""
+"""The apparent size of a node's disk; the image is sparse and takes only written blocks."""
 
 _MKFS_TIMEOUT_S = 60
 _GONE_TIMEOUT_S = 5.0
@@ -40,8 +40,8 @@ class Volume(StrEnum):
         return self.value.partition("-")[2] or None
 
 
-# The image is new and sparse, so it reads as zeros: neither mkfs nor the kernel, lazily and in the
-# middle of a run, has to zero inode tables or the journal. Few inodes: a log has few files.
+# The new image is sparse and reads as zeros, so neither mkfs nor the kernel (later, in the middle
+# of a run) needs to zero inode tables or the journal. Few inodes suffice: a log has few files.
 _MKFS = {
     Volume.IMAGE_EXT4: (
         *("mkfs.ext4", "-q", "-F", "-m", "0", "-N", "16384", "-J", "size=64"),
@@ -51,9 +51,12 @@ _MKFS = {
 }
 
 
+_PACKAGES = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs"}
+
+
 def best_volume() -> Volume:
-    """ext4 on an image where root, loop devices and mkfs.ext4 are to be had, else a directory."""
-    # Inside a user namespace one looks like root, and may still not mount an image.
+    """Return ext4 on an image if root, loop devices and mkfs.ext4 are there, else a directory."""
+    # Inside a user namespace the user id is 0 too, but images cannot be mounted.
     real_root = os.geteuid() == 0 and ROOTLESS_UID not in os.environ
     loops = real_root and os.access("/dev/loop-control", os.R_OK | os.W_OK)
     return Volume.IMAGE_EXT4 if loops and _program("mkfs.ext4") else Volume.DIRECTORY
@@ -70,35 +73,36 @@ def make(volume: Volume, mountpoint: Path, image: Path, journal: Recorder) -> No
     journal.record("local.volume", image=str(image), mountpoint=str(mountpoint))
     _mount(volume, mountpoint, image)
     with suppress(FileNotFoundError):
-        (mountpoint / "lost+found").rmdir()  # to a broker it would look like a partition
+        (mountpoint / "lost+found").rmdir()  # a broker would take it for a partition
 
 
 def flush(volume: Volume, mountpoint: Path) -> None:
-    """Write what waits, and empty the file system's own journal: a freeze begins with both."""
+    """Write all dirty pages and empty the file system's journal, as a freeze does first."""
     kernel.sync(mountpoint)
     if volume is Volume.IMAGE_EXT4:
-        with suppress(OSError):  # older kernels than Linux 5.14 do not have it
+        with suppress(OSError):  # kernels before Linux 5.14 lack it
             kernel.checkpoint(mountpoint)
 
 
 def freeze(mountpoint: Path, journal: Recorder) -> None:
-    """Stall the disk: whoever writes or syncs blocks, unkillable, until `thaw`.
+    """Stall the disk: every write and sync blocks, unkillable, until `thaw`.
 
-    A freeze is three grace periods of the kernel's, of some 15 ms each; in a hurry, of none.
+    A freeze waits for three RCU grace periods of the kernel, of some 15 ms each; expedited, for
+    none.
     """
-    hurried = kernel.may_hurry()
-    journal.record("local.freeze", mountpoint=str(mountpoint), hurried=hurried)
+    expedited = kernel.can_expedite_rcu()
+    journal.record("local.freeze", mountpoint=str(mountpoint), hurried=expedited)
     try:
-        if hurried:
-            kernel.hurry(on=True)
+        if expedited:
+            kernel.expedite_rcu(on=True)
         kernel.freeze(mountpoint)
     finally:
-        if hurried:
-            kernel.hurry(on=False)
+        if expedited:
+            kernel.expedite_rcu(on=False)
 
 
 def thaw(mountpoint: Path) -> bool:
-    """Let the disk go on. False when it was not frozen, is dead, or not there any more."""
+    """Undo `freeze`. Return False when the disk was not frozen, is shut down, or not mounted."""
     try:
         return kernel.is_mounted(mountpoint) and kernel.thaw(mountpoint)
     except OSError as error:
@@ -108,16 +112,15 @@ def thaw(mountpoint: Path) -> bool:
 
 
 def devices(image: Path) -> list[int]:
-    """The numbers, as of st_dev, by which the files of the image's file system are told."""
+    """Return the device numbers (st_dev) of files on the image's file system."""
     return [device.stat().st_rdev for device in kernel.loops_over(image)]
 
 
 @contextmanager
 def opened(mountpoint: Path, image: Path) -> Iterator[int]:
-    """A descriptor of the root of the image's file system, which stays mounted for the block.
+    """Open the root of the image's file system, which stays mounted for the block.
 
-    Raises NodeState when something else is there, such as the machine's own file system while the
-    image is not mounted.
+    Raises NodeState while the image is not mounted at `mountpoint`.
     """
     descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -129,9 +132,9 @@ def opened(mountpoint: Path, image: Path) -> Iterator[int]:
 
 
 def restart(volume: Volume, mountpoint: Path, image: Path) -> None:
-    """Unmount and mount again, as a boot would, replaying the journal. Nobody may be using it.
+    """Unmount and mount again, as a boot would, replaying the journal. No process may use it.
 
-    Raises TargetError when somebody does, or when the old file system outlives its unmounting.
+    Raises TargetError when a process uses it, or when another mount keeps the old file system.
     """
     assert volume.fs_type is not None
     devices = kernel.loops_over(image)
@@ -141,19 +144,25 @@ def restart(volume: Volume, mountpoint: Path, image: Path) -> None:
     # The descriptor keeps the device while nothing is mounted.
     try:
         if not kernel.wait_until(lambda: _unmounted(mountpoint), _GONE_TIMEOUT_S):
-            raise TargetError(f"{mountpoint} cannot be unmounted: who uses files on it?")
-        _let_copies_go(mountpoint)
+            raise TargetError(
+                f"{mountpoint} cannot be unmounted, because a process uses files on it: "
+                f"`fuser -vm {mountpoint}` names it"
+            )
+        _remove_mount_point(mountpoint)
         mountpoint.mkdir()
         if not kernel.wait_until(lambda: _is_back(volume, mountpoint, device), _GONE_TIMEOUT_S):
-            raise TargetError(f"{mountpoint} is not back: another mount of it is kept")
+            raise TargetError(
+                f"{mountpoint} cannot be mounted again, because another mount namespace keeps the "
+                f"old mount: `grep -l {mountpoint} /proc/*/mountinfo` names its processes"
+            )
     finally:
         os.close(descriptor)
 
 
 def remove(mountpoint: Path, image: Path) -> bool:
-    """Unmount and detach what is there; the image stays. False when there was nothing."""
+    """Unmount and detach the volume; the image stays. Return False when nothing was mounted."""
     found = False
-    for _ in range(8):  # a bound on how often anybody can have mounted it
+    for _ in range(8):  # a bound on stacked mounts
         if not kernel.is_mounted(mountpoint):
             break
         found = True
@@ -161,12 +170,16 @@ def remove(mountpoint: Path, image: Path) -> bool:
         if not kernel.wait_until(lambda: _unmounted(mountpoint), _GONE_TIMEOUT_S, 0.05):
             kernel.umount(mountpoint, kernel.MNT_DETACH)
     with suppress(OSError):
-        _let_copies_go(mountpoint)
+        _remove_mount_point(mountpoint)
     for device in kernel.loops_over(image):
         found = True
         kernel.detach_loop(device)
     if not kernel.wait_until(lambda: not kernel.loops_over(image), _GONE_TIMEOUT_S):
-        raise TargetError(f"{kernel.loops_over(image)} still uses {image}: who has it open?")
+        devices = ", ".join(map(str, kernel.loops_over(image)))
+        raise TargetError(
+            f"{devices} cannot be detached from {image}, because a process has it open: "
+            f"`fuser -v {devices}` names it"
+        )
     return found
 
 
@@ -174,7 +187,10 @@ def _format(volume: Volume, image: Path) -> None:
     name, *options = _MKFS[volume]
     program = _program(name)
     if program is None:
-        raise Unsupported(f"{volume} needs {name}, which is not installed")
+        raise Unsupported(
+            f"disks of kind {volume} need {name}, which is not installed: "
+            f"apt-get install {_PACKAGES[name]}"
+        )
     done = subprocess.run(
         [program, *options, str(image)], capture_output=True, timeout=_MKFS_TIMEOUT_S, check=False
     )
@@ -192,12 +208,12 @@ def _mount(volume: Volume, mountpoint: Path, image: Path) -> None:
 
 
 def _is_back(volume: Volume, mountpoint: Path, device: Path) -> bool:
-    """Mount it. False when that is the dead file system again, as it is for as long as anybody
-    keeps another mount of it; then it is unmounted."""
+    """Mount the volume; whether it works. While another mount keeps the old file system, the kernel
+    mounts that one again, which is shut down; then it is unmounted."""
     assert volume.fs_type is not None
     kernel.mount(str(device), mountpoint, volume.fs_type, kernel.MS_NOATIME)
     try:
-        # A dead one goes on listing and reading what is in memory, but it takes no new file.
+        # A file system that is shut down still lists and reads cached files, but takes no new one.
         with tempfile.TemporaryFile(dir=mountpoint):
             return True
     except OSError as error:
@@ -207,9 +223,9 @@ def _is_back(volume: Volume, mountpoint: Path, device: Path) -> bool:
         return False
 
 
-def _let_copies_go(mountpoint: Path) -> None:
-    """Remove the emptied mount point: that also ends the copies of the mount which other mount
-    namespaces (containers, sandboxes) took while it existed, and which would keep the device."""
+def _remove_mount_point(mountpoint: Path) -> None:
+    """Remove the unmounted directory. This also ends the copies of the mount in other mount
+    namespaces (containers, sandboxes), which would keep the device."""
     mountpoint.rmdir()
 
 
@@ -222,5 +238,5 @@ def _unmounted(mountpoint: Path) -> bool:
 
 
 def _program(name: str) -> str | None:
-    # A user's PATH may lack the administrator's folders.
+    # A user's PATH may lack /usr/sbin and /sbin.
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

@@ -1,14 +1,14 @@
-"""Packet rules on arrival: what is dropped, lost, doubled or held, each with its counter.
+"""nftables rules for arriving packets: cuts, random losses, duplicates and held packets, counted.
 
 Every machine has one table, named after the run, with chains on the input hook: `arriving` drops
-what is cut; `losing` loses and doubles shares of what is left; `waiting` hands the rest of a slow
-link to the process that holds it. Only IPv4 packets are touched: neighbours still resolve, as they
-do on a network whose routes, not whose wires, are broken. Rules are known by their comment, and
-all changes of a machine are one transaction of the kernel. The table goes with its namespace.
+the packets of cuts, `losing` loses and duplicates shares of the others, and `waiting` hands the
+packets of a slow link to its packet holder. Rules match only IPv4 packets, so that neighbours still
+resolve, as on a network with broken routes rather than broken cables. A rule's comment is its name.
+All changes of a machine are one transaction of the kernel. The table ends with its namespace.
 
-The chains are made once: the kernel forgets every held packet when a chain comes or goes. Ports
-that must stay as they are, such as that of the ssh connection by which a machine is told what to
-do, are spared by all rules: an earlier chain marks their packets.
+The chains are made once, because the kernel drops every held packet when a chain is added or
+removed. Some ports must stay reachable, such as the port of the SSH connection that controls a
+machine. They are spared: an earlier chain marks their packets, and all rules skip marked packets.
 """
 
 import errno
@@ -50,7 +50,7 @@ _EQUAL, _UNEQUAL, _LESS, _AT_MOST, _MORE = 0, 1, 2, 3, 4
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _VERDICT_REGISTER, _REGISTER, _OTHER_REGISTER = 0, 1, 2
 _LONGEST_BARE_SEGMENT = 120
-"""Bytes of the longest TCP segment without data: two headers with all their options."""
+"""Bytes of the longest TCP segment without data: IP and TCP headers with all their options."""
 _PUSH = 0x08
 _META_MARK, _META_IIFNAME = 3, 6
 _SPARED_MARK = struct.pack("=I", 0x68770001)
@@ -60,26 +60,26 @@ _QUEUE_BYPASS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule of a chain; several may have one name, and are then counted and removed as one."""
+    """One rule of a chain. Rules with the same name are counted and removed as one."""
 
     chain: str
     name: str
     expressions: bytes
     first: bool = False
-    """Before all others, so that it counts what a wider one would drop."""
+    """Insert it before all other rules, so that it counts packets that a wider rule drops."""
 
 
 def prepare(netns: Path, table: str, spared: Iterable[int] = ()) -> None:
-    """Make the table, empty but for the TCP ports that are spared, at either end of a connection.
+    """Make the table with its chains; no rule will match the spared TCP ports, at either end.
 
-    Raises OSError (also where nftables is missing).
+    Raises OSError, also where the kernel lacks nftables.
     """
     with entered(netns) as netlink:
         netlink.transaction(NFTABLES, preparation(table, spared))
 
 
 def preparation(table: str, spared: Iterable[int] = ()) -> list[Message]:
-    """The transaction that makes a table and its chains."""
+    """Return the transaction that makes a table and its chains."""
     chains = ((SPARED, -10), (CUTS, 0), (LOSSES, 10), (HOLDS, 20))
     return [
         Message(_TABLE, CREATE, _IPV4 + attribute(1, table)),
@@ -89,7 +89,7 @@ def preparation(table: str, spared: Iterable[int] = ()) -> list[Message]:
 
 
 def remove(netns: Path, table: str) -> bool:
-    """Remove a table with everything in it. False when there was none."""
+    """Remove a table with its chains and rules. Return False when there is no such table."""
     with entered(netns) as netlink:
         try:
             netlink.transaction(NFTABLES, [Message(_DELETE_TABLE, 0, _IPV4 + attribute(1, table))])
@@ -101,7 +101,7 @@ def remove(netns: Path, table: str) -> bool:
 
 
 def change(netns: Path, table: str, add: Iterable[Rule] = (), remove: Iterable[str] = ()) -> None:
-    """Add rules whose names are not there yet and remove those with these names, at once."""
+    """Add the rules whose names are new and remove the named ones, in one transaction."""
     with entered(netns) as netlink:
         have = list(_rules(netlink, table))
         names, going = {rule.name for rule in have}, set(remove)
@@ -111,7 +111,7 @@ def change(netns: Path, table: str, add: Iterable[Rule] = (), remove: Iterable[s
 
 
 def counted(netns: Path, table: str) -> Mapping[str, int]:
-    """Packets by the names of the rules that saw them; what has no rule is missing."""
+    """Return the packet count of every rule, by the rule's name."""
     counts: dict[str, int] = {}
     with entered(netns) as netlink:
         for rule in _rules(netlink, table):
@@ -121,18 +121,18 @@ def counted(netns: Path, table: str) -> Mapping[str, int]:
 
 @contextmanager
 def entered(netns: Path) -> Iterator[Netlink]:
-    """A netlink socket inside; it belongs to where it was made, whoever uses it later."""
+    """Open a netlink socket in a namespace; the socket stays in it, whichever thread uses it."""
     with namespaces.entered(netns):
         netlink = Netlink(NETFILTER)
     with netlink:
         yield netlink
 
 
-# -- what rules say
+# -- rules
 
 
 def spare(port: int, at: int) -> Rule:
-    """Mark what comes from the TCP port (at 0) or goes to it (at 2), for all rules to let pass."""
+    """Mark packets from the TCP port (at 0) or to it (at 2); all other rules skip the mark."""
     mark = _expression(
         "immediate", attribute(1, _REGISTER), nested(2, attribute(1, _SPARED_MARK))
     ) + _expression("meta", attribute(2, _META_MARK), attribute(3, _REGISTER))
@@ -140,7 +140,7 @@ def spare(port: int, at: int) -> Rule:
 
 
 def cut(name: str, what: Cut, source: str) -> list[Rule]:
-    """Drop what the cut says, arriving from the address `source`."""
+    """Drop the packets of a cut that arrive from the address `source`."""
     if what.answers:
         matches = [_port(what.port, at=0) + part for part in _WITH_DATA]
     elif what.port:
@@ -159,7 +159,7 @@ def cut(name: str, what: Cut, source: str) -> list[Rule]:
 
 
 def requests(name: str, port: int, source: str) -> list[Rule]:
-    """Count what carries data from `source` to the port here."""
+    """Count packets with data that arrive from `source` for the port."""
     return [
         Rule(
             chain=CUTS,
@@ -172,13 +172,13 @@ def requests(name: str, port: int, source: str) -> list[Rule]:
 
 
 def count(name: str, source: str) -> Rule:
-    """Count what arrives from `source`, once."""
+    """Count every packet that arrives from `source`; duplicates are not counted."""
     expressions = _from(source) + _OUTSIDE + _COUNTER
     return Rule(chain=LOSSES, name=name, expressions=expressions, first=True)
 
 
 def lose(name: str, share: float, source: str) -> Rule:
-    """Drop a random share of what arrives from `source`."""
+    """Drop a random share of the packets from `source`."""
     return Rule(
         chain=LOSSES,
         name=name,
@@ -187,9 +187,9 @@ def lose(name: str, share: float, source: str) -> Rule:
 
 
 def double(name: str, share: float, source: str, here: str) -> Rule:
-    """Let a random share of what arrives from `source` arrive here, at `here`, once more.
+    """Duplicate a random share of the packets from `source`; `here` is this machine's address.
 
-    The second one comes over the loopback interface, and is not doubled again.
+    The duplicate arrives over the loopback interface and is not duplicated again.
     """
     address = nested(2, attribute(1, socket.inet_aton(here)))
     again = _expression("immediate", attribute(1, _REGISTER), address)
@@ -202,16 +202,16 @@ def double(name: str, share: float, source: str, here: str) -> Rule:
 
 
 def hold(name: str, queue: int, source: str) -> Rule:
-    """Hand what arrives from `source` to the holder of the queue; let it pass where there is none.
+    """Hand packets from `source` to the queue's packet holder; without a holder they pass.
 
-    The target of iptables does it (nft_compat): a kernel may have been built without nftables' own.
+    The rule uses the target of iptables (nft_compat), since some kernels lack nftables' own one.
     """
     info = struct.pack("=HHHH", queue, 1, _QUEUE_BYPASS, 0)
     target = _expression("target", attribute(1, "NFQUEUE"), attribute(2, 3), attribute(3, info))
     return Rule(chain=HOLDS, name=name, expressions=_from(source) + _COUNTER + target)
 
 
-# -- how the kernel wants to be told (linux/netfilter/nf_tables.h)
+# -- the kernel's encoding of rules (linux/netfilter/nf_tables.h)
 
 
 def _expression(name: str, *parts: bytes) -> bytes:
@@ -240,7 +240,7 @@ def _from(source: str) -> bytes:
 
 
 def _port(port: int, *, at: int) -> bytes:
-    """TCP's source port is at 0, its destination port at 2."""
+    """Match a TCP port: the source port is at 0, the destination port at 2."""
     protocol = _load(_NETWORK_HEADER, 9, 1) + _compare(_EQUAL, bytes([socket.IPPROTO_TCP]))
     return protocol + _load(_TRANSPORT_HEADER, at, 2) + _compare(_EQUAL, struct.pack(">H", port))
 
@@ -248,7 +248,7 @@ def _port(port: int, *, at: int) -> bytes:
 def _share(share: float) -> bytes:
     parts = ((1, _REGISTER), (2, _SHARES), (3, 1))
     drawn = _expression("numgen", *(attribute(number, value) for number, value in parts))
-    # numgen draws in the machine's byte order, comparisons are made in the network's.
+    # numgen draws in the machine's byte order, `cmp` compares in network byte order.
     order = ((1, _REGISTER), (2, _REGISTER), (3, 1), (4, 4), (5, 4))
     drawn += _expression("byteorder", *(attribute(number, value) for number, value in order))
     return drawn + _compare(_LESS, struct.pack(">I", round(share * _SHARES)))
@@ -274,7 +274,7 @@ _PUSHED = (
     + _compare(_EQUAL, bytes([_PUSH]))
 )
 _WITH_DATA = (_LONG, _PUSHED)
-"""A TCP segment with data is longer than any without, or it is the last of what was sent."""
+"""A TCP segment with data is longer than every segment without, or has PUSH set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +292,7 @@ def _chain(table: str, name: str, priority: int) -> Message:
 
 
 def addition(table: str, rule: Rule) -> Message:
-    """The message that adds a rule."""
+    """Return the message that adds a rule."""
     text = rule.name.encode() + b"\0"
     comment = bytes([0, len(text)]) + text
     place = attribute(1, table) + attribute(2, rule.chain)

@@ -1,8 +1,8 @@
-"""The processes that hold back the packets of slow links: one for each machine that has some.
+"""The packet holders: processes that delay the packets of slow links, one for each such machine.
 
-A holder is started in the machine's namespace before its first slow link, and stays for the next
-ones: its start and its end take longer than a fault should. It is in the journal like any process
-of the run; it ends by itself when the harness dies, and with its machine. See
+A holder is started in the machine's namespace before the first slow link. It stays for later ones,
+because starting and ending it would make a fault slow. The journal names it like every process of
+the run. It ends with its machine, and by itself when the harness dies. The process itself is
 `harness.targets.linux.packets.holding`.
 """
 
@@ -23,34 +23,34 @@ from harness.targets.base import TargetError
 from harness.targets.linux import processes
 from harness.targets.linux.network import firewall, namespaces
 from harness.targets.linux.network.network import Recorder
-from harness.targets.linux.packets.holding import Holder
+from harness.targets.linux.packets.holding import PacketHolder
 from harness.targets.linux.packets.netlink import NETFILTER, Netlink
 
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a holder may take to start and to answer; usually some milliseconds."""
 _SOURCES = Path(harness.__file__).parents[1]
-# Without `site`: it needs nothing that is installed, and is to start at once.
+# -S skips `site`: the process imports no installed package and starts faster without it.
 _COMMAND = (sys.executable, "-S", "-m", "harness.targets.linux.packets.holding")
 
 
 class Holders:
-    """The holders of one run. Any thread may call; each machine's holder serves one at a time."""
+    """The packet holders of one run. Any thread may call; a holder serves one call at a time."""
 
     def __init__(self, journal: Recorder) -> None:
-        """`journal` names each holder before it is given anything to hold."""
+        """`journal` records each holder before it gets its first command."""
         self._journal = journal
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self._mutexes: dict[int, threading.RLock] = {}
 
     def runs(self, machine: int) -> bool:
-        """Whether the machine has a holder that lives."""
+        """Whether the machine has a running holder."""
         holder = self._running.get(machine)
         return holder is not None and holder.poll() is None
 
-    def order(self, machine: int, netns: Path, **fields: object) -> Mapping[str, Any]:
-        """Give an order to the machine's holder, started if need be, and return its answer.
+    def command(self, machine: int, netns: Path, **fields: object) -> Mapping[str, Any]:
+        """Send a command to the machine's holder and return the answer; start it if need be.
 
-        Raises TargetError when it does not answer, or says that it could not.
+        Raises TargetError when the holder does not answer or reports an error.
         """
         with self._mutex(machine):
             if not self.runs(machine):
@@ -59,8 +59,8 @@ class Holders:
             return self._answer(self._running[machine], netns, fields)
 
     def start(self, machine: int, netns: Path) -> None:
-        """Have a holder of the machine that answers. Raises TargetError."""
-        self.order(machine, netns, do="show", queue=0)
+        """Start the machine's holder unless it runs. Raises TargetError when it does not answer."""
+        self.command(machine, netns, do="show", queue=0)
 
     def _answer(
         self, holder: subprocess.Popen[bytes], netns: Path, fields: Mapping[str, object]
@@ -79,7 +79,7 @@ class Holders:
         return answer
 
     def end(self, machine: int) -> None:
-        """End the machine's holder; what it holds goes on its way first."""
+        """End the machine's holder, which passes on its packets first."""
         with self._mutex(machine):
             holder = self._running.pop(machine, None)
             if holder is not None:
@@ -121,7 +121,7 @@ class Holders:
 
 
 def probe() -> None:
-    """Try everything that makes a link bad in the network namespace of the thread, which keeps it.
+    """Load every kind of rule for bad links into the thread's network namespace, where they stay.
 
     Raises OSError where the kernel lacks a part.
     """
@@ -134,8 +134,8 @@ def probe() -> None:
     with Netlink(NETFILTER) as netlink:
         added = [firewall.addition("probe", rule) for rule in rules]
         netlink.transaction(firewall.NFTABLES, [*firewall.preparation("probe"), *added])
-    holder = Holder()
+    holder = PacketHolder()
     try:
-        holder.obey({"do": "set", "queue": 1, "layer": "probe", "what": {}})
+        holder.execute({"do": "set", "queue": 1, "layer": "probe", "what": {}})
     finally:
         holder.close()

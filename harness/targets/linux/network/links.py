@@ -1,15 +1,15 @@
-"""The run's links, to be broken: every call names machines, and reaches the right namespace.
+"""Faults of the run's links. Every call names machines and works in their network namespaces.
 
-Cuts, losses and doubled packets are packet rules of the machine where they arrive (`firewall`);
-what takes time (delay, order, rate) is done by a process there (`holders`). All of it goes with
-the namespaces, and healing what is gone is no error: machines come and go while links are broken.
+Cuts, losses and duplicates are packet rules of the machine where the packets arrive (`firewall`).
+Delay, reordering and rate limits are made by a process there (`holders`). Rules and processes end
+with their namespace. Healing a link of a removed machine is no error, because machines are added
+and removed while links are broken.
 """
 
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -19,17 +19,18 @@ from harness.targets.linux.network.firewall import Rule
 from harness.targets.linux.network.holders import Holders
 from harness.targets.linux.network.network import Recorder
 from harness.targets.linux.packets import diagnosis
-from nemesis.hosts import Cut, Quality, Tampered
+from harness.targets.parallel import in_parallel
+from nemesis.hosts import Cut, LinkCounters, LinkQuality
 
 Link = tuple[int, int]
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _alone(
+def _one_at_a_time(
     method: Callable[Concatenate["LinuxLinks", P], R],
 ) -> Callable[Concatenate["LinuxLinks", P], R]:
-    """One caller at a time."""
+    """Let one caller at a time into the method."""
 
     @functools.wraps(method)
     def waiting(links: "LinuxLinks", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -39,8 +40,8 @@ def _alone(
     return waiting
 
 
-class Machines(Protocol):
-    """Who is where in the run."""
+class RunNetwork(Protocol):
+    """The namespaces and addresses of the run's machines."""
 
     @property
     def name(self) -> str:
@@ -49,7 +50,7 @@ class Machines(Protocol):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """All nodes there are at the moment."""
+        """The nodes that exist at the moment."""
         ...
 
     def namespace(self, machine: int) -> Path:
@@ -64,19 +65,20 @@ class Machines(Protocol):
 class LinuxLinks:
     """See `nemesis.hosts.Links`. Safe to call from several threads, which wait for each other.
 
-    A call concerns several machines; it does what is to be done on those that are in reach.
+    A call may name several machines; it changes only those within `reach`.
     """
 
     def __init__(
         self,
-        network: Callable[[], Machines],
+        network: Callable[[], RunNetwork],
         journal: Recorder,
         *,
         reach: Collection[int] | None = None,
         spared: Collection[int] = (),
     ) -> None:
-        """`network` gives the run's network as it is now: nodes come and go. Only machines of
-        `reach` are worked on, all by default. No connection with a `spared` TCP port is reset.
+        """`network` returns the run's network as it is now, since nodes are added and removed.
+        `reach` limits the calls to these machines; by default all are changed. No connection with
+        a `spared` TCP port is reset.
         """
         self._mutex = threading.RLock()
         self._network = network
@@ -84,73 +86,73 @@ class LinuxLinks:
         self._spared = spared
         self._holders = Holders(journal)
         self._dropped: defaultdict[Cut, int] = defaultdict(int)
-        """By cuts with a layer that are not in force at the moment."""
+        """Packets dropped by cuts with a layer that are not in force at the moment."""
         self._ended: defaultdict[str, int] = defaultdict(int)
 
     @functools.cached_property
     def abilities(self) -> frozenset[str]:
-        """What can be broken, by the names of `nemesis.faults.fault.Ability`; tried, once."""
+        """The supported abilities, named as in `nemesis.faults.fault.Ability`; probed once."""
         tries = {"link-quality": holders.probe, "connection-resets": diagnosis.probe}
         works = {name for name, work in tries.items() if namespaces.works_in_throwaway(work)}
         return frozenset({"packet-drops", *works})
 
     # -- cuts
 
-    @_alone
+    @_one_at_a_time
     def block(self, *cuts: Cut) -> None:
-        """Drop what the cuts say. Raises UnknownNode, OSError."""
+        """Drop the packets that the cuts describe. Raises UnknownNode, OSError."""
         network, rules = self._network(), defaultdict[int, list[Rule]](list)
         for cut in cuts:
             self._known(cut.src, cut.dst)
-            rules[cut.dst] += firewall.cut(_name(cut), cut, network.address(cut.src))
+            rules[cut.dst] += firewall.cut(_cut_rule(cut), cut, network.address(cut.src))
             if cut.answers:
-                asked = firewall.requests(_asked(cut), cut.port, network.address(cut.dst))
-                rules[cut.src] += asked
+                requests = firewall.requests(_request_rule(cut), cut.port, network.address(cut.dst))
+                rules[cut.src] += requests
         self._change(add=rules)
 
-    @_alone
+    @_one_at_a_time
     def unblock(self, *cuts: Cut) -> None:
-        """Undo `block`; nothing happens where nothing is blocked."""
+        """Undo `block`; a cut that is not in force is no error."""
         names = defaultdict[int, list[str]](list)
         for cut in cuts:
             if cut.layer and (dropped := self.dropped(cut)):
                 self._dropped[cut] += dropped
-            names[cut.dst].append(_name(cut))
+            names[cut.dst].append(_cut_rule(cut))
             if cut.answers:
-                names[cut.src].append(_asked(cut))
+                names[cut.src].append(_request_rule(cut))
         self._change(remove=names)
 
-    @_alone
+    @_one_at_a_time
     def dropped(self, cut: Cut) -> int | None:
-        """Packets dropped since `block`; None where nothing is blocked."""
-        return self._counted(cut.dst, _name(cut))
+        """Packets dropped since `block`; None without such a cut."""
+        return self._counted(cut.dst, _cut_rule(cut))
 
-    def dropped_in_turns(self, cut: Cut) -> int:
+    def dropped_in_total(self, cut: Cut) -> int:
         """Packets dropped since the first `block` of a cut with a layer, in force now or not."""
         return (self.dropped(cut) or 0) + self._dropped.get(cut, 0)
 
-    @_alone
-    def asked(self, cut: Cut) -> int | None:
-        """Requests since `block` of a cut of answers; None where nothing is blocked."""
-        return self._counted(cut.src, _asked(cut))
+    @_one_at_a_time
+    def requests_arrived(self, cut: Cut) -> int | None:
+        """Requests that arrived since `block` of a cut of answers; None without such a cut."""
+        return self._counted(cut.src, _request_rule(cut))
 
     # -- quality
 
-    def prepare(self, links: Sequence[Link], quality: Quality) -> None:
-        """Start the holders that are needed. Others need not wait meanwhile."""
+    def prepare(self, links: Sequence[Link], quality: LinkQuality) -> None:
+        """Start the packet holders that are needed. Other callers do not wait meanwhile."""
         network = self._network()
-        if any(_slow(quality).values()):
-            machines = {dst for _, dst in links if self._here(dst)}
-            _at_once(machines, lambda at: self._holders.start(at, network.namespace(at)))
+        if any(_holder_layer(quality).values()):
+            machines = {dst for _, dst in links if self._in_reach(dst)}
+            in_parallel(machines, lambda at: self._holders.start(at, network.namespace(at)))
 
-    @_alone
-    def degrade(self, links: Sequence[Link], quality: Quality, layer: str) -> None:
-        """Put a layer on links. Raises UnknownNode, TargetError, OSError."""
+    @_one_at_a_time
+    def degrade(self, links: Sequence[Link], quality: LinkQuality, layer: str) -> None:
+        """Add a layer to links. Raises UnknownNode, TargetError, OSError."""
         network, rules = self._network(), defaultdict[int, list[Rule]](list)
-        slow = _slow(quality)
+        holder_layer = _holder_layer(quality)
         for src, dst in links:
             self._known(src, dst)
-            if not self._here(dst):
+            if not self._in_reach(dst):
                 continue
             source, what = network.address(src), f"{src}>{dst} {layer}"
             rules[dst].append(firewall.count(f"seen {what}", source))
@@ -159,43 +161,44 @@ class LinuxLinks:
             if quality.duplicated:
                 twice = quality.duplicated, source, network.address(dst)
                 rules[dst].append(firewall.double(f"doubled {what}", *twice))
-            if any(slow.values()):
+            if any(holder_layer.values()):
                 rules[dst].append(firewall.hold(f"held {src}>{dst}", src, source))
 
         def hold(machine: int) -> None:
             for src, dst in links:
                 if dst == machine:
-                    self._order(src, dst, do="set", layer=layer, what=slow)
+                    self._command(src, dst, do="set", layer=layer, what=holder_layer)
 
-        if any(slow.values()):
-            _at_once(rules, hold)
+        if any(holder_layer.values()):
+            in_parallel(rules, hold)
         self._change(add=rules)
 
-    @_alone
+    @_one_at_a_time
     def restore(self, links: Sequence[Link], layer: str) -> None:
-        """Take a layer away; what it holds goes on its way. Nothing happens where there is none."""
+        """Remove a layer and pass on the packets that it holds; a missing layer is no error."""
         names = defaultdict[int, list[str]](list)
         for src, dst in links:
             names[dst] += [f"{what} {src}>{dst} {layer}" for what in ("seen", "lost", "doubled")]
             runs = self._holders.runs(dst)
-            if not runs or not self._order(src, dst, do="unset", layer=layer)["left"]:
+            if not runs or not self._command(src, dst, do="unset", layer=layer)["left"]:
                 names[dst].append(f"held {src}>{dst}")
         self._change(remove=names)
 
-    @_alone
-    def tampered(self, link: Link, layer: str) -> Tampered | None:
-        """What was done to the link since the layer was put on it; None where it is not."""
+    @_one_at_a_time
+    def counters(self, link: Link, layer: str) -> LinkCounters | None:
+        """Return the counters of a link since the layer was added; None without the layer."""
         src, dst = link
-        if not self._here(dst):
+        if not self._in_reach(dst):
             return None
         network = self._network()
         counts = firewall.counted(network.namespace(dst), network.name)
         what = f"{src}>{dst} {layer}"
         if f"seen {what}" not in counts:
             return None
-        held = self._order(src, dst, do="show", layer=layer) if self._holders.runs(dst) else {}
+        runs = self._holders.runs(dst)
+        held = self._command(src, dst, do="show", layer=layer) if runs else {}
         delayed = int(held.get("delayed", 0))
-        return Tampered(
+        return LinkCounters(
             packets=counts[f"seen {what}"],
             delayed=delayed,
             mean_delay_ms=1e3 * held["delayed_s"] / delayed if delayed else 0.0,
@@ -206,48 +209,48 @@ class LinuxLinks:
 
     # -- resets
 
-    @_alone
+    @_one_at_a_time
     def reset(self, pairs: Sequence[Link], layer: str) -> int:
-        """End the TCP connections of each pair. Raises UnknownNode, OSError."""
+        """Reset the TCP connections of each pair. Raises UnknownNode, OSError."""
         for one, other in pairs:
             self._known(one, other)
-            if not self._here(one):
+            if not self._in_reach(one):
                 continue
             with namespaces.entered(self._network().namespace(one)):
                 address = self._network().address(other)
                 self._ended[layer] += diagnosis.reset(address, self._spared)
         return self._ended[layer]
 
-    def ended(self, layer: str) -> int:
-        """How many connections were ended for `layer` so far."""
+    def connections_reset(self, layer: str) -> int:
+        """How many connections were reset for `layer` so far."""
         return self._ended.get(layer, 0)
 
     # -- machines
 
-    @_alone
+    @_one_at_a_time
     def close(self) -> None:
-        """End what works for the links; their rules go with the machines."""
+        """End the packet holders. The rules end with the machines' namespaces."""
         self._holders.end_all()
 
-    def _order(self, src: int, dst: int, **fields: object) -> dict[str, float]:
+    def _command(self, src: int, dst: int, **fields: object) -> dict[str, float]:
         netns = self._network().namespace(dst)
-        return dict(self._holders.order(dst, netns, queue=src, **fields))
+        return dict(self._holders.command(dst, netns, queue=src, **fields))
 
     def _known(self, *machines: int) -> None:
         for machine in machines:
             if not self._exists(machine):
                 nodes = list(self._network().nodes)
-                raise UnknownNode(f"no node {machine}: there are {nodes}")
+                raise UnknownNode(f"there is no node {machine}; the nodes are {nodes}")
 
     def _exists(self, machine: int) -> bool:
         return machine == CLIENTS or machine in self._network().nodes
 
-    def _here(self, machine: int) -> bool:
+    def _in_reach(self, machine: int) -> bool:
         return self._exists(machine) and (self._reach is None or machine in self._reach)
 
     def _counted(self, machine: int, name: str) -> int | None:
         network = self._network()
-        if not self._here(machine):
+        if not self._in_reach(machine):
             return None
         return firewall.counted(network.namespace(machine), network.name).get(name)
 
@@ -257,8 +260,8 @@ class LinuxLinks:
         add: dict[int, list[Rule]] | None = None,
         remove: dict[int, list[str]] | None = None,
     ) -> None:
-        """Change the rules of several machines at the same time: the kernel takes its time to be
-        sure that nobody uses a removed one any more.
+        """Change the rules of several machines in parallel: after a removal the kernel waits until
+        no packet uses the rule any more.
         """
         network = self._network()
 
@@ -266,19 +269,11 @@ class LinuxLinks:
             place = network.namespace(machine), network.name
             firewall.change(*place, (add or {}).get(machine, ()), (remove or {}).get(machine, ()))
 
-        _at_once({m for m in (*(add or {}), *(remove or {})) if self._here(m)}, change)
+        in_parallel({m for m in (*(add or {}), *(remove or {})) if self._in_reach(m)}, change)
 
 
-def _at_once(machines: Iterable[int], work: Callable[[int], None]) -> None:
-    """Do it for all machines at the same time: the time goes by waiting."""
-    todo = sorted(machines)
-    if todo:
-        with ThreadPoolExecutor(len(todo)) as pool:
-            list(pool.map(work, todo))
-
-
-def _slow(quality: Quality) -> dict[str, float]:
-    """What a holder has to do of it: all that takes time."""
+def _holder_layer(quality: LinkQuality) -> dict[str, float]:
+    """Return the part of a link's quality that a packet holder makes: all that takes time."""
     return {
         "delay_ms": quality.delay_ms,
         "jitter_ms": quality.jitter_ms,
@@ -287,10 +282,12 @@ def _slow(quality: Quality) -> dict[str, float]:
     }
 
 
-def _name(cut: Cut) -> str:
+def _cut_rule(cut: Cut) -> str:
+    """Return the name of the rule that drops the cut's packets."""
     what = " answers" if cut.answers else ""
     return f"cut {cut.src}>{cut.dst} port {cut.port}{what} {cut.layer}".rstrip()
 
 
-def _asked(cut: Cut) -> str:
-    return f"asked {_name(cut)}"
+def _request_rule(cut: Cut) -> str:
+    """Return the name of the rule that counts the requests of a cut of answers."""
+    return f"asked {_cut_rule(cut)}"

@@ -1,8 +1,8 @@
-"""Network namespaces with names, made and entered by the calling thread.
+"""Named network namespaces, which the calling thread makes and enters.
 
-A name is a file that the namespace is bind-mounted on, as `ip netns` does it, so that
-`ip netns exec NAME ...` works on a run's nodes. Entering is per thread: other threads of the
-process stay where they are, and a process started meanwhile is born inside.
+A name is a file that the namespace is bind-mounted on, as with `ip netns`, so that
+`ip netns exec NAME ...` works on a run's nodes. Only the calling thread enters a namespace; other
+threads of the process stay outside. A process that the thread starts there begins inside.
 """
 
 import os
@@ -16,12 +16,12 @@ from harness.recording.journal import ROOTLESS_UID, registry_dir
 from harness.targets.linux import kernel
 
 OWN: Final = Path("/proc/self/ns/net")
-"""That of this process, as long as its main thread stays at home."""
+"""The namespace of this process, as long as its main thread enters no other."""
 _OWN = "/proc/thread-self/ns/net"
 
 
 def netns_dir() -> Path:
-    """Where names live: /run/netns, or a directory of our own inside a user namespace."""
+    """Return the directory of the names: /run/netns, or our own one inside a user namespace."""
     rootless = ROOTLESS_UID in os.environ
     path = registry_dir() / "netns" if rootless else Path("/run/netns")
     path.mkdir(mode=0o755, exist_ok=True)
@@ -31,7 +31,7 @@ def netns_dir() -> Path:
 def create(path: Path) -> None:
     """Make a namespace named by the new file `path`. Raises OSError."""
     path.touch(exist_ok=False)
-    with _return_home():
+    with _return_at_end():
         kernel.unshare(kernel.CLONE_NEWNET)
         kernel.mount(_OWN, path, None, kernel.MS_BIND)
 
@@ -43,7 +43,7 @@ def adopt(path: Path, pid: int) -> None:
 
 
 def delete(path: Path) -> bool:
-    """Remove the name; the namespace goes with its last process. False when there was none."""
+    """Remove the name; the namespace ends with its last process. Return False without a name."""
     with suppress(OSError):
         kernel.umount(path, kernel.MNT_DETACH)
     existed = path.exists()
@@ -53,11 +53,11 @@ def delete(path: Path) -> bool:
 
 @contextmanager
 def entered(path: Path) -> Iterator[None]:
-    """Move the calling thread into the namespace, and back at the end.
+    """Move the calling thread into the namespace for the block.
 
-    Never across an `await`: other coroutines of the thread would find themselves inside.
+    Do not `await` in the block: other coroutines of the thread would run inside.
     """
-    with _return_home():
+    with _return_at_end():
         descriptor = os.open(path, os.O_RDONLY)
         try:
             kernel.setns(descriptor, kernel.CLONE_NEWNET)
@@ -67,7 +67,7 @@ def entered(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _return_home() -> Iterator[None]:
+def _return_at_end() -> Iterator[None]:
     home = os.open(_OWN, os.O_RDONLY)
     try:
         yield
@@ -79,9 +79,9 @@ def _return_home() -> Iterator[None]:
 
 
 def works_in_throwaway(work: Callable[[], object]) -> bool:
-    """Whether `work` raises no OSError in a network namespace that ends with its thread.
+    """Whether `work` succeeds in a network namespace that is removed afterwards.
 
-    False as well where no namespace can be made.
+    False when `work` raises OSError, or when no namespace can be made.
     """
     outcome: list[bool] = []
 
@@ -98,7 +98,7 @@ def works_in_throwaway(work: Callable[[], object]) -> bool:
 
 
 def processes_in(path: Path) -> list[int]:
-    """The processes, this one excepted, whose main thread is in the namespace."""
+    """Return the processes, except this one, whose main thread is in the namespace."""
     try:
         wanted = path.stat()
     except OSError:
@@ -110,7 +110,7 @@ def processes_in(path: Path) -> list[int]:
         try:
             theirs = (entry / "ns/net").stat()
         except OSError:
-            continue  # gone, or not ours to look at
+            continue  # ended, or another user's
         if (theirs.st_dev, theirs.st_ino) == (wanted.st_dev, wanted.st_ino):
             found.append(int(entry.name))
     return sorted(found)

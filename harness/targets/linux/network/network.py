@@ -1,8 +1,8 @@
-"""The run's network: one namespace per machine, one for the switch between them.
+"""The run's network: one namespace per machine, and one for the switch between them.
 
-The switch is a bridge in a namespace of its own, so that the host's forwarding rules never see
-the run's packets. Addresses come from 198.18.0.0/15, the range set aside for benchmarks (RFC
-2544), which no LAN or VPN should use. Names and addresses are functions of the run's number.
+The switch is a bridge in its own namespace, so that the host's forwarding rules never see the
+run's packets. Addresses come from 198.18.0.0/15, the range reserved for benchmarks (RFC 2544),
+which no LAN or VPN should use. Names and addresses are functions of the run's id.
 """
 
 import os
@@ -25,28 +25,28 @@ _CLIENTS_HOST = 250
 _UPLINK_HOST = 254
 _BRIDGE = "switch"
 INTERFACE = "eth0"
-"""Of every machine, to the switch."""
+"""The interface of every machine to the switch."""
 _TIMEOUT_S = 5.0
 
 
 class Recorder(Protocol):
-    """The journal, as far as making things needs it."""
+    """The part of the journal that is needed to make kernel objects."""
 
     def record(self, kind: str, /, **fields: object) -> None:
-        """On disk when it returns."""
+        """Append a record; it is on the disk on return."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Who is where: names of namespaces and interfaces, addresses. Plain data."""
+    """Names of namespaces and interfaces, and addresses. Plain data."""
 
     name: str
-    """Prefix of everything the run names: hw-<eight characters>."""
+    """Prefix of all the run's names: hw-<eight characters>."""
     subnet: IPv4Network
     nodes: tuple[int, ...]
     directory: Path
-    """Where namespaces have their names."""
+    """The directory of the namespaces' names."""
 
     @property
     def switch(self) -> Path:
@@ -55,12 +55,12 @@ class Network:
 
     @property
     def uplink(self) -> str:
-        """The host's interface into the run, where one was asked for; 14 of 15 characters."""
+        """The host's interface into the run, if requested: 14 of at most 15 characters."""
         return f"{self.name}-up"
 
     @property
     def uplink_address(self) -> str:
-        """The host's own address in the run."""
+        """The host's own address in the run's network."""
         return str(self.subnet[_UPLINK_HOST])
 
     def namespace(self, machine: int) -> Path:
@@ -74,10 +74,10 @@ class Network:
 
 
 def plan(run_id: str, nodes: Sequence[int], subnet: str | None = None) -> Network:
-    """Name a run's network. `subnet` ("198.18.7.0/24") is derived from the run unless given.
+    """Name a run's network. `subnet` ("198.18.7.0/24") is derived from the run id unless given.
 
-    Two runs at once may have equal subnets: their namespaces know nothing of each other. Only an
-    uplink shows a subnet to the host; `free_subnet` finds one that the host does not use yet.
+    Two runs at the same time may have equal subnets, since their namespaces are not connected. Only
+    an uplink shows a subnet to the host; `free_subnet` finds one that the host does not use.
     """
     _check(nodes)
     return Network(
@@ -89,12 +89,12 @@ def plan(run_id: str, nodes: Sequence[int], subnet: str | None = None) -> Networ
 
 
 def name_of(run_id: str) -> str:
-    """The prefix of everything that a run names: hw-<eight characters>."""
+    """Return the prefix of all names of a run: hw-<eight characters>."""
     return f"hw-{_digest(run_id):08x}"
 
 
 def with_nodes(network: Network, nodes: Sequence[int]) -> Network:
-    """The same network with these nodes. Raises Unsupported for numbers that cannot be."""
+    """Return the network with other nodes. Raises Unsupported for impossible node numbers."""
     _check(nodes)
     return replace(network, nodes=tuple(sorted(nodes)))
 
@@ -105,7 +105,7 @@ def _check(nodes: Sequence[int]) -> None:
 
 
 def free_subnet(run_id: str) -> str:
-    """A /24 of the range, starting from the run's own, that no address of the host lies in."""
+    """Return a /24 that contains no address of the host; the run's own subnet is tried first."""
     with IPRoute() as route:
         taken = [
             IPv4Network((attribute, message["prefixlen"]), strict=False)
@@ -117,11 +117,14 @@ def free_subnet(run_id: str) -> str:
         subnet = _subnet(first + step)
         if not any(subnet.overlaps(other) for other in taken):
             return str(subnet)
-    raise Unsupported(f"this host uses all of {RANGE}: no subnet is left for an uplink")
+    raise Unsupported(
+        f"this machine uses addresses in every subnet of {RANGE}, so none is left to connect it to "
+        "the cluster: remove the address of another cluster (highwater cluster down)"
+    )
 
 
 def build(network: Network, journal: Recorder) -> None:
-    """Make the switch, to which nobody is connected yet. Raises OSError, NetlinkError."""
+    """Make the switch, without connections. Raises OSError, NetlinkError."""
     journal.record("local.netns", path=str(network.switch))
     namespaces.create(network.switch)
     with namespaces.entered(network.switch), IPRoute() as route:
@@ -130,39 +133,39 @@ def build(network: Network, journal: Recorder) -> None:
 
 
 def connect(network: Network, machines: Sequence[int]) -> None:
-    """Make the links of these machines, which are there, to the switch. Raises as `build` does."""
+    """Connect existing machines to the switch. Raises OSError, NetlinkError, TargetError."""
     with namespaces.entered(network.switch), IPRoute() as route:
         for machine in machines:
             port = network.namespace(machine).name.rpartition("-")[2]
             mac = _mac(network.address(machine))
             _await_absence(route, port)
             _veth(route, port, INTERFACE, network.namespace(machine), mac)
-            _plug_in(route, port)
+            _join_bridge(route, port)
     for machine in machines:
         with namespaces.entered(network.namespace(machine)), IPRoute() as route:
             _set_up(route, "lo")
             _configure(route, INTERFACE, network.address(machine), network.subnet)
-    # Only now has each link both of its ends.
+    # Only now does each link have both ends.
     for machine in machines:
         with namespaces.entered(network.namespace(machine)), IPRoute() as route:
             _await_carrier(route, INTERFACE)
 
 
 def add_uplink(network: Network, journal: Recorder) -> None:
-    """Give the namespace of the calling thread an interface into the run's switch."""
+    """Connect the namespace of the calling thread to the run's switch."""
     journal.record("local.link", name=network.uplink)
     port = "uplink"
     with IPRoute() as route:
         _veth(route, network.uplink, port, network.switch)
         _configure(route, network.uplink, network.uplink_address, network.subnet)
     with namespaces.entered(network.switch), IPRoute() as route:
-        _plug_in(route, port)
+        _join_bridge(route, port)
     with IPRoute() as route:
         _await_carrier(route, network.uplink)
 
 
 def remove_link(name: str) -> bool:
-    """Remove an interface, and with it its peer. False when there was none."""
+    """Remove an interface and its peer. Return False when there is no such interface."""
     with IPRoute() as route:
         found = route.link_lookup(ifname=name)
         for index in found:
@@ -183,7 +186,7 @@ def _veth(
         os.close(descriptor)
 
 
-def _plug_in(route: IPRoute, port: str) -> None:
+def _join_bridge(route: IPRoute, port: str) -> None:
     bridge = route.link_lookup(ifname=_BRIDGE)[0]
     route.link("set", index=route.link_lookup(ifname=port)[0], master=bridge, state="up")
 
@@ -195,13 +198,13 @@ def _set_up(route: IPRoute, interface: str) -> int:
 
 
 def _await_absence(route: IPRoute, interface: str) -> None:
-    # A removed machine's link goes with its namespace, which the kernel takes down in its own time.
+    # A removed machine's link ends with its namespace, which the kernel removes with a delay.
     if not kernel.wait_until(lambda: not route.link_lookup(ifname=interface), _TIMEOUT_S):
         raise TargetError(f"interface {interface} is still there after {_TIMEOUT_S} s")
 
 
 def _await_carrier(route: IPRoute, interface: str) -> None:
-    # The kernel notices a new link's other end a little later, and drops what is sent till then.
+    # The kernel notices a new link's other end with a delay, and drops packets until then.
     index = route.link_lookup(ifname=interface)[0]
 
     def is_up() -> bool:
@@ -217,8 +220,8 @@ def _configure(route: IPRoute, interface: str, address: str, subnet: IPv4Network
 
 
 def _mac(address: str) -> str:
-    """A hardware address that follows from the IPv4 address: a machine that is removed and made
-    again has its old one, so that what its neighbours remember of it stays true.
+    """Return a hardware address derived from the IPv4 address. A machine that is removed and made
+    again keeps its old one, so that its neighbours' ARP caches stay correct.
     """
     return ":".join(f"{byte:02x}" for byte in (0x02, 0x00, *map(int, address.split("."))))
 

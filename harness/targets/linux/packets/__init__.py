@@ -1,5 +1,5 @@
-"""What is done to packets on their way, with nothing but the standard library.
+"""Delayed packets and reset connections, with the standard library alone, for a quick start.
 
-`netlink` speaks to the kernel; `wire` decides when a held packet may go on; `holding` is the
-process that holds them, started for a machine while one of its links is slow.
+`netlink` speaks to the kernel, `wire` schedules packets, `holding` is the process that delays them,
+and `diagnosis` resets TCP connections. Which packets are affected is decided in `network`.
 """

@@ -1,7 +1,7 @@
-"""Ending TCP connections as the kernel does it for an administrator: SOCK_DESTROY (sock_diag(7)).
+"""Reset TCP connections through the kernel: SOCK_DESTROY (sock_diag(7)).
 
-The peer is sent a reset, the program here finds its connection aborted. The kernel must have been
-built with CONFIG_INET_DIAG_DESTROY, and the caller be an administrator of the network namespace.
+The kernel sends a reset to the peer and aborts the connection of the local program. The kernel must
+be built with CONFIG_INET_DIAG_DESTROY, and the caller needs CAP_NET_ADMIN in the network namespace.
 """
 
 import errno
@@ -19,26 +19,29 @@ _MAPPED = bytes(10) + b"\xff\xff"
 # ESTABLISHED, SYN_SENT, SYN_RECV, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING
 _CONNECTED: Final = sum(1 << state for state in (1, 2, 3, 4, 5, 8, 9, 11))
 _REQUEST = struct.Struct("=BBBBI48s")
-"""struct inet_diag_req_v2: family, protocol, extensions, padding, states, who."""
-_WHO = slice(4, 52)
+"""struct inet_diag_req_v2: family, protocol, extensions, padding, states, socket id."""
+_SOCKET_ID = slice(4, 52)
 """struct inet_diag_sockid in an answer: ports, addresses, interface, cookie."""
 
 
 def connections(netlink: Netlink, peer: str) -> Iterator[tuple[int, bytes]]:
-    """(family, who) of each TCP connection of this namespace with the IPv4 address `peer`."""
+    """Yield (family, socket id) of each TCP connection of this namespace with the address `peer`.
+
+    `peer` is an IPv4 address.
+    """
     address = socket.inet_aton(peer)
     for family in _FAMILIES:
-        everybody = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _CONNECTED, bytes(48))
+        all_sockets = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _CONNECTED, bytes(48))
         wanted = {socket.AF_INET: address, socket.AF_INET6: _MAPPED + address}[family]
-        for answer in netlink.dump(Message(_BY_FAMILY, 0, everybody)):
-            who = answer[_WHO]
-            if who[20 : 20 + len(wanted)] == wanted:
-                yield family, who
+        for answer in netlink.dump(Message(_BY_FAMILY, 0, all_sockets)):
+            socket_id = answer[_SOCKET_ID]
+            if socket_id[20 : 20 + len(wanted)] == wanted:
+                yield family, socket_id
 
 
-def destroy(netlink: Netlink, family: int, who: bytes) -> bool:
-    """End one connection. False when it ended by itself first. Raises OSError."""
-    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _CONNECTED, who)
+def destroy(netlink: Netlink, family: int, socket_id: bytes) -> bool:
+    """Reset one connection. Return False when it has ended by itself already. Raises OSError."""
+    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _CONNECTED, socket_id)
     try:
         netlink.request(Message(_DESTROY, 0, body))
     except OSError as error:
@@ -49,19 +52,20 @@ def destroy(netlink: Netlink, family: int, who: bytes) -> bool:
 
 
 def reset(peer: str, spared: Collection[int] = ()) -> int:
-    """End all connections of the thread's namespace with `peer`, but those with a `spared` port at
-    either end; returns how many. Raises OSError.
+    """Reset all connections of the thread's namespace with `peer` and return their number.
+
+    Connections with a `spared` port at either end stay. Raises OSError.
     """
     with Netlink(SOCK_DIAG) as netlink:
         found = [
-            (family, who)
-            for family, who in connections(netlink, peer)
-            if not {*struct.unpack_from(">HH", who)} & {*spared}
+            (family, socket_id)
+            for family, socket_id in connections(netlink, peer)
+            if not {*struct.unpack_from(">HH", socket_id)} & {*spared}
         ]
-        return sum(destroy(netlink, family, who) for family, who in found)
+        return sum(destroy(netlink, family, socket_id) for family, socket_id in found)
 
 
 def probe() -> None:
-    """Ask for the end of a connection that cannot be there. Raises OSError where none can."""
+    """Reset a connection that cannot exist. Raises OSError where the kernel resets none."""
     with Netlink(SOCK_DIAG) as netlink:
         destroy(netlink, socket.AF_INET, struct.pack(">HH", 1, 1) + bytes(44))

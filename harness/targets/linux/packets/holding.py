@@ -1,15 +1,14 @@
-"""The process that holds a machine's packets back: `python -m
-harness.targets.linux.packets.holding`.
+"""The process that delays a machine's packets: `python -m harness.targets.linux.packets.holding`.
 
-It runs in the machine's network namespace and is given the packets of the links that are slow
-there by the kernel's netfilter queue: one queue for each source, whose number is the source's. It
-sees their sizes, not their content, and gives its verdicts late, or in another order.
+It runs in the machine's network namespace. The kernel's netfilter queue hands it the packets of the
+slow links of this machine: one queue for each source machine, with the source's number. The process
+sees the size of a packet, not its content. It returns its verdicts late, or in another order.
 
-It takes orders as JSON lines on its standard input and answers each with one line: `set` a layer
-of a source, `unset` one, `show` a source's tally. It ends with its input, so that it never
-outlives who gives the orders, after letting go what it holds; from then on the kernel lets packets
-pass by themselves (the rule that hands them over says so). Nothing but light imports: a fault waits
-for its start.
+It reads commands as JSON lines from its standard input and answers each with one line: `set` a
+layer of a source, `unset` a layer, `show` the counts of a source. When its input ends, it passes on
+all packets that it holds and exits, so it never outlives the harness. After that the kernel lets
+packets pass by itself (`_QUEUE_BYPASS` in the firewall's rule). The imports are few, because a
+fault waits for the start of this process.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ from typing import Any, Final
 
 from harness.targets.linux.packets import netlink
 from harness.targets.linux.packets.netlink import Message, attribute, attributes, nfgen
-from harness.targets.linux.packets.wire import Wire, layer_of
+from harness.targets.linux.packets.wire import PacketScheduler, layer_from_fields
 
 _QUEUE: Final = 3 << 8
 _PACKET, _VERDICT, _CONFIG = _QUEUE | 0, _QUEUE | 1, _QUEUE | 2
@@ -37,68 +36,72 @@ _PACKET_HDR, _VERDICT_HDR, _CAP_LEN = 1, 2, 13
 _DROP, _ACCEPT = 0, 1
 
 MAX_HELD: Final = 20_000
-"""Packets that the kernel keeps for one source; what comes on top of them is lost."""
+"""Packets that the kernel keeps for one source; it drops packets beyond this number."""
 _BUFFER_BYTES: Final = 8 << 20
 _READS_PER_TURN: Final = 256
 _LINE_BYTES: Final = 1 << 16
 _TABLE_BYTES: Final = 1 << 16
 
 
-class Holder:
-    """Every wire of this machine, and the packets that wait for their time."""
+class PacketHolder:
+    """The schedulers of this machine's links, and the packets that wait for their time."""
 
     def __init__(self) -> None:
         """Open the socket to the queues. Raises OSError."""
         self._netlink = netlink.Netlink(netlink.NETFILTER)
         self._netlink.widen(_BUFFER_BYTES)
         self.descriptor = self._netlink.fileno()
-        self._wires: dict[int, Wire] = {}
+        self._schedulers: dict[int, PacketScheduler] = {}
         self._held: list[tuple[float, int, int, int, float]] = []
-        """(when it may go, running number, queue, packet, when it arrived): a heap."""
+        """A heap of (due time, running number, queue, packet, arrival time)."""
         self._number = 0
 
-    def obey(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Do what an order says, and answer. Raises OSError, KeyError, TypeError, ValueError."""
-        queue, layer = int(order["queue"]), str(order.get("layer"))
-        wire = self._wires.get(queue)
-        match order["do"]:
+    def execute(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Execute a command and return its answer.
+
+        Raises OSError, KeyError, TypeError, ValueError.
+        """
+        queue, layer = int(command["queue"]), str(command.get("layer"))
+        scheduler = self._schedulers.get(queue)
+        match command["do"]:
             case "set":
-                if wire is None:
+                if scheduler is None:
                     self._bind(queue)
-                    wire = self._wires[queue] = Wire(random.Random(f"{layer}/{queue}"))
-                wire.layers[layer] = layer_of(order["what"])
-                self.take()  # of other queues: what came while this one was made
+                    scheduler = PacketScheduler(random.Random(f"{layer}/{queue}"))
+                    self._schedulers[queue] = scheduler
+                scheduler.layers[layer] = layer_from_fields(command["what"])
+                self.take()  # packets of other queues that arrived while this queue was bound
                 return {}
             case "unset":
                 if (
-                    wire is not None
-                    and wire.layers.pop(layer, None) is not None
-                    and not wire.layers
+                    scheduler is not None
+                    and scheduler.layers.pop(layer, None) is not None
+                    and not scheduler.layers
                 ):
-                    self.let_go(queue)
-                return {"left": 0 if wire is None else len(wire.layers)}
+                    self.flush(queue)
+                return {"left": 0 if scheduler is None else len(scheduler.layers)}
             case "show":
-                if wire is None or layer not in wire.layers:
+                if scheduler is None or layer not in scheduler.layers:
                     return {}
-                tally = wire.tally
-                return tally._replace(lost=tally.lost + _overflowed(queue))._asdict()
+                counts = scheduler.counts
+                return counts._replace(lost=counts.lost + _overflowed(queue))._asdict()
             case unknown:
-                raise ValueError(f"there is no order {unknown!r}")
+                raise ValueError(f"there is no command {unknown!r}")
 
     def wait_s(self) -> float | None:
-        """How long until the next held packet may go; None when there is none."""
+        """Seconds until the next held packet is due; None when no packet is held."""
         return max(0.0, self._held[0][0] - time.monotonic()) if self._held else None
 
     def take(self) -> None:
-        """Take over what the kernel hands us, and decide when it goes on."""
+        """Read the packets that the kernel has queued, and decide when each one goes on."""
         verdicts = []
         for kind, body in self._netlink.pending(_READS_PER_TURN):
             if kind != _PACKET:
-                continue  # the kernel's complaint of a verdict for what it has dropped meanwhile
+                continue  # the kernel reports a verdict for a packet that it has dropped already
             now_s, (queue,) = time.monotonic(), struct.unpack_from(">H", body, 2)
             packet, size_bytes = _described(body)
-            wire = self._wires.get(queue)
-            due_s = now_s if wire is None else wire.arrive(now_s, size_bytes)
+            scheduler = self._schedulers.get(queue)
+            due_s = now_s if scheduler is None else scheduler.schedule(now_s, size_bytes)
             if due_s is None:
                 verdicts.append(_verdict(queue, packet, _DROP))
             elif due_s <= now_s:
@@ -108,27 +111,28 @@ class Holder:
                 heapq.heappush(self._held, (due_s, self._number, queue, packet, now_s))
         self._netlink.post(verdicts)
 
-    def release(self) -> None:
-        """Let go whatever may go by now."""
+    def release_due(self) -> None:
+        """Pass on the packets that are due."""
         now_s, verdicts = time.monotonic(), []
         while self._held and self._held[0][0] <= now_s:
             _due_s, _number, queue, packet, arrived_s = heapq.heappop(self._held)
             verdicts.append(_verdict(queue, packet, _ACCEPT))
-            self._wires[queue].left(arrived_s, now_s)
+            self._schedulers[queue].record_departure(arrived_s, now_s)
         self._netlink.post(verdicts)
 
-    def let_go(self, queue: int | None = None) -> None:
-        """Let go everything that is held, of one source or of all, in its order."""
+    def flush(self, queue: int | None = None) -> None:
+        """Pass on all held packets of one source, or of all sources, in their order."""
         now_s = time.monotonic()
-        going = sorted(held for held in self._held if queue in (None, held[2]))
+        released = sorted(held for held in self._held if queue in (None, held[2]))
         self._held = [held for held in self._held if queue not in (None, held[2])]
         heapq.heapify(self._held)
-        for wire in self._wires.values() if queue is None else [self._wires[queue]]:
-            wire.flushed(now_s)
-        self._netlink.post([_verdict(held[2], held[3], _ACCEPT) for held in going])
+        schedulers = self._schedulers
+        for scheduler in schedulers.values() if queue is None else [schedulers[queue]]:
+            scheduler.flushed(now_s)
+        self._netlink.post([_verdict(held[2], held[3], _ACCEPT) for held in released])
 
     def close(self) -> None:
-        """Close the queues; the kernel drops what is still held."""
+        """Close the queues; the kernel drops the packets that are still held."""
         self._netlink.close()
 
     def _bind(self, queue: int) -> None:
@@ -136,7 +140,7 @@ class Holder:
         body = (
             attribute(_CFG_CMD, struct.pack(">BBH", _BIND, 0, socket.AF_INET)),
             attribute(_CFG_PARAMS, params) + attribute(_CFG_MAXLEN, MAX_HELD),
-            # Large segments stay whole: they would be cut for our eyes only.
+            # Large segments stay whole: the kernel would split them only for this process.
             attribute(_CFG_FLAGS, _FLAG_GSO) + attribute(_CFG_MASK, _FLAG_GSO),
         )
         for part in body:
@@ -144,7 +148,7 @@ class Holder:
 
 
 def _overflowed(queue: int) -> int:
-    """Packets that the kernel dropped because more were waiting than a queue or a socket takes.
+    """Return how many packets the kernel dropped because a queue or a socket was full.
 
     Columns of /proc/net/netfilter/nfnetlink_queue: queue, socket, waiting, copy mode and range,
     dropped by the queue, dropped at the socket, last packet, 1.
@@ -159,7 +163,7 @@ def _overflowed(queue: int) -> int:
 
 
 def _described(body: bytes) -> tuple[int, int]:
-    """(number, size in bytes) of a packet that the kernel hands over."""
+    """Return (number, size in bytes) of a packet that the kernel hands over."""
     packet = size_bytes = 0
     for number, value in attributes(body[4:]):
         if number == _PACKET_HDR:
@@ -175,27 +179,27 @@ def _verdict(queue: int, packet: int, verdict: int) -> Message:
 
 
 def main() -> None:
-    """Hold packets and take orders until the input ends."""
-    holder, orders = Holder(), b""
+    """Hold packets and execute commands until the input ends."""
+    holder, commands = PacketHolder(), b""
     while True:
         readable, _, _ = select.select([0, holder.descriptor], [], [], holder.wait_s())
-        holder.release()
+        holder.release_due()
         if holder.descriptor in readable:
             holder.take()
         if 0 in readable:
             data = os.read(0, _LINE_BYTES)
             if not data:
                 break
-            *lines, orders = (orders + data).split(b"\n")
+            *lines, commands = (commands + data).split(b"\n")
             for line in lines:
                 try:
-                    answer = holder.obey(json.loads(line))
+                    answer = holder.execute(json.loads(line))
                 except (OSError, KeyError, TypeError, ValueError) as error:
                     answer = {"error": f"{type(error).__name__}: {error}"}
-                # Who does not wait for it is dead, and the input is about to end.
+                # A harness that does not read the answer is dead, and the input is about to end.
                 with contextlib.suppress(BrokenPipeError):
                     os.write(1, json.dumps(answer).encode() + b"\n")
-    holder.let_go()
+    holder.flush()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Netlink as far as packet rules and socket diagnosis need it: messages, attributes, transactions.
+"""Netlink for packet rules and socket diagnosis: messages, attributes, transactions.
 
-pyroute2 speaks the same, but one rule per transaction, and waits for the kernel after each: taking
-away the rules of one partition then takes longer than the partition may. Here a whole batch is one
-transaction, made or refused as a whole. Layouts are those of linux/netlink.h and
-linux/netfilter/nfnetlink.h; attributes' integers are in network order, headers' in the machine's.
+pyroute2 speaks netlink too, but it sends one rule per transaction and waits for the kernel after
+each. Removing the rules of a network partition would take longer than the partition may last. Here
+a batch of rules is one transaction, which the kernel applies or refuses as a whole. Layouts follow
+linux/netlink.h and linux/netfilter/nfnetlink.h. Integers in attributes are in network byte order,
+integers in headers in the machine's.
 """
 
 import os
@@ -41,7 +42,7 @@ class Message(NamedTuple):
 
 
 def attribute(number: int, value: bytes | int | str) -> bytes:
-    """An attribute: an integer as 32 bits in network order, a text with its final zero."""
+    """Encode an attribute: an integer as 32 bits in network order, a text with a final zero."""
     match value:
         case int():
             payload = struct.pack(">I", value & 0xFFFF_FFFF)
@@ -54,12 +55,12 @@ def attribute(number: int, value: bytes | int | str) -> bytes:
 
 
 def nested(number: int, *parts: bytes) -> bytes:
-    """An attribute made of attributes."""
+    """Encode an attribute that consists of attributes."""
     return attribute(number | _NESTED, b"".join(parts))
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(number, payload) of each attribute of a buffer; a torn end is left out."""
+    """Yield (number, payload) of each attribute of a buffer; an incomplete last one is skipped."""
     at = 0
     while at + _ATTRIBUTE.size <= len(data):
         size, number = _ATTRIBUTE.unpack_from(data, at)
@@ -70,12 +71,12 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def nfgen(family: int, resource: int = 0) -> bytes:
-    """The header after the header that every netfilter message has."""
+    """Encode the second header, which every netfilter message has."""
     return struct.pack(">BBH", family, 0, resource)
 
 
 class Netlink:
-    """A netlink socket of the namespace that the calling thread is in when it is made."""
+    """A netlink socket in the network namespace that the calling thread is in at its creation."""
 
     def __init__(self, protocol: int) -> None:
         """Open it. Raises OSError."""
@@ -83,7 +84,7 @@ class Netlink:
         self._socket.settimeout(_TIMEOUT_S)
         self._sequence = 0
         self._early: list[tuple[int, bytes]] = []
-        """What came by itself while an acknowledgement was awaited."""
+        """Unrequested messages that arrived during the wait for an acknowledgement."""
 
     def request(self, message: Message) -> None:
         """Send one message and wait for its acknowledgement. Raises OSError as the kernel says."""
@@ -91,7 +92,7 @@ class Netlink:
         self._await({self._sequence})
 
     def transaction(self, subsystem: int, messages: Sequence[Message]) -> None:
-        """Do all of it or nothing (nfnetlink batches). Raises OSError with the first refusal."""
+        """Apply all messages or none (nfnetlink batch). Raises OSError with the first refusal."""
         if not messages:
             return
         begin = Message(_BATCH_BEGIN, 0, nfgen(0, subsystem))
@@ -101,7 +102,7 @@ class Netlink:
         self._await(set(range(last - len(messages) + 1, last + 1)))
 
     def dump(self, message: Message) -> Iterator[bytes]:
-        """The bodies of the answers to a dump request. Raises OSError."""
+        """Yield the bodies of the answers to a dump request. Raises OSError."""
         self._send([Message(message.kind, message.flags | DUMP, message.body)], unanswered=None)
         while True:
             for kind, _sequence, body in self._receive():
@@ -112,17 +113,17 @@ class Netlink:
                 yield body
 
     def post(self, messages: Sequence[Message]) -> None:
-        """Send messages that the kernel does not answer; errors come up in `pending`."""
+        """Send messages without waiting for answers; errors appear in `pending`."""
         for first in range(0, len(messages), _MESSAGES_PER_SEND):
             self._send(messages[first : first + _MESSAGES_PER_SEND], unanswered=None)
 
     def pending(self, limit: int) -> Iterator[tuple[int, bytes]]:
-        """(kind, body) of what has arrived by itself, at most `limit` reads; never waits."""
+        """Yield (kind, body) of unrequested messages, with at most `limit` reads; never waits."""
         early, self._early = self._early, []
         yield from early
         for _ in range(limit):
             try:
-                # Not `recv`, which would wait: the descriptor itself never does.
+                # `recv` would wait, `os.read` of the descriptor does not.
                 data = os.read(self._socket.fileno(), _UNASKED_BYTES)
             except BlockingIOError:
                 return
@@ -130,10 +131,10 @@ class Netlink:
                 yield kind, body
 
     def widen(self, size_bytes: int) -> None:
-        """Ask for room for so much that has not been read, and do not report what is lost."""
+        """Enlarge the receive buffer, and turn off the errors that report lost messages."""
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, size_bytes)
-        except PermissionError:  # whoever is not really root gets what everybody gets
+        except PermissionError:  # outside of the initial user namespace the usual limit holds
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes)
         self._socket.setsockopt(_SOL_NETLINK, _NO_ENOBUFS, 1)
 
@@ -168,7 +169,7 @@ class Netlink:
         self._socket.send(data)
 
     def _await(self, sequences: set[int]) -> None:
-        """Until every one of them is acknowledged, or one is refused."""
+        """Wait until all are acknowledged. Raises OSError when the kernel refuses one."""
         while sequences:
             for kind, sequence, body in self._receive():
                 if kind == _ERROR:
@@ -182,7 +183,7 @@ class Netlink:
 
 
 def _parsed(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """(kind, sequence number, body) of each message."""
+    """Yield (kind, sequence number, body) of each message."""
     at = 0
     while at + _HEADER.size <= len(data):
         size, kind, _flags, sequence, _port = _HEADER.unpack_from(data, at)

@@ -8,7 +8,17 @@ import pytest
 
 from harness.targets.agent import calls
 from harness.targets.base import NodeState, TargetError
-from nemesis.hosts import Clocks, Cut, Disks, Links, PowerCut, Probe, Quality, Reading, Tampered
+from nemesis.hosts import (
+    ClockReading,
+    Clocks,
+    Cut,
+    Disks,
+    LinkCounters,
+    LinkQuality,
+    Links,
+    PowerCut,
+    Probe,
+)
 
 
 def travelled(value: Any) -> Any:
@@ -20,7 +30,7 @@ def travelled(value: Any) -> Any:
     ("method", "args", "kwargs"),
     [
         (Links.block, (Cut(1, 2), Cut(2, 0, 9092, True, "layer")), {}),
-        (Links.degrade, ([(1, 2)], Quality(delay_ms=1.5, lost=0.25), "layer"), {}),
+        (Links.degrade, ([(1, 2)], LinkQuality(delay_ms=1.5, lost=0.25), "layer"), {}),
         (Disks.limit, (3,), {"bytes_per_s": 10, "operations_per_s": 0}),
         (Disks.write, (1, "log/a", 7, b"\x00\xff"), {}),
         (Clocks.skew, (1, "layer", -2.5), {}),
@@ -43,12 +53,12 @@ def test_arguments_travel(
     ("method", "value"),
     [
         (Links.dropped, None),
-        (Links.tampered, Tampered(packets=3, mean_delay_ms=0.1)),
+        (Links.counters, LinkCounters(packets=3, mean_delay_ms=0.1)),
         (Disks.read, b"\x00\xff"),
         (Disks.probed, Probe(4096, 1.25, done=False)),
         (Disks.restore_copy, {"log/a": (1, 2)}),
         (Disks.cut_power, [PowerCut(1, 2**62 + 1, {"log": 3})]),
-        (Clocks.shown, Reading(-1.0, 1.0, True)),
+        (Clocks.read, ClockReading(-1.0, 1.0, True)),
     ],
 )
 def test_results_travel(method: Callable[..., Any], value: Any) -> None:
@@ -66,7 +76,7 @@ def test_results_travel(method: Callable[..., Any], value: Any) -> None:
 )
 def test_errors_travel(error: Exception, kind: type[Exception]) -> None:
     """As themselves where a target raises such, and with the machine's name."""
-    again = calls.raised(travelled(calls.failure(error)), "node 1's host lab-1")
+    again = calls.exception_of(travelled(calls.error_reply(error)), "node 1's host lab-1")
     assert type(again) is kind
     assert "node 1's host lab-1: " in str(again)
     if isinstance(error, OSError):

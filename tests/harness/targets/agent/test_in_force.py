@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from harness.targets.agent.in_force import Call, Method, Standing
+from harness.targets.agent.in_force import Call, CallsInForce, Method
 from harness.targets.agent.machine import Machine
-from nemesis.hosts import Clocks, Cut, Disks, Links, Quality
+from nemesis.hosts import Clocks, Cut, Disks, LinkQuality, Links
 
-SLOW, LOSSY = Quality(delay_ms=10), Quality(lost=0.1)
+SLOW, LOSSY = LinkQuality(delay_ms=10), LinkQuality(lost=0.1)
 
 
 def standing(*calls: tuple[Any, ...]) -> list[tuple[Method, tuple[Any, ...]]]:
     """What is in force after (method, argument, ...) of these."""
-    made = Standing()
+    made = CallsInForce()
     for method, *args in calls:
-        made.note(Call(method, tuple(args)))
+        made.update(Call(method, tuple(args)))
     return [(call.method, call.args) for call in made.calls()]
 
 
@@ -61,9 +61,9 @@ def test_the_last_command_is_that_of_the_next_start() -> None:
 
 def test_arguments_by_name_are_kept() -> None:
     """A limit's are."""
-    made = Standing()
-    made.note(Call(Disks.limit, (2,), {"bytes_per_s": 5, "operations_per_s": 0}))
+    made = CallsInForce()
+    made.update(Call(Disks.limit, (2,), {"bytes_per_s": 5, "operations_per_s": 0}))
     [call] = made.calls()
     assert call.kwargs == {"bytes_per_s": 5, "operations_per_s": 0}
-    made.note(Call(Disks.unlimit, (2,)))
+    made.update(Call(Disks.unlimit, (2,)))
     assert made.calls() == ()

@@ -9,7 +9,7 @@ import pytest
 from harness.targets.agent import power_loss
 from harness.targets.agent.client import AgentClient
 from harness.targets.agent.machine import Machine
-from harness.targets.agent.power_loss import WITHOUT_POWER, LastingAgent
+from harness.targets.agent.power_loss import WITHOUT_POWER, PowerAwareClient
 from harness.targets.base import TargetError
 from nemesis.hosts import Cut, Disks, Links
 
@@ -33,9 +33,9 @@ class FakeClient:
         return "answered"
 
 
-def agent(client: FakeClient) -> LastingAgent:
+def agent(client: FakeClient) -> PowerAwareClient:
     """With power, by that client."""
-    return LastingAgent(cast(AgentClient, client), "node 2's host")
+    return PowerAwareClient(cast(AgentClient, client), "node 2's host")
 
 
 def test_with_power_calls_are_the_clients() -> None:
@@ -52,7 +52,7 @@ def test_without_power_nothing_runs_and_no_packet_arrives() -> None:
     """Nobody is asked."""
     client = FakeClient()
     made = agent(client)
-    made.lose_power()
+    made.power_lost()
     assert not made.has_power
     assert made.call(Machine.is_running, 2) is False
     assert made.call(Machine.exit_code, 2) is None
@@ -64,11 +64,11 @@ def test_what_is_in_force_is_made_again_at_the_boot() -> None:
     """What began before, and what began meanwhile; not what ended."""
     made = agent(FakeClient())
     made.call(cast(Any, Links.block), CUT, Cut(3, 2))
-    made.lose_power()
+    made.power_lost()
     made.call(cast(Any, Links.unblock), CUT)
     made.call(cast(Any, Links.block), Cut(0, 2))
     after = FakeClient()
-    made.have_power(cast(AgentClient, after))
+    made.power_restored(cast(AgentClient, after))
     assert after.asked == [(Links.block, Cut(3, 2)), (Links.block, Cut(0, 2))]
     assert made.has_power
 
@@ -77,21 +77,21 @@ def test_a_boot_that_makes_it_not_again_is_none() -> None:
     """It can be tried once more."""
     made = agent(FakeClient())
     made.call(cast(Any, Links.block), CUT)
-    made.lose_power()
+    made.power_lost()
     with pytest.raises(TargetError, match="no rule"):
-        made.have_power(cast(AgentClient, FakeClient(TargetError("no rule"))))
+        made.power_restored(cast(AgentClient, FakeClient(TargetError("no rule"))))
     assert not made.has_power
 
 
 def test_other_calls_wait_for_the_boot() -> None:
     """Of a disk, say."""
     made = agent(FakeClient())
-    made.lose_power()
+    made.power_lost()
     found: list[object] = []
     asking = threading.Thread(target=lambda: found.append(made.call(cast(Any, Disks.files), 2)))
     asking.start()
     assert found == []
-    made.have_power(cast(AgentClient, FakeClient()))
+    made.power_restored(cast(AgentClient, FakeClient()))
     asking.join(PATIENCE_S)
     assert found == ["answered"]
 
@@ -100,19 +100,19 @@ def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine does not come back."""
     monkeypatch.setattr(power_loss, "POWER_TIMEOUT_S", 0.01)
     made = agent(FakeClient())
-    made.lose_power()
+    made.power_lost()
     with pytest.raises(TargetError, match="node 2's host has had no power for 0 s"):
         made.call(cast(Any, Disks.files), 2)
 
 
 def test_a_call_on_its_way_when_the_power_goes_has_the_same_answer() -> None:
     """What needs the machine fails, and is not done later behind the caller's back."""
-    client = FakeClient(TargetError("it was let go"))
+    client = FakeClient(TargetError("the connection was closed"))
     made = agent(client)
-    client.losing = made.lose_power
+    client.losing = made.power_lost
     assert made.call(Machine.is_running, 2) is False
-    made.have_power(cast(AgentClient, client))
-    with pytest.raises(TargetError, match="let go"):
+    made.power_restored(cast(AgentClient, client))
+    with pytest.raises(TargetError, match="the connection was closed"):
         made.call(Machine.start, 2)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.targets.agent.client import AgentClient
 from harness.targets.agent.machine import Machine
-from harness.targets.agent.server import Server, Session
+from harness.targets.agent.server import AgentServer, Session
 from harness.targets.base import NodeState, TargetError
 from harness.targets.linux import kernel
 from nemesis.hosts import Cut, Disks, Links
@@ -83,7 +83,7 @@ class Agent:
         self.machine = FakeMachine()
         self.lines: list[Line] = []
         self.path = path
-        server = Server(cast(Machine, self.machine), path, dead_man_s=dead_man_s)
+        server = AgentServer(cast(Machine, self.machine), path, dead_man_s=dead_man_s)
         self.thread = threading.Thread(target=server.serve)
         self.thread.start()
         assert kernel.wait_until(path.exists, PATIENCE_S)
@@ -162,7 +162,7 @@ def test_who_comes_back_too_late_is_told(tmp_path: Path) -> None:
     with agent(tmp_path, 3.0) as made:
         assert made.machine.healed.wait(PATIENCE_S)
         client = made.client(3.0)
-        with pytest.raises(TargetError, match="the machine: it healed itself"):
+        with pytest.raises(TargetError, match="the machine: it received no call"):
             client.call(Disks.freeze, 1)
         assert made.machine.frozen == 0
         client.close()
@@ -176,6 +176,6 @@ def test_a_machine_that_is_gone_fails_all_calls(tmp_path: Path) -> None:
 
     client = AgentClient(nowhere, dead_man_s=SOON_S, label="the machine")
     for _ in range(2):
-        with pytest.raises(TargetError, match=r"the machine is lost since .* no route"):
+        with pytest.raises(TargetError, match=r"the machine has been unreachable for .* no route"):
             client.call(Disks.freeze, 1)
     client.close()

@@ -17,10 +17,10 @@ import pytest
 from harness.recording.journal import Journal
 from harness.targets.clean import undo
 from harness.targets.docker import image
-from harness.targets.docker.containers import Containers, Share
+from harness.targets.docker.containers import Containers, SharedFiles
 from harness.targets.docker.undo import RUN_LABEL
 from harness.targets.linux import kernel
-from harness.targets.linux.clean import Outcome
+from harness.targets.linux.clean import CleanOutcome
 from harness.targets.linux.disks import throttles
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.linux.target import LinuxTarget
@@ -107,7 +107,7 @@ def target_in(place: Path, address: str, nodes: int = 1) -> Iterator[tuple[Linux
     registry.mkdir()
     run_dir.mkdir()
     with Journal.create(run_dir / "journal.jsonl", run_id=run_id, registry=registry) as journal:
-        made = Containers(address, image.tag(), run_id, journal, Share())
+        made = Containers(address, image.tag(), run_id, journal, SharedFiles())
         numbers = range(1, nodes + 1)
         target = LinuxTarget(
             run_id, run_dir, numbers, journal, volume=Volume.IMAGE_EXT4, machines=made
@@ -291,7 +291,7 @@ def test_what_a_killed_harness_leaves_is_cleaned(tmp_path: Path, address: str) -
     run_id = json.loads((run / "run.json").read_text())["run_id"]
     assert len(containers(address, run_id)) == 3
     done = undo(journals[0])
-    assert done.outcome is Outcome.UNDONE, done.problems
+    assert done.outcome is CleanOutcome.UNDONE, done.problems
     assert len([what for what in done.removed if what.startswith("container")]) == 3
     assert leftovers(run_id, run) == []
     assert containers(address, run_id) == []

@@ -19,7 +19,7 @@ from harness.targets.base import NotInForce, Unsupported
 from harness.targets.linux import clean, clocks, kernel, processes, undo
 from harness.targets.local import LocalTarget
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Params, Strike
+from nemesis.faults.fault import Injection, Params
 from tests.support.require import require
 from tests.support.targets.machine import local_target, new_run_id
 
@@ -98,7 +98,7 @@ def test_a_node_says_another_time_and_its_neighbour_the_true_one(
     assert about(said(target, 1)["ahead_ms"], offset_ms)
     assert about(said(target, 2)["ahead_ms"], 0)
     assert said(target, 1)["passed_s"] < PATIENCE_S
-    shown = target.clocks.shown(1)
+    shown = target.clocks.read(1)
     assert shown is not None
     assert shown.allows(offset_ms)
     assert shown.looked
@@ -113,11 +113,14 @@ def test_layers_add_up_and_go_alone(target: LocalTarget) -> None:
     """An hour and a day are 25 hours, and a day without the hour."""
     target.clocks.skew(1, "hour", HOUR_MS)
     target.clocks.skew(1, "day", 24 * HOUR_MS)
-    assert target.clocks.asked_ms(1) == 25 * HOUR_MS
+    assert target.clocks.requested_offset_ms(1) == 25 * HOUR_MS
     assert about(said(target, 1)["ahead_ms"], 25 * HOUR_MS)
     target.clocks.unskew(1, "hour")
     assert about(said(target, 1)["ahead_ms"], 24 * HOUR_MS)
-    assert (target.clocks.asked_ms(1), target.clocks.asked_ms(1, "hour")) == (24 * HOUR_MS, 0)
+    assert (target.clocks.requested_offset_ms(1), target.clocks.requested_offset_ms(1, "hour")) == (
+        24 * HOUR_MS,
+        0,
+    )
 
 
 def test_a_node_that_starts_again_has_the_clock_that_it_had(target: LocalTarget) -> None:
@@ -128,7 +131,7 @@ def test_a_node_that_starts_again_has_the_clock_that_it_had(target: LocalTarget)
     assert Path(f"/dev/shm/faketime_shm_{pid}").exists()
     target.kill(1)
     assert traces(pid or 0) == []
-    assert target.clocks.shown(1) is None
+    assert target.clocks.read(1) is None
     target.start(1)
     assert about(said(target, 1)["ahead_ms"], HOUR_MS)
 
@@ -138,12 +141,12 @@ def test_a_stopped_node_has_not_looked_at_its_clock(target: LocalTarget) -> None
     target.pause(1)
     target.clocks.skew(1, "a", HOUR_MS)
     for _ in range(2):
-        shown = target.clocks.shown(1)
+        shown = target.clocks.read(1)
         assert shown is not None
         assert (shown.allows(HOUR_MS), shown.looked) == (True, False)
     target.resume(1)
     said(target, 1)
-    shown = target.clocks.shown(1)
+    shown = target.clocks.read(1)
     assert shown is not None
     assert shown.looked
 
@@ -156,7 +159,7 @@ def test_each_fault_proves_itself_and_its_healing(target: LocalTarget, name: str
         {"clock.drift": {"rate": "1.5"}, "clock.jump": {"offset_ms": "5000"}},
     )
     given = {"offset_ms": "20000"} if name == "clock.strobe" else params[name]
-    strike = Strike(
+    injection = Injection(
         nodes=(1, 2),
         details=tuple(
             sorted(
@@ -168,15 +171,17 @@ def test_each_fault_proves_itself_and_its_healing(target: LocalTarget, name: str
             )
         ),
     )
-    fault.inject(hosts(target), strike)
+    fault.inject(hosts(target), injection)
     if name == "clock.drift":
-        assert not fault.effect(hosts(target), strike).took, "nothing has come together yet"
-        fault.pulse(hosts(target), strike, 20_000)
-    effect = fault.effect(hosts(target), strike)
-    assert effect.took, effect.evidence
-    fault.heal(hosts(target), strike)
-    proof = fault.healing(hosts(target), strike)
-    assert proof.took, proof.evidence
+        assert not fault.measure_effect(hosts(target), injection).confirmed, (
+            "nothing has come together yet"
+        )
+        fault.tick(hosts(target), injection, 20_000)
+    effect = fault.measure_effect(hosts(target), injection)
+    assert effect.confirmed, effect.evidence
+    fault.heal(hosts(target), injection)
+    proof = fault.measure_heal(hosts(target), injection)
+    assert proof.confirmed, proof.evidence
     assert about(said(target, 1)["ahead_ms"], 0)
 
 
@@ -203,7 +208,7 @@ def asleep(
     finally:
         process.kill()
         process.wait(PATIENCE_S)
-        clocks.forget(process.pid)
+        clocks.remove_shared_memory(process.pid)
 
 
 def traces(pid: int) -> list[Path]:
@@ -212,13 +217,13 @@ def traces(pid: int) -> list[Path]:
 
 
 def test_nothing_is_left_of_who_is_dead_and_not_waited_for(target: LocalTarget) -> None:
-    """As a node is whose harness was killed, until somebody waits for it; who lives keeps all."""
+    """A zombie's shared memory is removed, like that of a node whose harness was killed."""
     with asleep(target, lambda env: subprocess.Popen(["sleep", "1000"], env=env)) as pid:
-        clocks.forget(pid)
+        clocks.remove_shared_memory(pid)
         assert len(traces(pid)) == 2
         os.kill(pid, signal.SIGKILL)
         assert kernel.wait_until(lambda: getattr(processes.stat(pid), "state", "") == "Z", 30)
-        clocks.forget(pid)
+        clocks.remove_shared_memory(pid)
         assert traces(pid) == []
 
 
@@ -239,11 +244,13 @@ def test_nothing_is_left_of_asking_in_vain(
 ) -> None:
     """Who does not tell the time in time is killed."""
     asked: list[int] = []
-    forget = clocks.forget
-    monkeypatch.setattr(clocks, "forget", lambda pid: [asked.append(pid), forget(pid)])
+    remove = clocks.remove_shared_memory
+    monkeypatch.setattr(
+        clocks, "remove_shared_memory", lambda pid: [asked.append(pid), remove(pid)]
+    )
     monkeypatch.setattr(clocks, "_DATE", ("sleep", "1000"))
     monkeypatch.setattr(clocks, "_DATE_TIMEOUT_S", 1.0)
-    with pytest.raises(NotInForce, match="asked for its wall clock"):
+    with pytest.raises(NotInForce, match="cannot be read by `date`"):
         clocks.measure(target.clocks.environment(1, {"PATH": os.environ["PATH"]}))
     [pid] = asked
     assert traces(pid) == []
@@ -260,7 +267,7 @@ def test_without_clocks_of_their_own_nodes_have_nothing_of_it(tmp_path: Path) ->
         with pytest.raises(Unsupported):
             target.clocks.skew(1, "a", HOUR_MS)
         with pytest.raises(NotInForce):
-            target.clocks.shown(1)
+            target.clocks.read(1)
 
 
 # A harness that sets a node's clock and is killed before it sets it right.
@@ -296,7 +303,7 @@ def test_clean_sets_the_clocks_of_a_dead_harness_right(tmp_path: Path) -> None:
     file = tmp_path / "clocks" / "1"
     assert clocks.is_skewed(file)
     done = clean.undo(tmp_path / "journal.jsonl", registry=tmp_path / "registry")
-    assert done.outcome is clean.Outcome.UNDONE
+    assert done.outcome is clean.CleanOutcome.UNDONE
     assert any("clock" in what for what in done.removed)
     assert not clocks.is_skewed(file)
     again = clean.undo(tmp_path / "journal.jsonl", registry=tmp_path / "registry")

@@ -208,18 +208,18 @@ def test_a_death_that_nobody_asked_for_is_told_once(target: LocalTarget, tmp_pat
     """By a signal of somebody else, or by itself; also where the node was started again before
     anybody looked."""
     start(target, FAMILY, tmp_path / "log")
-    assert target.take_deaths() == []
+    assert target.take_unexpected_exits() == []
     group = target.pid(1)
     assert group is not None
     os.killpg(group, signal.SIGKILL)
     assert kernel.wait_until(lambda: not target.is_running(1), 60)
-    assert target.take_deaths() == [(1, -9)]
-    assert target.take_deaths() == []
+    assert target.take_unexpected_exits() == [(1, -9)]
+    assert target.take_unexpected_exits() == []
     assert target.exit_code(1) == -9
     start(target, "echo ready; exit 7", tmp_path / "log")
     assert kernel.wait_until(lambda: not target.is_running(1), 60)
     start(target, FAMILY, tmp_path / "log")
-    assert target.take_deaths() == [(1, 7)]
+    assert target.take_unexpected_exits() == [(1, 7)]
 
 
 def test_an_end_that_was_asked_for_is_no_death(target: LocalTarget, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_an_end_that_was_asked_for_is_no_death(target: LocalTarget, tmp_path: Pa
     start(target, FAMILY, tmp_path / "log")
     target.terminate(1)
     assert kernel.wait_until(lambda: not target.is_running(1), 60)
-    assert target.take_deaths() == []
+    assert target.take_unexpected_exits() == []
     start(target, "trap 'kill -9 $$' TERM; echo ready; sleep 1000 & wait", tmp_path / "log")
     assert target.stop(1, timeout_s=60)
-    assert target.take_deaths() == [(1, -9)]
+    assert target.take_unexpected_exits() == [(1, -9)]

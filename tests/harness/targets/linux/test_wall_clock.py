@@ -28,10 +28,10 @@ class Clock(WallClock):
         assert not self.kept, "the service would set it right at once"
         self.ahead = ahead_ns
 
-    def is_kept_right(self) -> bool:
+    def is_synchronized(self) -> bool:
         return self.kept
 
-    def keep_right(self, on: bool) -> None:
+    def synchronize(self, on: bool) -> None:
         self.kept = on
 
 
@@ -63,14 +63,14 @@ def test_layers_add_up(node: MachineClock, clock: Clock) -> None:
     node.skew(1, "b", -2000)
     assert clock.ahead == TRUE_NS - 1_500_000_000
     assert not clock.kept
-    shown = node.shown(1)
+    shown = node.read(1)
     assert shown is not None
     assert shown.allows(-1500)
     node.unskew(1, "b")
     node.unskew(1, "a")
     assert (clock.ahead, clock.kept) == (TRUE_NS, True)
     node.unskew(1, "a")
-    assert node.asked_ms(1) == 0
+    assert node.requested_offset_ms(1) == 0
 
 
 def test_the_journal_undoes_it(node: MachineClock, clock: Clock, journal: Journal) -> None:

@@ -71,7 +71,7 @@ def test_a_node_joins_and_leaves(target: LocalTarget) -> None:
 
 def test_a_number_is_given_once(target: LocalTarget) -> None:
     """A node that is there cannot be added."""
-    with pytest.raises(NodeState, match="there is a node 2 already"):
+    with pytest.raises(NodeState, match="node 2 exists already"):
         target.add_node(2)
 
 
@@ -130,6 +130,6 @@ def test_another_process_takes_over(tmp_path: Path) -> None:
 def test_nothing_to_take_over(tmp_path: Path) -> None:
     """A journal without a target says so."""
     with Journal.create(tmp_path / "j.jsonl", run_id="r", registry=tmp_path) as journal:
-        with pytest.raises(TargetError, match="tells of no target that is up"):
+        with pytest.raises(TargetError, match="records no running cluster"):
             LocalTarget.attach("r", tmp_path, journal)
         journal.finish()

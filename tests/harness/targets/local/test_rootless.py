@@ -79,7 +79,13 @@ def unprivileged(script: str, *arguments: str, python: str) -> list[str]:
     argv = [python, "-c", script, *arguments]
     if os.geteuid() != 0:
         return argv
-    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
+    drop = [
+        "setpriv",
+        f"--reuid={NOBODY}",
+        f"--regid={NOBODY}",
+        "--clear-groups",
+        "--no-new-privs",
+    ]
     # The capabilities go with the next exec; the shell brings that about.
     return [*drop, "sh", "-c", 'exec "$@"', "sh", *argv]
 

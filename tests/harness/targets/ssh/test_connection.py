@@ -8,7 +8,7 @@ import pytest
 from harness.cli.main import main
 from harness.targets.ssh import install
 from harness.targets.ssh.connection import Connection, SshError
-from harness.targets.ssh.install import Cargo
+from harness.targets.ssh.install import Software
 from harness.targets.ssh.inventory import load
 from harness.targets.ssh.machine import RemoteMachine
 from tests.support.require import require
@@ -31,15 +31,15 @@ def test_a_jump_host_leads_there(lab: Hosts) -> None:
     assert (seen[0], seen[2]) == (lab.target.address(1), lab.target.address(2))
 
 
-NODES = Cargo(module="nodes")
+NODES = Software(module="nodes")
 
 
-def refused(inventory: Path, cargo: Cargo = NODES) -> str:
+def refused(inventory: Path, software: Software = NODES) -> str:
     """Why the first machine is."""
     known = load(inventory)
     machine = RemoteMachine(known.hosts[0], known, "run")
     with pytest.raises(SshError) as error, machine.connection:
-        machine.connect(cargo)
+        machine.connect(software)
     said = str(error.value)
     assert "\n" not in said
     assert said.startswith(f"node 1's host {machine.host.host}: ")
@@ -55,10 +55,10 @@ def test_what_nodes_read_is_brought_once(lab: Hosts, tmp_path: Path) -> None:
 
     def brought(text: str) -> tuple[Path, Path]:
         file.write_text(text)
-        install._content.cache_clear()  # it is taken for what it was, as long as a run goes
+        install._content_digest.cache_clear()  # it is taken for what it was, as long as a run goes
         machine = RemoteMachine(known.hosts[0], known, "run")
         with machine.connection:
-            machine.connect(Cargo(module="nodes", files=[jars, file]))
+            machine.connect(Software(module="nodes", files=[jars, file]))
             found = machine.place(jars), machine.place(file)
             assert machine.connection.run(["cat", str(found[0] / "deep/a.jar")]) == bytes(
                 range(256)
@@ -75,9 +75,9 @@ def test_what_nodes_read_is_brought_once(lab: Hosts, tmp_path: Path) -> None:
 def test_another_java(lab: Hosts) -> None:
     """What is needed, what there is, and what to install."""
     require("java")
-    said = refused(lab.inventory_path, Cargo(module="nodes", java=99))
+    said = refused(lab.inventory_path, Software(module="nodes", java=99))
     assert "Kafka needs Java 99 or later there, and the machine has Java 17 on its PATH" in said
-    assert said.endswith("install openjdk-99-jre-headless on it")
+    assert said.endswith("apt-get install openjdk-99-jre-headless on that machine")
 
 
 def test_a_wrong_key(lab: Hosts) -> None:

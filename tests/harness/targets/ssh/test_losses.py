@@ -14,7 +14,7 @@ import pytest
 
 from harness.recording.journal import Journal
 from harness.targets import clean
-from harness.targets.linux.clean import Outcome
+from harness.targets.linux.clean import CleanOutcome
 from harness.targets.ssh.target import SshTarget
 from nemesis.hosts import Cut
 from tests.support.require import require
@@ -99,9 +99,9 @@ def killed_harness(lab: Hosts) -> Iterator[Path]:
 def undone(lab: Hosts, journal: Path) -> list[str]:
     """What `clean` removes of a run; a second time nothing."""
     done = clean.undo(journal, registry=lab.place / ssh_doomed.REGISTRY)
-    assert done.outcome is Outcome.UNDONE, done.problems
+    assert done.outcome is CleanOutcome.UNDONE, done.problems
     again = clean.undo(journal, registry=lab.place / ssh_doomed.REGISTRY)
-    assert (again.outcome, again.removed) == (Outcome.UNDONE, ())
+    assert (again.outcome, again.removed) == (CleanOutcome.UNDONE, ())
     return list(done.removed)
 
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 @dataclass
-class FalsePlug:
+class FakePowerSwitch:
     """Ends a host with everything on it, and starts it again."""
 
     lab: Hosts
@@ -42,18 +42,18 @@ class FalsePlug:
     def __post_init__(self) -> None:
         self.record = {"plug_of": self.node}
 
-    def pull(self) -> None:
+    def switch_off(self) -> None:
         if self.stuck:
-            raise TargetError("the plug is stuck")
+            raise TargetError("the switch is stuck")
         self.lab.target.kill(self.node)
         rules = self.lab.target.network.namespace(self.node)
         firewall.remove(rules, network.name_of(ssh_doomed.RUN_ID))
 
-    def put_in(self) -> None:
-        if self.is_out():
+    def switch_on(self) -> None:
+        if self.is_off():
             self.lab.target.start(self.node)
 
-    def is_out(self) -> bool:
+    def is_off(self) -> bool:
         return not self.lab.target.is_running(self.node)
 
 
@@ -66,20 +66,20 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 
 @pytest.fixture
-def plugs(lab: Hosts) -> dict[int, FalsePlug]:
+def switches(lab: Hosts) -> dict[int, FakePowerSwitch]:
     """One for each of them."""
-    return {node: FalsePlug(lab, node) for node in NODES}
+    return {node: FakePowerSwitch(lab, node) for node in NODES}
 
 
 @pytest.fixture
-def target(lab: Hosts, plugs: dict[int, FalsePlug]) -> Iterator[SshTarget]:
+def target(lab: Hosts, switches: dict[int, FakePowerSwitch]) -> Iterator[SshTarget]:
     """Up, with a process on each node that writes to its disk; in the end nothing is left."""
     run = lab.place / ssh_doomed.RUN_ID
     run.mkdir()
     path = run / "journal.jsonl"
     registry = lab.place / ssh_doomed.REGISTRY
     with Journal.create(path, run_id=ssh_doomed.RUN_ID, registry=registry) as journal:
-        made = ssh_doomed.target_of(lab.place, journal, plugs)
+        made = ssh_doomed.target_of(lab.place, journal, switches)
         try:
             ssh_doomed.begin(made)
             yield made
@@ -144,11 +144,11 @@ def test_machines_that_are_off_at_the_end_are_brought_back_to_be_undone(
 
 
 def test_a_plug_that_is_stuck_leaves_the_machine_as_it_was(
-    target: SshTarget, plugs: dict[int, FalsePlug]
+    target: SshTarget, switches: dict[int, FakePowerSwitch]
 ) -> None:
     """The error is told, the agent that runs is found again."""
-    plugs[2].stuck = True
-    with pytest.raises(TargetError, match="the plug is stuck"):
+    switches[2].stuck = True
+    with pytest.raises(TargetError, match="the switch is stuck"):
         target.power.cut([2])
     target.power.restore([2])
     assert writes(target, 2)
@@ -175,7 +175,10 @@ def refuse(_: Connection) -> None:
 
 
 def test_a_dead_harness_leaves_a_record_that_gives_a_machine_its_power_back(
-    lab: Hosts, target: SshTarget, plugs: dict[int, FalsePlug], caplog: pytest.LogCaptureFixture
+    lab: Hosts,
+    target: SshTarget,
+    switches: dict[int, FakePowerSwitch],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whoever takes it off, for it is written when the agent is. When that is undone the machine
     can be reached, and what its agent left can be undone.
@@ -185,11 +188,11 @@ def test_a_dead_harness_leaves_a_record_that_gives_a_machine_its_power_back(
     [agent] = [each for each in records if each["kind"] == "ssh.machine" and each["node"] == 3]
     assert records.index(record) > records.index(agent), "the latest is undone first"
     target.power.cut([3])
-    told = power.undo(plugs[3], record)
+    told = power.undo(switches[3], record)
     assert told == "outage of node 3's host " + lab.target.address(3)
     assert "has no power: it is switched on" in caplog.text
     assert lab.run(3, "hostname").strip() == "host-3"
-    assert power.undo(plugs[3], record) is None
+    assert power.undo(switches[3], record) is None
 
 
 def test_without_plugs_there_is_no_power_to_cut(lab: Hosts, tmp_path: Path) -> None:
@@ -198,6 +201,6 @@ def test_without_plugs_there_is_no_power_to_cut(lab: Hosts, tmp_path: Path) -> N
         tmp_path / "j", run_id=ssh_doomed.RUN_ID, registry=lab.place / ssh_doomed.REGISTRY
     ) as journal:
         made = ssh_doomed.target_of(lab.place, journal)
-        with pytest.raises(Unsupported, match="no hypervisor of ours"):
+        with pytest.raises(Unsupported, match="no hypervisor that"):
             made.power.cut([1])
         journal.finish()

@@ -99,6 +99,6 @@ def test_without_root_here_the_network_stays_whole(
     flags = {"target": "ssh", "inventory": str(lab.inventory_path)}
     kind = SshKind(build(load(str(path_of("anywhere"))), where="anywhere", flags=flags))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    lacks = kind.lacking(set(Ability))
+    lacks = kind.missing_abilities(set(Ability))
     assert set(lacks) == NETWORK | {Ability.FAILED_SYNCS, Ability.MACHINE_POWER}
     assert lacks[Ability.PACKET_DROPS].endswith("run highwater as root")

@@ -6,7 +6,7 @@ import pytest
 
 from harness.targets.clean import UNDO
 from harness.targets.vagrant import hypervisor
-from harness.targets.vagrant.hypervisor import VirtualMachine, commands
+from harness.targets.vagrant.hypervisor import VirtualMachine, power_commands
 from harness.targets.vagrant.output import VagrantError
 
 # As libvirt's: the state is a file beside it; a machine that is off cannot be destroyed.
@@ -48,12 +48,12 @@ def machine(tmp_path: Path, virsh: Path) -> VirtualMachine:
 
 def test_a_machine_goes_off_and_comes_back(machine: VirtualMachine, virsh: Path) -> None:
     """At once: it is destroyed, not told to shut down. On once more is no error."""
-    assert not machine.is_out()
-    machine.pull()
-    assert machine.is_out()
+    assert not machine.is_off()
+    machine.switch_off()
+    assert machine.is_off()
     for _ in range(2):
-        machine.put_in()
-        assert not machine.is_out()
+        machine.switch_on()
+        assert not machine.is_off()
     told = [line.split()[3] for line in (virsh / "asked").read_text().splitlines()]
     assert [word for word in told if word != "domstate"] == ["destroy", "start"]
 
@@ -62,12 +62,12 @@ def test_what_the_hypervisor_refuses_is_said(
     machine: VirtualMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its own words."""
-    machine.pull()
+    machine.switch_off()
     with pytest.raises(VagrantError, match=r"destroy one failed: .*not valid error: shut off"):
-        machine.pull()
+        machine.switch_off()
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(VagrantError, match="virsh is not installed: apt-get install libvirt-cli"):
-        machine.is_out()
+    with pytest.raises(VagrantError, match="virsh is not installed, .*: apt-get install libvirt-cli"):
+        machine.is_off()
 
 
 def test_a_machine_whose_hypervisor_does_not_answer_has_no_plug(
@@ -79,14 +79,14 @@ def test_a_machine_whose_hypervisor_does_not_answer_has_no_plug(
         VirtualMachine.of(tmp_path, 1)
 
 
-def test_a_machine_of_another_provider_has_no_plug(tmp_path: Path) -> None:
+def test_a_machine_of_another_provider_has_no_power_switch(tmp_path: Path) -> None:
     """A container is a process of the harness's own machine."""
     (tmp_path / ".vagrant/machines/n1/docker").mkdir(parents=True)
     (tmp_path / ".vagrant/machines/n1/docker/id").write_text("c0ffee")
-    with pytest.raises(VagrantError, match="machine n1 is neither libvirt's nor VirtualBox's"):
+    with pytest.raises(VagrantError, match="machine n1 was made neither by libvirt nor by VirtualBox"):
         VirtualMachine.of(tmp_path, 1)
-    with pytest.raises(VagrantError, match="docker gives no machine a power of its own"):
-        commands("docker", "c0ffee", "")
+    with pytest.raises(VagrantError, match="provider docker have no power switch"):
+        power_commands("docker", "c0ffee", "")
 
 
 def test_virtualbox_is_told_the_same_in_its_own_words(
@@ -97,12 +97,12 @@ def test_virtualbox_is_told_the_same_in_its_own_words(
     (tmp_path / ".vagrant/machines/n2/virtualbox/id").write_text("two")
     monkeypatch.setattr(hypervisor, "_run", lambda _: "")
     machine = VirtualMachine.of(tmp_path, 2)
-    told = commands("virtualbox", "two", "")
+    told = power_commands("virtualbox", "two", "")
     assert told.off == ("VBoxManage", "controlvm", "two", "poweroff")
     assert told.on == ("VBoxManage", "startvm", "two", "--type", "headless")
     for line, out in (('VMState="poweroff"', True), ('VMState="running"', False)):
         monkeypatch.setattr(hypervisor, "_run", lambda _, line=line: f'name="two"\n{line}\n')
-        assert machine.is_out() == out
+        assert machine.is_off() == out
 
 
 def test_a_record_of_a_machine_that_is_on_is_undone_already(machine: VirtualMachine) -> None:

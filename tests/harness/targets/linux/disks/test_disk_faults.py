@@ -18,9 +18,9 @@ from harness.targets.linux.disks import files, throttles
 from harness.targets.linux.disks.disks import BALLAST
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
-from nemesis.base import Futile
+from nemesis.base import NotApplicable
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Effect, Fault, Params, Strike
+from nemesis.faults.fault import Fault, Injection, Measurement, Params
 from nemesis.hosts import Hosts
 from tests.harness.targets.linux.disks.test_volumes import IMAGES, skip_without
 from tests.support.nemesis.fakes import FakeAdministration, FakeView
@@ -54,19 +54,19 @@ time.sleep(1000)
 SYNCED = {"log/__cluster_metadata-0/0.log": 5_000, "log/kept": 100, "log/t-0/0.log": 10_000}
 
 
-def strike(fault: Fault, *nodes: int, **given: str) -> Strike:
+def injection(fault: Fault, *nodes: int, **given: str) -> Injection:
     """The fault, aimed at the nodes."""
     params = Params.of(fault.options, given)
-    return fault.aim(nodes, nodes, random.Random(7), params)
+    return fault.plan_injection(nodes, nodes, random.Random(7), params)
 
 
-def proven(measure: Callable[[], Effect]) -> str:
+def proven(measure: Callable[[], Measurement]) -> str:
     """Ask for the proof until it is there; its text."""
-    seen: list[Effect] = []
+    seen: list[Measurement] = []
 
     def look() -> bool:
         seen.append(measure())
-        return seen[-1].took
+        return seen[-1].confirmed
 
     assert kernel.wait_until(look, PATIENCE_S, 0.02), seen[-1].evidence
     return seen[-1].evidence
@@ -103,7 +103,7 @@ def test_a_power_loss_loses_what_was_written_after_the_last_fsync(
         for node in (1, 2):
             wait_for_text(tmp_path / f"{node}.log", "written")
         fault = find("power-loss")
-        aimed = strike(fault, 1, 2)
+        aimed = injection(fault, 1, 2)
         began_s = time.monotonic()
         fault.inject(hosts, aimed)
         print(f"{volume}: injected in {(time.monotonic() - began_s) * 1000:.0f} ms")
@@ -111,13 +111,13 @@ def test_a_power_loss_loses_what_was_written_after_the_last_fsync(
             assert target.disks.files(node) == SYNCED
             content = (target.data_dir(node) / "log/t-0/0.log").read_bytes()
             assert content == bytes([10_000 % 251]) * 10_000
-        evidence = proven(lambda: fault.effect(hosts, aimed))
+        evidence = proven(lambda: fault.measure_effect(hosts, aimed))
         print(evidence)
         assert evidence.count("lost 193,457 bytes of logs (t-1 123,456, t-0 70,001), ") == 2
         assert evidence.count("42 of the metadata log, 0 of other files, 2 nodes within ") == 2
         for _ in range(2):
             fault.heal(hosts, aimed)
-            assert fault.healing(hosts, aimed).took
+            assert fault.measure_heal(hosts, aimed).confirmed
         for node in (1, 2):
             wait_for_text(tmp_path / f"{node}.log", "written\nwritten")
 
@@ -127,16 +127,16 @@ def test_a_stall_holds_a_write_up_until_the_heal(tmp_path: Path, volume: Volume)
     """The write ends well, after as long as the disk was stalled."""
     with nodes_on(volume, tmp_path) as (_, hosts):
         fault = find("disk.stall")
-        aimed = strike(fault, 1)
+        aimed = injection(fault, 1)
         began_s = time.monotonic()
         fault.inject(hosts, aimed)
-        proven(lambda: fault.effect(hosts, aimed))
+        proven(lambda: fault.measure_effect(hosts, aimed))
         time.sleep(0.4)
         probe = hosts.disks.probed(1, aimed.detail("key"))
         assert probe is not None
         assert not probe.done
         fault.heal(hosts, aimed)
-        evidence = proven(lambda: fault.healing(hosts, aimed))
+        evidence = proven(lambda: fault.measure_heal(hosts, aimed))
         print(evidence)
         taken_ms = float(evidence.partition(" took ")[2].removesuffix(" ms").replace(",", ""))
         assert 0 < taken_ms <= (time.monotonic() - began_s) * 1000
@@ -148,19 +148,19 @@ def test_a_slow_disk_takes_its_time(tmp_path: Path, volume: Volume) -> None:
     require("disk-limits")
     with nodes_on(volume, tmp_path, 2) as (target, hosts):
         fault = find("disk.slow")
-        aimed = strike(fault, 1, bytes_per_s="400000")
+        aimed = injection(fault, 1, bytes_per_s="400000")
         fault.inject(hosts, aimed)
         assert target.disks.is_limited(1)
         assert not target.disks.is_limited(2)
-        proven(lambda: fault.effect(hosts, aimed))
+        proven(lambda: fault.measure_effect(hosts, aimed))
         assert kernel.wait_until(
             lambda: (seen := hosts.disks.probed(1, aimed.detail("key"))) is not None and seen.done,
             PATIENCE_S,
         )
-        print(fault.effect(hosts, aimed).evidence)
+        print(fault.measure_effect(hosts, aimed).evidence)
         for _ in range(2):
             fault.heal(hosts, aimed)
-            assert fault.healing(hosts, aimed).took
+            assert fault.measure_heal(hosts, aimed).confirmed
         assert not target.disks.is_limited(1)
 
 
@@ -169,11 +169,11 @@ def test_few_operations_a_second(tmp_path: Path) -> None:
     require("disk-limits")
     with nodes_on(Volume.IMAGE_EXT4, tmp_path) as (_, hosts):
         fault = find("disk.slow")
-        aimed = strike(fault, 1, bytes_per_s="0", operations_per_s="5")
+        aimed = injection(fault, 1, bytes_per_s="0", operations_per_s="5")
         fault.inject(hosts, aimed)
-        print(proven(lambda: fault.effect(hosts, aimed)))
+        print(proven(lambda: fault.measure_effect(hosts, aimed)))
         fault.heal(hosts, aimed)
-        assert fault.healing(hosts, aimed).took
+        assert fault.measure_heal(hosts, aimed).confirmed
 
 
 def test_a_node_with_a_slow_disk_can_be_killed_and_its_disk_stays_slow(tmp_path: Path) -> None:
@@ -198,16 +198,16 @@ def test_a_full_disk_takes_no_more(tmp_path: Path, volume: Volume) -> None:
         room = hosts.disks.free_bytes(1)
         (target.data_dir(1) / "freed").write_bytes(bytes(1 << 20))
         fault = find("disk.full")
-        aimed = strike(fault, 1)
+        aimed = injection(fault, 1)
         fault.inject(hosts, aimed)
-        print(proven(lambda: fault.effect(hosts, aimed)))
+        print(proven(lambda: fault.measure_effect(hosts, aimed)))
         (target.data_dir(1) / "freed").unlink()
-        fault.pulse(hosts, aimed, 250)
+        fault.tick(hosts, aimed, 250)
         assert hosts.disks.free_bytes(1) < 1 << 17
         assert list(target.disks.files(1)) == []
         for _ in range(2):
             fault.heal(hosts, aimed)
-            assert fault.healing(hosts, aimed).took
+            assert fault.measure_heal(hosts, aimed).confirmed
         assert hosts.disks.free_bytes(1) >= room - (1 << 16)
 
 
@@ -259,9 +259,9 @@ def test_a_disk_turns_read_only_under_open_files(tmp_path: Path) -> None:
         written = target.disks.files(1)
         with (target.data_dir(1) / "log/kept").open("ab", buffering=0) as file:
             fault = find("disk.read-only")
-            aimed = strike(fault, 1)
+            aimed = injection(fault, 1)
             fault.inject(hosts, aimed)
-            evidence = proven(lambda: fault.effect(hosts, aimed))
+            evidence = proven(lambda: fault.measure_effect(hosts, aimed))
             assert evidence == "node 1: a write: Read-only file system"
             with pytest.raises(OSError, match="Read-only"):
                 file.write(b"x")
@@ -270,7 +270,7 @@ def test_a_disk_turns_read_only_under_open_files(tmp_path: Path) -> None:
         target.set_command(1, ["sleep", "1000"], dict(os.environ), tmp_path / "log")
         for _ in range(2):
             fault.heal(hosts, aimed)
-            assert fault.healing(hosts, aimed).took
+            assert fault.measure_heal(hosts, aimed).confirmed
         assert target.disks.files(1) == written
         (target.data_dir(1) / "log/kept").write_bytes(b"again")
 
@@ -291,9 +291,9 @@ def test_a_failing_disk_fails_everything_and_loses_nothing(tmp_path: Path, volum
         wait_for_text(tmp_path / "1.log", "written")
         written = target.disks.files(1)
         fault = find("disk.error")
-        aimed = strike(fault, 1)
+        aimed = injection(fault, 1)
         fault.inject(hosts, aimed)
-        assert "Input/output error" in proven(lambda: fault.effect(hosts, aimed))
+        assert "Input/output error" in proven(lambda: fault.measure_effect(hosts, aimed))
         with pytest.raises(OSError, match="Input/output"):
             (target.data_dir(1) / "log/kept").read_bytes()
         with pytest.raises(NodeState, match="failing already"):
@@ -302,7 +302,7 @@ def test_a_failing_disk_fails_everything_and_loses_nothing(tmp_path: Path, volum
         target.set_command(1, ["sleep", "1000"], dict(os.environ), tmp_path / "log")
         for _ in range(2):
             fault.heal(hosts, aimed)
-            assert fault.healing(hosts, aimed).took
+            assert fault.measure_heal(hosts, aimed).confirmed
         assert target.disks.files(1) == written
 
 
@@ -315,14 +315,14 @@ def test_files_are_damaged_and_lost_behind_a_nodes_back(tmp_path: Path, volume: 
         log.write_bytes(bytes(1000))
         for name, left in (("disk.bit-flip", 1000), ("disk.cut-tail", None), ("disk.lost", None)):
             fault = find(name)
-            aimed = strike(fault, 1)
+            aimed = injection(fault, 1)
             fault.inject(hosts, aimed)
             assert not target.is_running(1)
-            print(proven(partial(fault.effect, hosts, aimed)))
+            print(proven(partial(fault.measure_effect, hosts, aimed)))
             if left is not None:
                 assert sum(byte.bit_count() for byte in log.read_bytes()) == 1
             fault.heal(hosts, aimed)
-            assert fault.healing(hosts, aimed).took
+            assert fault.measure_heal(hosts, aimed).confirmed
         assert list(target.disks.files(1)) == []
         assert list(target.data_dir(1).iterdir()) == []
 
@@ -335,12 +335,12 @@ def test_a_stale_copy_is_restored(tmp_path: Path, volume: Volume) -> None:
         logs.mkdir(parents=True)
         (logs / "0.log").write_bytes(b"old")
         fault = find("disk.stale-copy")
-        aimed = strike(fault, 1, age_ms="0")
+        aimed = injection(fault, 1, age_ms="0")
         fault.inject(hosts, aimed)
         (logs / "0.log").write_bytes(b"newer")
         (logs / "1.log").write_bytes(b"new")
-        fault.pulse(hosts, aimed, 0)
-        assert "(5 to 3 bytes)" in fault.effect(hosts, aimed).evidence
+        fault.tick(hosts, aimed, 0)
+        assert "(5 to 3 bytes)" in fault.measure_effect(hosts, aimed).evidence
         assert (logs / "0.log").read_bytes() == b"old"
         assert (logs / "1.log").read_bytes() == b"new"
         fault.heal(hosts, aimed)
@@ -354,25 +354,25 @@ def test_faults_that_overlap_on_one_disk_let_each_other_work(tmp_path: Path) -> 
         stall, full, error, loss = map(
             find, ("disk.stall", "disk.full", "disk.error", "power-loss")
         )
-        aimed = {fault.name: strike(fault, 1) for fault in (stall, full, error, loss)}
+        aimed = {fault.name: injection(fault, 1) for fault in (stall, full, error, loss)}
         stall.inject(hosts, aimed[stall.name])
         full.inject(hosts, aimed[full.name])
-        stall.effect(hosts, aimed[stall.name])
+        stall.measure_effect(hosts, aimed[stall.name])
         time.sleep(0.2)
-        stall.pulse(hosts, aimed[stall.name], 250)  # the first write may have got through
-        proven(lambda: stall.effect(hosts, aimed[stall.name]))
+        stall.tick(hosts, aimed[stall.name], 250)  # the first write may have got through
+        proven(lambda: stall.measure_effect(hosts, aimed[stall.name]))
         error.inject(hosts, aimed[error.name])
-        with pytest.raises(Futile):
+        with pytest.raises(NotApplicable):
             loss.inject(hosts, aimed[loss.name])
         for fault in (full, stall, error):
             fault.heal(hosts, aimed[fault.name])
-            assert fault.healing(hosts, aimed[fault.name]).took
+            assert fault.measure_heal(hosts, aimed[fault.name]).confirmed
         assert hosts.disks.free_bytes(1) > 1 << 30
         stall.inject(hosts, aimed[stall.name])
         loss.inject(hosts, aimed[loss.name])
         for fault in (loss, stall):
             fault.heal(hosts, aimed[fault.name])
-            assert fault.healing(hosts, aimed[fault.name]).took
+            assert fault.measure_heal(hosts, aimed[fault.name]).confirmed
         assert target.is_running(1)
         (target.data_dir(1) / "file").write_bytes(b"works")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.targets.linux.disks import throttles
-from harness.targets.linux.disks.throttles import Group, candidates
+from harness.targets.linux.disks.throttles import ControlGroup, candidates
 
 V1 = """\
 24 23 0:21 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -19,9 +19,9 @@ def test_version_1_has_a_group_of_ours_and_the_root() -> None:
     """The kernel writes back in the name of the root; version 2's group has no such files there."""
     found = list(candidates("7:blkio:/jobs/a\n6:freezer:/\n0::/jobs/a\n", V1))
     assert found == [
-        Group(directory=Path("/sys/fs/cgroup/blkio/jobs/a"), unified=False),
-        Group(directory=Path("/sys/fs/cgroup/blkio"), unified=False),
-        Group(directory=Path("/sys/fs/cgroup/unified/jobs/a"), unified=True),
+        ControlGroup(directory=Path("/sys/fs/cgroup/blkio/jobs/a"), unified=False),
+        ControlGroup(directory=Path("/sys/fs/cgroup/blkio"), unified=False),
+        ControlGroup(directory=Path("/sys/fs/cgroup/unified/jobs/a"), unified=True),
     ]
 
 
@@ -29,7 +29,7 @@ def test_version_2_has_one_group() -> None:
     """The one that our processes live in."""
     found = list(candidates("0::/user.slice/session-1.scope\n", V2))
     assert found == [
-        Group(directory=Path("/sys/fs/cgroup/user.slice/session-1.scope"), unified=True)
+        ControlGroup(directory=Path("/sys/fs/cgroup/user.slice/session-1.scope"), unified=True)
     ]
 
 
@@ -41,7 +41,7 @@ def test_without_control_groups_there_is_none() -> None:
 @pytest.mark.parametrize("unified", [False, True])
 def test_limits_are_written_and_read_for_one_device(tmp_path: Path, unified: bool) -> None:
     """As the kernel's documentation of blkio and io has it."""
-    group = Group(directory=tmp_path, unified=unified)
+    group = ControlGroup(directory=tmp_path, unified=unified)
     names = ["io.max"] if unified else [f"blkio.throttle.{k}_device" for k in throttles.KINDS]
     for name in names:
         (tmp_path / name).write_text("7:9 5\n")

@@ -12,14 +12,14 @@ from harness.recording.journal import read
 from harness.targets.base import CLIENTS, UnknownNode
 from harness.targets.clean import clean
 from harness.targets.linux import kernel, processes
-from harness.targets.linux.clean import Outcome
+from harness.targets.linux.clean import CleanOutcome
 from harness.targets.linux.network import firewall, namespaces
 from harness.targets.linux.network.links import LinuxLinks
 from harness.targets.linux.packets import diagnosis
 from harness.targets.linux.packets.holding import MAX_HELD
 from harness.targets.linux.undo import process_of
 from harness.targets.local import LocalTarget
-from nemesis.hosts import Cut, Quality
+from nemesis.hosts import Cut, LinkQuality
 from tests.harness.targets.local.test_rootless import home, python, run, unprivileged
 from tests.support.nemesis.fakes import FakeJournal, Trace
 from tests.support.require import require
@@ -29,7 +29,7 @@ from tests.support.targets.traffic import Numbered, blocked, passes
 
 __all__ = ["home", "python"]
 
-EVERYTHING = Quality(delay_ms=20, jitter_ms=5, lost=0.1, reordered=0.1, duplicated=0.1)
+EVERYTHING = LinkQuality(delay_ms=20, jitter_ms=5, lost=0.1, reordered=0.1, duplicated=0.1)
 
 JOURNAL = FakeJournal(Trace())
 
@@ -38,12 +38,12 @@ import sys, pathlib, time
 from harness.recording.journal import Journal
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
-from nemesis.hosts import Cut, Quality
+from nemesis.hosts import Cut, LinkQuality
 run_dir, registry = map(pathlib.Path, sys.argv[1:3])
 journal = Journal.create(run_dir / "journal.jsonl", run_id=sys.argv[3], registry=registry)
 target = LocalTarget(sys.argv[3], run_dir, [1, 2], journal, volume=Volume.DIRECTORY)
 target.up()
-target.links.degrade([(1, 2), (2, 1), (0, 1), (1, 0)], Quality(delay_ms=5000, lost=0.5), "slow")
+target.links.degrade([(1, 2), (2, 1), (0, 1), (1, 0)], LinkQuality(delay_ms=5000, lost=0.5), "slow")
 target.links.block(Cut(1, 2), Cut(1, 0, 9092, answers=True))
 print("ready", flush=True)
 time.sleep(1000)
@@ -96,7 +96,7 @@ def test_a_machine_that_is_not_there_cannot_be_made_worse(tmp_path: Path) -> Non
         links.unblock(Cut(1, 7), Cut(7, 1), Cut(7, 0, 9092, answers=True))
         links.restore([(1, 7), (7, 1)], "bad")
         assert links.dropped(Cut(1, 7)) is None
-        assert links.tampered((1, 7), "bad") is None
+        assert links.counters((1, 7), "bad") is None
 
 
 def test_spared_ports_stay_in_reach(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_only_machines_in_reach_are_worked_on(tmp_path: Path) -> None:
     with local_target(tmp_path, nodes=3) as target:
         links = LinuxLinks(lambda: target.network, FakeJournal(Trace()), reach=(2,))
         links.block(Cut(1, 2), Cut(1, 3))
-        links.degrade([(1, 3)], Quality(lost=1.0), "layer")
+        links.degrade([(1, 3)], LinkQuality(lost=1.0), "layer")
         assert blocked(target, 1, 2)
         assert passes(target, 1, 3)
         assert links.dropped(Cut(1, 2)) == 1
@@ -138,7 +138,7 @@ def test_a_node_is_removed_and_comes_back_while_its_links_are_bad(tmp_path: Path
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target:
         both = [(1, 2), (2, 1)]
-        target.links.degrade(both, Quality(delay_ms=60_000), "slow")
+        target.links.degrade(both, LinkQuality(delay_ms=60_000), "slow")
         target.links.block(Cut(1, CLIENTS), Cut(CLIENTS, 2))
         assert len(holders(target, tmp_path / "run")) == 2
         target.remove_node(2)
@@ -148,7 +148,7 @@ def test_a_node_is_removed_and_comes_back_while_its_links_are_bad(tmp_path: Path
         target.add_node(2)
         for src, dst in (*both, (1, CLIENTS), (CLIENTS, 2)):
             assert passes(target, src, dst)
-            assert target.links.tampered((src, dst), "slow") is None
+            assert target.links.counters((src, dst), "slow") is None
 
 
 def test_whoever_is_to_hold_packets_is_there_before_the_link_is_slow(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_whoever_is_to_hold_packets_is_there_before_the_link_is_slow(tmp_path: P
     serve again, one after the other, until the end.
     """
     require("root", "netns")
-    both, slow = [(1, 2), (2, 1)], Quality(delay_ms=60_000)
+    both, slow = [(1, 2), (2, 1)], LinkQuality(delay_ms=60_000)
     with local_target(tmp_path, nodes=2) as target:
-        target.links.prepare(both, Quality(lost=0.5, duplicated=0.5))
+        target.links.prepare(both, LinkQuality(lost=0.5, duplicated=0.5))
         assert holders(target, tmp_path / "run") == []
         target.links.prepare([*both, (1, 7)], slow)
         prepared = holders(target, tmp_path / "run")
@@ -176,12 +176,12 @@ def test_packets_pass_when_their_holder_dies(tmp_path: Path) -> None:
     """Only what it held is lost; undoing finds nothing wrong, and the link can be slow again."""
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target:
-        target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
+        target.links.degrade([(1, 2)], LinkQuality(delay_ms=60_000), "slow")
         assert blocked(target, 1, 2)
         assert processes.end(holders(target, tmp_path / "run")) == []
         assert passes(target, 1, 2)
         target.links.restore([(1, 2)], "slow")
-        target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
+        target.links.degrade([(1, 2)], LinkQuality(delay_ms=60_000), "slow")
         assert blocked(target, 1, 2)
         target.links.restore([(1, 2)], "slow")
         assert passes(target, 1, 2)
@@ -191,7 +191,7 @@ def test_what_is_held_goes_on_when_the_link_is_healed(tmp_path: Path) -> None:
     """In its order, at once, and before anything that comes later; other sources stay slow."""
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target, Numbered(target, 1, 2) as datagrams:
-        target.links.degrade([(1, 2), (CLIENTS, 2)], Quality(delay_ms=600_000), "slow")
+        target.links.degrade([(1, 2), (CLIENTS, 2)], LinkQuality(delay_ms=600_000), "slow")
         sent = datagrams.send(100)
         assert datagrams.nothing_more()
         target.links.restore([(1, 2)], "slow")
@@ -204,7 +204,7 @@ def test_the_end_of_a_run_ends_the_holders_of_links_that_nobody_healed(tmp_path:
     """No process is left, not even a dead one."""
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target:
-        target.links.degrade([(1, 2), (2, 1)], Quality(delay_ms=600_000), "slow")
+        target.links.degrade([(1, 2), (2, 1)], LinkQuality(delay_ms=600_000), "slow")
         pids = [each.pid for each in holders(target, tmp_path / "run")]
     assert len(pids) == 2
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
@@ -214,10 +214,10 @@ def test_a_second_source_becomes_slow_while_packets_of_the_first_are_held(tmp_pa
     """Nothing of the first is forgotten over it."""
     require("root", "netns")
     with local_target(tmp_path, nodes=3) as target, Numbered(target, 1, 2) as datagrams:
-        target.links.degrade([(1, 2)], Quality(delay_ms=30), "slow")
+        target.links.degrade([(1, 2)], LinkQuality(delay_ms=30), "slow")
         sent = datagrams.send(50)
         for source in (3, CLIENTS):
-            target.links.degrade([(source, 2)], Quality(delay_ms=1), "slow")
+            target.links.degrade([(source, 2)], LinkQuality(delay_ms=1), "slow")
             sent += datagrams.send(50)
         assert datagrams.receive(150) == sent
         target.links.restore([(1, 2), (3, 2), (CLIENTS, 2)], "slow")
@@ -242,7 +242,7 @@ def test_a_killed_harness_leaves_nothing_of_its_links(tmp_path: Path) -> None:
     gone = kernel.wait_until(lambda: not any(map(processes.is_alive, held)), traffic.TIMEOUT_S)
     [cleaned] = clean(registry=registry)
     assert gone
-    assert (cleaned.outcome, cleaned.problems) == (Outcome.UNDONE, ())
+    assert (cleaned.outcome, cleaned.problems) == (CleanOutcome.UNDONE, ())
     assert leftovers(run_id, run_dir) == []
 
 
@@ -250,11 +250,11 @@ def test_what_is_too_much_to_hold_is_lost_and_counted(tmp_path: Path) -> None:
     """A queue has a bound, and what is dropped at it is in the evidence."""
     require("root", "netns")
     with local_target(tmp_path, nodes=2) as target, Numbered(target, 1, 2) as datagrams:
-        target.links.degrade([(1, 2)], Quality(delay_ms=60_000), "slow")
+        target.links.degrade([(1, 2)], LinkQuality(delay_ms=60_000), "slow")
         datagrams.send(MAX_HELD + 100)
 
         def lost() -> int:
-            found = target.links.tampered((1, 2), "slow")
+            found = target.links.counters((1, 2), "slow")
             assert found is not None
             return found.lost
 

@@ -15,7 +15,7 @@ from harness.targets.base import CLIENTS
 from harness.targets.linux import kernel
 from harness.targets.local import LocalTarget
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Fault, Params, Strike
+from nemesis.faults.fault import Fault, Injection, Params
 from nemesis.faults.network.options import PORTS
 from nemesis.hosts import Hosts
 from tests.support.nemesis.fakes import FakeMachines, Trace
@@ -39,24 +39,24 @@ class InForce:
 
     fault: Fault
     hosts: Hosts
-    strike: Strike
+    injection: Injection
 
-    def pulse(self, elapsed_ms: int) -> None:
+    def tick(self, elapsed_ms: int) -> None:
         """Let it act again."""
-        self.fault.pulse(self.hosts, self.strike, elapsed_ms)
+        self.fault.tick(self.hosts, self.injection, elapsed_ms)
 
     def evidence(self) -> str:
         """The proof that it took effect."""
-        found = self.fault.effect(self.hosts, self.strike)
-        assert found.took, found.evidence
+        found = self.fault.measure_effect(self.hosts, self.injection)
+        assert found.confirmed, found.evidence
         return found.evidence
 
     def counts(self, packets: int) -> dict[str, int]:
         """The counters of one bad link that `packets` have come by on, when they all have."""
-        layer = self.strike.detail("layer")
+        layer = self.injection.detail("layer")
 
         def total() -> Counter[str]:
-            found = [self.hosts.links.tampered(link, layer) for link in self.strike.links]
+            found = [self.hosts.links.counters(link, layer) for link in self.injection.links]
             return sum((Counter(asdict(each)) for each in found if each), Counter[str]())
 
         # The kernel may hand them over a little later than they were sent.
@@ -66,9 +66,9 @@ class InForce:
     def heal(self) -> None:
         """Heal it, twice, and see the proof of that."""
         for _ in range(2):
-            self.fault.heal(self.hosts, self.strike)
-        found = self.fault.healing(self.hosts, self.strike)
-        assert found.took, found.evidence
+            self.fault.heal(self.hosts, self.injection)
+        found = self.fault.measure_heal(self.hosts, self.injection)
+        assert found.confirmed, found.evidence
 
 
 def inject(target: LocalTarget, name: str, *targets: int, **params: str) -> InForce:
@@ -77,9 +77,9 @@ def inject(target: LocalTarget, name: str, *targets: int, **params: str) -> InFo
     require(*(name for ability in sorted(fault.needs) for name in NEEDS[ability]))
     hosts = replace(FakeMachines(Trace()).hosts(), links=target.links)
     given = Params.of(fault.options, params)
-    strike = fault.aim(targets, target.node_ids(), random.Random(str(params)), given)
-    fault.inject(hosts, strike)
-    return InForce(fault, hosts, strike)
+    injection = fault.plan_injection(targets, target.node_ids(), random.Random(str(params)), given)
+    fault.inject(hosts, injection)
+    return InForce(fault, hosts, injection)
 
 
 @contextmanager
@@ -149,7 +149,7 @@ def test_a_flapping_link_cuts_and_lets_pass_in_turn(target: LocalTarget) -> None
             (1000, True),
             (4299, True),
         ):
-            fault.pulse(elapsed_ms)
+            fault.tick(elapsed_ms)
             assert (blocked if cut else passes)(target, 2, 1)
             assert passes(target, 1, 2)
         assert fault.evidence().startswith("4 packets dropped")
@@ -178,7 +178,7 @@ def test_a_lost_response_is_to_a_request_that_arrived(target: LocalTarget) -> No
             client.settimeout(traffic.ABSENCE_S)
             with pytest.raises(TimeoutError):
                 client.recv(100)
-        assert "requests arrived" in fault.evidence()
+        assert "request packets arrived" in fault.evidence()
         fault.heal()
         for client in (old, new):
             client.settimeout(traffic.TIMEOUT_S)
@@ -212,9 +212,9 @@ def test_a_reset_ends_the_connections_of_the_target_and_no_others(target: LocalT
                 for end in connection:
                     with pytest.raises(ConnectionError):
                         end.recv(1)
-            assert fault.evidence() == "3 connections ended by a reset"
-            fault.pulse(1000)
-            assert fault.evidence() == "3 connections ended by a reset"
+            assert fault.evidence() == "3 connections were reset"
+            fault.tick(1000)
+            assert fault.evidence() == "3 connections were reset"
         other[0].sendall(b"still here")
         assert other[1].recv(100) == b"still here"
     assert connects(target, 2, 1, 9092)
@@ -228,10 +228,10 @@ def test_a_repeated_reset_ends_what_connects_again(target: LocalTarget) -> None:
     ):
         for pulse in (1, 2):
             with traffic.connection(target, CLIENTS, 1) as (client, _server):
-                fault.pulse(pulse * 1000)
+                fault.tick(pulse * 1000)
                 with pytest.raises(ConnectionError):
                     client.recv(1)
-        assert fault.evidence() == "2 connections ended by a reset"
+        assert fault.evidence() == "2 connections were reset"
         other[0].sendall(b"still here")
         assert other[1].recv(100) == b"still here"
 
@@ -348,7 +348,7 @@ def test_a_flapping_link_leaves_a_partition_in_place(target: LocalTarget) -> Non
     flapping = inject(target, "cut.flapping", 1)
     assert blocked(target, 2, 1)
     assert "packets dropped" in flapping.evidence()
-    flapping.pulse(1500)
+    flapping.tick(1500)
     assert blocked(target, 2, 1)
     flapping.heal()
     assert blocked(target, 2, 1)

@@ -1,6 +1,6 @@
-"""How long injecting and healing took in a run: `python -m tests.tools.fault_costs RUN`.
+"""Print how long injections and heals took in a run: `python -m tests.tools.fault_costs RUN`.
 
-Milliseconds by the run's clock, without the journal entry before and the proofs after.
+Times are milliseconds of the run's clock, without the journal entry before and the proofs after.
 """
 
 import sys
@@ -10,11 +10,11 @@ from statistics import median
 import pyarrow.parquet
 
 Row = tuple[str, int, int, float, float, float, float]
-"""(fault, injected, took effect, median and greatest of the injection, likewise of the heal)"""
+"""(fault, injections, effects, median and maximum of the injection, and of the heal)"""
 
 
 def costs(run: Path) -> list[Row]:
-    """One row for each fault of the run's record that was injected and healed, by name."""
+    """Return one row for each fault that was injected and healed in the run, sorted by name."""
     rows = pyarrow.parquet.read_table(run / "faults.parquet").to_pylist()
     done = [row for row in rows if row["inject_ms"] is not None and row["heal_ms"] is not None]
     found = []

@@ -1,9 +1,9 @@
-"""How long faults take to inject and to heal: `python -m tests.tools.fault_times [FAULT ...]`.
+"""Measure how long faults take to inject and heal: `python -m tests.tools.fault_times [FAULT ...]`.
 
-On real brokers, idle but for their heartbeats, with disks of their own; each fault with its default
-parameters, aimed at one node or at whom it is for. The times are those of the calls, without the
-journal entry before and the proofs after, as in the record of a run. What is prepared before a
-fault begins, and breaks nothing yet, is timed apart. Prints Markdown.
+The brokers are real and idle, with their own disks. Each fault has its default parameters and its
+default selector. The times are those of the calls, without the journal entry before and the proofs
+after, as in the record of a run. Preparation, which breaks nothing yet, is measured separately. The
+output is Markdown.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from harness.run.hosts import hosts_of
 from harness.systems.brokers import BrokerSystem
 from harness.targets.base import TargetError
 from harness.targets.linux import kernel
-from harness.targets.linux.disks.files import OURS
+from harness.targets.linux.disks.files import HARNESS_PREFIX
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 from nemesis.base import NemesisError
@@ -46,39 +46,39 @@ PLAN: Final = build(
     where="times",
 )
 HELD_S: Final = 0.15
-"""How long a fault is in force, and the rest afterwards."""
-BACK_S: Final = 40.0
-"""How long a cluster may take to be whole again."""
-DIRTY: Final = f"{OURS}dirty"
+"""How long a fault is in force, and how long the pause after it is."""
+RECOVERY_S: Final = 40.0
+"""How long a cluster may take until all brokers are back."""
+DIRTY: Final = f"{HARNESS_PREFIX}dirty"
 HEALS: Final = 30
-"""How often a heal is tried that the cluster does not take."""
+"""How often a heal is tried that the cluster refuses."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Times:
-    """What was measured of one fault, in ms."""
+    """The times of one fault, in ms."""
 
     fault: str
     prepare: list[float] = field(default_factory=list)
     inject: list[float] = field(default_factory=list)
     heal: list[float] = field(default_factory=list)
     why: str = ""
-    """Why there is nothing, or not all."""
+    """Why times are missing."""
 
     def row(self) -> str:
-        """A line of the table."""
+        """Return a line of the table."""
         cells = [
-            f"{turn(of):.1f}"
-            for of in (self.prepare, self.inject, self.heal)
-            if of
-            for turn in (median, max)
+            f"{statistic(times):.1f}"
+            for times in (self.prepare, self.inject, self.heal)
+            if times
+            for statistic in (median, max)
         ]
         return f"| {self.fault} | {' | '.join(cells or ['', '', '', '', '', self.why])} |"
 
 
 @contextmanager
 def cluster(nodes: int, *, clocks: bool) -> Iterator[tuple[LocalTarget, Hosts]]:
-    """Brokers that run, and the topic `a` of two partitions."""
+    """Run brokers, and the topic `a` with two partitions."""
     with tempfile.TemporaryDirectory(prefix="highwater-times-") as name:
         place = Path(name)
         run = store.create(place / "store", "times", versions={}, commit=None)
@@ -89,11 +89,11 @@ def cluster(nodes: int, *, clocks: bool) -> Iterator[tuple[LocalTarget, Hosts]]:
             system.start()
             system.create_topics()
             target.spawn_client(["sleep", "100000"])
-            with target.in_client_netns():  # where librdkafka's threads then stay
+            with target.in_client_netns():  # librdkafka's threads stay in it
                 producer = Producer({"bootstrap.servers": system.bootstrap})
             for partition in (0, 1):
                 producer.produce("a", bytes(1000), partition=partition)
-            producer.flush(BACK_S)
+            producer.flush(RECOVERY_S)
             del producer
             administrator = Administrator(system, target, Nobody())
             try:
@@ -105,7 +105,7 @@ def cluster(nodes: int, *, clocks: bool) -> Iterator[tuple[LocalTarget, Hosts]]:
 def measure(
     fault: Fault, target: LocalTarget, hosts: Hosts, *, rounds: int, dirty_mb: int
 ) -> Times:
-    """Inject and heal so often, each time with so much waiting to be written to each disk."""
+    """Inject and heal `rounds` times, each time with `dirty_mb` of unwritten data for each disk."""
     found = Times(fault=fault.name)
     for number in range(rounds):
         try:
@@ -130,19 +130,19 @@ def measure(
 
 
 def aimed(fault: Fault, hosts: Hosts, seed: int) -> Injection:
-    """A injection at whom the fault is aimed by default."""
+    """Return an injection with the fault's default selector and parameters."""
     nodes, rng = hosts.processes.node_ids(), random.Random(seed)
     targets = resolve(fault.default_selector, nodes, hosts.view, rng).nodes
     return fault.plan_injection(targets, nodes, rng, Params.of(fault.options, {}))
 
 
 def heal(fault: Fault, hosts: Hosts, injection: Injection) -> float:
-    """The time of the heal that worked, in ms; its proof is asked for."""
+    """Heal, and return the time of the successful call in ms."""
     for _ in range(HEALS):
         began_s = time.monotonic()
         try:
             fault.heal(hosts, injection)
-        except Exception as error:  # a cluster that has just lost a node may answer nobody yet
+        except Exception as error:  # a cluster that has just lost a node may not answer yet
             last = error
             time.sleep(1)
         else:
@@ -153,7 +153,7 @@ def heal(fault: Fault, hosts: Hosts, injection: Injection) -> float:
 
 
 def await_whole(fault: Fault, hosts: Hosts, injection: Injection) -> None:
-    """Until the cluster owes nothing, and all its brokers are in service."""
+    """Wait until the cluster has no pending work and all its brokers serve."""
     layers = [value for name, value in injection.details if name == "layer"]
 
     def whole() -> bool:
@@ -164,24 +164,22 @@ def await_whole(fault: Fault, hosts: Hosts, injection: Injection) -> None:
             return False
         try:
             return list(hosts.cluster.brokers()) == nodes == list(hosts.cluster.voters())
-        except Exception:  # nobody answers yet
+        except Exception:  # no broker answers yet
             return False
 
-    if not kernel.wait_until(whole, BACK_S, 0.1):
+    if not kernel.wait_until(whole, RECOVERY_S, 0.1):
         print(f"{fault.name}: the cluster is not whole again", file=sys.stderr)
     time.sleep(HELD_S)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, and print the table."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("faults", nargs="*", help="names, or how names begin; all unless given")
+    parser.add_argument("faults", nargs="*", help="names or prefixes of names; by default all")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument(
-        "--dirty-mb", type=int, default=0, help="so much waits to be written to each disk"
-    )
+    parser.add_argument("--dirty-mb", type=int, default=0, help="unwritten data for each disk")
     options = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to take everything down then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that `finally` runs
     asked = tuple(options.faults)
     faults = [fault for fault in FAULTS.values() if not asked or fault.name.startswith(asked)]
 

@@ -1,8 +1,8 @@
-"""Many runs after each other leave the machine as it was: `python -m tests.tools.run_cycles`.
+"""Check that many runs leave nothing on the machine: `python -m tests.tools.run_cycles`.
 
-Each cycle makes machines with disks of their own and wall clocks, starts processes on them, cuts,
-delays, freezes, fills, slows and skews what it can, and takes everything down while that is in
-force. What the machine and this process have is counted before and after.
+Each cycle makes machines with their own disks and wall clocks, starts processes on them, makes as
+many faults as the machine allows, and removes everything while they are in force. The resources of
+the machine and of this process are counted before and after.
 """
 
 import argparse
@@ -20,21 +20,21 @@ from harness.recording import journal as journals
 from harness.recording.journal import Journal
 from harness.targets.linux.disks import volumes
 from harness.targets.local import LocalTarget
-from nemesis.hosts import Cut, Quality
+from nemesis.hosts import Cut, LinkQuality
 from tests.support.targets.machine import leftovers, limits, new_run_id
 
 SETTLED: Final = 5
-"""Cycles before the first count: what is imported or cached once is no leak."""
-TOLD: Final = 20
-"""How often the counts are told on the way."""
+"""Cycles before the first count: modules and caches that are filled once are no leak."""
+PRINT_EVERY: Final = 20
+"""The counts are printed after so many cycles."""
 MEMORY_KB: Final = 4096
-"""How much memory may grow at first: the arenas of the threads, caches of the libraries."""
+"""Allowed growth of memory in total: thread arenas, caches of libraries."""
 MEMORY_KB_EACH: Final = 20
-"""And by every cycle."""
+"""Allowed growth of memory per cycle."""
 
 
 def cycle(place: Path) -> list[str]:
-    """One run; what is left of it."""
+    """Make one run and return its leftovers."""
     run_dir, registry, run_id = place / "run", place / "registry", new_run_id()
     for path in (run_dir, registry):
         path.mkdir()
@@ -42,15 +42,15 @@ def cycle(place: Path) -> list[str]:
         target = LocalTarget(run_id, run_dir, [1, 2, 3], journal, uplink=True, clocks=True)
         try:
             target.up()
-            busy(target, run_dir)
+            use(target, run_dir)
         finally:
             target.down()
             journal.finish()
     return [*leftovers(run_id, run_dir), *map(str, journals.registered(registry))]
 
 
-def busy(target: LocalTarget, run_dir: Path) -> None:
-    """Run processes, and break as much as there is."""
+def use(target: LocalTarget, run_dir: Path) -> None:
+    """Start processes, and make as many faults as the target allows."""
     for node in target.node_ids():
         env = {"PATH": os.environ["PATH"]}
         target.set_command(node, ["sleep", "1000"], env, run_dir / "log")
@@ -59,7 +59,7 @@ def busy(target: LocalTarget, run_dir: Path) -> None:
     target.links.block(Cut(1, 2))
     abilities = target.abilities
     if "link-quality" in abilities:
-        target.links.degrade([(2, 1)], Quality(delay_ms=10), "layer")
+        target.links.degrade([(2, 1)], LinkQuality(delay_ms=10), "layer")
     if "disk-speed" in abilities:
         target.disks.limit(3, bytes_per_s=1_000_000, operations_per_s=0)
     if "disk-faults" in abilities:
@@ -74,7 +74,7 @@ def busy(target: LocalTarget, run_dir: Path) -> None:
 
 
 def counted() -> dict[str, int]:
-    """What this process has, and what the machine has of this process's."""
+    """Count the resources of this process, and those that it has on the machine."""
     gc.collect()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     children = Path("/proc/thread-self/children").read_text().split()
@@ -89,7 +89,7 @@ def counted() -> dict[str, int]:
 
 
 def run(cycles: int) -> tuple[Mapping[str, int], Mapping[str, int], Sequence[str]]:
-    """The counts before and after, and what the cycles left."""
+    """Return the counts before and after, and the leftovers."""
     left: list[str] = []
     before: Mapping[str, int] = {}
     home = Path("/proc/thread-self/ns/net").readlink()
@@ -98,7 +98,7 @@ def run(cycles: int) -> tuple[Mapping[str, int], Mapping[str, int], Sequence[str
             before = counted()
         with tempfile.TemporaryDirectory(prefix="highwater-cycles-") as place:
             left += cycle(Path(place))
-        if number % TOLD == 0:
+        if number % PRINT_EVERY == 0:
             print(f"cycle {number - SETTLED}: {counted()}", file=sys.stderr, flush=True)
     if Path("/proc/thread-self/ns/net").readlink() != home:
         left.append("this thread is in another network namespace than before")
@@ -106,7 +106,7 @@ def run(cycles: int) -> tuple[Mapping[str, int], Mapping[str, int], Sequence[str
 
 
 def grown(before: Mapping[str, int], after: Mapping[str, int], cycles: int) -> list[str]:
-    """What there is more of than before, memory apart from a little."""
+    """Return the resources that have grown; memory may grow a little."""
     allowed = {"memory_kb": MEMORY_KB + MEMORY_KB_EACH * cycles}
     return [
         f"{name}: {before[name]} before, {after[name]} after"
@@ -116,11 +116,11 @@ def grown(before: Mapping[str, int], after: Mapping[str, int], cycles: int) -> l
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the counts; 1 when something is left."""
+    """Print the counts; return 1 when something is left."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cycles", type=int, default=200)
     options = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to take everything down then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that `finally` runs
     before, after, left = run(options.cycles)
     print(f"{options.cycles} cycles with {volumes.best_volume()}")
     for name in before:

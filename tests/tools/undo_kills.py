@@ -1,14 +1,13 @@
-"""A harness that dies with each fault, and what is left of it: `python -m tests.tools.undo_kills`.
+"""Kill a harness during each fault, check that nothing is left: `python -m tests.tools.undo_kills`.
 
-For every fault of the catalogue harnesses are killed (SIGKILL) at four moments: in the middle of
-the injection, while the fault is in force, in the middle of the heal, and right after it. The
-middle is any function call or return, of C functions too: how many there are was counted in the
-harness that died later. Then the run is undone by its journal, and what is there afterwards is
-counted.
+For every fault of the catalogue, harnesses are killed (SIGKILL) at four moments: in the middle of
+the injection, while the fault is in force, in the middle of the heal, and right after the heal. The
+middle is a random function call or return, C functions included; an earlier harness, which was
+killed later, has counted them. Then the run is undone by its journal, and leftovers are counted.
 
-A harness is forked off this process, which has one thread and adopts whatever a dead harness
-leaves behind. Its nodes are small processes that write to their disks and to each other; members
-come and go as real machines, of a cluster that is pretended.
+A harness is forked from this process, which has one thread and adopts the children of a dead
+harness. The nodes are small processes that write to their disks and to each other. Nodes join and
+leave as real machines, of a fake cluster.
 """
 
 import argparse
@@ -38,9 +37,9 @@ from harness.targets.linux import kernel
 from harness.targets.linux.disks import volumes
 from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
-from nemesis.administration import Placed
+from nemesis.administration import Placement
 from nemesis.faults.catalogue import FAULTS
-from nemesis.faults.fault import Ability, Fault, Params, Strike
+from nemesis.faults.fault import Ability, Fault, Injection, Params
 from nemesis.hosts import CLIENTS, Hosts
 from nemesis.selectors import resolve
 from tests.support.nemesis.fakes import FakeAdministration, FakeView
@@ -48,11 +47,11 @@ from tests.support.targets.machine import leftovers, limits, new_run_id
 
 MOMENTS: Final = ("injecting", "in-force", "healing", "healed")
 PULSES_MS: Final = range(0, 4000, 250)
-"""What faults that act again are told of the time."""
+"""The times passed to faults that act repeatedly."""
 DEADLINE_S: Final = 60.0
-"""How long a harness may take to die."""
+"""How long a harness may take until it is killed."""
 GONE_S: Final = 5.0
-"""How long what was told to end may take."""
+"""How long processes may take to end."""
 _DISKS: Final = frozenset(
     {
         Ability.DISK_STALLS,
@@ -80,46 +79,49 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Death:
-    """What came of one harness that was killed."""
+class KillResult:
+    """The result of one killed harness."""
 
     fault: str
     moment: str
     steps: Mapping[str, int]
-    """How many steps its injection and its heal took, as far as it came."""
+    """How many steps its injection and its heal took, if they were completed."""
     removed: tuple[str, ...] = ()
-    """What the undo found and removed."""
+    """The objects that the undo removed."""
     left: tuple[str, ...] = ()
-    """What was there afterwards, or went wrong: nothing, if all is well."""
+    """Leftovers and errors; empty if all is well."""
 
 
 # -- the harness
 
 
-class Members(FakeAdministration):
-    """A pretended cluster whose brokers come and go as real machines."""
+class FakeCluster(FakeAdministration):
+    """A fake cluster whose brokers join and leave as real machines."""
 
     def __init__(self, target: LocalTarget, run_dir: Path) -> None:
         super().__init__()
         self._target, self._run_dir = target, run_dir
         self.live = list(target.node_ids())
-        self.placed = {("a", 0): Placed(2, (1, 2), (1, 2)), ("a", 1): Placed(3, (2, 3), (2, 3))}
+        self.placed = {
+            ("a", 0): Placement(2, (1, 2), (1, 2)),
+            ("a", 1): Placement(3, (2, 3), (2, 3)),
+        }
 
     def join(self, layer: str, *, voter: bool = False) -> int:
-        """A machine more."""
+        """Add a machine."""
         node = FakeAdministration.join(self, layer, voter=voter)
         self._target.add_node(node)
         start(self._target, node, self._run_dir)
         return node
 
     def leave(self, layer: str, node: int) -> None:
-        """Stopped, and emptied."""
+        """Kill the node and wipe its disk."""
         FakeAdministration.leave(self, layer, node)
         self._target.kill(node)
         self._target.disks.wipe(node)
 
     def undo(self, layer: str) -> None:
-        """Who joined goes with its machine, who left is back."""
+        """Remove the machine of a node that joined; start a node that left."""
         FakeAdministration.undo(self, layer)
         if (node := self.members.pop(layer, None)) is not None:
             self._target.remove_node(node)
@@ -129,7 +131,7 @@ class Members(FakeAdministration):
 
 
 def start(target: LocalTarget, node: int, run_dir: Path) -> None:
-    """Let a node write to its disk and to the others."""
+    """Start a node's process, which writes to its disk and to the other nodes."""
     others = (*(each for each in target.node_ids() if each != node), CLIENTS)
     peers = " ".join(target.address(each) for each in others)
     argv = ["bash", "-c", _NODE, str(target.data_dir(node)), peers, _LOG]
@@ -137,22 +139,22 @@ def start(target: LocalTarget, node: int, run_dir: Path) -> None:
     target.start(node)
 
 
-class Steps:
-    """Counts calls and returns of all threads, and dies at one of them."""
+class StepCounter:
+    """Counts calls and returns of all threads, and kills the process at one of them."""
 
     def __init__(self, deadly: int | None) -> None:
         self.count = 0
         self._deadly = deadly
 
     def __call__(self, frame: FrameType, event: str, what: object) -> None:
-        """One more."""
+        """Count one step."""
         self.count += 1
         if self.count == self._deadly:
             die()
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """For this block, in this thread and those that begin in it."""
+        """Count the steps of the block, in this thread and in those that it starts."""
         threading.setprofile(self)
         sys.setprofile(self)
         try:
@@ -163,15 +165,15 @@ class Steps:
 
 
 def die() -> None:
-    """At once, with all threads."""
+    """Kill this process with all its threads at once."""
     os.kill(os.getpid(), signal.SIGKILL)
     signal.pause()
 
 
-def machines(fault: Fault, journal: Journal, run_dir: Path, run_id: str) -> LocalTarget:
-    """The machines that a fault needs, up. Raises Unavailable."""
+def make_target(fault: Fault, journal: Journal, run_dir: Path, run_id: str) -> LocalTarget:
+    """Return a target, which is up, with the machines that a fault needs. Raises Unavailable."""
     nodes = range(1, max(3, fault.min_nodes) + 1)
-    volume = volumes.best_volume() if fault.needs & _DISKS else Volume.DIRECTORY  # is quicker
+    volume = volumes.best_volume() if fault.needs & _DISKS else Volume.DIRECTORY  # quicker
     needs_clocks = Ability.CLOCKS in fault.needs
     target = LocalTarget(run_id, run_dir, nodes, journal, volume=volume, clocks=needs_clocks)
     if lacking := set(fault.needs) - target.abilities - {Ability.ADMINISTRATION}:
@@ -180,8 +182,8 @@ def machines(fault: Fault, journal: Journal, run_dir: Path, run_id: str) -> Loca
     return target
 
 
-def life(target: LocalTarget, run_dir: Path) -> None:
-    """Start everything, and wait until every node has something to lose."""
+def start_processes(target: LocalTarget, run_dir: Path) -> None:
+    """Start all processes, and wait until every node has written something."""
     nodes = target.node_ids()
     for node in nodes:
         start(target, node, run_dir)
@@ -191,50 +193,52 @@ def life(target: LocalTarget, run_dir: Path) -> None:
     kernel.wait_until(lambda: all(log.exists() and log.stat().st_size for log in logs), GONE_S)
 
 
-def harness(fault: Fault, moment: str, deadly: int | None, run_dir: Path, run_id: str) -> None:
-    """Be a harness, until the moment has come. Raises Unavailable, and what a fault raises."""
+def run_as_harness(
+    fault: Fault, moment: str, deadly: int | None, run_dir: Path, run_id: str
+) -> None:
+    """Run as a harness until it is killed. Raises Unavailable, and the fault's errors."""
     registry = run_dir.with_name("registry")
     journal = Journal.create(run_dir / "journal.jsonl", run_id=run_id, registry=registry)
-    target = machines(fault, journal, run_dir, run_id)
-    life(target, run_dir)
-    hosts = hosts_of(target, FakeView(), Members(target, run_dir))
-    strike = aimed(fault, hosts, run_id)
-    journal.record("fault", **strike.as_json())
+    target = make_target(fault, journal, run_dir, run_id)
+    start_processes(target, run_dir)
+    hosts = hosts_of(target, FakeView(), FakeCluster(target, run_dir))
+    injection = planned_injection(fault, hosts, run_id)
+    journal.record("fault", **injection.as_json())
     steps = {}
     for phase, end in (("inject", "injecting"), ("heal", "healing")):
-        counter = Steps(deadly if moment == end else None)
+        counter = StepCounter(deadly if moment == end else None)
         with counter.counting():
             for step in (fault.prepare, fault.inject) if phase == "inject" else (fault.heal,):
-                step(hosts, strike)
+                step(hosts, injection)
         steps[phase] = counter.count
         (run_dir / "steps.json").write_text(json.dumps(steps))
         if moment == end:
             die()
         if phase == "inject":
-            for elapsed_ms in PULSES_MS if fault.pulse_ms is not None else ():
-                fault.pulse(hosts, strike, elapsed_ms)
+            for elapsed_ms in PULSES_MS if fault.tick_ms is not None else ():
+                fault.tick(hosts, injection, elapsed_ms)
             if moment == "in-force":
                 die()
     die()
 
 
-def aimed(fault: Fault, hosts: Hosts, seed: str) -> Strike:
-    """A strike at whom the fault is aimed by default."""
+def planned_injection(fault: Fault, hosts: Hosts, seed: str) -> Injection:
+    """Return an injection with the fault's default selector and parameters."""
     nodes, rng = hosts.processes.node_ids(), random.Random(seed)
-    targets = resolve(fault.default_targets, nodes, hosts.view, rng).nodes
-    return fault.aim(targets, nodes, rng, Params.of(fault.options, {}))
+    targets = resolve(fault.default_selector, nodes, hosts.view, rng).nodes
+    return fault.plan_injection(targets, nodes, rng, Params.of(fault.options, {}))
 
 
-# -- whoever looks at what it left
+# -- the observer
 
 
-class Orphanage:
-    """Adopts what dead harnesses leave behind, and lets nobody stay a zombie."""
+class Subreaper:
+    """Adopts the children of dead harnesses and reaps them."""
 
     def __init__(self) -> None:
-        """For this process, from now on; in its main thread."""
+        """Make this process the subreaper; call it in the main thread."""
         self.ended: dict[int, int] = {}
-        """How children ended (negative: by that signal), by pid."""
+        """Exit codes of children (negative: the signal), by pid."""
         if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl")
         signal.signal(signal.SIGCHLD, self._reap)
@@ -247,49 +251,53 @@ class Orphanage:
                     return
                 self.ended[pid] = os.waitstatus_to_exitcode(status)
 
-    def living(self) -> list[int]:
-        """The children, own and adopted."""
+    def children(self) -> list[int]:
+        """Return the pids of all children, own and adopted."""
         return [int(pid) for pid in Path("/proc/thread-self/children").read_text().split()]
 
-    def death_of(self, pid: int) -> int:
-        """How the child ended, which is killed at the bound."""
+    def exit_code_of(self, pid: int) -> int:
+        """Wait for a child and return its exit code; kill it after `DEADLINE_S`."""
         if not kernel.wait_until(lambda: pid in self.ended, DEADLINE_S):
             os.kill(pid, signal.SIGKILL)
             return 0
         return self.ended[pid]
 
 
-def kill_one(
-    orphanage: Orphanage, fault: Fault, moment: str, place: Path, deadly: int | None = None
-) -> Death:
-    """Let one harness die, undo its run, and look. Raises Unavailable."""
+def kill_harness(
+    subreaper: Subreaper, fault: Fault, moment: str, place: Path, deadly: int | None = None
+) -> KillResult:
+    """Kill one harness, undo its run, and look for leftovers. Raises Unavailable."""
     run_dir, registry, run_id = place / "run", place / "registry", new_run_id()
     run_dir.mkdir()
     registry.mkdir()
-    before, patient = set(limits()), kernel.may_hurry()
+    before, patient = set(limits()), kernel.can_expedite_rcu()
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _be_harness(fault, moment, deadly, run_dir, run_id)
-    how = orphanage.death_of(pid)
+        _run_child(fault, moment, deadly, run_dir, run_id)
+    exit_code = subreaper.exit_code_of(pid)
     cleaned = undo(run_dir / "journal.jsonl", registry=registry)
-    if (said := run_dir / "unavailable").exists():
-        raise Unavailable(said.read_text())
-    kernel.wait_until(lambda: not orphanage.living(), GONE_S)
+    if (reason := run_dir / "unavailable").exists():
+        raise Unavailable(reason.read_text())
+    kernel.wait_until(lambda: not subreaper.children(), GONE_S)
     again = undo(run_dir / "journal.jsonl", registry=registry)
     left = [
-        *([] if how == -signal.SIGKILL else [f"the harness ended with {how}: see its output"]),
+        *(
+            []
+            if exit_code == -signal.SIGKILL
+            else [f"the harness ended with {exit_code}: see its output"]
+        ),
         *cleaned.problems,
         *leftovers(run_id, run_dir),
-        *(f"process {pid}: {_command(pid)}" for pid in orphanage.living()),
+        *(f"process {pid}: {_command(pid)}" for pid in subreaper.children()),
         *(f"limit {limit}" for limit in limits() if limit not in before),
-        *(["the kernel is in a hurry"] if patient and not kernel.may_hurry() else []),
+        *(["RCU is still expedited"] if patient and not kernel.can_expedite_rcu() else []),
         *(f"journal {path}" for path in journals.registered(registry)),
         *(f"ballast in {path}" for path in sorted(run_dir.rglob("data.img")) if _has_ballast(path)),
-        *(f"undone only at the second time: {what}" for what in again.removed),
+        *(f"removed only by the second undo: {what}" for what in again.removed),
     ]
     steps = run_dir / "steps.json"
-    return Death(
+    return KillResult(
         fault=fault.name,
         moment=moment,
         steps=json.loads(steps.read_text()) if steps.exists() else {},
@@ -298,9 +306,9 @@ def kill_one(
     )
 
 
-def _be_harness(fault: Fault, moment: str, deadly: int | None, run_dir: Path, run_id: str) -> None:
+def _run_child(fault: Fault, moment: str, deadly: int | None, run_dir: Path, run_id: str) -> None:
     try:
-        harness(fault, moment, deadly, run_dir, run_id)
+        run_as_harness(fault, moment, deadly, run_dir, run_id)
     except Unavailable as error:
         (run_dir / "unavailable").write_text(str(error))
     except BaseException:
@@ -323,53 +331,57 @@ def _has_ballast(image: Path) -> bool:
     return "highwater-ballast" in done.stdout
 
 
-def sweep(orphanage: Orphanage, fault: Fault, rng: random.Random, each: int = 1) -> Iterator[Death]:
-    """Every moment; those in the middle `each` times, at steps drawn from what was counted."""
+def sweep(
+    subreaper: Subreaper, fault: Fault, rng: random.Random, each: int = 1
+) -> Iterator[KillResult]:
+    """Kill at every moment; in the middle `each` times, at steps drawn from the counted ones."""
     steps: dict[str, int] = {}
     for moment in ("in-force", "healed", *("injecting", "healing") * each):
         phase = {"injecting": "inject", "healing": "heal"}.get(moment)
         deadly = rng.randint(1, max(1, steps.get(phase, 1))) if phase else None
         with tempfile.TemporaryDirectory(prefix="highwater-undoing-") as place:
-            death = kill_one(orphanage, fault, moment, Path(place), deadly)
-        steps.update(death.steps)
-        yield death
+            result = kill_harness(subreaper, fault, moment, Path(place), deadly)
+        steps.update(result.steps)
+        yield result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Kill harnesses, print a line for each fault; 1 when anything was left."""
+    """Kill harnesses and print a line for each fault; return 1 when something was left."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("faults", nargs="*", default=list(FAULTS))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--each", type=int, default=3, help="deaths in the middle, of each kind")
-    parser.add_argument("--serve", action="store_true", help="faults by lines, answers in JSON")
+    parser.add_argument("--each", type=int, default=3, help="kills in each injection and heal")
+    parser.add_argument(
+        "--serve", action="store_true", help="read faults from stdin, answer in JSON"
+    )
     options = parser.parse_args(argv)
-    orphanage = Orphanage()
+    subreaper = Subreaper()
     if options.serve:
-        return _serve(orphanage)
+        return _serve(subreaper)
     bad = 0
     for name in options.faults:
         began_s, left, count = time.monotonic(), [], 0
         try:
-            for death in sweep(orphanage, FAULTS[name], random.Random(options.seed), options.each):
+            for result in sweep(subreaper, FAULTS[name], random.Random(options.seed), options.each):
                 count += 1
-                left += [f"  {death.moment}: {what}" for what in death.left]
+                left += [f"  {result.moment}: {what}" for what in result.left]
         except Unavailable as error:
             print(f"{name:28} {error}", flush=True)
             continue
         bad += bool(left)
-        said = "something is left" if left else "nothing is left"
+        verdict = "something is left" if left else "nothing is left"
         seconds = time.monotonic() - began_s
-        print(f"{name:28} {count} deaths, {said} ({seconds:.1f} s)", *left, sep="\n", flush=True)
+        print(f"{name:28} {count} kills, {verdict} ({seconds:.1f} s)", *left, sep="\n", flush=True)
     return int(bad > 0)
 
 
-def _serve(orphanage: Orphanage) -> int:
-    """`FAULT MOMENT` in a line each; a Death, or why there is none."""
+def _serve(subreaper: Subreaper) -> int:
+    """Read lines `FAULT MOMENT`; print a KillResult, or why the fault is unavailable."""
     for line in sys.stdin:
         name, moment = line.split()
         with tempfile.TemporaryDirectory(prefix="highwater-undoing-") as place:
             try:
-                answer = asdict(kill_one(orphanage, FAULTS[name], moment, Path(place)))
+                answer = asdict(kill_harness(subreaper, FAULTS[name], moment, Path(place)))
             except Unavailable as error:
                 answer = {"unavailable": str(error)}
         print(json.dumps(answer), flush=True)

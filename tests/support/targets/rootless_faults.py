@@ -41,16 +41,16 @@ def attempt(fault: Fault, offered: bool) -> list[str]:
         run_dir, run_id = Path(place), new_run_id()
         with Journal.create(run_dir / "journal.jsonl", run_id=run_id) as journal:
             try:
-                target = undo_kills.machines(fault, journal, run_dir, run_id)
+                target = undo_kills.make_target(fault, journal, run_dir, run_id)
             except undo_kills.Unavailable as error:
                 journal.finish()
                 return [f"it was offered, but {error}"] if offered else []
             try:
                 if not offered:
                     return ["it was not offered, but the target has all that it needs"]
-                undo_kills.life(target, run_dir)
-                hosts = hosts_of(target, FakeView(), undo_kills.ClusterNodes(target, run_dir))
-                return made(fault, hosts, undo_kills.aimed(fault, hosts, "1"))
+                undo_kills.start_processes(target, run_dir)
+                hosts = hosts_of(target, FakeView(), undo_kills.FakeCluster(target, run_dir))
+                return made(fault, hosts, undo_kills.planned_injection(fault, hosts, "1"))
             except Exception as error:  # an answer: it could not be made
                 return [f"{type(error).__name__}: {error}"]
             finally:

@@ -1,23 +1,24 @@
-"""The run store as web pages, to be looked at and never changed.
+"""Shows the run store as web pages. It never changes a file, and leaves running and judging to
+others.
 
-    vault       the store's files, of which nothing outside it can be reached
-    paths       an address as a page and a place in the store                      (pure)
-    summaries   what a run's own files say of it, short                            (pure)
-    catalogue   all runs of the store, remembered until their files change
-    choosing    search, filter, order, pages, and the trend of each plan           (pure)
-    comparing   two runs side by side                                              (pure)
-    tailing     the rows that were added to a stream since the last look
-    live        what a run that goes on shows by now
-    archive     a run as a zip file, made while it is sent
-    answers     status, headers and body of what is sent, and the rules of safety  (pure)
-    pages       data as HTML
-    desk        a request in, an answer out
-    heads       requests, read from many slow clients at once
-    server      sockets and threads around the desk
+    store_files  the files of the store; nothing outside it can be opened
+    paths        an address as a page and a place in the store                      (pure)
+    summaries    a run in short, from its own files                                 (pure)
+    catalogue    all runs of the store, cached until their files change
+    filters      search, filters, order, pages, and the trends                      (pure)
+    comparison   two runs side by side                                              (pure)
+    live         the present state of a run that goes on
+    nights       the nights of the store's suites
+    archive      a run as a zip file, made while it is sent
+    responses    status, headers and body of a response, and the safety headers     (pure)
+    pages        data as HTML
+    handlers     from a request to its response
+    request_heads   reads requests of many slow clients at once
+    server       sockets and threads
 
-Guarantees: GET and HEAD alone, and no file is opened for writing; no link is followed, whoever made
-it; every text that came from a run is escaped, and pages that runs made themselves are shown in a
-sandbox; whatever is missing or damaged is a sentence with the right status, never a traceback.
-Secrets are taken out of what pages show, and not out of the files that are handed over. Nobody is
-asked who they are: it listens on 127.0.0.1 unless told otherwise.
+Guarantees: GET and HEAD alone; no file is opened for writing; no link is followed, whoever made it.
+Every text of a run is escaped, and pages that runs made themselves are shown in a sandbox. Missing
+or damaged files give a sentence with the right status, never a traceback. Secrets are removed from
+pages, but not from the files that are downloaded. There are no passwords: the server listens on
+127.0.0.1 unless it is told another address.
 """

@@ -1,7 +1,7 @@
-"""A run as a zip file that is made while it is sent: memory stays flat, however large the run is.
+"""A run as a zip file that is made while it is sent: it needs little memory for any size of run.
 
-A file that still grows is sent as it is by now. Left out, and listed in a file of the archive's
-own: links, what cannot be read, and the disks of nodes while a cluster lives.
+A file that still grows is sent with its present size. The archive leaves out links, unreadable
+files and the disks of running nodes, and lists them in a file of its own.
 """
 
 import io
@@ -11,19 +11,19 @@ import zipfile
 from collections.abc import Iterator
 from typing import Final
 
-from harness.serve.store_files import Entry, Place, Vault, VaultError
+from harness.serve.store_files import Entry, Place, StoreFileError, StoreFiles
 
 CHUNK_BYTES: Final = 256 << 10
 FILES: Final = 200_000
 LEFT_OUT: Final = "LEFT-OUT.txt"
 DISKS: Final = ("data.img",)
-"""A node's disk; what was read from it is beside it, in the run's own files."""
+"""The disk of a node. The run has copies of what was read from it."""
 STORED: Final = (".parquet", ".zip", ".gz", ".zst", ".png")
-"""Compressed already."""
+"""Files that are compressed already."""
 
 
 class _Pipe(io.RawIOBase):
-    """What the zip file is written to, and taken from."""
+    """A buffer: the zip file is written into it and taken out of it."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -41,29 +41,32 @@ class _Pipe(io.RawIOBase):
         return b"".join(parts)
 
 
-def zipped(vault: Vault, place: Place) -> Iterator[bytes]:
-    """The bytes of the archive. Raises VaultError before the first when there is no directory."""
-    vault.entries(place)
-    return _zipped(vault, place)
+def zip_chunks(store_files: StoreFiles, place: Place) -> Iterator[bytes]:
+    """Yield the bytes of the archive. Raises StoreFileError at once when there is no directory."""
+    store_files.entries(place)
+    return _zip_chunks(store_files, place)
 
 
-def _zipped(vault: Vault, place: Place) -> Iterator[bytes]:
+def _zip_chunks(store_files: StoreFiles, place: Place) -> Iterator[bytes]:
     pipe, left_out = _Pipe(), []
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
-        for number, (here, entry) in enumerate(_walk(vault, place)):
+        for number, (here, entry) in enumerate(_walk(store_files, place)):
             name = "/".join((*place[-2:], *here[len(place) :]))
             if entry.kind != "file" or entry.name in DISKS or number >= FILES:
                 why = "a disk" if entry.name in DISKS else entry.kind
                 left_out.append(f"{name}: {why if here[-1:] == (entry.name,) else entry.name}")
                 continue
             try:
-                with vault.file(here) as source, archive.open(_info(name, entry), "w") as target:
+                with (
+                    store_files.file(here) as source,
+                    archive.open(_info(name, entry), "w") as target,
+                ):
                     left = entry.size_bytes
                     while left > 0 and (part := source.read(min(left, CHUNK_BYTES))):
                         left -= len(part)
                         target.write(part)
                         yield pipe.taken()
-            except (VaultError, OSError) as error:
+            except (StoreFileError, OSError) as error:
                 left_out.append(f"{name}: {error}")
         if left_out:
             text = "Not in this archive:\n" + "".join(f"{line}\n" for line in left_out[:FILES])
@@ -71,8 +74,8 @@ def _zipped(vault: Vault, place: Place) -> Iterator[bytes]:
     yield pipe.taken()
 
 
-def _walk(vault: Vault, place: Place) -> Iterator[tuple[Place, Entry]]:
-    """Everything below a directory but directories, in the order of its names."""
+def _walk(store_files: StoreFiles, place: Place) -> Iterator[tuple[Place, Entry]]:
+    """Yield everything below a directory except directories, in the order of names."""
     waiting = [place]
     for number in itertools.count():
         if not waiting:
@@ -83,8 +86,8 @@ def _walk(vault: Vault, place: Place) -> Iterator[tuple[Place, Entry]]:
             return
         here = waiting.pop()
         try:
-            entries = vault.entries(here)
-        except VaultError as error:
+            entries = store_files.entries(here)
+        except StoreFileError as error:
             yield here, Entry(name=str(error), kind="other", size_bytes=0, modified_ns=0, inode=0)
             continue
         for entry in entries:
@@ -99,6 +102,6 @@ def _info(name: str, entry: Entry) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, moment)
     stored = name.endswith(STORED)
     info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
-    info.file_size = entry.size_bytes  # so that large files are written as such (zip64)
+    info.file_size = entry.size_bytes  # makes large files zip64
     info.external_attr = 0o644 << 16
     return info

@@ -1,4 +1,4 @@
-"""Two runs side by side: what differs, and by how much. Pure."""
+"""Compares two runs: what differs, and by how much. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from typing import Final
 
 from harness.reports.redaction import redacted
 from harness.reports.words import milliseconds, number
-from harness.serve.summaries import Json, Summary, Topic, flat
+from harness.serve.summaries import Json, RunSummary, Topic, flat
 
 ROWS: Final = 2_000
-"""Of a plan's differences; the rest is counted."""
+"""Differences of the plans that are listed; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing of both runs, in words."""
+    """One property of both runs, in words."""
 
     name: str
     first: str
@@ -23,25 +23,25 @@ class Row:
 
     @property
     def differs(self) -> bool:
-        """Whether it is not the same in both."""
+        """Whether the two runs differ in it."""
         return self.first != self.second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Everything that is told of two runs."""
+    """The comparison of two runs."""
 
     about: Sequence[Row]
     topics: Sequence[tuple[str, Sequence[Row]]]
     anomalies: Sequence[Row]
     faults: Sequence[Row]
     plan: Sequence[Row]
-    """Only what differs."""
+    """Only differences."""
     more: int
     """Differences of the plans that are not listed."""
 
 
-_ABOUT: Final[Mapping[str, Callable[[Summary], object]]] = {
+_ABOUT: Final[Mapping[str, Callable[[RunSummary], object]]] = {
     "verdict": lambda run: run.state,
     "plan": lambda run: run.plan,
     "seed": lambda run: run.seed,
@@ -56,7 +56,7 @@ _COUNTS: Final[Mapping[str, Callable[[Topic], int | None]]] = {
     "sent": lambda topic: topic.sent,
     "acknowledged": lambda topic: topic.acked,
     "failed": lambda topic: topic.failed,
-    "indeterminate": lambda topic: topic.indeterminate,
+    "info": lambda topic: topic.info,
     "lost": lambda topic: topic.lost,
     "duplicated": lambda topic: topic.duplicated,
     "reordered": lambda topic: topic.reordered,
@@ -67,23 +67,23 @@ _TIMES: Final[Mapping[str, Callable[[Topic], float | None]]] = {
 }
 
 
-def compared(first: Summary, second: Summary, plans: tuple[Json, Json]) -> Comparison:
-    """Two runs, and their plan.json."""
+def compare_runs(first: RunSummary, second: RunSummary, plans: tuple[Json, Json]) -> Comparison:
+    """Compare two runs. `plans`: their plan.json."""
     differences = _plan(*plans)
     return Comparison(
         about=[
-            Row(name=name, first=_said(of(first)), second=_said(of(second)))
+            Row(name=name, first=_sentence(of(first)), second=_sentence(of(second)))
             for name, of in _ABOUT.items()
         ],
         topics=_topics(first, second),
         anomalies=_counted(first.anomalies, second.anomalies),
-        faults=_counted(_struck(first), _struck(second)),
+        faults=_counted(_fault_counts(first), _fault_counts(second)),
         plan=differences[:ROWS],
         more=max(0, len(differences) - ROWS),
     )
 
 
-def _topics(first: Summary, second: Summary) -> list[tuple[str, Sequence[Row]]]:
+def _topics(first: RunSummary, second: RunSummary) -> list[tuple[str, Sequence[Row]]]:
     ours, theirs = ({topic.name: topic for topic in run.topics} for run in (first, second))
     found: list[tuple[str, Sequence[Row]]] = []
     for name in dict.fromkeys((*ours, *theirs)):
@@ -103,9 +103,11 @@ def _of(topic: Topic | None, value: Callable[[Topic], float | None]) -> float | 
 
 
 def _row(
-    name: str, first: float | None, second: float | None, said: Callable[[object], str]
+    name: str, first: float | None, second: float | None, sentence: Callable[[object], str]
 ) -> Row:
-    return Row(name=name, first=said(first), second=said(second), change=_change(first, second))
+    return Row(
+        name=name, first=sentence(first), second=sentence(second), change=_change(first, second)
+    )
 
 
 def _change(first: float | None, second: float | None) -> str:
@@ -124,7 +126,7 @@ def _counted(first: Mapping[str, int], second: Mapping[str, int]) -> list[Row]:
     ]
 
 
-def _struck(run: Summary) -> Mapping[str, int]:
+def _fault_counts(run: RunSummary) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for fault in run.faults:
         key = fault.name if fault.took_effect else f"{fault.name}, without effect"
@@ -139,5 +141,5 @@ def _plan(first: Json, second: Json) -> list[Row]:
     return [row for row in rows if row.differs]
 
 
-def _said(value: object) -> str:
+def _sentence(value: object) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

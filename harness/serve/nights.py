@@ -1,4 +1,4 @@
-"""The nights of the store's suites, with what each came to. What cannot be read is left out."""
+"""The nights of the store's suites with their outcomes. Unreadable nights are left out."""
 
 import json
 from collections.abc import Mapping
@@ -6,27 +6,27 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from harness.nightly.results import Outcome, worst
-from harness.serve.store_files import Place, Vault, VaultError
+from harness.serve.store_files import Place, StoreFileError, StoreFiles
 from harness.serve.summaries import NIGHTLY
 
 NIGHTS: Final = 60
 SUITES: Final = 200
 FILE_BYTES: Final = 32 << 20
-TOLD: Final = ("summary.md", "junit.xml", "metrics.prom")
+RESULT_FILES: Final = ("summary.md", "junit.xml", "metrics.prom")
 
 
-def suites(vault: Vault) -> list[Mapping[str, Any]]:
-    """Each suite with its last nights, the newest first."""
+def suites(store_files: StoreFiles) -> list[Mapping[str, Any]]:
+    """Return each suite with its last nights, the newest first."""
     found: list[Mapping[str, Any]] = []
-    for suite in _directories(vault, (NIGHTLY,))[:SUITES]:
+    for suite in _directories(store_files, (NIGHTLY,))[:SUITES]:
         home = (NIGHTLY, suite)
-        names = sorted(_directories(vault, home), reverse=True)
-        nights = [night for name in names[:NIGHTS] if (night := _night(vault, (*home, name)))]
+        names = sorted(_directories(store_files, home), reverse=True)
+        nights = [night for name in names[:NIGHTS] if (night := _night(store_files, (*home, name)))]
         trend = (*home, "trend.html")
         found.append(
             {
                 "name": suite,
-                "trend": trend if _exists(vault, trend) else None,
+                "trend": trend if _exists(store_files, trend) else None,
                 "nights": nights,
                 "more": max(0, len(names) - NIGHTS),
             }
@@ -34,14 +34,14 @@ def suites(vault: Vault) -> list[Mapping[str, Any]]:
     return found
 
 
-def _night(vault: Vault, place: Place) -> Mapping[str, Any] | None:
+def _night(store_files: StoreFiles, place: Place) -> Mapping[str, Any] | None:
     try:
-        night = json.loads(vault.read((*place, "night.json"), FILE_BYTES))
+        night = json.loads(store_files.read((*place, "night.json"), FILE_BYTES))
         began = datetime.fromtimestamp(float(night["began_s"]), tz=UTC)
         trials = len(night["trials"])
-    except (VaultError, ValueError, KeyError, TypeError, OverflowError, OSError):
+    except (StoreFileError, ValueError, KeyError, TypeError, OverflowError, OSError):
         return None
-    results = _results(vault, (*place, "trials.jsonl"))
+    results = _results(store_files, (*place, "trials.jsonl"))
     outcomes = list(results.values())
     return {
         "place": place,
@@ -51,15 +51,15 @@ def _night(vault: Vault, place: Place) -> Mapping[str, Any] | None:
         "trials": trials,
         "counts": [(o, outcomes.count(o)) for o in Outcome if outcomes.count(o)],
         "worst": worst(outcomes),
-        "files": [name for name in TOLD if _exists(vault, (*place, name))],
+        "files": [name for name in RESULT_FILES if _exists(store_files, (*place, name))],
     }
 
 
-def _results(vault: Vault, place: Place) -> dict[tuple[str, int], Outcome]:
+def _results(store_files: StoreFiles, place: Place) -> dict[tuple[str, int], Outcome]:
     found = {}
     try:
-        lines = vault.read(place, FILE_BYTES).splitlines()
-    except VaultError:
+        lines = store_files.read(place, FILE_BYTES).splitlines()
+    except StoreFileError:
         return {}
     for line in lines:
         try:
@@ -70,15 +70,15 @@ def _results(vault: Vault, place: Place) -> dict[tuple[str, int], Outcome]:
     return found
 
 
-def _directories(vault: Vault, place: Place) -> list[str]:
+def _directories(store_files: StoreFiles, place: Place) -> list[str]:
     try:
-        return [entry.name for entry in vault.entries(place) if entry.kind == "directory"]
-    except VaultError:
+        return [entry.name for entry in store_files.entries(place) if entry.kind == "directory"]
+    except StoreFileError:
         return []
 
 
-def _exists(vault: Vault, place: Place) -> bool:
+def _exists(store_files: StoreFiles, place: Place) -> bool:
     try:
-        return vault.about(place).kind == "file"
-    except VaultError:
+        return store_files.about(place).kind == "file"
+    except StoreFileError:
         return False

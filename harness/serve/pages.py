@@ -1,4 +1,4 @@
-"""Data as HTML. Every text is escaped; whatever a page shows was handed to it."""
+"""Data as HTML. Every text is escaped. A page shows only the data that its function gets."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,14 @@ from harness.reports import words
 from harness.reports.html import SPARK_HEIGHT, SPARK_WIDTH, environment, spark
 from harness.serve import filters
 from harness.serve.comparison import Comparison
-from harness.serve.filters import Choice, PlanTrend, Wish
+from harness.serve.filters import Choices, RunQuery, Selection, Trend
 from harness.serve.paths import link
 from harness.serve.store_files import ENTRIES, Entry, Place
-from harness.serve.summaries import MEANINGS, NIGHTLY, State, Summary
+from harness.serve.summaries import MEANINGS, NIGHTLY, RunSummary, State
 
 MARKS: Final[Mapping[State, str]] = {
     State.INVALID: "✕",
+    State.MISSED: "○",
     State.UNMET: "≠",
     State.FAILED: "!",
     State.UNKNOWN: "?",
@@ -27,9 +28,11 @@ MARKS: Final[Mapping[State, str]] = {
     State.UNJUDGED: "·",
     State.RUNNING: "▸",
     State.LOSSES: "△",
+    State.CANARY: "◉",
     State.VALID: "✓",
+    State.CLUSTER: "▪",
 }
-"""A shape for each, so that nothing depends on colour."""
+"""Each state has a shape, so that nothing depends on colour."""
 
 STATIC: Final[Mapping[str, str]] = {
     "serve.css": "text/css; charset=utf-8",
@@ -38,60 +41,60 @@ STATIC: Final[Mapping[str, str]] = {
 
 
 def runs(
-    choice: Choice,
-    wish: Wish,
-    trends: Sequence[PlanTrend],
-    known: tuple[Sequence[str], Sequence[str]],
+    selection: Selection,
+    query: RunQuery,
+    trends: Sequence[Trend],
+    choices: Choices,
+    clusters: Sequence[RunSummary],
     *,
     whole: bool,
 ) -> str:
-    """The list of runs. `known`: the plans and the faults to choose among."""
-    plans, faults = known
+    """Return the list of runs. `clusters`: those that were started by hand; they are no runs."""
     return _page(
         "runs.html.j2",
-        choice=choice,
-        wish=wish,
+        selection=selection,
+        query=query,
         trends=[(trend, spark([run.p99_ms for run in trend.runs])) for trend in trends],
-        plans=plans,
-        faults=faults,
-        states=list(State),
+        choices=choices,
+        clusters=clusters,
+        states=[state for state in State if state is not State.CLUSTER],
         orders=filters.ORDERS,
         whole=whole,
     )
 
 
-def run(shown: Summary, replay: str, entries: Sequence[Entry], live: str) -> str:
-    """One run: the command that repeats it, its files, and where to ask how it goes on."""
+def run(shown: RunSummary, replay: str, entries: Sequence[Entry], live: str) -> str:
+    """Return the page of one run. `live`: the address of its live data."""
     return _page("run.html.j2", run=shown, replay=replay, entries=entries, live=live)
 
 
 def nights(suites: Sequence[Mapping[str, Any]]) -> str:
-    """The nights of every suite."""
+    """Return the page of the nights of every suite."""
     return _page("nights.html.j2", suites=suites)
 
 
-def compare(first: Summary, second: Summary, told: Comparison) -> str:
-    """Two runs side by side."""
-    return _page("compare.html.j2", first=first, second=second, told=told)
+def compare(first: RunSummary, second: RunSummary, comparison: Comparison) -> str:
+    """Return two runs side by side."""
+    return _page("compare.html.j2", first=first, second=second, comparison=comparison)
 
 
 def files(place: Place, entries: Sequence[Entry]) -> str:
-    """A directory."""
+    """Return the page of a directory."""
     return _page("files.html.j2", place=place, entries=entries, most=ENTRIES)
 
 
 def log(place: Place, text: str, sought: str, *, whole: bool, lines: int) -> str:
-    """The end of a text file, or the lines of it in which something is."""
+    """Return the end of a text file, or its lines that contain `sought`."""
     return _page("log.html.j2", place=place, text=text, sought=sought, whole=whole, lines=lines)
 
 
-def refusal(status: int, said: str) -> str:
-    """Why there is nothing to show."""
-    return _page("refusal.html.j2", status=status, said=said)
+def error_page(status: int, sentence: str) -> str:
+    """Return a page that says why there is nothing to show."""
+    return _page("refusal.html.j2", status=status, sentence=sentence)
 
 
 def static(name: str) -> str | None:
-    """A file of ours; None where there is none of that name."""
+    """Return a static file of this package; None when there is no such file."""
     if name not in STATIC:
         return None
     return resources.files("harness.serve").joinpath("static").joinpath(name).read_text()
@@ -113,7 +116,7 @@ def _environment() -> Environment:
         slug=lambda state: re.sub(r"\W+", "-", str(state).lower()),
     )
     made.globals.update(
-        link=link, marks=MARKS, meanings=MEANINGS, nightly=NIGHTLY,
+        info=words.INFO, link=link, marks=MARKS, meanings=MEANINGS, nightly=NIGHTLY,
         spark_size=(SPARK_WIDTH, SPARK_HEIGHT),
         seconds=lambda ns: None if ns is None else ns / 1e9,
     )  # fmt: skip
@@ -121,14 +124,14 @@ def _environment() -> Environment:
 
 
 def _when(ns: int | None) -> str:
-    """A moment, UTC."""
+    """Return a time, UTC."""
     if ns is None or not 0 <= ns < 1 << 62:
         return words.NOTHING
     return f"{datetime.fromtimestamp(ns / 1e9, tz=UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _span(seconds: float | None) -> str:
-    """A length of time."""
+    """Return a length of time."""
     if seconds is None:
         return words.NOTHING
     if seconds < 120:
@@ -137,7 +140,7 @@ def _span(seconds: float | None) -> str:
 
 
 def _size(size_bytes: int) -> str:
-    """Bytes, with the unit that fits."""
+    """Return a number of bytes with a suitable unit."""
     value, unit = float(size_bytes), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if value < 1000:

@@ -1,8 +1,8 @@
-"""Reads the heads of requests, of many slow clients at once, in one thread.
+"""Reads the heads of requests of many slow clients at once, in one thread.
 
-A connection costs a buffer until its head is whole; only then does it get a worker. So clients that
-send a byte a second hold nobody up. Bounds: HEAD_BYTES for one head, HEAD_S to send it, WAITING
-connections at a time. A client beyond a bound is answered (408 or 503) and dropped.
+A connection needs only a buffer until its head is complete; then it gets a worker thread. So
+clients that send one byte per second block nobody. Bounds: HEAD_BYTES for one head, HEAD_S to send
+it, WAITING connections at a time. A client beyond a bound gets a 408 or 503 and is dropped.
 """
 
 import contextlib
@@ -16,28 +16,29 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 WAITING: Final = 1_000
-"""Connections whose head is not whole yet; one more drops the oldest."""
+"""Connections with an incomplete head; one more drops the oldest."""
 HEAD_BYTES: Final = 160 * 1024
-"""More than the longest line and the most headers that a request may have."""
+"""More than the longest line and the most headers of an allowed request."""
 HEAD_S: Final = 10.0
 _CHUNK: Final = 65_536
 _ENDS: Final = (b"\r\n\r\n", b"\n\n")
 _IDLE_S: Final = 1.0
 
 Ready = Callable[[socket.socket, Any, bytes], None]
-"""Takes a connection, its address, and the bytes that came: whole, too long, or all there was."""
+"""Called with a connection, its address, and the bytes that came: a complete head, too many bytes,
+or all bytes before the client closed."""
 
 
-def refusal_of(status: str) -> bytes:
-    """An answer without a body, for a client that has not asked yet."""
+def empty_response(status: str) -> bytes:
+    """Return a response without a body, for a client without a complete request."""
     return (
         f"HTTP/1.1 {status}\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
     ).encode()
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
-    """A connection whose head is not whole."""
+class _PendingConnection:
+    """A connection with an incomplete head."""
 
     connection: socket.socket
     address: Any
@@ -49,14 +50,14 @@ class _Waiting:
         return len(self.head) > HEAD_BYTES or any(end in self.head for end in _ENDS)
 
 
-class Heads:
-    """Connections until their requests are there. `add` may be called from any thread."""
+class RequestHeads:
+    """Connections without a complete request. `add` may be called from any thread."""
 
     def __init__(self, ready: Ready, *, waiting: int = WAITING, head_s: float = HEAD_S) -> None:
         self._ready, self._most, self._head_s = ready, waiting, head_s
-        self._new: deque[_Waiting] = deque()
-        # In the order of their deadlines, since all have the same time.
-        self._waiting: dict[_Waiting, None] = {}
+        self._new: deque[_PendingConnection] = deque()
+        # In the order of their deadlines: all have the same time limit.
+        self._waiting: dict[_PendingConnection, None] = {}
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
@@ -67,13 +68,13 @@ class Heads:
         self._thread.start()
 
     def add(self, connection: socket.socket, address: Any) -> None:
-        """Read a connection's head; from now on it is ours to close."""
+        """Read the head of a connection. From now on this object closes it."""
         connection.setblocking(False)
-        self._new.append(_Waiting(connection, address, time.monotonic() + self._head_s))
+        self._new.append(_PendingConnection(connection, address, time.monotonic() + self._head_s))
         self._wake_up()
 
     def close(self) -> None:
-        """Drop everybody who waits, and end the thread."""
+        """Drop all waiting connections and end the thread."""
         self._closed = True
         self._wake_up()
         self._thread.join()
@@ -84,7 +85,7 @@ class Heads:
         self._woken.close()
 
     def _wake_up(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # woken already
+        with contextlib.suppress(BlockingIOError):  # already woken
             self._wake.send(b"x")
 
     def _read(self) -> None:
@@ -101,15 +102,15 @@ class Heads:
                 self._begin(self._new.popleft())
             self._drop_late()
 
-    def _begin(self, each: _Waiting) -> None:
+    def _begin(self, each: _PendingConnection) -> None:
         if len(self._waiting) >= self._most:
             self._refuse(next(iter(self._waiting)), "503 Service Unavailable")
         self._waiting[each] = None
         self._selector.register(each.connection, selectors.EVENT_READ, each)
         self._take(each)
 
-    def _take(self, each: _Waiting) -> None:
-        """What has come of a head; a whole one is handed on."""
+    def _take(self, each: _PendingConnection) -> None:
+        """Read more of a head, and pass on a complete one."""
         try:
             part = each.connection.recv(_CHUNK)
         except BlockingIOError:
@@ -131,12 +132,12 @@ class Heads:
         while (first := next(iter(self._waiting), None)) and first.deadline_s <= now_s:
             self._refuse(first, "408 Request Timeout")
 
-    def _refuse(self, each: _Waiting, status: str) -> None:
+    def _refuse(self, each: _PendingConnection, status: str) -> None:
         self._forget(each)
         with contextlib.suppress(OSError):
-            each.connection.send(refusal_of(status))
+            each.connection.send(empty_response(status))
         each.connection.close()
 
-    def _forget(self, each: _Waiting) -> None:
+    def _forget(self, each: _PendingConnection) -> None:
         del self._waiting[each]
         self._selector.unregister(each.connection)

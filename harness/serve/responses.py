@@ -1,8 +1,8 @@
-"""What is sent: status, headers, body; and which headers keep a page harmless. Pure.
+"""Responses: status, headers, body, and the headers that make pages safe. Pure.
 
-Our own pages load nothing but our own styles and script. What runs made (reports, trends) is shown
-in a sandbox: an origin of its own, no request to anywhere. Everything else of a run is text or a
-download, and no browser guesses otherwise.
+The server's own pages load only its own styles and script. Pages that runs made (reports, trends)
+are shown in a sandbox: with an origin of their own, and without any request. All other files of a
+run are text or downloads, and browsers may not guess another type.
 """
 
 import ipaddress
@@ -12,11 +12,11 @@ from typing import Final
 
 from harness.serve.store_files import Place
 
-OURS: Final = (
+OWN_PAGES: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-A_RUNS: Final = (
+RUN_PAGES: Final = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data: blob:; font-src data:; connect-src data: blob:; "
     "worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -32,7 +32,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-"""Of every answer."""
+"""The headers of every response."""
 
 HTML: Final = "text/html; charset=utf-8"
 TEXT: Final = "text/plain; charset=utf-8"
@@ -47,18 +47,18 @@ NAMED_TEXTS: Final = ("stdout", "stderr")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One answer. `length` is None where nobody knows it before the body is made."""
+class Response:
+    """One response. `length` is None when it is not known before the body is made."""
 
     status: int = 200
     kind: str = HTML
     body: Iterable[bytes] = ()
     length: int | None = None
-    policy: str = OURS
+    policy: str = OWN_PAGES
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def all_headers(self) -> dict[str, str]:
-        """Everything but what depends on the connection."""
+        """Return all headers but those that depend on the connection."""
         length = {} if self.length is None else {"Content-Length": str(self.length)}
         return {
             "Content-Type": self.kind,
@@ -69,27 +69,30 @@ class Answer:
         }
 
 
-def of_text(text: str, *, status: int = 200, kind: str = HTML, policy: str = OURS) -> Answer:
-    """A whole text."""
+def text_response(
+    text: str, *, status: int = 200, kind: str = HTML, policy: str = OWN_PAGES
+) -> Response:
+    """Return a response with a text."""
     body = text.encode(errors="replace")
-    return Answer(status=status, kind=kind, body=(body,), length=len(body), policy=policy)
+    return Response(status=status, kind=kind, body=(body,), length=len(body), policy=policy)
 
 
-def shown_as(place: Place) -> tuple[str, str, bool]:
-    """A file's type, its policy, and whether it is only to be downloaded."""
+def presentation(place: Place) -> tuple[str, str, bool]:
+    """Return a file's type, its security policy, and whether it is only downloaded."""
     name = place[-1].lower()
     if name.endswith(".html"):
-        return HTML, A_RUNS, False
+        return HTML, RUN_PAGES, False
     if name.endswith(TEXTS) or name in NAMED_TEXTS:
         return TEXT, NOTHING, False
     return BINARY, NOTHING, True
 
 
-def is_ours(host: str | None, names: frozenset[str]) -> bool:
+def is_own_host(host: str | None, names: frozenset[str]) -> bool:
     """Whether a request's Host header names this server.
 
-    A page of somewhere else can make its own name point here (DNS rebinding), and would then read
-    what we answer; it cannot do so with a number. So numbers, localhost and `names` are ours.
+    A foreign page can make its own host name point here (DNS rebinding) and then read the
+    responses. It cannot do that with an IP address. So IP addresses, localhost and `names` are
+    allowed.
     """
     if not host or len(host) > 300:
         return False

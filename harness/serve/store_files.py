@@ -1,13 +1,14 @@
-"""The files of a store, opened step by step from its own directory: nothing else can be reached.
+"""The files of a store, opened name by name from its directory: nothing outside can be opened.
 
-A place is a tuple of names. Each is opened relative to the descriptor of the directory before it,
-and no symbolic link is followed, so that neither a name nor a link, nor one that is made meanwhile,
-leads out of the store (openat(2), O_NOFOLLOW). Only directories and regular files are opened.
+A place is a tuple of names. Each name is opened relative to the descriptor of the directory before
+it, and no symbolic link is followed (openat(2), O_NOFOLLOW). So neither a name nor a link, even one
+that is made at the same time, leads out of the store. Only directories and regular files are
+opened.
 
-    VaultError
-    |-- Absent       there is no such file, or it is a link or no regular one
-    |-- Unreadable   it cannot be read
-    `-- TooLarge     it is larger than whoever asked wants
+    StoreFileError
+    |-- FileAbsent       there is no such file, or it is a link or no regular file
+    |-- FileUnreadable   the file cannot be read
+    `-- FileTooLarge     the file is larger than the caller allows
 """
 
 import contextlib
@@ -20,30 +21,30 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 Place = tuple[str, ...]
-"""Names from the store's directory down; the store itself is the empty one."""
+"""Names below the store's directory. The store itself is the empty tuple."""
 
 ENTRIES: Final = 20_000
-"""Of a directory, more are not listed, which is said."""
+"""Entries of a directory that are listed; the page says when there are more."""
 
 _ABSENT: Final = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO, errno.EINVAL}
 )
 
 
-class VaultError(Exception):
-    """A file that is not to be had; see the module."""
+class StoreFileError(Exception):
+    """A file that cannot be opened; see the module."""
 
 
-class Absent(VaultError):
+class FileAbsent(StoreFileError):
     """There is no such file."""
 
 
-class Unreadable(VaultError):
-    """It is there and cannot be read."""
+class FileUnreadable(StoreFileError):
+    """The file exists but cannot be read."""
 
 
-class TooLarge(VaultError):
-    """It is larger than asked for."""
+class FileTooLarge(StoreFileError):
+    """The file is larger than allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,65 +60,65 @@ class Entry:
     inode: int
 
 
-class Vault:
+class StoreFiles:
     """A store's files. Safe to use from several threads."""
 
     def __init__(self, root: Path) -> None:
-        """Raises OSError where the store is no directory that can be read."""
+        """Raises OSError when the store is no readable directory."""
         self.root = root.resolve()
         self._descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Let the store go."""
+        """Close the store."""
         os.close(self._descriptor)
 
-    def __enter__(self) -> "Vault":
+    def __enter__(self) -> "StoreFiles":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def path(self, place: Place) -> Path:
-        """Where a place is, to be shown; it is never opened by this."""
+        """Return the path of a place, for display; it is never opened by this path."""
         return self.root.joinpath(*place)
 
     @contextlib.contextmanager
     def file(self, place: Place) -> Iterator[BinaryIO]:
-        """A regular file, for reading. Raises VaultError."""
+        """Open a regular file for reading. Raises StoreFileError."""
         with self._opened(place, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Absent(f"{_name(place)} is no file")
+                raise FileAbsent(f"{_name(place)} is no file")
             with open(descriptor, "rb", closefd=False) as file:
                 yield file
 
     def read(self, place: Place, most_bytes: int) -> bytes:
-        """A whole file. Raises VaultError; TooLarge above `most_bytes`."""
+        """Read a whole file. Raises StoreFileError; FileTooLarge above `most_bytes`."""
         with self.file(place) as file:
             try:
                 content = file.read(most_bytes + 1)
             except OSError as error:
-                raise Unreadable(f"{_name(place)} cannot be read: {error.strerror}") from error
+                raise FileUnreadable(f"{_name(place)} cannot be read: {error.strerror}") from error
         if len(content) > most_bytes:
-            raise TooLarge(f"{_name(place)} is larger than {most_bytes:,} bytes")
+            raise FileTooLarge(f"{_name(place)} is larger than {most_bytes:,} bytes")
         return content
 
     def entries(self, place: Place) -> list[Entry]:
-        """What is in a directory, by name; at most ENTRIES. Raises VaultError."""
+        """Return the entries of a directory by name, at most ENTRIES. Raises StoreFileError."""
         found = []
         with self._opened(place, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             try:
                 with os.scandir(descriptor) as listing:
                     for item in listing:
-                        with contextlib.suppress(OSError):  # gone meanwhile
+                        with contextlib.suppress(OSError):  # removed meanwhile
                             found.append(_entry(item))
                         if len(found) >= ENTRIES:
                             break
             except OSError as error:
-                raise Unreadable(f"{_name(place)} cannot be read: {error.strerror}") from error
+                raise FileUnreadable(f"{_name(place)} cannot be read: {error.strerror}") from error
         return sorted(found, key=lambda entry: entry.name)
 
     def about(self, place: Place) -> Entry:
-        """What a place is; links are told as such and not followed. Raises VaultError."""
+        """Return the entry of a place. Links are not followed. Raises StoreFileError."""
         if not place:
             return _about("", os.fstat(self._descriptor))
         with self._opened(place[:-1], os.O_RDONLY | os.O_DIRECTORY) as parent:
@@ -129,13 +130,13 @@ class Vault:
 
     @contextlib.contextmanager
     def _opened(self, place: Place, flags: int) -> Iterator[int]:
-        # Opened, not duplicated: duplicates would share one position in the listing.
+        # Opened, not duplicated: duplicates would share the position in the listing.
         here = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         descriptor = os.open(".", here, dir_fd=self._descriptor)
         try:
             for number, name in enumerate(place):
                 if name in ("", ".", "..") or "/" in name or "\0" in name:
-                    raise Absent(f"{_name(place)} is no name of a file")
+                    raise FileAbsent(f"{_name(place)} is no file name")
                 last = number == len(place) - 1
                 how = flags if last else os.O_RDONLY | os.O_DIRECTORY
                 try:
@@ -170,10 +171,10 @@ def _about(name: str, found: os.stat_result) -> Entry:
     )
 
 
-def _refused(place: Place, error: OSError | UnicodeEncodeError) -> VaultError:
+def _refused(place: Place, error: OSError | UnicodeEncodeError) -> StoreFileError:
     if isinstance(error, OSError) and error.errno not in _ABSENT:
-        return Unreadable(f"{_name(place)} cannot be read: {error.strerror}")
-    return Absent(f"there is no {_name(place)}")
+        return FileUnreadable(f"{_name(place)} cannot be read: {error.strerror}")
+    return FileAbsent(f"there is no {_name(place)}")
 
 
 def _name(place: Place) -> str:

@@ -1,7 +1,7 @@
-"""What a run's own files say of it, short enough for a list of thousands. Pure.
+"""A run in short, from its own files, for lists of thousands of runs. Pure.
 
-Nothing here fails for what is missing or damaged: a run whose harness was killed has no verdict,
-and a file may hold anything. What a text says is not believed to be short, either.
+Nothing here fails because of missing or damaged files: a run whose harness was killed has no
+verdict, and a file may contain anything. Long texts are cut.
 """
 
 import enum
@@ -18,16 +18,19 @@ from harness.serve.store_files import Place
 
 Json = Mapping[str, Any]
 
-LONGEST_SAID: Final = 600
+LONGEST_SENTENCE: Final = 600
 NIGHTLY: Final = "nightly"
+CLUSTER: Final = "cluster"
+"""The plan's name of `highwater cluster up`."""
 BROKEN: Final = "InvariantBroken: "
-"""How a simulated run ends that broke an invariant: a violation, though there is no verdict."""
+"""The start of the error of a simulated run that broke an invariant: a violation."""
 
 
 class State(enum.StrEnum):
-    """What is known of a run; the gravest first."""
+    """The state of a run. The gravest comes first."""
 
     INVALID = "INVALID"
+    MISSED = "canary missed"
     UNMET = "expectation failed"
     FAILED = "failed"
     UNKNOWN = "UNKNOWN"
@@ -35,19 +38,24 @@ class State(enum.StrEnum):
     UNJUDGED = "not judged"
     RUNNING = "running"
     LOSSES = "VALID, losses"
+    CANARY = "canary found"
     VALID = "VALID"
+    CLUSTER = "cluster"
 
 
 MEANINGS: Final[Mapping[State, str]] = {
-    State.INVALID: "something forbidden was found",
-    State.UNMET: "the contract is not broken, and what the user expected did not come out",
-    State.FAILED: "the harness could not do its work",
-    State.UNKNOWN: "nobody can say",
-    State.CUT: "its harness was killed; highwater check judges what there is",
+    State.INVALID: "the contract is broken",
+    State.MISSED: "a night expected to detect this broken broker, and the run did not",
+    State.UNMET: "the contract is not broken, but an expectation of the user failed",
+    State.FAILED: "the harness failed",
+    State.UNKNOWN: "the verdict could not be decided",
+    State.CUT: "its harness was killed; highwater check judges what was recorded",
     State.UNJUDGED: "highwater check judges it",
-    State.RUNNING: "it goes on",
+    State.RUNNING: "the run goes on",
     State.LOSSES: "the contract is kept, and it permitted that acknowledged writes were lost",
+    State.CANARY: "a night detected this broken broker, as it must",
     State.VALID: "the contract is kept, and no acknowledged write was lost",
+    State.CLUSTER: "a cluster that was started by hand, without a test",
 }
 
 
@@ -62,7 +70,7 @@ _STATES: Final[Mapping[Standing, State]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What was done to the cluster, in ns since the start of the run."""
+    """One fault; times in ns since the start of the run."""
 
     name: str
     label: str
@@ -74,14 +82,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """What became of a topic's sends; None where it is not known."""
+    """The sends of a topic. None: not known."""
 
     name: str
     acks: str
     sent: int | None
     acked: int | None
     failed: int | None
-    indeterminate: int | None
+    info: int | None
     lost: int | None
     forbidden: int | None
     duplicated: int | None
@@ -91,12 +99,12 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """One run."""
+class RunSummary:
+    """One run in short."""
 
     place: Place
     state: State
-    said: str
+    sentence: str
     """One sentence."""
     plan: str
     run_id: str
@@ -113,49 +121,65 @@ class Summary:
     faults: tuple[Fault, ...]
     topics: tuple[Topic, ...]
     anomalies: Mapping[str, int]
-    """Of each kind and judgement, such as "lost-write forbidden"."""
+    """Counts by kind and judgement, such as "lost-write forbidden"."""
     night: str
-    """The suite that ran it, empty where nobody did but a person."""
+    """The suite that ran it; empty when a person did."""
     has_report: bool
 
     @property
     def acked(self) -> int:
-        """Of all topics."""
+        """Acknowledged sends of all topics."""
         return sum(topic.acked or 0 for topic in self.topics)
 
     @property
+    def lost(self) -> int | None:
+        """Acknowledged writes that were lost, permitted or not; None: not known. An acks=0 write
+        was never acknowledged."""
+        known = [
+            topic.lost for topic in self.topics if topic.acks != "0" and topic.lost is not None
+        ]
+        return sum(known) if known else None
+
+    @property
+    def forbidden(self) -> int:
+        """Lost writes whose loss the contract forbids."""
+        return sum(topic.forbidden or 0 for topic in self.topics)
+
+    @property
     def p99_ms(self) -> float | None:
-        """Of the slowest topic."""
+        """The p99 latency of the slowest topic."""
         return max((t.p99_ms for t in self.topics if t.p99_ms is not None), default=None)
 
     @property
     def fault_names(self) -> tuple[str, ...]:
-        """Each once, in the order in which they struck."""
+        """The faults, each once, in the order in which they were injected."""
         return tuple(dict.fromkeys(fault.name for fault in self.faults))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """The parts of a run, as they were read; empty where there is none."""
+    """The parts of a run as they were read; missing parts are empty."""
 
     run: Json
     plan: Json
     verdict: Json
     faults: Sequence[Json]
-    """Rows of faults.parquet, or what the journal says of them."""
+    """Rows of faults.parquet, or of the journal."""
     journal: Sequence[Json]
     has_report: bool
+    has_schedule: bool = True
+    """Every run has one. A cluster that was started by hand has none."""
 
 
-def summary(place: Place, files: Files, *, alive: bool) -> Summary:
-    """A run in short. `alive`: somebody holds its journal."""
+def summarize(place: Place, files: Files, *, alive: bool) -> RunSummary:
+    """Return a run in short. `alive`: a process holds the lock on its journal."""
     run, plan = files.run, files.plan
     state = _state(files, alive=alive)
     started_ns = _whole(run.get("started_wall_ns"))
-    return Summary(
+    return RunSummary(
         place=place,
         state=state,
-        said=_said(state, files),
+        sentence=_sentence(state, files, alive=alive),
         plan=_text(plan.get("name")) or (place[-2] if len(place) > 1 else place[-1]),
         run_id=_text(run.get("run_id")),
         started_ns=started_ns,
@@ -176,7 +200,7 @@ def summary(place: Place, files: Files, *, alive: bool) -> Summary:
 
 
 def faults_of_journal(journal: Sequence[Json]) -> list[Json]:
-    """The faults as far as the journal of a run knows them, in the columns of the record."""
+    """Return the faults that a run's journal has, in the columns of faults.parquet."""
     found: dict[object, dict[str, Any]] = {}
     for entry in journal:
         number = entry.get("fault_id")
@@ -192,6 +216,8 @@ def faults_of_journal(journal: Sequence[Json]) -> list[Json]:
 
 
 def _state(files: Files, *, alive: bool) -> State:
+    if files.plan.get("name") == CLUSTER and not files.has_schedule and not files.verdict:
+        return State.CLUSTER
     if alive:
         return State.RUNNING
     if files.verdict:
@@ -199,28 +225,36 @@ def _state(files: Files, *, alive: bool) -> State:
     if files.run.get("failed_phase"):
         broken = _text(files.run.get("error")).startswith(BROKEN)
         return State.INVALID if broken else State.FAILED
-    ended = not files.journal or any(entry.get("kind") == "undone" for entry in files.journal)
-    return State.UNJUDGED if ended else State.CUT
+    return State.UNJUDGED if _has_ended(files) else State.CUT
 
 
-def _said(state: State, files: Files) -> str:
+def _has_ended(files: Files) -> bool:
+    return not files.journal or any(entry.get("kind") == "undone" for entry in files.journal)
+
+
+def _sentence(state: State, files: Files, *, alive: bool) -> str:
     match state:
         case State.FAILED:
-            said = f"in the phase {files.run.get('failed_phase')!r}: {files.run.get('error')}"
+            sentence = f"in the phase {files.run.get('failed_phase')!r}: {files.run.get('error')}"
         case State.RUNNING | State.CUT:
             done = [str(each) for each in files.run.get("finished") or ()]
-            said = f"finished: {', '.join(done) or 'nothing'}"
+            sentence = f"finished: {', '.join(done) or 'nothing'}"
+        case State.CLUSTER:
+            ended = _has_ended(files) and not alive
+            servers = _text(files.run.get("bootstrap"))
+            sentence = "the cluster is down" if ended else f"the cluster was started: {servers}"
         case State.UNJUDGED:
-            said = MEANINGS[state]
+            sentence = MEANINGS[state]
         case State.INVALID if not files.verdict:
-            said = f"an invariant does not hold: {files.run.get('error')}".replace(BROKEN, "")
+            sentence = f"an invariant is broken: {files.run.get('error')}".replace(BROKEN, "")
         case _:
-            said = words.why(files.verdict)
-    return said[:LONGEST_SAID]
+            sentence = words.why(files.verdict)
+    return sentence[:LONGEST_SENTENCE]
 
 
 def _took_s(files: Files, started_ns: int | None) -> float | None:
-    """From its start to the last that was written down; of a simulated run its own seconds."""
+    """Return the time from the start to the last journal entry; of a simulated run, its own
+    time."""
     simulated = files.run.get("simulation")
     if isinstance(simulated, dict):
         return _real(simulated.get("seconds"))
@@ -250,7 +284,7 @@ def _topic(row: Json) -> Topic:
         sent=_whole(row.get("sent")),
         acked=_whole(row.get("acked")),
         failed=_whole(row.get("failed")),
-        indeterminate=_whole(row.get("indeterminate")),
+        info=_whole(row.get("indeterminate")),
         lost=_whole(row.get("lost")),
         duplicated=_whole(row.get("duplicated")),
         reordered=_whole(row.get("reordered")),
@@ -258,7 +292,7 @@ def _topic(row: Json) -> Topic:
 
 
 def _anomalies(verdict: Json) -> Mapping[str, int]:
-    """In the verdict's order."""
+    """Return the counts in the order of the verdict."""
     found: dict[str, int] = {}
     for row in _rows(verdict.get("anomalies")):
         key = f"{_text(row.get('kind'))} {_text(row.get('judgement'))}".strip()
@@ -271,7 +305,7 @@ def _rows(found: object) -> list[Json]:
 
 
 def _text(found: object) -> str:
-    return found[:LONGEST_SAID] if isinstance(found, str) else ""
+    return found[:LONGEST_SENTENCE] if isinstance(found, str) else ""
 
 
 def _whole(found: object) -> int | None:
@@ -283,7 +317,7 @@ def _real(found: object) -> float | None:
 
 
 def flat(value: object, prefix: str = "") -> dict[str, str]:
-    """JSON as dotted names and texts, for comparing; lists of plain values stay whole."""
+    """Return JSON as dotted names and texts, for comparisons. Lists of plain values stay whole."""
     if isinstance(value, dict):
         named = [(f"{prefix}.{key}" if prefix else str(key), each) for key, each in value.items()]
     elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):

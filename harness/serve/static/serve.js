@@ -1,8 +1,8 @@
-// The live view of a run that goes on, and two small comforts of the list. All works without it.
+// The live view of a run that goes on, and two helpers for the list. All other pages work without it.
 "use strict";
 
 const EVERY_MS = 2000;
-const LOOKS = 150;
+const ATTEMPTS = 150;
 
 function row(cells) {
   const tr = document.createElement("tr");
@@ -46,23 +46,23 @@ function fault(each) {
   return item;
 }
 
-function show(told) {
+function show(snapshot) {
   const put = (id, nodes) => document.getElementById(id).replaceChildren(...nodes);
-  const behind = told.behind ? "; still reading what was recorded before" : "";
+  const behind = snapshot.behind ? "; still reading earlier records" : "";
   document.getElementById("live-phase").textContent =
-    `${told.phase || "begins"}, ${seconds(told.passed_s)} since the start${behind}`;
-  put("live-topics", told.topics.map((t) => row([
+    `${snapshot.phase || "starting"}, ${seconds(snapshot.elapsed_s)} since the start${behind}`;
+  put("live-topics", snapshot.topics.map((t) => row([
     ["th", t.name], ["", t.acks], ["n", t.ok.toLocaleString("en")], ["n", t.fail.toLocaleString("en")],
     ["n", t.info.toLocaleString("en")], ["", bars(t.per_s)],
   ])));
-  put("live-faults", told.faults.length ? told.faults.toReversed().map(fault) : ["none yet"]);
-  put("live-partitions", told.partitions.map((p) => row([
+  put("live-faults", snapshot.faults.length ? snapshot.faults.toReversed().map(fault) : ["none yet"]);
+  put("live-partitions", snapshot.partitions.map((p) => row([
     ["th", p.name], ["n", p.leader ?? "none"], ["n", p.epoch ?? "–"],
     ["", (p.isr ?? []).join(", ")], ["n", seconds(p.since_s)],
   ])));
   document.getElementById("live-errors").textContent =
-    told.errors.map(([name, count]) => `${count.toLocaleString("en")} ${name}`).join(", ") || "none";
-  document.getElementById("live-log").textContent = told.log.join("\n");
+    snapshot.errors.map(([name, count]) => `${count.toLocaleString("en")} ${name}`).join(", ") || "none";
+  document.getElementById("live-log").textContent = snapshot.log.join("\n");
 }
 
 async function follow(section) {
@@ -70,14 +70,14 @@ async function follow(section) {
     try {
       const answer = await fetch(section.dataset.live);
       if (answer.ok) {
-        const told = await answer.json();
-        if (told.state !== "running") return location.reload();
-        show(told);
+        const snapshot = await answer.json();
+        if (snapshot.state !== "running") return location.reload();
+        show(snapshot);
       } else {
         document.getElementById("live-phase").textContent = `The server answers ${answer.status}.`;
       }
     } catch {
-      document.getElementById("live-phase").textContent = "The server does not answer; trying on.";
+      document.getElementById("live-phase").textContent = "The server does not answer; trying again.";
     }
     await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
   }
@@ -86,14 +86,14 @@ async function follow(section) {
 function two(form) {
   const marked = () => form.querySelectorAll("input[name=run]:checked").length;
   const button = form.querySelector("button");
-  const look = () => { button.disabled = marked() !== 2; };
-  form.addEventListener("change", look);
-  look();
+  const update = () => { button.disabled = marked() !== 2; };
+  form.addEventListener("change", update);
+  update();
 }
 
-// A run that has just ended is judged within moments: show that when it comes.
+// A run that has just ended will be judged soon: reload the page then.
 async function wait(heading) {
-  for (let look = 0; look < LOOKS; look += 1) {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
     await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
     const answer = await fetch(heading.dataset.live).catch(() => null);
     if (answer?.ok && (await answer.json()).state !== "not judged") return location.reload();

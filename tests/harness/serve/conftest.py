@@ -1,23 +1,23 @@
-"""A store of runs, and the vault that opens it."""
+"""A store of runs, and the object that opens its files."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.serve.store_files import Vault
+from harness.serve.store_files import StoreFiles
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """An empty one; tests that want more have their own."""
+    """An empty store."""
     root = tmp_path / "store"
     root.mkdir()
     return root
 
 
 @pytest.fixture
-def vault(store: Path) -> Iterator[Vault]:
-    """What reads it."""
-    with Vault(store) as opened:
+def store_files(store: Path) -> Iterator[StoreFiles]:
+    """The files of the store."""
+    with StoreFiles(store) as opened:
         yield opened

@@ -27,7 +27,7 @@ class Eyes:
         self.asked: list[str] = []
         self.page = browser.new_page(color_scheme="dark", viewport={"width": 1200, "height": 800})
         self.page.set_default_timeout(PATIENCE_MS)
-        self.page.on("console", lambda said: self.complaints.append(said.text))
+        self.page.on("console", lambda sentence: self.complaints.append(sentence.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
 
@@ -124,7 +124,7 @@ def test_a_page_of_a_run_cannot_reach_us(eyes: Eyes, store: Path) -> None:
     playwright.expect(page).to_have_title("null", timeout=PATIENCE_MS)
     page.wait_for_timeout(200)
     assert page.title() == "null"
-    assert all("Content Security Policy" in said for said in eyes.complaints)
+    assert all("Content Security Policy" in sentence for sentence in eyes.complaints)
     assert eyes.complaints
 
 
@@ -145,5 +145,5 @@ def test_every_page_can_be_used_by_everybody(
             page.goto(f"http://127.0.0.1:{served.port}{target}")
             found = axe.run(page).response["violations"]
             grave = [v for v in found if v["impact"] in ("serious", "critical")]
-            said = [f"{v['id']}: {v['nodes'][0]['html']}" for v in grave]
-            assert said == [], target
+            sentence = [f"{v['id']}: {v['nodes'][0]['html']}" for v in grave]
+            assert sentence == [], target

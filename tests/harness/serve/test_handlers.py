@@ -1,4 +1,4 @@
-"""Requests and answers: the right status, safe headers, and nothing of a run believed."""
+"""Requests and responses: the right status, safe headers, and no trust in texts of runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.serve import handlers as desks
-from harness.serve.handlers import Desk
+from harness.serve import handlers as handlers
+from harness.serve.handlers import RequestHandler
 from harness.serve.paths import link
-from harness.serve.responses import HEADERS, Answer, is_ours
-from harness.serve.store_files import Vault
+from harness.serve.responses import HEADERS, Response, is_own_host
+from harness.serve.store_files import StoreFiles
 from tests.support.reports.stores import add_run, fault_row, place_of
 
 HOST = "127.0.0.1:8086"
@@ -35,9 +35,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def desk(store: Path) -> Iterator[Desk]:
-    with Vault(store) as vault:
-        yield Desk(vault, now_s=lambda: 2e9)
+def handler(store: Path) -> Iterator[RequestHandler]:
+    with StoreFiles(store) as store_files:
+        yield RequestHandler(store_files, now_s=lambda: 2e9)
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +48,14 @@ def places(store: Path) -> list[tuple[str, ...]]:
     ]
 
 
-def text(answer: Answer) -> str:
+def text(answer: Response) -> str:
     return b"".join(answer.body).decode()
 
 
-def test_every_page(desk: Desk, places: list[tuple[str, ...]]) -> None:
-    """Each is there, and our own pages have no text of a run unescaped."""
+def test_every_page_is_found_and_escaped(
+    handler: RequestHandler, places: list[tuple[str, ...]]
+) -> None:
+    """The server's own pages contain no unescaped text of a run."""
     quick, slow = ("/".join(place) for place in places)
     for target in (
         "/",
@@ -69,13 +71,13 @@ def test_every_page(desk: Desk, places: list[tuple[str, ...]]) -> None:
         f"/log/{quick}/harness.log",
         f"/log/{quick}/harness.log?q=%3Cscript%3E",
     ):
-        answer = desk.answer("GET", target, HOST)
+        answer = handler.respond("GET", target, HOST)
         assert answer.status == 200, target
         page = text(answer)
         assert "<script>alert" not in page, target
         assert "</html>" in page
         assert "script-src 'self'" in answer.all_headers()["Content-Security-Policy"]
-    assert "&lt;script&gt;alert" in text(desk.answer("GET", f"/runs/{quick}", HOST))
+    assert "&lt;script&gt;alert" in text(handler.respond("GET", f"/runs/{quick}", HOST))
 
 
 @pytest.mark.parametrize(
@@ -103,16 +105,16 @@ def test_every_page(desk: Desk, places: list[tuple[str, ...]]) -> None:
         ("/compare?run=a&run=b&run=c", 400),
         ("/compare?run=../x&run=up/store", 404),
         ("/static/serve.css", 200),
-        ("/static/..%2f..%2fdesk.py", 400),
-        ("/static/desk.py", 404),
+        ("/static/..%2f..%2fhandlers.py", 400),
+        ("/static/handlers.py", 404),
         ("/static", 404),
         ("/?page=" + "9" * 100, 200),
         ("/?page=-1&order=x&state=x", 200),
     ],
 )
-def test_addresses_and_statuses(desk: Desk, target: str, status: int) -> None:
-    """Nothing outside the store, and each refusal is a page."""
-    answer = desk.answer("GET", target, HOST)
+def test_addresses_and_statuses(handler: RequestHandler, target: str, status: int) -> None:
+    """Nothing outside the store is served, and each refusal is a page."""
+    answer = handler.respond("GET", target, HOST)
     page = text(answer)
     assert answer.status == status
     assert "not for you" not in page
@@ -121,15 +123,17 @@ def test_addresses_and_statuses(desk: Desk, target: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_it_only_shows(desk: Desk, method: str) -> None:
-    """Every other method is refused, with those that are not."""
-    answer = desk.answer(method, "/", HOST)
+def test_other_methods_than_get_and_head_are_refused(handler: RequestHandler, method: str) -> None:
+    """The response lists the allowed methods."""
+    answer = handler.respond(method, "/", HOST)
     assert answer.status == 405
     assert answer.all_headers()["Allow"] == "GET, HEAD"
 
 
-def test_every_answer_has_safe_headers(desk: Desk, places: list[tuple[str, ...]]) -> None:
-    """Whatever it is: nothing guesses types, frames it, or tells where it came from."""
+def test_every_answer_has_safe_headers(
+    handler: RequestHandler, places: list[tuple[str, ...]]
+) -> None:
+    """Browsers may not guess types, frame the page, or send its address to others."""
     quick = "/".join(places[0])
     for target in (
         "/",
@@ -138,37 +142,41 @@ def test_every_answer_has_safe_headers(desk: Desk, places: list[tuple[str, ...]]
         f"/files/{quick}/harness.log",
         f"/live/{quick}",
     ):
-        headers = desk.answer("GET", target, HOST).all_headers()
+        headers = handler.respond("GET", target, HOST).all_headers()
         assert headers.items() >= HEADERS.items()
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         assert "default-src 'none'" in headers["Content-Security-Policy"]
 
 
-def test_what_runs_made_is_shown_in_a_sandbox(desk: Desk, places: list[tuple[str, ...]]) -> None:
-    """A page of a run has its scripts, and neither our origin nor a network."""
+def test_pages_made_by_runs_are_shown_in_a_sandbox(
+    handler: RequestHandler, places: list[tuple[str, ...]]
+) -> None:
+    """Their scripts run, without the server's origin and without a network."""
     quick = places[0]
-    report = desk.answer("GET", link("files", (*quick, "report.html")), HOST)
+    report = handler.respond("GET", link("files", (*quick, "report.html")), HOST)
     policy = report.all_headers()["Content-Security-Policy"]
     assert policy.startswith("sandbox allow-scripts")
     assert "allow-same-origin" not in policy
     assert "connect-src data: blob:" in policy
-    plain = desk.answer("GET", link("files", (*quick, "verdict.json")), HOST)
+    plain = handler.respond("GET", link("files", (*quick, "verdict.json")), HOST)
     assert plain.kind.startswith("text/plain")
-    binary = desk.answer("GET", link("files", (*quick, "faults.parquet")), HOST)
+    binary = handler.respond("GET", link("files", (*quick, "faults.parquet")), HOST)
     assert binary.kind == "application/octet-stream"
     assert binary.all_headers()["Content-Disposition"].startswith("attachment")
-    odd = desk.answer("GET", link("files", (*quick, f"{HOSTILE.replace('/', '')}.txt")), HOST)
+    odd = handler.respond("GET", link("files", (*quick, f"{HOSTILE.replace('/', '')}.txt")), HOST)
     assert (odd.status, odd.kind) == (200, "text/plain; charset=utf-8")
     for answer in (report, plain, binary, odd):
         assert sum(map(len, answer.body)) == answer.length
 
 
-def test_links_of_a_run_lead_nowhere(desk: Desk, places: list[tuple[str, ...]]) -> None:
-    """They are named, and not followed."""
+def test_links_in_a_run_are_listed_but_not_followed(
+    handler: RequestHandler, places: list[tuple[str, ...]]
+) -> None:
+    """Wherever they lead."""
     quick = places[0]
-    assert "not followed" in text(desk.answer("GET", link("files", quick), HOST))
-    assert desk.answer("GET", link("files", (*quick, "out.txt")), HOST).status == 404
-    assert desk.answer("GET", link("log", (*quick, "out.txt")), HOST).status == 404
+    assert "not followed" in text(handler.respond("GET", link("files", quick), HOST))
+    assert handler.respond("GET", link("files", (*quick, "out.txt")), HOST).status == 404
+    assert handler.respond("GET", link("log", (*quick, "out.txt")), HOST).status == 404
 
 
 @pytest.mark.parametrize(
@@ -191,13 +199,13 @@ def test_links_of_a_run_lead_nowhere(desk: Desk, places: list[tuple[str, ...]]) 
         ("x" * 5000, False),
     ],
 )
-def test_other_names_are_not_ours(host: str | None, ours: bool) -> None:
-    """A page elsewhere can make its own name point here, and a number not."""
-    assert is_ours(host, frozenset({"lab.example"})) is ours
+def test_requests_for_other_host_names_are_refused(host: str | None, ours: bool) -> None:
+    """A foreign page can make its own name point here, but not an IP address."""
+    assert is_own_host(host, frozenset({"lab.example"})) is ours
 
 
-def test_secrets_are_not_shown(desk: Desk, store: Path) -> None:
-    """In logs and in plans that are compared; the files are what they are."""
+def test_pages_show_no_secrets(handler: RequestHandler, store: Path) -> None:
+    """Neither in logs nor in compared plans. Downloads are unchanged."""
     runs = [add_run(store, "secretive", broker={"sasl.password": f"hunter{n}"}) for n in (2, 3)]
     places = ["/".join(place_of(store, run)) for run in runs]
     (runs[0].path / "harness.log").write_text("INFO password=hunter2 and more\n")
@@ -206,27 +214,29 @@ def test_secrets_are_not_shown(desk: Desk, store: Path) -> None:
         f"/log/{places[0]}/harness.log?q=more",
         f"/compare?run={places[0]}&run={places[1]}",
     ):
-        page = text(desk.answer("GET", target, HOST))
+        page = text(handler.respond("GET", target, HOST))
         assert "hunter" not in page
         assert "redacted" in page or "compare" in target
-    assert "hunter2" in text(desk.answer("GET", f"/files/{places[0]}/harness.log", HOST))
+    assert "hunter2" in text(handler.respond("GET", f"/files/{places[0]}/harness.log", HOST))
 
 
-def test_who_asks_by_another_name_is_told_nothing(desk: Desk) -> None:
+def test_request_for_another_host_name_gets_no_data(handler: RequestHandler) -> None:
     """Not even what there is."""
-    answer = desk.answer("GET", "/", "evil.example")
+    answer = handler.respond("GET", "/", "evil.example")
     assert answer.status == 421
     assert "quick" not in text(answer)
 
 
-def test_what_goes_wrong_here_is_a_sentence(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_a_page_with_a_sentence(
+    handler: RequestHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """500, and no traceback."""
 
     def fails(*_: object) -> None:
         raise ZeroDivisionError("/root/secret/path")
 
-    monkeypatch.setattr(desks.filters, "chosen", fails)
-    answer = desk.answer("GET", "/", HOST)
+    monkeypatch.setattr(handlers.filters, "select_runs", fails)
+    answer = handler.respond("GET", "/", HOST)
     assert answer.status == 500
     page = text(answer)
     assert "ZeroDivisionError" in page
@@ -235,9 +245,9 @@ def test_what_goes_wrong_here_is_a_sentence(desk: Desk, monkeypatch: pytest.Monk
 
 @given(method=st.sampled_from(["GET", "HEAD"]), target=st.text(), host=st.text() | st.just(HOST))
 @settings(max_examples=150)
-def test_anything_is_answered(desk: Desk, method: str, target: str, host: str) -> None:
+def test_anything_is_answered(handler: RequestHandler, method: str, target: str, host: str) -> None:
     """Whatever is asked: a status that blames who asked, never us."""
     for address in (target, "/" + target, "/files/" + target, "/runs/quick/" + target):
-        answer = desk.answer(method, address, host)
+        answer = handler.respond(method, address, host)
         assert answer.status in (200, 400, 403, 404, 414, 421)
         b"".join(answer.body)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from harness.recording.history import HistoryWriter
 from harness.recording.store import Run, seal, seal_ended
 from harness.recording.tail import StreamTail
-from harness.serve.archive import LEFT_OUT, zipped
+from harness.serve.archive import LEFT_OUT, zip_chunks
 from harness.serve.catalogue import Catalogue
-from harness.serve.live import LOOK_BYTES, SECONDS, Live, end_of
-from harness.serve.store_files import Absent, Vault
+from harness.serve.live import SECONDS, SNAPSHOT_BYTES, LiveView, end_of
+from harness.serve.store_files import FileAbsent, StoreFiles
 from tests.support.reports.stores import add_run, journal, place_of
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -41,15 +41,15 @@ def rows(batches: list[pa.RecordBatch]) -> list[int]:
 
 
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=12))
-def test_a_stream_that_grows_is_read_once(cuts: list[int]) -> None:
+def test_growing_stream_is_read_once(cuts: list[int]) -> None:
     """However it is cut at each look, every row comes exactly once and in order."""
     tail, seen = StreamTail(), []
     for end in [*sorted(cuts), len(WHOLE)]:
-        seen += rows(tail.read_new(io.BytesIO(WHOLE[:end]), end, LOOK_BYTES))
+        seen += rows(tail.read_new(io.BytesIO(WHOLE[:end]), end, SNAPSHOT_BYTES))
     assert seen == [m for n in range(6) for m in (n, -n)]
 
 
-def test_a_look_is_bounded_and_the_next_one_goes_on() -> None:
+def test_snapshot_is_bounded_and_the_next_one_continues() -> None:
     """At least one message each, so that every look gets on."""
     tail, seen, looks = StreamTail(), [], 0
     while tail.position < len(WHOLE) - 8:
@@ -59,18 +59,18 @@ def test_a_look_is_bounded_and_the_next_one_goes_on() -> None:
     assert looks == 7
 
 
-def test_a_stream_that_is_another_one_is_begun_anew() -> None:
+def test_replaced_stream_is_read_from_its_start() -> None:
     """It became shorter."""
     tail = StreamTail()
-    tail.read_new(io.BytesIO(WHOLE), len(WHOLE), LOOK_BYTES)
+    tail.read_new(io.BytesIO(WHOLE), len(WHOLE), SNAPSHOT_BYTES)
     short = stream(1)
-    assert rows(tail.read_new(io.BytesIO(short), len(short), LOOK_BYTES)) == [0, 0]
+    assert rows(tail.read_new(io.BytesIO(short), len(short), SNAPSHOT_BYTES)) == [0, 0]
 
 
 @pytest.mark.parametrize("content", [b"", b"no stream", b"\xff" * 100, b"\0" * 100])
-def test_what_is_no_stream_gives_no_rows(content: bytes) -> None:
+def test_file_that_is_no_stream_gives_no_rows(content: bytes) -> None:
     """A short one may still become one."""
-    assert StreamTail().read_new(io.BytesIO(content), len(content), LOOK_BYTES) == []
+    assert StreamTail().read_new(io.BytesIO(content), len(content), SNAPSHOT_BYTES) == []
 
 
 class Growing:
@@ -101,16 +101,16 @@ class Growing:
         self.writer.flush()
 
 
-def look(live: Live, vault: Vault, place: tuple[str, ...]) -> dict[str, Any]:
-    catalogue = Catalogue(vault)
+def look(live: LiveView, store_files: StoreFiles, place: tuple[str, ...]) -> dict[str, Any]:
+    catalogue = Catalogue(store_files)
     run = catalogue.run(place)
     assert run.started_ns is not None
-    return live.look(run, catalogue.files(place), run.started_ns / 1e9 + 4.0)
+    return live.snapshot(run, catalogue.files(place), run.started_ns / 1e9 + 4.0)
 
 
-def test_a_run_that_goes_on_shows_what_it_has_written(store: Path, vault: Vault) -> None:
+def test_snapshot_shows_what_a_run_has_written(store: Path, store_files: StoreFiles) -> None:
     """Counts by topic, errors, faults, leaders, the phase; each row once, sealed or not."""
-    growing, live = Growing(store), Live(vault)
+    growing, live = Growing(store), LiveView(store_files)
     growing.sends(5)
     growing.sends(2, "info", "timed out")
     (growing.run.path / "harness.log").write_text(
@@ -125,13 +125,13 @@ def test_a_run_that_goes_on_shows_what_it_has_written(store: Path, vault: Vault)
             isr=[1, 2], source="polled",
         )  # fmt: skip
     cluster.flush()
-    told = look(live, vault, growing.place)
+    told = look(live, store_files, growing.place)
     (topic,) = told["topics"]
     assert (topic["name"], topic["acks"]) == ("t", "all")
     assert (topic["ok"], topic["fail"], topic["info"]) == (5, 0, 2)
     assert told["errors"] == [("timed out", 2)]
     assert told["phase"] == "chaos"
-    assert told["passed_s"] == pytest.approx(4.0)
+    assert told["elapsed_s"] == pytest.approx(4.0)
     assert [(p["name"], p["leader"], p["isr"]) for p in told["partitions"]] == [("t-0", 2, [1, 2])]
     assert not told["behind"]
 
@@ -139,15 +139,17 @@ def test_a_run_that_goes_on_shows_what_it_has_written(store: Path, vault: Vault)
     growing.close()
     cluster.close()
     seal(growing.run.path)
-    (topic,) = look(live, vault, growing.place)["topics"]
+    (topic,) = look(live, store_files, growing.place)["topics"]
     assert (topic["ok"], topic["info"]) == (8, 2)
-    (topic,) = look(Live(vault), vault, growing.place)["topics"]
+    (topic,) = look(LiveView(store_files), store_files, growing.place)["topics"]
     assert (topic["ok"], topic["info"]) == (8, 2)
 
 
-def test_leaders_are_told_from_segments(store: Path, vault: Vault) -> None:
+def test_snapshot_has_the_latest_leaders_of_all_segments(
+    store: Path, store_files: StoreFiles
+) -> None:
     """The latest of all, sealed or not, whether somebody looked meanwhile or not."""
-    growing, live = Growing(store), Live(vault)
+    growing, live = Growing(store), LiveView(store_files)
     cluster = growing.run.cluster_stream(rotate_s=1e-9)
     for leader in range(4):
         cluster.append_named(
@@ -156,16 +158,24 @@ def test_leaders_are_told_from_segments(store: Path, vault: Vault) -> None:
         cluster.flush()
         if leader == 2:
             seal_ended(growing.run)
-        for told in (look(live, vault, growing.place), look(Live(vault), vault, growing.place)):
+        for told in (
+            look(live, store_files, growing.place),
+            look(LiveView(store_files), store_files, growing.place),
+        ):
             assert [(p["name"], p["leader"]) for p in told["partitions"]] == [("t-0", leader)]
     growing.close()
     cluster.close()
     seal(growing.run.path)
-    for told in (look(live, vault, growing.place), look(Live(vault), vault, growing.place)):
+    for told in (
+        look(live, store_files, growing.place),
+        look(LiveView(store_files), store_files, growing.place),
+    ):
         assert [(p["name"], p["leader"]) for p in told["partitions"]] == [("t-0", 3)]
 
 
-def test_faults_are_told_from_segments_once_they_are_whole(store: Path, vault: Vault) -> None:
+def test_faults_come_from_segments_when_these_are_complete(
+    store: Path, store_files: StoreFiles
+) -> None:
     """Until then from the journal, which has those in force too."""
     run = add_run(store)
     (run.path / "faults.parquet").unlink()
@@ -173,12 +183,12 @@ def test_faults_are_told_from_segments_once_they_are_whole(store: Path, vault: V
     for number in range(3):
         faults.append_named(fault_id=number, fault="kill", label=f"{number}", took_effect=True)
         faults.flush()
-    said = {"kind": "fault", "fault_id": 9, "fault": "pause", "label": "journal", "at_ns": 1}
-    journal(run, {"kind": "run"}, said)
+    sentence = {"kind": "fault", "fault_id": 9, "fault": "pause", "label": "journal", "at_ns": 1}
+    journal(run, {"kind": "run"}, sentence)
     seal_ended(run)
 
     def labels() -> list[str]:
-        return [fault.label for fault in Catalogue(vault).run(place_of(store, run)).faults]
+        return [fault.label for fault in Catalogue(store_files).run(place_of(store, run)).faults]
 
     assert labels() == ["journal"]
     faults.close()
@@ -186,15 +196,15 @@ def test_faults_are_told_from_segments_once_they_are_whole(store: Path, vault: V
     assert labels() == ["0", "1", "2"]
 
 
-def test_days_of_seconds_are_not_remembered(store: Path, vault: Vault) -> None:
+def test_early_seconds_of_a_long_run_are_dropped(store: Path, store_files: StoreFiles) -> None:
     """Only what is shown: counts stay whole."""
-    growing, live = Growing(store), Live(vault)
+    growing, live = Growing(store), LiveView(store_files)
     for second in range(12_000):
         growing.writer.record(
             second, 1, "send", "ok", 0, second * 1_000_000_000, topic="t", partition=0, acks=1
         )
     growing.writer.flush()
-    (topic,) = look(live, vault, growing.place)["topics"]
+    (topic,) = look(live, store_files, growing.place)["topics"]
     growing.close()
     assert topic["ok"] == 12_000
     assert topic["per_s"] == [1] * SECONDS
@@ -202,22 +212,24 @@ def test_days_of_seconds_are_not_remembered(store: Path, vault: Vault) -> None:
     assert all(len(each.seconds) < 1_000 for each in watched.counted.values())
 
 
-def test_the_end_of_a_log_begins_with_a_line(store: Path, vault: Vault) -> None:
+def test_the_end_of_a_log_begins_with_a_line(store: Path, store_files: StoreFiles) -> None:
     """And says whether that is all."""
     run = add_run(store)
     place = (*place_of(store, run), "harness.log")
-    assert end_of(vault, place, 100) == ("one\ntwo\nthree\n", True)
-    assert end_of(vault, place, 12) == ("two\nthree\n", False)
+    assert end_of(store_files, place, 100) == ("one\ntwo\nthree\n", True)
+    assert end_of(store_files, place, 12) == ("two\nthree\n", False)
 
 
-def test_an_archive_holds_the_run_and_says_what_it_does_not(store: Path, vault: Vault) -> None:
+def test_archive_has_the_run_and_lists_what_it_leaves_out(
+    store: Path, store_files: StoreFiles
+) -> None:
     """Links and disks stay out; the bytes are those of the files."""
     run = add_run(store)
     (run.node_dir(1) / "data.img").write_bytes(b"a disk")
     (run.path / "way out").symlink_to("/etc/passwd")
     (run.path / "way up").symlink_to("../..")
     place = place_of(store, run)
-    content = b"".join(zipped(vault, place))
+    content = b"".join(zip_chunks(store_files, place))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.testzip() is None
         names = set(archive.namelist())
@@ -231,12 +243,12 @@ def test_an_archive_holds_the_run_and_says_what_it_does_not(store: Path, vault: 
     assert b"root:" not in content
 
 
-def test_an_archive_of_a_file_that_grows_is_whole(store: Path, vault: Vault) -> None:
+def test_archive_of_a_growing_file_is_valid(store: Path, store_files: StoreFiles) -> None:
     """It has what there was when its turn came."""
     run = add_run(store)
     path = run.path / "growing.log"
     path.write_bytes(b"x" * 1_000_000)
-    parts = zipped(vault, place_of(store, run))
+    parts = zip_chunks(store_files, place_of(store, run))
     received = b""
     with path.open("ab") as file:
         for part in parts:
@@ -247,15 +259,15 @@ def test_an_archive_of_a_file_that_grows_is_whole(store: Path, vault: Vault) -> 
         assert archive.testzip() is None
 
 
-def test_an_archive_takes_no_memory(store: Path, vault: Vault) -> None:
+def test_archive_needs_little_memory(store: Path, store_files: StoreFiles) -> None:
     """A large file comes in parts, none of them large; one that is huge is written as such."""
     run = add_run(store)
     with (run.path / "large.parquet").open("wb") as file:
         file.truncate(50 << 20)
-    assert max(map(len, zipped(vault, place_of(store, run)))) < 1 << 20
+    assert max(map(len, zip_chunks(store_files, place_of(store, run)))) < 1 << 20
 
 
-def test_no_archive_of_what_is_not_there(vault: Vault) -> None:
+def test_missing_run_has_no_archive(store_files: StoreFiles) -> None:
     """Told before anything is sent."""
-    with pytest.raises(Absent):
-        zipped(vault, ("no", "such"))
+    with pytest.raises(FileAbsent):
+        zip_chunks(store_files, ("no", "such"))

@@ -54,7 +54,7 @@ def test_addresses(target: str, page: str, place: tuple[str, ...]) -> None:
         ("/?q=%ff", 400),
     ],
 )
-def test_no_addresses(target: str, status: int) -> None:
+def test_bad_addresses_are_refused(target: str, status: int) -> None:
     """Each is refused with the status that HTTP has for it."""
     with pytest.raises(BadAddress) as caught:
         read(target)
@@ -62,7 +62,7 @@ def test_no_addresses(target: str, status: int) -> None:
 
 
 @given(st.text())
-def test_anything_is_an_address_or_is_refused(text: str) -> None:
+def test_any_text_is_an_address_or_is_refused(text: str) -> None:
     """And no other error; no name of a place leads anywhere but down."""
     for target in (text, "/" + text, "/files/" + text):
         try:
@@ -79,7 +79,7 @@ def test_a_link_leads_to_its_place(place: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "/a", "a//b", "../a", "a/..", "a\0b", "a/" * 50 + "a"])
-def test_no_places(text: str) -> None:
+def test_bad_places_are_refused(text: str) -> None:
     """What a form sends is checked like an address."""
     with pytest.raises(BadAddress):
         place_of(text)

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from harness.cli.main import main
-from harness.serve.handlers import Desk
-from harness.serve.request_heads import HEAD_BYTES, Heads
+from harness.serve.handlers import RequestHandler
+from harness.serve.request_heads import HEAD_BYTES, RequestHeads
 from harness.serve.server import Server
-from harness.serve.store_files import Vault
+from harness.serve.store_files import StoreFiles
 from tests.harness.serve.test_live import Growing
 from tests.support.reports.stores import add_run, place_of
 
@@ -32,8 +32,8 @@ class Served:
     """A server on a port of its own."""
 
     def __init__(self, store: Path, places: int = 64) -> None:
-        self.vault = Vault(store)
-        self.server = Server(Desk(self.vault), "127.0.0.1", 0, places=places)
+        self.store_files = StoreFiles(store)
+        self.server = Server(RequestHandler(self.store_files), "127.0.0.1", 0, places=places)
         self.port = self.server.server_port
         self._thread = Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
@@ -42,7 +42,7 @@ class Served:
         self.server.shutdown()
         self._thread.join()
         self.server.server_close()
-        self.vault.close()
+        self.store_files.close()
 
     def wait_for_places(self, free: int) -> None:
         """Until so many places are free; a machine that is busy may take a while."""
@@ -125,7 +125,7 @@ def test_requests_and_statuses(served: Served, request_: bytes, status: int) -> 
     assert served.get("/")[0] == 200, "and it goes on"
 
 
-def test_a_head_has_the_headers_alone(served: Served, store: Path) -> None:
+def test_head_request_gets_only_headers(served: Served, store: Path) -> None:
     """Of a page, of a file, of what is not there."""
     place = "/".join(place_of(store, add_run(store)))
     for target, status in (("/", 200), (f"/files/{place}/harness.log", 200), ("/no", 404)):
@@ -136,7 +136,7 @@ def test_a_head_has_the_headers_alone(served: Served, store: Path) -> None:
         assert b"Content-Length: " in answer
 
 
-def test_a_zip_comes_in_chunks(served: Served, store: Path) -> None:
+def test_zip_is_sent_in_chunks(served: Served, store: Path) -> None:
     """And to an old client without."""
     run = add_run(store)
     target = f"/zip/{'/'.join(place_of(store, run))}"
@@ -149,7 +149,7 @@ def test_a_zip_comes_in_chunks(served: Served, store: Path) -> None:
     assert zipfile.is_zipfile(io.BytesIO(body))
 
 
-def test_a_run_is_read_by_many_while_it_is_written(served: Served, store: Path) -> None:
+def test_run_is_read_by_many_while_it_is_written(served: Served, store: Path) -> None:
     """Pages, files, archive and live view: every answer is whole, and none an error."""
     growing = Growing(store)
     growing.sends(1)
@@ -208,7 +208,7 @@ def test_a_client_beyond_the_places_gets_a_503(store: Path) -> None:
         served.close()
 
 
-def test_clients_that_send_a_byte_now_and_then_hold_nobody_up(store: Path) -> None:
+def test_slow_clients_do_not_block_others(store: Path) -> None:
     """There are many more of them than places."""
     served = Served(store, places=2)
     dripping: list[socket.socket] = []
@@ -227,7 +227,7 @@ def test_clients_that_send_a_byte_now_and_then_hold_nobody_up(store: Path) -> No
         served.close()
 
 
-def handed_on(**bounds: Any) -> tuple[Heads, "queue.Queue[bytes]"]:
+def handed_on(**bounds: Any) -> tuple[RequestHeads, "queue.Queue[bytes]"]:
     """Heads, and those that were whole."""
     whole: queue.Queue[bytes] = queue.Queue()
 
@@ -235,10 +235,10 @@ def handed_on(**bounds: Any) -> tuple[Heads, "queue.Queue[bytes]"]:
         connection.close()
         whole.put(head)
 
-    return Heads(ready, **bounds), whole
+    return RequestHeads(ready, **bounds), whole
 
 
-def test_a_head_has_a_deadline_however_much_of_it_comes() -> None:
+def test_head_has_a_deadline_even_if_bytes_arrive() -> None:
     """Each byte more is no more time."""
     heads, whole = handed_on(head_s=0.2)
     client, served = socket.socketpair()
@@ -253,7 +253,7 @@ def test_a_head_has_a_deadline_however_much_of_it_comes() -> None:
         client.close()
 
 
-def test_of_too_many_who_wait_the_first_goes() -> None:
+def test_oldest_waiting_client_is_dropped_when_too_many_wait() -> None:
     """And those who come later are read."""
     heads, whole = handed_on(waiting=1)
     pairs = [socket.socketpair() for _ in range(2)]
@@ -270,7 +270,7 @@ def test_of_too_many_who_wait_the_first_goes() -> None:
             client.close()
 
 
-def test_a_head_without_an_end_is_handed_on_at_the_bound() -> None:
+def test_endless_head_is_passed_on_at_the_bound() -> None:
     """The handler refuses it by its own rules."""
     heads, whole = handed_on()
     client, served = socket.socketpair()
@@ -285,7 +285,7 @@ def test_a_head_without_an_end_is_handed_on_at_the_bound() -> None:
         client.close()
 
 
-def test_a_client_that_goes_away_harms_nobody(served: Served, store: Path) -> None:
+def test_client_that_disconnects_does_not_disturb_others(served: Served, store: Path) -> None:
     """In the middle of what it asked for."""
     run = add_run(store)
     (run.path / "large.log").write_bytes(b"x" * 20_000_000)
@@ -312,8 +312,8 @@ def test_the_command_serves_until_it_is_told_to_stop(store: Path) -> None:
     ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = process.stderr.readline()
-        port = int(said.partition("127.0.0.1:")[2].partition("/")[0])
+        sentence = process.stderr.readline()
+        port = int(sentence.partition("127.0.0.1:")[2].partition("/")[0])
         connection = HTTPConnection("127.0.0.1", port, timeout=20)
         connection.request("GET", "/")
         assert connection.getresponse().status == 200
@@ -323,11 +323,11 @@ def test_the_command_serves_until_it_is_told_to_stop(store: Path) -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-def test_what_cannot_be_served_is_said(
+def test_unusable_store_or_address_is_an_error_with_a_sentence(
     served: Served, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A port that is taken, a store that is not there: 254, and what to do."""
-    for arguments, said in (
+    for arguments, sentence in (
         (["--store", str(store), "--port", str(served.port)], "give another --port"),
         (["--store", str(store / "no")], "name a directory of runs"),
         (["--store", str(store), "--host", "no.such.host.invalid"], "cannot listen on"),
@@ -335,4 +335,4 @@ def test_what_cannot_be_served_is_said(
         with pytest.raises(SystemExit) as ended:
             main(["serve", *arguments])
         assert ended.value.code == 254
-        assert said in capsys.readouterr().err
+        assert sentence in capsys.readouterr().err

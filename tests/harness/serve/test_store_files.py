@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.serve.store_files import Absent, TooLarge, Unreadable, Vault, VaultError
+from harness.serve.store_files import (
+    FileAbsent,
+    FileTooLarge,
+    FileUnreadable,
+    StoreFileError,
+    StoreFiles,
+)
 
 SECRET = b"not for you"
 
@@ -26,12 +32,12 @@ def store(tmp_path: Path) -> Path:
     return root
 
 
-def test_what_is_inside_can_be_read(vault: Vault) -> None:
+def test_files_in_the_store_can_be_read(store_files: StoreFiles) -> None:
     """Files, directories, and the store itself."""
-    assert vault.read(("a", "file"), 100) == b"inside"
-    assert [e.name for e in vault.entries(("a",))] == ["b", "file", "inner", "up", "whole"]
-    assert [e.kind for e in vault.entries(())] == ["directory", "link"]
-    assert vault.about(("a", "up")).kind == "link"
+    assert store_files.read(("a", "file"), 100) == b"inside"
+    assert [e.name for e in store_files.entries(("a",))] == ["b", "file", "inner", "up", "whole"]
+    assert [e.kind for e in store_files.entries(())] == ["directory", "link"]
+    assert store_files.about(("a", "up")).kind == "link"
 
 
 @pytest.mark.parametrize(
@@ -56,37 +62,41 @@ def test_what_is_inside_can_be_read(vault: Vault) -> None:
         ("a", "b"),
     ],
 )
-def test_nothing_else_is_opened(vault: Vault, place: tuple[str, ...]) -> None:
+def test_nothing_outside_the_store_is_opened(
+    store_files: StoreFiles, place: tuple[str, ...]
+) -> None:
     """Not upwards, not through links, not by absolute names, and no directory as a file."""
-    with pytest.raises(VaultError):
-        vault.read(place, 100)
+    with pytest.raises(StoreFileError):
+        store_files.read(place, 100)
 
 
-def test_links_are_no_directories(vault: Vault) -> None:
+def test_links_are_not_followed_as_directories(store_files: StoreFiles) -> None:
     """Nor can one be listed, or looked through."""
     for place in (("a", "up"), ("a", "whole"), ("..",), ("a", "..")):
-        with pytest.raises(Absent):
-            vault.entries(place)
-    with pytest.raises(Absent):
-        vault.about(("a", "up", "file"))
+        with pytest.raises(FileAbsent):
+            store_files.entries(place)
+    with pytest.raises(FileAbsent):
+        store_files.about(("a", "up", "file"))
 
 
-def test_a_pipe_is_no_file_and_holds_nobody_up(store: Path, vault: Vault) -> None:
+def test_pipe_is_refused_without_blocking(store: Path, store_files: StoreFiles) -> None:
     """Opening one would wait for whoever writes."""
     os.mkfifo(store / "pipe")
-    with pytest.raises(Absent):
-        vault.read(("pipe",), 100)
+    with pytest.raises(FileAbsent):
+        store_files.read(("pipe",), 100)
 
 
-def test_a_file_that_is_too_large_is_not_read(store: Path, vault: Vault) -> None:
+def test_a_file_that_is_too_large_is_not_read(store: Path, store_files: StoreFiles) -> None:
     """Beyond what was asked for nothing is kept in memory."""
     with (store / "large").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(TooLarge):
-        vault.read(("large",), 1000)
+    with pytest.raises(FileTooLarge):
+        store_files.read(("large",), 1000)
 
 
-def test_a_directory_that_becomes_a_link_is_not_followed(store: Path, vault: Vault) -> None:
+def test_a_directory_that_becomes_a_link_is_not_followed(
+    store: Path, store_files: StoreFiles
+) -> None:
     """However often it changes while it is opened, nothing outside is read."""
     (store / "a/b/file").write_bytes(b"inside")
     stop = threading.Event()
@@ -103,22 +113,22 @@ def test_a_directory_that_becomes_a_link_is_not_followed(store: Path, vault: Vau
     try:
         for _ in range(2_000):
             try:
-                assert vault.read(("a", "b", "file"), 100) == b"inside"
-            except Absent:
+                assert store_files.read(("a", "b", "file"), 100) == b"inside"
+            except FileAbsent:
                 continue
     finally:
         stop.set()
         thread.join()
 
 
-def test_many_list_the_store_at_once(store: Path, vault: Vault) -> None:
+def test_many_threads_list_the_store_at_once(store: Path, store_files: StoreFiles) -> None:
     """Each sees all of it."""
     for number in range(300):
         (store / f"run-{number:03d}").mkdir()
     seen: list[int] = []
 
     def look() -> None:
-        seen.extend(len(vault.entries(())) for _ in range(10))
+        seen.extend(len(store_files.entries(())) for _ in range(10))
 
     threads = [threading.Thread(target=look) for _ in range(4)]
     for thread in threads:
@@ -128,11 +138,11 @@ def test_many_list_the_store_at_once(store: Path, vault: Vault) -> None:
     assert set(seen) == {302}
 
 
-def test_what_may_not_be_read_is_said_so(store: Path, vault: Vault) -> None:
+def test_unreadable_file_is_refused(store: Path, store_files: StoreFiles) -> None:
     """Root may read everything, so only others can see this."""
     (store / "a/file").chmod(0)
     if os.geteuid() == 0:
-        assert vault.read(("a", "file"), 100) == b"inside"
+        assert store_files.read(("a", "file"), 100) == b"inside"
     else:
-        with pytest.raises(Unreadable):
-            vault.read(("a", "file"), 100)
+        with pytest.raises(FileUnreadable):
+            store_files.read(("a", "file"), 100)

@@ -18,8 +18,8 @@ def epoch_ms(value: object) -> int | None:
 
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
-def test_whose_time_a_record_has(kind: str) -> None:
-    """The client's or the leader's, which the answer then tells."""
+def test_record_has_the_time_of_the_client_or_of_the_leader(kind: str) -> None:
+    """With LogAppendTime it is the leader's, which the response reports."""
 
     async def run() -> None:
         async with running(2) as cluster:
@@ -46,8 +46,8 @@ def test_whose_time_a_record_has(kind: str) -> None:
     asyncio.run(run())
 
 
-def test_a_repeated_batch_keeps_its_first_time_and_a_damaged_one_is_refused() -> None:
-    """A retry changes nothing; a wrong CRC is found before the batch gets a right one."""
+def test_duplicate_keeps_its_first_append_time_and_a_corrupt_batch_is_refused() -> None:
+    """A retry changes nothing; a wrong CRC is found before the batch gets a new one."""
 
     async def run() -> None:
         async with running(1) as cluster:

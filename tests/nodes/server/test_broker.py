@@ -77,7 +77,7 @@ def end_to_end(count: int, test: Callable[[Cluster], Awaitable[None]], **topic: 
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_what_is_acknowledged_is_read_back(acks: int) -> None:
+def test_acknowledged_records_are_read_back(acks: int) -> None:
     """Produce on the leader, read the same records below the high watermark."""
 
     async def test(cluster: Cluster) -> None:
@@ -117,8 +117,8 @@ def test_followers_are_byte_identical() -> None:
     end_to_end(3, test)
 
 
-def test_acks_all_needs_the_minimum_in_sync() -> None:
-    """With one of two in-sync replicas gone and a minimum of two, acks=all is refused."""
+def test_acks_all_needs_min_insync_replicas() -> None:
+    """With one of two in-sync replicas stopped and a minimum of two, acks=all is refused."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -133,7 +133,7 @@ def test_acks_all_needs_the_minimum_in_sync() -> None:
 
 
 def test_idempotent_duplicates_are_stored_once() -> None:
-    """A batch sent again is answered with its first offset and not appended."""
+    """A batch that is sent again gets its first offset and is not appended."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -168,8 +168,8 @@ def test_two_brokers_never_give_the_same_producer_id() -> None:
     end_to_end(2, test)
 
 
-def test_a_leader_that_stops_hands_over() -> None:
-    """Controlled shutdown: another in-sync replica leads, nothing acknowledged is lost."""
+def test_controlled_shutdown_moves_leaderships() -> None:
+    """Another in-sync replica leads, and nothing acknowledged is lost."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -185,8 +185,8 @@ def test_a_leader_that_stops_hands_over() -> None:
     end_to_end(3, test)
 
 
-def test_only_the_leader_answers() -> None:
-    """Others say so, asked to append, or to read by who knows no reading from followers."""
+def test_only_the_leader_serves_produce_and_old_fetch() -> None:
+    """Other replicas refuse appends, and reads in versions without reading from followers."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -199,8 +199,8 @@ def test_only_the_leader_answers() -> None:
     end_to_end(2, test)
 
 
-def test_epochs_fence_those_who_are_behind_or_ahead() -> None:
-    """Requests carry the leader epoch that their sender believes in (KIP-320)."""
+def test_requests_with_another_leader_epoch_are_fenced() -> None:
+    """Requests carry the leader epoch that their sender knows (KIP-320)."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -215,8 +215,8 @@ def test_epochs_fence_those_who_are_behind_or_ahead() -> None:
     end_to_end(3, test)
 
 
-def test_a_waiting_consumer_is_woken_by_the_commit() -> None:
-    """A long poll ends when the record is committed, not when its time is up."""
+def test_commit_completes_a_delayed_fetch() -> None:
+    """It ends when the record is committed, not when its time is up."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -230,7 +230,7 @@ def test_a_waiting_consumer_is_woken_by_the_commit() -> None:
     end_to_end(3, test)
 
 
-def test_unknown_things_are_named_as_such() -> None:
+def test_unknown_topics_and_offsets_have_their_errors() -> None:
     """Unknown topics, positions that are not there."""
 
     async def test(cluster: Cluster) -> None:
@@ -242,8 +242,8 @@ def test_unknown_things_are_named_as_such() -> None:
     end_to_end(1, test)
 
 
-def test_a_clean_stop_leaves_its_mark_once() -> None:
-    """The mark says that no recovery is needed; the next start takes it away (KAFKA-10471)."""
+def test_clean_shutdown_file_is_written_and_used_once() -> None:
+    """It says that no recovery is needed; the next start removes it (KAFKA-10471)."""
 
     async def test(cluster: Cluster) -> None:
         disk = cluster.disks[1]
@@ -256,8 +256,8 @@ def test_a_clean_stop_leaves_its_mark_once() -> None:
     end_to_end(1, test)
 
 
-def test_a_broker_that_knows_no_cluster_yet_tells_clients_nothing() -> None:
-    """Alone after a restart it would deny topics that there are: it refuses connections."""
+def test_broker_without_metadata_refuses_clients() -> None:
+    """Alone after a restart it would call existing topics unknown, so it refuses connections."""
 
     async def test(cluster: Cluster) -> None:
         for node in cluster.ids:

@@ -1,4 +1,4 @@
-"""A broker's logs are right, or refused, whatever storage operation it died at."""
+"""After a crash at any storage operation, a broker's logs are correct or refused."""
 
 import logging
 
@@ -14,12 +14,12 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, logger="nodes")
 
 
-def test_a_broker_bears_death_at_some_operations() -> None:
-    """Killed, and without power in two ways; its next start dies too."""
+def test_broker_survives_a_crash_at_some_storage_operations() -> None:
+    """Kills, and power losses of two kinds; its next start crashes too."""
     assert sweep(BrokerLife, seeds=range(1), operations=range(3, 700, 13)) > 30
 
 
 @pytest.mark.slow
-def test_a_broker_bears_death_at_every_operation() -> None:
+def test_broker_survives_a_crash_at_every_storage_operation() -> None:
     """With many seeds it is a command: see `broker_lives`."""
     assert sweep(BrokerLife, seeds=range(1)) > 300

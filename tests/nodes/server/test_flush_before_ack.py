@@ -1,4 +1,4 @@
-"""flush.messages=1: what is acknowledged survives a loss of power everywhere at once."""
+"""flush.messages=1: acknowledged records survive a power loss of all nodes at once."""
 
 import asyncio
 import random
@@ -78,27 +78,27 @@ def after_the_dark(acks: int, count: int, configs: list[dict[str, str]], seed: i
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_flushed_before_it_is_acknowledged(seed: int) -> None:
-    """With acks=all nothing acknowledged is lost, although all three lose power at once."""
+def test_records_are_flushed_before_acks_all(seed: int) -> None:
+    """No acknowledged record is lost although all three nodes lose power at once."""
     before, after = after_the_dark(-1, 3, FLUSHED, seed)
     assert len(before) >= SENDS
     assert before <= after
 
 
-def test_a_leader_alone_flushes_for_acks_one() -> None:
+def test_acks_1_waits_for_the_leaders_flush() -> None:
     """acks=1 waits for the leader's own flush."""
     before, after = after_the_dark(1, 1, FLUSHED, seed=1)
     assert before <= after
 
 
-def test_without_it_a_loss_of_power_loses() -> None:
-    """The page cache is not the disk: replication alone does not help against this."""
+def test_power_loss_loses_records_without_flush_messages() -> None:
+    """The page cache is not the disk, and replication alone does not help."""
     lost = [before - after for before, after in (after_the_dark(-1, 1, [], s) for s in range(2))]
     assert any(lost)
 
 
 def test_many_produces_share_a_flush() -> None:
-    """Group commit: as many acknowledgements as there are produces, with far fewer syncs."""
+    """Group commit: as many acknowledgements as produces, with far fewer syncs."""
 
     async def run() -> None:
         async with running(1) as cluster:

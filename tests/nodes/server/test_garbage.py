@@ -1,4 +1,4 @@
-"""What a request cost in memory is free when it is over, without the help of the garbage collector.
+"""The memory of a request is free when it is over, without the garbage collector.
 
 The collector looks at what has become old once in many million allocations (`GC_THRESHOLDS` of
 `nodes.__main__`), and a request that waits for a commit has become old: if it left a cycle, whoever
@@ -35,8 +35,8 @@ async def _send(port: int, data: bytes) -> None:
             writer.close()
 
 
-def test_malice_leaves_nothing_to_the_collector() -> None:
-    """Whatever is asked, well-formed or not, refused, waited for or given up, leaves no cycle."""
+def test_hostile_requests_leave_no_reference_cycle() -> None:
+    """Well-formed or not, refused, delayed or cancelled."""
 
     async def scenario() -> list[str]:
         async with running(1) as cluster:
@@ -89,8 +89,8 @@ async def _fetches(cluster: Cluster) -> None:
     await fetch(1, 20, session_id=session_id, session_epoch=-1)
 
 
-def test_every_answer_is_freed_with_its_request() -> None:
-    """Refusals of one thing among many, fetches that wait, and a session that ends."""
+def test_responses_are_freed_with_their_requests() -> None:
+    """Partial refusals, fetches that wait, and a session that ends."""
 
     async def scenario() -> list[str]:
         async with running(1) as cluster:
@@ -108,8 +108,8 @@ def test_every_answer_is_freed_with_its_request() -> None:
     assert Counter(asyncio.run(scenario())) == Counter()
 
 
-def test_a_kept_refusal_holds_no_frames() -> None:
-    """A refusal that becomes part of an answer says what it said, and holds nothing else."""
+def test_kept_error_refers_to_no_frames() -> None:
+    """An error that becomes part of a response keeps its message and nothing else."""
     try:
         try:
             int("none")

@@ -113,10 +113,10 @@ def besieged(
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_garbage_costs_its_sender_the_connection(
+def test_garbage_closes_its_connection_with_one_log_line(
     listener: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each kind closes that connection alone, with one line that says why, and no traceback."""
+    """Only that connection, with a line that says why, and no traceback."""
 
     async def attack(cluster: Cluster) -> None:
         for name, data in REFUSED.items():
@@ -133,8 +133,10 @@ def test_garbage_costs_its_sender_the_connection(
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_peers_that_leave_in_the_middle(listener: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Half a frame, or a request whose answer nobody reads: no line at all."""
+def test_peer_that_disconnects_causes_no_log_line(
+    listener: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the middle of a frame, or before it reads the response."""
 
     async def attack(cluster: Cluster) -> None:
         whole = frame(head(API_VERSIONS, 0))
@@ -146,10 +148,10 @@ def test_peers_that_leave_in_the_middle(listener: str, caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_idle_connections_stand_in_nobodys_way(
+def test_idle_connections_do_not_delay_others(
     listener: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """200 of them, half with a piece of a frame that never ends."""
+    """200 of them, half with an incomplete frame."""
 
     async def attack(cluster: Cluster) -> None:
         idle = [
@@ -166,8 +168,10 @@ def test_idle_connections_stand_in_nobodys_way(
     assert besieged(listener, attack, caplog) == []
 
 
-def test_a_newer_client_learns_what_is_served(caplog: pytest.LogCaptureFixture) -> None:
-    """An ApiVersions of an unknown version is answered in version 0, and the connection stays."""
+def test_unknown_api_versions_version_is_answered_in_version_0(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And the connection stays open."""
 
     async def attack(cluster: Cluster) -> None:
         async with connection(cluster, "PLAINTEXT") as (reader, writer):
@@ -185,10 +189,10 @@ def test_a_newer_client_learns_what_is_served(caplog: pytest.LogCaptureFixture) 
     assert besieged("PLAINTEXT", attack, caplog) == []
 
 
-def test_a_failed_send_without_acknowledgement_is_told_by_the_end(
+def test_failed_acks_0_produce_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """acks=0 to a partition that is not here: a closed connection and one line, as Kafka does."""
+    """One log line, as in Kafka."""
 
     async def attack(cluster: Cluster) -> None:
         null, nothing = struct.pack(">h", -1), struct.pack(">i", 0)

@@ -143,7 +143,7 @@ def test_numbers_at_the_limits_of_their_types_break_nothing(
     at_controller: bool, leads: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Sent to the quorum's leader or to a follower. Then another leader is elected, and again after
-    all nodes were started anew."""
+    a restart of all nodes."""
 
     async def main() -> None:
         async with running(3, first_id=FIRST_ID) as cluster:

@@ -1,4 +1,4 @@
-"""Listeners with TLS and passwords: how they are configured, who gets in, and who does not."""
+"""Listeners with TLS and passwords: configuration, accepted and refused connections."""
 
 import asyncio
 import logging
@@ -84,8 +84,8 @@ def properties(**changes: str) -> dict[str, str]:
         ("{} required;", {}),
     ],
 )
-def test_a_jaas_line(text: str, options: dict[str, str]) -> None:
-    """Quotes, escapes, blanks and line ends as Java reads them."""
+def test_jaas_line_is_parsed_as_in_java(text: str, options: dict[str, str]) -> None:
+    """Quotes, escapes, blanks and line ends."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     assert parse_jaas(text.replace("{}", module)).items() >= options.items()
 
@@ -93,15 +93,15 @@ def test_a_jaas_line(text: str, options: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "x.Y required;", '{} required user_a="x', "{} required a b;"]
 )
-def test_no_jaas_line(text: str) -> None:
-    """What cannot be read is refused rather than read as something else."""
+def test_invalid_jaas_line_is_refused(text: str) -> None:
+    """It is not read as something else."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     with pytest.raises(ValueError):
         parse_jaas(text.replace("{}", module))
 
 
-def test_a_node_knows_its_users_and_itself() -> None:
-    """Users are for those who come, username and password for where it goes."""
+def test_jaas_line_gives_users_and_own_credentials() -> None:
+    """Users are for incoming connections, username and password for outgoing ones."""
     security = NodeSecurity(load_config(properties())[0])
     users = security.server("SASL_PLAINTEXT").users
     assert users == {"node": "between nodes", "alice": "secret"}
@@ -112,8 +112,8 @@ def test_a_node_knows_its_users_and_itself() -> None:
     assert security.client("CONTROLLER") == ClientSecurity()
 
 
-def test_a_controller_knows_how_brokers_are_reached() -> None:
-    """It asks them for their logs, at a listener that it does not serve."""
+def test_controller_has_client_security_of_the_inter_broker_listener() -> None:
+    """It asks brokers for their logs, on a listener that it does not serve."""
     alone = {"process_roles": "controller", "listeners": "CONTROLLER://h:1", "node_id": "2"}
     config = load_config(properties(**alone))[0]
     assert config.inter_broker_listener == "SASL_PLAINTEXT"
@@ -141,14 +141,16 @@ def test_a_controller_knows_how_brokers_are_reached() -> None:
         ({"listener_security_protocol_map": "A:TLS"}, "no NAME:PROTOCOL"),
     ],
 )
-def test_what_cannot_work_is_said_at_once(changes: dict[str, str], message: str) -> None:
-    """By the property's name."""
+def test_invalid_security_settings_raise_config_error(
+    changes: dict[str, str], message: str
+) -> None:
+    """The message names the property."""
     with pytest.raises(ConfigError, match=message):
         NodeSecurity(load_config(properties(**changes))[0])
 
 
-def test_keys_in_files_and_in_the_properties(files: Certificates, tmp_path: Path) -> None:
-    """As one file, and as texts that were put on one line."""
+def test_keys_are_read_from_files_and_from_properties(files: Certificates, tmp_path: Path) -> None:
+    """As one file, and as texts on one line."""
     tls = {
         "listeners": "SSL://h:1",
         "security_inter_broker_protocol": "SSL",
@@ -186,8 +188,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name == "nodes.wire"]
 
 
-def test_who_does_not_get_in(files: Certificates, caplog: pytest.LogCaptureFixture) -> None:
-    """Wrong passwords, other protocols, requests before a name: closed, for one line each."""
+def test_unauthenticated_connections_are_closed(
+    files: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong passwords, other protocols, requests before authentication: one line each."""
 
     async def run() -> None:
         async with secured(1, files) as cluster:
@@ -228,8 +232,8 @@ def port(cluster: SecuredCluster, listener: str) -> int:
     return next(each.port for each in node.config.listeners if each.listener == listener)
 
 
-def test_certificates_for_clients(files: Certificates) -> None:
-    """ssl.client.auth=required lets in who has one of the authority, and names it."""
+def test_client_certificate_is_required_and_gives_the_principal(files: Certificates) -> None:
+    """ssl.client.auth=required accepts certificates of the authority."""
 
     async def run() -> None:
         extra = {"listener.name.ssl.ssl.client.auth": "required"}
@@ -324,7 +328,7 @@ def by_kcat(listener: str, at: int, files: Certificates) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("client", [by_confluent, by_kafka_python, by_aiokafka, by_kcat])
-def test_foreign_clients_by_every_protocol(
+def test_client_libraries_work_with_every_security_protocol(
     client: Callable[[str, int, Certificates], bytes], files: Certificates
 ) -> None:
     """Write a record and read the first one back, over TLS, with a password, and with both."""
@@ -339,8 +343,8 @@ def test_foreign_clients_by_every_protocol(
 
 
 @pytest.mark.slow
-def test_a_secured_cluster_replicates(files: Certificates) -> None:
-    """Three nodes that speak SASL_SSL among each other: acks=all, a leader stops, all is there."""
+def test_cluster_replicates_over_sasl_ssl(files: Certificates) -> None:
+    """Three nodes: acks=all, a leader stops, and all records are there."""
 
     async def run() -> None:
         async with secured(3, files) as cluster:

@@ -1,4 +1,4 @@
-"""Who has to go when all connections together hold too much."""
+"""Which holder is shed when all connections together hold too much."""
 
 import pytest
 
@@ -16,8 +16,8 @@ class Peer:
 
 
 @pytest.mark.parametrize(("largest_first", "gone"), [(True, 2), (False, 0)])
-def test_the_largest_or_the_oldest_goes_first(largest_first: bool, gone: int) -> None:
-    """One is enough here; what it held is free."""
+def test_largest_or_oldest_holder_is_shed_first(largest_first: bool, gone: int) -> None:
+    """One is enough here; its bytes are free again."""
     budget = ByteBudget("things", 100, largest_first=largest_first)
     peers = [Peer() for _ in range(4)]
     for peer, size in zip(peers, (20, 30, 40, 20), strict=True):
@@ -28,8 +28,8 @@ def test_the_largest_or_the_oldest_goes_first(largest_first: bool, gone: int) ->
     assert budget.available_bytes == 100 - budget.total_bytes
 
 
-def test_who_let_go_begins_anew() -> None:
-    """Its age counts from when it held something again."""
+def test_age_of_a_holder_counts_from_its_first_byte() -> None:
+    """After it held nothing, it counts anew."""
     budget = ByteBudget("things", 100, largest_first=False)
     first, second, third = Peer(), Peer(), Peer()
     budget.hold(first, 40)

@@ -1,4 +1,4 @@
-"""A channel leaves nothing open, however it ends, and nobody waits beyond his time."""
+"""A channel leaves nothing open however it ends, and no request waits beyond its deadline."""
 
 import asyncio
 import contextlib
@@ -19,8 +19,8 @@ from nodes.wire.security import ClientSecurity, Credentials
 PATIENCE_S = 30.0
 
 
-def test_a_channel_that_is_closed_while_it_logs_in_disconnects() -> None:
-    """The peer, who has not answered yet, sees the end; nobody is left who could close it later."""
+def test_channel_closed_during_the_login_disconnects() -> None:
+    """The peer sees the end, although nothing else has the connection yet."""
 
     async def run() -> bytes:
         asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -83,8 +83,8 @@ def with_server(answers: int, ask: Ask) -> None:
     asyncio.run(run())
 
 
-def test_the_first_deadline_of_all_requests_counts() -> None:
-    """A patient request does not keep an impatient one after it waiting; all of them end then."""
+def test_earliest_deadline_of_all_requests_counts() -> None:
+    """A later request may have an earlier deadline; all requests fail then."""
 
     async def ask(channel: Channel) -> None:
         await channel.request(ApiVersionsRequest())
@@ -98,8 +98,8 @@ def test_the_first_deadline_of_all_requests_counts() -> None:
     with_server(1, ask)
 
 
-def test_a_deadline_counts_also_after_earlier_ones_that_were_met() -> None:
-    """The timer of a request that was answered looks after those that came later."""
+def test_deadline_counts_after_an_earlier_request_was_answered() -> None:
+    """The timer is set again for later requests."""
 
     async def ask(channel: Channel) -> None:
         await channel.request(ApiVersionsRequest(), timeout_s=PATIENCE_S / 2)
@@ -110,7 +110,7 @@ def test_a_deadline_counts_also_after_earlier_ones_that_were_met() -> None:
     with_server(2, ask)
 
 
-def test_what_is_begun_without_a_connection_connects_first() -> None:
+def test_begin_connects_first() -> None:
     """And fails as a request does."""
 
     async def ask(channel: Channel) -> None:
@@ -123,8 +123,8 @@ def test_what_is_begun_without_a_connection_connects_first() -> None:
     with_server(1, ask)
 
 
-def test_a_failed_connection_that_nobody_waits_for_is_nobodys_trouble() -> None:
-    """Whoever asked was told to leave it; the loop has nothing to complain of."""
+def test_failed_connection_without_a_waiter_causes_no_warning() -> None:
+    """The caller was cancelled; asyncio must not complain about the exception."""
     troubles: list[Any] = []
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""Every message that the node speaks survives the way over the wire; garbage is refused."""
+"""Every message of the node survives encoding and decoding; garbage is refused."""
 
 import random
 import struct
@@ -26,8 +26,8 @@ VERSIONS = [(key, version) for key, name in APIS.items() for version in schema_n
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-def test_round_trip(api_key: int, version: int) -> None:
-    """A message of defaults, of any version, is read as it was written."""
+def test_message_of_defaults_survives_a_round_trip(api_key: int, version: int) -> None:
+    """Every message, in every version."""
     request = fill(load_request_schema(api_key, version))
     frame = encode_request(request, 77, "someone")
     head = read_request_head(frame[4:])
@@ -40,8 +40,8 @@ def test_round_trip(api_key: int, version: int) -> None:
     assert decode_response(frame[4:], api_key, version) == response
 
 
-def test_one_answer_serves_every_version() -> None:
-    """Fields that a version lacks are dropped, others keep what was said."""
+def test_one_set_of_values_serves_every_version() -> None:
+    """Fields that a version lacks are dropped, others keep their value."""
     for version in schema_name_map["metadata"]:
         request = fill(load_request_schema(3, version))
         answer = respond(request, cluster_id="c", topics=[{"name": "t", "partitions": [{}]}])
@@ -50,15 +50,15 @@ def test_one_answer_serves_every_version() -> None:
         assert getattr(answer, "cluster_id", "c") == "c"
 
 
-def test_unknown_versions_are_told_apart_from_garbage() -> None:
-    """A version from the future is well-formed, and refused as such."""
+def test_unknown_version_is_distinguished_from_garbage() -> None:
+    """A version from the future is well-formed, and refused as unsupported."""
     with pytest.raises(UnsupportedVersion):
         decode_request(struct.pack(">hhih", 3, 9999, 1, -1))
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(1, 7))
 def test_frames_survive_any_splitting(payloads: list[bytes], piece: int) -> None:
-    """However the stream is cut, the same frames come out."""
+    """However the stream is split, the same frames come out."""
     stream = b"".join(frame_of(payload) for payload in payloads)
     buffer = FrameBuffer(100)
     pieces = [stream[at : at + piece] for at in range(0, len(stream), piece)]
@@ -72,7 +72,7 @@ def test_oversized_frames_are_refused_by_their_length(length: int) -> None:
         FrameBuffer(100).feed(struct.pack(">i", length))
 
 
-def test_mutilated_requests_are_refused_or_read() -> None:
+def test_corrupt_requests_are_refused_or_read() -> None:
     """No bytes make the decoder raise anything but its own errors."""
     rng = random.Random(7)
     frames = [encode_request(fill(load_request_schema(k, v)), 1, "me")[4:] for k, v in VERSIONS]

@@ -1,4 +1,4 @@
-"""How many connections there may be, for how long, and how many lines they may write."""
+"""Limits on connections, idle time and log lines."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,8 +30,8 @@ def in_loop(check: Callable[[], None]) -> None:
     asyncio.run(run())
 
 
-def test_a_node_takes_so_many_and_its_own_kind_besides() -> None:
-    """max.connections is for clients: nodes are let in beyond it."""
+def test_max_connections_exempts_nodes() -> None:
+    """max.connections is for clients: nodes are admitted above it."""
 
     def check() -> None:
         connections = Connections(ConnectionLimits(max_connections=2))
@@ -46,8 +46,8 @@ def test_a_node_takes_so_many_and_its_own_kind_besides() -> None:
     in_loop(check)
 
 
-def test_a_host_takes_so_many() -> None:
-    """max.connections.per.ip counts each host by itself, and forgets who has left."""
+def test_max_connections_per_ip() -> None:
+    """It counts each host by itself, without connections that ended."""
 
     def check() -> None:
         connections = Connections(ConnectionLimits(max_per_ip=1))
@@ -65,8 +65,8 @@ def test_a_host_takes_so_many() -> None:
     in_loop(check)
 
 
-def test_who_is_idle_for_too_long_is_closed() -> None:
-    """Not who waits for an answer of ours, however long that takes."""
+def test_idle_connections_are_closed() -> None:
+    """But not those that wait for a response, however long that takes."""
 
     async def run() -> None:
         connections = Connections(ConnectionLimits(max_idle_ms=20))
@@ -82,8 +82,8 @@ def test_who_is_idle_for_too_long_is_closed() -> None:
     asyncio.run(run())
 
 
-def test_lines_are_limited_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    """A burst passes, then so many per second; what was left out is said once."""
+def test_log_lines_are_limited_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """A burst passes, then so many per second; one line says how many were left out."""
     lines: list[str] = []
     limit = LogRateLimit(burst=2, per_s=0.5)
 

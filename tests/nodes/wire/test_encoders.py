@@ -1,4 +1,4 @@
-"""What the generated encoders write is what kio's writer writes, and kio's reader reads back."""
+"""The generated encoders write what kio's writer writes, and kio's reader reads it back."""
 
 import io
 from typing import Any
@@ -32,8 +32,8 @@ def agree(cls: Any, given_values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", [EntityType.request, EntityType.response])
-def test_every_message_of_defaults_and_of_nulls(kind: EntityType) -> None:
-    """Every version of every message, when nothing is said, and with null where that may be."""
+def test_messages_of_defaults_and_of_nulls_are_encoded_as_kio_does(kind: EntityType) -> None:
+    """Every version of every message, with defaults, and with null where it is allowed."""
     for api_key, version, of_kind in MESSAGES:
         if of_kind is kind:
             cls = schema(api_key, version, kind)
@@ -43,14 +43,16 @@ def test_every_message_of_defaults_and_of_nulls(kind: EntityType) -> None:
 
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(MESSAGES))
-def test_any_message(data: st.DataObject, message: tuple[int, int, EntityType]) -> None:
-    """Whatever is in it, from an entity as from values, tagged fields included."""
+def test_any_message_is_encoded_as_kio_does(
+    data: st.DataObject, message: tuple[int, int, EntityType]
+) -> None:
+    """From an entity and from values, tagged fields included."""
     cls = schema(*message)
     agree(cls, data.draw(values(cls)))
 
 
 def test_records_are_not_copied() -> None:
-    """A large field leaves as the very object that it came in as, between two small buffers."""
+    """A large field is the same object in the pieces, between two small buffers."""
     records = memoryview(bytes(1 << 20))
     row = {"partition_index": 0, "records": records, "high_watermark": 7}
     answer = Draft(response_class(1, 12), {"responses": [{"topic": "t", "partitions": [row]}]})
@@ -61,7 +63,7 @@ def test_records_are_not_copied() -> None:
 
 
 def test_values_that_do_not_fit_are_refused() -> None:
-    """A number out of range is an error of ours, and never another number."""
+    """A number out of range raises, and is never encoded as another number."""
     cls = response_class(3, 12)
     with pytest.raises(Exception, match=r"format requires|argument out of range"):
         pieces(Draft(cls, {"controller_id": 2**31}))

@@ -27,8 +27,8 @@ RESPONSE = (
 )
 
 
-def test_a_request() -> None:
-    """Written as it is read."""
+def test_request_bytes_are_those_of_kafkas_schema() -> None:
+    """It is written as it is read."""
     request = fill(
         GetReplicaLogInfoRequest, topic_partitions=[{"topic_id": TOPIC, "partitions": [1, 5]}]
     )
@@ -37,8 +37,8 @@ def test_a_request() -> None:
     assert decode_request(frame).entity == request
 
 
-def test_a_response() -> None:
-    """Where a log ends, in which epoch, and what the broker has heard of."""
+def test_response_bytes_are_those_of_kafkas_schema() -> None:
+    """Where a log ends, in which epoch, and the leader epoch that the broker knows."""
     row = {
         "partition": 1,
         "last_written_leader_epoch": 4,

@@ -1,4 +1,4 @@
-"""What may be said before one is known, in which order, and what it gets."""
+"""The requests allowed before authentication, their order and their responses."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def shaken(version: int = 1) -> SaslServer:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_right_password(version: int) -> None:
+def test_right_password_authenticates_its_user_once(version: int) -> None:
     """Opens the door, for the user that it belongs to, once."""
     server = shaken()
     assert not server.done
@@ -59,8 +59,8 @@ def test_the_right_password(version: int) -> None:
         (b"", "Invalid SASL/PLAIN response"),
     ],
 )
-def test_wrong_tokens(token: bytes, message: str) -> None:
-    """Are answered with SASL_AUTHENTICATION_FAILED and why, but not whether the name exists."""
+def test_wrong_tokens_are_refused(token: bytes, message: str) -> None:
+    """With SASL_AUTHENTICATION_FAILED and a reason, which does not say whether the user exists."""
     server = shaken()
     response, failure = ask(server, AUTHENTICATE, 2, auth_bytes=token)
     assert response.error_code is ErrorCode.sasl_authentication_failed
@@ -70,8 +70,8 @@ def test_wrong_tokens(token: bytes, message: str) -> None:
     assert not server.done
 
 
-def test_old_clients_send_the_bare_token() -> None:
-    """After a handshake of version 0 it is a frame of its own, and so is its answer."""
+def test_token_is_a_bare_frame_after_handshake_v0() -> None:
+    """And so is the response."""
     server = shaken(version=0)
     assert server.wants_bare_token
     answer = server.bare_token(plain_token("bob", "other"))
@@ -83,16 +83,16 @@ def test_old_clients_send_the_bare_token() -> None:
     assert not server.done
 
 
-def test_another_mechanism() -> None:
-    """Is answered with those that there are, and the end."""
+def test_unknown_mechanism_ends_the_connection() -> None:
+    """The response names the supported mechanism."""
     response, failure = ask(SaslServer(USERS), HANDSHAKE, 1, mechanism="SCRAM-SHA-256")
     assert response.error_code is ErrorCode.unsupported_sasl_mechanism
     assert list(response.mechanisms) == ["PLAIN"]
     assert failure
 
 
-def test_nothing_else_may_come_before() -> None:
-    """Neither other requests, nor these in another order, nor in versions that are not served."""
+def test_other_requests_before_authentication_are_refused() -> None:
+    """Also these requests in another order, or in versions that are not served."""
     for server, api_key in (
         (SaslServer(USERS), 3),
         (SaslServer(USERS), AUTHENTICATE),

@@ -1,4 +1,4 @@
-"""Announced lengths are checked against what is there, for every request that Kafka knows."""
+"""Announced lengths are checked against the frame, for every request of Kafka."""
 
 import io
 import random
@@ -72,8 +72,8 @@ def body(entity: Any) -> bytes:
 
 
 @pytest.mark.parametrize(("api_key", "version"), REQUESTS)
-def test_a_walk_ends_where_the_request_does(api_key: int, version: int) -> None:
-    """The whole of a request passes, and nothing that lacks as much as its last byte."""
+def test_walk_ends_where_the_request_ends(api_key: int, version: int) -> None:
+    """A whole request passes, and one without its last byte does not."""
     schema = load_request_schema(api_key, version)
     data = body(filled(schema))
     checked(schema, b"head" + data, 4)
@@ -82,7 +82,7 @@ def test_a_walk_ends_where_the_request_does(api_key: int, version: int) -> None:
             checked(schema, data[:-1], 0)
 
 
-def test_no_announced_length_ends_the_process() -> None:
+def test_huge_announced_lengths_are_refused() -> None:
     """A huge length anywhere in a request is refused, or read as a value, or as a shorter one."""
     rng = random.Random(3)
     huge = [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x40"]
@@ -96,8 +96,8 @@ def test_no_announced_length_ends_the_process() -> None:
                 continue
 
 
-def test_the_number_of_elements_is_bounded() -> None:
-    """Even of those that are there: a walk through a big frame must end soon."""
+def test_number_of_elements_is_bounded() -> None:
+    """Even if they are all there: the walk over a big frame must end soon."""
     schema = load_request_schema(3, 1)  # Metadata: an array of topic names
     empty_name = b"\0\0"
     few, many = (
@@ -109,8 +109,8 @@ def test_the_number_of_elements_is_bounded() -> None:
         checked(schema, many, 0)
 
 
-def test_only_some_arrays_may_be_null() -> None:
-    """Metadata's topics may (all of them, it means), those of ListOffsets may not."""
+def test_null_is_accepted_only_for_nullable_arrays() -> None:
+    """For Metadata's topics (which means all), but not for those of ListOffsets."""
     for null, metadata, list_offsets in (
         (b"\xff\xff\xff\xff", 1, 1),
         (b"\0", 12, 9),
@@ -151,7 +151,7 @@ def newer(entity: Any) -> bytes:
 
 
 @pytest.mark.parametrize(("api_key", "version"), REQUESTS)
-def test_unknown_tagged_fields_are_passed_over(api_key: int, version: int) -> None:
+def test_unknown_tagged_fields_are_removed(api_key: int, version: int) -> None:
     """At every level of every flexible request, inside known tagged fields too."""
     schema = load_request_schema(api_key, version)
     if not schema.__flexible__ or any(
@@ -168,8 +168,8 @@ def test_unknown_tagged_fields_are_passed_over(api_key: int, version: int) -> No
             checked(schema, b"head" + newer(entity)[:-1], 4)
 
 
-def test_unknown_tagged_fields_are_bounded() -> None:
-    """They count as elements: remembering what to cut costs memory."""
+def test_unknown_tagged_fields_count_as_elements() -> None:
+    """A cut costs memory."""
     schema = load_request_schema(18, 3)
     tags = uvarint_of(MAX_ELEMENTS + 1) + b"\x2a\x00" * (MAX_ELEMENTS + 1)
     with pytest.raises(MalformedFrame, match=f"more than {MAX_ELEMENTS} elements"):

@@ -1,4 +1,4 @@
-"""What one connection may cost: what is started, held and read, on a transport made of lists."""
+"""The cost of one connection: what it starts, holds and reads, on a transport made of lists."""
 
 import asyncio
 import struct
@@ -108,8 +108,8 @@ def megabyte(asked: Any, _: RequestContext) -> Any:
     return respond(asked, responses=[{"topic": "t", "partitions": [part]}])
 
 
-def test_a_peer_that_does_not_read_holds_one_answer() -> None:
-    """64 fetches at once: one answer is made, nothing more is read; each read lets one more in."""
+def test_peer_that_does_not_read_holds_one_response() -> None:
+    """64 fetches at once: one response is made, nothing more is read; each read admits one more."""
 
     async def test() -> None:
         connection, wire = connected({FETCH: megabyte})
@@ -126,8 +126,8 @@ def test_a_peer_that_does_not_read_holds_one_answer() -> None:
     in_loop(test)
 
 
-def test_large_answers_are_made_one_at_a_time() -> None:
-    """Fetches that wait: the second is started when the first is answered."""
+def test_large_responses_are_made_one_at_a_time() -> None:
+    """Fetches that wait: the second starts when the first is answered."""
     waiting: list[asyncio.Future[Any]] = []
 
     def wait(asked: Any, _: RequestContext) -> Any:
@@ -149,8 +149,8 @@ def test_large_answers_are_made_one_at_a_time() -> None:
     in_loop(test)
 
 
-def test_a_large_answer_is_not_made_before_its_turn() -> None:
-    """A fetch behind a produce that waits: what it would find could not be sent, only kept."""
+def test_large_response_is_not_made_before_its_turn() -> None:
+    """A fetch behind a produce that waits: its data could only be kept, not sent."""
     waiting: list[asyncio.Future[Any]] = []
     fetched: list[Any] = []
 
@@ -174,8 +174,8 @@ def test_a_large_answer_is_not_made_before_its_turn() -> None:
     in_loop(test)
 
 
-def test_half_frames_of_all_connections_are_bounded() -> None:
-    """Beyond queued.max.request.bytes, who sent most of frames that do not end has to go."""
+def test_incomplete_frames_of_all_connections_are_bounded() -> None:
+    """Above queued.max.request.bytes, the connection with the most bytes is closed."""
 
     async def test() -> None:
         connections = Connections(ConnectionLimits(max_request_bytes=1000))
@@ -193,8 +193,8 @@ def test_half_frames_of_all_connections_are_bounded() -> None:
     in_loop(test)
 
 
-def test_a_large_frame_is_read_a_piece_in_each_turn_of_the_loop() -> None:
-    """Others have their turn in between."""
+def test_large_frame_is_read_in_one_piece_per_loop_turn() -> None:
+    """Other connections are served in between."""
 
     async def test() -> None:
         connection, wire = connected({})
@@ -213,7 +213,7 @@ def test_a_large_frame_is_read_a_piece_in_each_turn_of_the_loop() -> None:
     in_loop(test)
 
 
-def test_requests_that_wait_count_as_well() -> None:
+def test_requests_without_a_response_count_for_the_budget() -> None:
     """Until they are answered."""
     waiting: list[asyncio.Future[Any]] = []
 
@@ -236,8 +236,8 @@ def test_requests_that_wait_count_as_well() -> None:
     in_loop(test)
 
 
-def test_answers_that_nobody_reads_are_bounded() -> None:
-    """Beyond the node's bound, the reader that is behind for the longest has to go."""
+def test_unread_responses_of_all_connections_are_bounded() -> None:
+    """Above the node's bound, the connection that is behind for the longest is closed."""
 
     async def test() -> None:
         connections = Connections(ConnectionLimits(max_answer_bytes=(5 << 20) // 2))
@@ -293,7 +293,7 @@ def test_requests_in_flight_are_bounded_by_number_and_bytes() -> None:
     in_loop(test)
 
 
-def test_answers_leave_in_the_order_of_the_requests() -> None:
+def test_responses_are_sent_in_the_order_of_the_requests() -> None:
     """Whichever is ready first, and also those that need no waiting."""
     waiting: list[asyncio.Future[Any]] = []
 
@@ -322,8 +322,8 @@ def test_answers_leave_in_the_order_of_the_requests() -> None:
     in_loop(test)
 
 
-def test_sasl_where_there_is_none() -> None:
-    """Is answered with ILLEGAL_SASL_STATE, as Kafka does, and the connection stays."""
+def test_sasl_on_a_listener_without_it_is_refused() -> None:
+    """With ILLEGAL_SASL_STATE, as in Kafka, and the connection stays."""
 
     async def test() -> None:
         connection, wire = connected({})
@@ -336,8 +336,8 @@ def test_sasl_where_there_is_none() -> None:
     in_loop(test)
 
 
-def test_a_handler_that_fails_costs_the_connection() -> None:
-    """Whether it fails at once, later, or makes an answer that cannot be written."""
+def test_failing_handler_closes_the_connection() -> None:
+    """Whether it fails at once, later, or returns a response that cannot be encoded."""
 
     async def later() -> Any:
         raise KeyError("bug")
@@ -361,8 +361,8 @@ def test_a_handler_that_fails_costs_the_connection() -> None:
     in_loop(test)
 
 
-def test_a_request_that_fails_later_leaves_no_cycle() -> None:
-    """A future holds its error, that its traceback, and that whoever asked the future for it."""
+def test_request_that_fails_later_leaves_no_reference_cycle() -> None:
+    """A future refers to its error, this to its traceback, and this to the future's frame."""
 
     async def later(kind: type[Exception]) -> Any:
         await asyncio.sleep(0)

@@ -9,10 +9,10 @@ from tests.tools import wire_siege
 
 
 @pytest.mark.slow
-def test_legal_hostility_breaks_no_node(
+def test_hostile_but_valid_requests_break_no_node(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every voter lives, memory stays below its bound, and another leader is elected."""
+    """Every voter runs on, memory stays below its bound, and another leader can be elected."""
     arguments: Sequence[str] = ("siege", "--rounds", "1")
     monkeypatch.setattr(sys, "argv", list(arguments))
     assert wire_siege.main() == 0, capsys.readouterr().err

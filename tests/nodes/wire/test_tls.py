@@ -1,4 +1,4 @@
-"""TLS without a transport: two ends that hand each other what they want sent."""
+"""TLS without a transport: two ends that pass their bytes to each other."""
 
 import ssl
 from pathlib import Path
@@ -50,8 +50,8 @@ def shake_hands(one: Tls, other: Tls) -> tuple[bytes, bytes]:
     return read[one], read[other]
 
 
-def test_what_is_sent_early_arrives_after_the_handshake(files: Certificates) -> None:
-    """A client may write at once; large pieces of any kind come out as they went in."""
+def test_bytes_sent_early_arrive_after_the_handshake(files: Certificates) -> None:
+    """A client may write at once; large pieces of any kind arrive unchanged."""
     near, far = client(files, files.authority), server(files)
     assert near.send([b"early ", memoryview(b"bird")]) == b""
     assert shake_hands(near, far) == (b"", b"early bird")
@@ -61,7 +61,7 @@ def test_what_is_sent_early_arrives_after_the_handshake(files: Certificates) -> 
     assert near.receive(far.send([b"head", large])) == b"head" + large
 
 
-def test_a_goodbye_is_answered(files: Certificates) -> None:
+def test_close_notify_is_answered(files: Certificates) -> None:
     """Peers such as asyncio's wait for it, half a minute, before they close the connection."""
     context = ssl.create_default_context(cafile=str(files.authority))
     received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -83,23 +83,24 @@ def test_a_goodbye_is_answered(files: Certificates) -> None:
     peer.unwrap()
 
 
-def test_the_client_is_known_by_its_certificate(files: Certificates) -> None:
-    """Its subject in the order and with the names that Kafka's principals have."""
+def test_client_principal_is_the_subject_of_its_certificate(files: Certificates) -> None:
+    """In the order and with the names of Kafka's principals."""
     far = server(files, client_auth=True)
     shake_hands(client(files, files.authority, files.client), far)
     assert far.peer_name() == "CN=client,O=highwater"
 
 
 @pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x0a\0\x12\0\0\0\0\0\7\0\1x"])
-def test_who_does_not_speak_tls_is_told_apart(files: Certificates, first: bytes) -> None:
-    """Plain HTTP and plain Kafka are a failure that says what it is, with an alert to send."""
+def test_peer_without_tls_has_its_own_error(files: Certificates, first: bytes) -> None:
+    """Plain HTTP and plain Kafka raise an error that says so, with an alert to send."""
     far = server(files)
     with pytest.raises(TlsFailed, match="does not speak TLS"):
         far.receive(first)
 
 
-def test_strangers_are_refused(files: Certificates) -> None:
-    """A client refuses a node that it cannot trust, a node a client without a good certificate."""
+def test_untrusted_certificates_are_refused(files: Certificates) -> None:
+    """By a client that does not trust the node, and by a node for a client without a good
+    certificate."""
     with pytest.raises(TlsFailed, match="the certificate was not accepted"):
         shake_hands(client(files, files.stranger), server(files))
     for key in (None, files.stranger):

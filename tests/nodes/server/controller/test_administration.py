@@ -57,10 +57,9 @@ def at(answer: Any, path: str) -> Any:
     ("api_key", "version"),
     [(key, version) for key, (versions, _, _) in REQUESTS.items() for version in versions],
 )
-def test_a_refusal_has_the_shape_of_the_response(api_key: int, version: int) -> None:
-    """The error stands with everything that was asked for, in every version; and a broker sees
-    from it that it asked the wrong node.
-    """
+def test_refusal_has_the_form_of_its_response(api_key: int, version: int) -> None:
+    """The error is repeated for everything in the request, in every version; a broker sees from it
+    that it asked the wrong node."""
     _, values, path = REQUESTS[api_key]
     request = fill(load_request_schema(api_key, version), **values)
     for code in (ErrorCode.not_controller, ErrorCode.request_timed_out):
@@ -78,8 +77,8 @@ async def _configured(cluster: Cluster, node: int, name: str) -> str | None:
     return next((config.value for config in result.configs), None)
 
 
-def test_a_topics_life_through_any_broker() -> None:
-    """Created here, grown, configured, moved and deleted there: the controller decides."""
+def test_topic_is_created_changed_and_deleted_through_any_broker() -> None:
+    """Every broker forwards to the controller."""
 
     async def main() -> None:
         async with running(3) as cluster:
@@ -131,10 +130,9 @@ async def _replicas(cluster: Cluster, topic: str) -> tuple[int, ...] | None:
     return found.partitions[0].replica_nodes if found.partitions else None
 
 
-def test_pages_of_topics_and_fenced_brokers() -> None:
-    """Topics come in order of name, so many partitions at a time, with their eligible leaders; a
-    stopped broker is shown to who asks for fenced ones.
-    """
+def test_describe_topic_partitions_returns_pages_and_describe_cluster_fenced_brokers() -> None:
+    """Topics come in order of name with their eligible leader replicas; fenced brokers come if
+    requested."""
 
     async def main() -> None:
         async with running(3) as cluster:
@@ -182,8 +180,9 @@ def test_pages_of_topics_and_fenced_brokers() -> None:
     asyncio.run(main())
 
 
-def test_a_brokers_configuration_says_where_it_comes_from() -> None:
-    """The file, the cluster's default, Kafka's default; another broker's is that one's to tell."""
+def test_describe_configs_names_the_source_of_each_value() -> None:
+    """The file, the cluster's default, Kafka's default; only the broker itself describes its
+    configuration."""
 
     async def main() -> None:
         async with running(1) as cluster:
@@ -212,8 +211,8 @@ def test_a_brokers_configuration_says_where_it_comes_from() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_topics_appear_when_asked_for_where_that_is_configured(enabled: bool) -> None:
-    """auto.create.topics.enable, unless the client forbids it; the first answer is "unknown"."""
+def test_topics_are_auto_created_if_configured(enabled: bool) -> None:
+    """auto.create.topics.enable, unless the client forbids it; the first response is "unknown"."""
 
     async def main() -> None:
         properties = {"auto_create_topics_enable": str(enabled).lower(), "num_partitions": "2"}
@@ -241,8 +240,8 @@ def test_topics_appear_when_asked_for_where_that_is_configured(enabled: bool) ->
     asyncio.run(main())
 
 
-def test_without_a_controller_a_request_times_out() -> None:
-    """One of three nodes decides nothing; the client is told so, for what it asked."""
+def test_request_times_out_without_a_controller() -> None:
+    """One of three nodes is no majority; each topic in the response has the error."""
 
     async def main() -> None:
         async with running(3) as cluster:
@@ -257,8 +256,9 @@ def test_without_a_controller_a_request_times_out() -> None:
     asyncio.run(main())
 
 
-def test_so_many_resources_are_described_and_the_others_are_refused() -> None:
-    """Each has dozens of configurations: thousands in one answer would hold up everybody."""
+def test_describe_configs_refuses_resources_beyond_its_limit() -> None:
+    """Each resource has dozens of configurations; thousands in one response would block the event
+    loop."""
 
     async def main() -> None:
         async with running(1) as cluster:

@@ -19,8 +19,8 @@ async def _settle() -> None:
 
 
 @in_loop
-async def test_a_broker_registers_and_comes_into_service(node: Node) -> None:
-    """Registration, heartbeat, image: the broker epoch is where the record is in the log."""
+async def test_registered_broker_is_unfenced_after_a_heartbeat(node: Node) -> None:
+    """The broker epoch is the offset of the registration in the log."""
     answer = await node.register(1)
     assert answer.error_code is ErrorCode.none
     assert answer.broker_epoch == node.publisher.image.offset
@@ -32,8 +32,9 @@ async def test_a_broker_registers_and_comes_into_service(node: Node) -> None:
 
 
 @in_loop
-async def test_nothing_is_answered_before_the_commit(node: Node) -> None:
-    """Nor are later requests that were decided on it: an unchanged repetition, a refusal."""
+async def test_controller_responds_only_after_the_commit(node: Node) -> None:
+    """This holds also for later requests that were decided on it: an unchanged repetition, a
+    refusal."""
     node.quorum.auto_commit = False
     first = asyncio.ensure_future(node.register(1))
     await _settle()
@@ -51,8 +52,8 @@ async def test_nothing_is_answered_before_the_commit(node: Node) -> None:
 
 
 @in_loop
-async def test_lost_leadership_fails_all_that_wait(node: Node) -> None:
-    """With NOT_CONTROLLER; what they had written is gone for the next leadership too."""
+async def test_lost_leadership_fails_requests_that_wait(node: Node) -> None:
+    """With NOT_CONTROLLER; the next leadership does not have their records either."""
     node.quorum.auto_commit = False
     waiting = [asyncio.ensure_future(node.register(number)) for number in (1, 2, 3)]
     await _settle()
@@ -68,8 +69,8 @@ async def test_lost_leadership_fails_all_that_wait(node: Node) -> None:
 
 
 @in_loop
-async def test_every_request_is_refused_while_another_leads(node: Node) -> None:
-    """NOT_CONTROLLER wherever the response has room for it."""
+async def test_every_request_is_refused_while_another_node_leads(node: Node) -> None:
+    """With NOT_CONTROLLER, wherever the response has a field for it."""
     node.quorum.follow(OTHER)
     refused = ErrorCode.not_controller
     assert (await node.register(1)).error_code is refused
@@ -81,8 +82,8 @@ async def test_every_request_is_refused_while_another_leads(node: Node) -> None:
 
 
 @in_loop
-async def test_a_leadership_lost_unnoticed_refuses_too(node: Node) -> None:
-    """The quorum knows first: its refusal to append is the answer."""
+async def test_append_after_an_unnoticed_leadership_loss_is_refused(node: Node) -> None:
+    """The quorum knows first, and refuses to append."""
     node.quorum.leader_id = OTHER
     assert (await node.register(1)).error_code is ErrorCode.not_controller
     assert node.controller.image.brokers == {}
@@ -124,8 +125,8 @@ async def test_topics_are_created_in_every_version(node: Node) -> None:
 
 
 @in_loop
-async def test_a_topic_whose_commit_takes_too_long_is_timed_out(node: Node) -> None:
-    """The client learns that it does not know; the topic may still come."""
+async def test_create_topics_times_out_when_the_commit_takes_too_long(node: Node) -> None:
+    """The topic may still be created later."""
     await node.brokers(1)
     node.quorum.auto_commit = False
     topics = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
@@ -136,8 +137,8 @@ async def test_a_topic_whose_commit_takes_too_long_is_timed_out(node: Node) -> N
 
 
 @in_loop
-async def test_a_leader_changes_its_isr(node: Node) -> None:
-    """AlterPartition: one answer for each partition, in the order asked."""
+async def test_alter_partition_changes_the_isr(node: Node) -> None:
+    """AlterPartition: one result for each partition, in the order of the request."""
     epochs = await node.brokers(2)
     await node.create(replication_factor=2)
     partition = node.publisher.image.partition("t", 0)
@@ -186,8 +187,8 @@ async def test_producer_ids_and_unregistration(node: Node) -> None:
 
 
 @in_loop
-async def test_a_controlled_shutdown_by_heartbeats(node: Node) -> None:
-    """Asked for, handed over, let go."""
+async def test_heartbeats_carry_out_a_controlled_shutdown(node: Node) -> None:
+    """The broker asks, its leaderships are moved, and it may stop."""
     epochs = await node.brokers(2)
     await node.create(replication_factor=2)
     partition = node.publisher.image.partition("t", 0)
@@ -232,8 +233,8 @@ def test_ticks_fence_silent_brokers() -> None:
     asyncio.run(main())
 
 
-def test_a_failing_tick_does_not_stop_the_ticking(caplog: pytest.LogCaptureFixture) -> None:
-    """A controller that stops fencing would be worse than one that complains."""
+def test_ticks_continue_after_a_tick_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """A controller that stops fencing would be worse than one with errors in its log."""
 
     async def main() -> None:
         node = Node()
@@ -256,10 +257,10 @@ def test_a_failing_tick_does_not_stop_the_ticking(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize(("heard_ago_ms", "fenced"), [(9_500, True), (8_000, False)])
-def test_the_deposed_leaders_session_counts_from_its_last_sign_of_life(
+def test_session_of_the_previous_leader_starts_at_its_last_message(
     heard_ago_ms: float, fenced: bool
 ) -> None:
-    """The one that led before us, and no other voter that was silent for as long."""
+    """Only that of the previous leader, not of another voter that was silent for as long."""
 
     async def main() -> None:
         node = Node()
@@ -283,7 +284,7 @@ def test_the_deposed_leaders_session_counts_from_its_last_sign_of_life(
     asyncio.run(main())
 
 
-def test_what_is_not_atomic_is_cut_into_batches() -> None:
+def test_change_that_is_not_atomic_is_split_into_batches() -> None:
     """A shutdown of many leaderships comes in several batches, in order; if only the first of them
     is in the log of the next controller, that one hands over the rest. A topic is one batch.
     """
@@ -320,8 +321,8 @@ def test_what_is_not_atomic_is_cut_into_batches() -> None:
     asyncio.run(main())
 
 
-def test_refusals_cannot_fill_the_disk(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that is refused over and over, with strings as long as it likes, costs few lines."""
+def test_log_lines_about_refusals_are_limited(caplog: pytest.LogCaptureFixture) -> None:
+    """A client may be refused again and again with long strings, and still cause few lines."""
 
     async def main() -> None:
         node = Node()

@@ -1,4 +1,4 @@
-"""Brokers say where their logs end; the controller asks them, in bounds, until somebody leads."""
+"""Unclean recovery: the controller asks brokers where their logs end until a leader is elected."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -61,8 +61,8 @@ def rows_of(answer: Any) -> list[tuple[int, int, int, ErrorCode]]:
     ]
 
 
-def test_a_broker_tells_where_its_logs_end() -> None:
-    """With the epoch of the last record, which an epoch without records is not."""
+def test_broker_reports_where_its_logs_end() -> None:
+    """With the epoch of the last record, not that of an epoch without records."""
 
     async def run() -> None:
         broker = FetchBroker(2)
@@ -81,8 +81,8 @@ def test_a_broker_tells_where_its_logs_end() -> None:
     virtual_time.run(run())
 
 
-def test_a_log_that_retention_has_emptied_keeps_its_last_epoch() -> None:
-    """It is no shorter than one that still has its records."""
+def test_log_emptied_by_retention_reports_its_last_epoch() -> None:
+    """It counts as long as one that still has its records."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -94,8 +94,8 @@ def test_a_log_that_retention_has_emptied_keeps_its_last_epoch() -> None:
     virtual_time.run(run())
 
 
-def test_an_answer_is_bounded() -> None:
-    """The first so many, and that there were more."""
+def test_replica_log_info_response_is_bounded() -> None:
+    """It has the first MAX_PARTITIONS partitions, and says that there were more."""
 
     async def run() -> None:
         answer = told(FetchBroker(1), (topic_id(0), [0] * (MAX_PARTITIONS + 1)))
@@ -215,8 +215,8 @@ def outage(partitions: int, test: Callable[[Outage], Coroutine[Any, Any, None]])
     virtual_time.run(run())
 
 
-def test_many_partitions_are_asked_for_in_few_requests() -> None:
-    """Of each broker as many at a time as it answers; the longer logs lead."""
+def test_recovery_asks_for_many_partitions_in_few_requests() -> None:
+    """The replicas with the longer logs are elected."""
 
     async def test(made: Outage) -> None:
         await made.recovered()
@@ -228,8 +228,8 @@ def test_many_partitions_are_asked_for_in_few_requests() -> None:
 
 
 @pytest.mark.parametrize("changed", [{"hangs": True}, {"epoch": 1}], ids=str)
-def test_it_is_asked_again_ever_more_slowly(changed: dict[str, Any]) -> None:
-    """While one of them does not answer, or only its predecessor did; then at once."""
+def test_recovery_repeats_a_question_at_growing_intervals(changed: dict[str, Any]) -> None:
+    """While a replica does not answer, or only an earlier incarnation of it did; then at once."""
 
     async def test(made: Outage) -> None:
         for name, value in changed.items():
@@ -244,8 +244,8 @@ def test_it_is_asked_again_ever_more_slowly(changed: dict[str, Any]) -> None:
     outage(1, test)
 
 
-def test_nothing_is_asked_while_nothing_changes() -> None:
-    """A partition that has its leader costs no request, nor one that waits for a broker."""
+def test_recovery_asks_nothing_while_nothing_changes() -> None:
+    """Neither for a partition with a leader, nor for one that waits for a broker."""
 
     async def test(made: Outage) -> None:
         await made.recovered()
@@ -257,8 +257,8 @@ def test_nothing_is_asked_while_nothing_changes() -> None:
     outage(1, test)
 
 
-def test_a_broker_is_asked_where_it_is_now() -> None:
-    """The channel to where it was is closed."""
+def test_recovery_uses_the_current_address_of_a_broker() -> None:
+    """The channel to the old address is closed."""
 
     async def test(made: Outage) -> None:
         await made.recovered()

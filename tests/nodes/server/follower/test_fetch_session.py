@@ -1,4 +1,4 @@
-"""The following side of a fetch session, alone and against the serving side."""
+"""The follower's side of a fetch session, alone and against the leader's side."""
 
 from collections import deque
 from typing import Any
@@ -38,8 +38,8 @@ def names(data: FetchRequestData | None) -> list[str]:
     return [followed.partition.topic for followed in data.to_send]
 
 
-def test_only_what_changed_is_named_again() -> None:
-    """All at first, then what moved, then nothing."""
+def test_request_sends_only_partitions_that_changed() -> None:
+    """First all, then the one whose position changed, then none."""
     session = new_session(0, 1, 2)
     data = session.next_request(0)
     assert data is not None
@@ -55,8 +55,8 @@ def test_only_what_changed_is_named_again() -> None:
     assert names(session.next_request(0)) == []
 
 
-def test_an_answer_from_before_a_new_leader_epoch_does_not_count() -> None:
-    """It may hold what the leader has truncated since."""
+def test_response_from_an_older_leader_epoch_does_not_count() -> None:
+    """It may have records that the leader has truncated since."""
     session = new_session(0)
     data = session.next_request(0)
     assert data is not None
@@ -72,8 +72,8 @@ def test_an_answer_from_before_a_new_leader_epoch_does_not_count() -> None:
     assert session.current(renamed.number, partition(0)) is not None
 
 
-def test_a_partition_in_error_is_left_out_alone_and_longer_each_time() -> None:
-    """Forgotten, then named again after its pause; the others go on."""
+def test_partition_with_errors_is_paused_longer_each_time() -> None:
+    """It is forgotten, and sent again after its pause; the others continue."""
     session = new_session(0, 1)
     first = session.next_request(0)
     assert first is not None
@@ -94,8 +94,8 @@ def test_a_partition_in_error_is_left_out_alone_and_longer_each_time() -> None:
     assert pauses == [FIRST_BACKOFF_MS * 2**n for n in range(4)] + [BACKOFF_MS] * 2
 
 
-def test_many_partitions_in_error_are_left_out_for_longer() -> None:
-    """Asking for each of thousands every few milliseconds would keep both brokers busy with it."""
+def test_many_partitions_with_errors_are_paused_for_longer() -> None:
+    """Thousands of retries every few milliseconds would keep both brokers busy."""
     session = new_session(*range(200))
     data = session.next_request(0)
     assert data is not None
@@ -107,8 +107,8 @@ def test_many_partitions_in_error_are_left_out_for_longer() -> None:
     assert max(f.paused_until_ms or 0 for f in data.to_send) <= 200 * BACKOFF_PER_PARTITION_MS
 
 
-def test_nothing_is_asked_while_everything_is_left_out() -> None:
-    """A session without partitions would be closed by the leader."""
+def test_no_request_is_sent_while_all_partitions_are_paused() -> None:
+    """The leader would close a session without partitions."""
     session = new_session(0)
     data = session.next_request(0)
     assert data is not None
@@ -120,8 +120,8 @@ def test_nothing_is_asked_while_everything_is_left_out() -> None:
     assert names(session.next_request(FIRST_BACKOFF_MS)) == ["t0"]
 
 
-def test_many_partitions_are_named_in_several_requests() -> None:
-    """None of which waits but the last, so that all are named soon."""
+def test_many_partitions_are_sent_in_several_requests() -> None:
+    """Only the last of them may wait, so that all are sent soon."""
     session = new_session(*range(2 * MAX_SENT + 1))
     sizes = []
     for number in range(1, 5):
@@ -132,8 +132,8 @@ def test_many_partitions_are_named_in_several_requests() -> None:
     assert sizes == [(MAX_SENT, False), (MAX_SENT, False), (1, True), (0, True)]
 
 
-def test_without_a_session_everything_is_named_every_time() -> None:
-    """A leader may refuse a session; then requests wait all the same."""
+def test_request_without_a_session_sends_all_partitions() -> None:
+    """A leader may refuse a session; then requests still may wait."""
     session = new_session(*range(MAX_SENT + 1))
     data = session.next_request(0)
     assert data is not None
@@ -145,8 +145,8 @@ def test_without_a_session_everything_is_named_every_time() -> None:
         session.handle_response(data.number, 0, ErrorCode.none)
 
 
-def test_a_session_error_begins_anew_once() -> None:
-    """Answers to requests of the lost session change nothing any more."""
+def test_session_error_starts_one_new_session() -> None:
+    """Responses to requests of the old session have no effect any more."""
     session = new_session(0)
     first = session.next_request(0)
     assert first is not None
@@ -237,8 +237,11 @@ moves = st.lists(
 
 @settings(max_examples=60)
 @given(moves)
-def test_a_follower_gets_everything_once_whatever_happens(history: list[tuple[str, int]]) -> None:
-    """Requests overtake answers, sessions are lost, epochs change, partitions come and go."""
+def test_follower_gets_every_record_once_in_any_order_of_events(
+    history: list[tuple[str, int]],
+) -> None:
+    """Requests overtake responses, sessions are lost, epochs change, partitions are removed and
+    added."""
     pair = Pair(4)
     for what, number in history:
         pair.now_ms += 1

@@ -121,8 +121,8 @@ def following(count: int, test: Callable[[Pair], Awaitable[None]]) -> None:
     virtual_time.run(run())
 
 
-def test_records_and_commits_are_followed() -> None:
-    """Byte for byte; and the leader commits when the follower's next fetch says so."""
+def test_follower_copies_records_and_high_watermark() -> None:
+    """Byte for byte; the leader commits after the follower's next fetch."""
 
     async def test(pair: Pair) -> None:
         await asyncio.sleep(1)
@@ -136,8 +136,8 @@ def test_records_and_commits_are_followed() -> None:
     following(3, test)
 
 
-def test_an_idle_follower_names_nothing() -> None:
-    """One request for each wait, none of them with a partition."""
+def test_idle_follower_sends_no_partition() -> None:
+    """One request per wait, without partitions."""
 
     async def test(pair: Pair) -> None:
         await asyncio.sleep(1)
@@ -149,8 +149,8 @@ def test_an_idle_follower_names_nothing() -> None:
     following(50, test)
 
 
-def test_leadership_news_need_not_wait_for_the_long_poll() -> None:
-    """A partition that is to be followed now is fetched now, beside the fetch that waits."""
+def test_new_partition_is_fetched_while_a_fetch_waits() -> None:
+    """It is fetched at once, in a request beside the one that waits."""
 
     async def test(pair: Pair) -> None:
         pair.follow(1, leader=None)
@@ -162,8 +162,8 @@ def test_leadership_news_need_not_wait_for_the_long_poll() -> None:
     following(2, test)
 
 
-def test_a_new_leader_epoch_is_followed_at_once() -> None:
-    """Also when the leader hears of it later than the follower."""
+def test_follower_fetches_in_a_new_leader_epoch_at_once() -> None:
+    """Also if the leader hears of the epoch later than the follower."""
 
     async def test(pair: Pair) -> None:
         await asyncio.sleep(1)
@@ -180,8 +180,8 @@ def test_a_new_leader_epoch_is_followed_at_once() -> None:
     following(2, test)
 
 
-def test_a_partition_in_error_holds_up_no_other() -> None:
-    """It is asked for again and again, with pauses; the others as ever."""
+def test_partition_with_errors_does_not_delay_others() -> None:
+    """It is retried with pauses; the others continue as before."""
 
     async def test(pair: Pair) -> None:
         await asyncio.sleep(1)
@@ -202,8 +202,8 @@ def test_a_partition_in_error_holds_up_no_other() -> None:
     following(2, test)
 
 
-def test_waiting_for_a_mute_leader_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What becomes due again while a request is under way waits, and keeps nobody busy."""
+def test_fetcher_does_not_spin_while_the_leader_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that is due again while a request is in flight waits for it."""
     turns = 0
     has_changes = FetchSessionHandler.has_changes
 
@@ -228,8 +228,8 @@ def test_waiting_for_a_mute_leader_costs_nothing(monkeypatch: pytest.MonkeyPatch
     following(2, test)
 
 
-def test_a_broken_connection_is_made_anew() -> None:
-    """And everything is named again, for nobody knows what the leader still knows."""
+def test_fetcher_reconnects_after_a_broken_connection() -> None:
+    """All partitions are sent again, because the state of the session is unknown."""
 
     async def test(pair: Pair) -> None:
         await asyncio.sleep(1)
@@ -244,8 +244,9 @@ def test_a_broken_connection_is_made_anew() -> None:
     following(2, test)
 
 
-def test_the_log_start_follows_the_leaders() -> None:
-    """Records that the leader deleted go here too, and what is committed is not before them."""
+def test_follower_follows_the_leaders_log_start() -> None:
+    """It deletes the records that the leader deleted, and its high watermark is not below the
+    start."""
 
     async def test(pair: Pair) -> None:
         leader = pair.leader.replica(0)
@@ -263,8 +264,8 @@ def test_the_log_start_follows_the_leaders() -> None:
     following(1, test)
 
 
-def test_a_log_that_the_leaders_has_moved_past_begins_anew() -> None:
-    """At the leader's start; the change is checkpointed before anything is appended."""
+def test_log_below_the_leaders_start_is_truncated_fully() -> None:
+    """It restarts at the leader's log start; the change is checkpointed before the next append."""
 
     async def test(pair: Pair) -> None:
         leader = pair.leader.replica(0)
@@ -281,8 +282,9 @@ def test_a_log_that_the_leaders_has_moved_past_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("common", [0, 2])
-def test_a_log_that_departs_from_the_leaders_is_cut(common: int) -> None:
-    """By leader epoch: what only the follower had goes, what is common stays (KIP-101)."""
+def test_follower_truncates_where_its_log_diverges(common: int) -> None:
+    """By leader epoch: records that only the follower had are discarded, common ones stay
+    (KIP-101)."""
 
     async def run() -> None:
         pair = Pair(1)
@@ -307,8 +309,8 @@ def test_a_log_that_departs_from_the_leaders_is_cut(common: int) -> None:
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_replica_out_of_sync_is_throttled(side: str) -> None:
-    """It gets the rate and not much more; the topic that is not named gets all at once."""
+def test_replica_out_of_sync_is_throttled(side: str) -> None:
+    """It gets the rate and not much more; the topic without a throttle gets everything at once."""
     rate = 10 * len(BATCH)
 
     async def test(pair: Pair) -> None:
@@ -347,8 +349,8 @@ def test_a_replica_out_of_sync_is_throttled(side: str) -> None:
     virtual_time.run(run())
 
 
-def test_who_cannot_append_asks_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is wrong with its log: nothing is better a moment later."""
+def test_fetcher_backs_off_when_appending_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong with its log, a retry a moment later does not help."""
 
     def append(*_: object) -> None:
         raise OffsetGap("a batch at offset 434 for a log at 435")
@@ -387,9 +389,9 @@ async def unflushed(pair: Pair, records: int) -> asyncio.Event:
     return synced
 
 
-def test_a_log_that_is_not_flushed_is_not_fetched_for(caplog: pytest.LogCaptureFixture) -> None:
-    """With flush.messages=1 the first fetch waits until the log may claim its end: a leader that is
-    asked for less sends what is there already."""
+def test_first_fetch_waits_until_the_log_is_flushed(caplog: pytest.LogCaptureFixture) -> None:
+    """With flush.messages=1: a fetch from below the log's end would bring records that are there
+    already."""
 
     async def test(pair: Pair) -> None:
         synced = await unflushed(pair, 3)
@@ -402,8 +404,9 @@ def test_a_log_that_is_not_flushed_is_not_fetched_for(caplog: pytest.LogCaptureF
     following(1, test)
 
 
-def test_a_log_that_leads_by_the_time_it_is_flushed_is_not_fetched_for() -> None:
-    """What it appended meanwhile is of a new epoch; the old leader would take it for its own."""
+def test_replica_that_became_leader_during_the_flush_does_not_fetch() -> None:
+    """It appended in a new epoch meanwhile; the old leader would take the offset for one of its own
+    log."""
 
     async def test(pair: Pair) -> None:
         synced = await unflushed(pair, 3)

@@ -1,4 +1,4 @@
-"""The metadata log on disk: killed at every write, and damaged where it had been flushed."""
+"""The metadata log on disk: crashes at every write, and damage of flushed records."""
 
 import asyncio
 from uuid import UUID
@@ -151,19 +151,19 @@ class Work:
         return self.epoch
 
 
-def test_death_at_a_write_loses_nothing_flushed() -> None:
-    """Killed or without power: the next start finds all that was flushed, and nothing cut."""
+def test_crash_at_a_write_loses_nothing_flushed() -> None:
+    """A kill or a power loss: the next start finds everything that was flushed."""
     assert sweep(Work, seeds=range(1), operations=range(0, 1000, 11)) > 30
 
 
 @pytest.mark.slow
-def test_death_at_every_write_loses_nothing_flushed() -> None:
-    """The same, at each of them."""
+def test_crash_at_every_write_loses_nothing_flushed() -> None:
+    """The same, at each write."""
     assert sweep(Work, seeds=range(1)) > 300
 
 
-def test_a_clean_run_keeps_two_snapshots_and_the_log_after_the_older() -> None:
-    """Older snapshots and the log before are gone."""
+def test_clean_run_keeps_two_snapshots_and_the_log_after_the_older() -> None:
+    """Older snapshots and the log before are deleted."""
     disk = MemoryDisk()
     work = Work()
 
@@ -187,8 +187,8 @@ def test_a_clean_run_keeps_two_snapshots_and_the_log_after_the_older() -> None:
     log.close()
 
 
-def test_what_is_flushed_is_known_as_flushed_before_it_counts() -> None:
-    """Else a start after a loss of power could take a lost end for one that never was on disk."""
+def test_flushed_offset_is_on_disk_before_it_counts() -> None:
+    """Otherwise a start after a power loss could take a lost end for one that never was on disk."""
     seen: list[bool] = []
 
     class Watching(MemoryDisk):
@@ -210,8 +210,8 @@ def test_what_is_flushed_is_known_as_flushed_before_it_counts() -> None:
     log.close()
 
 
-def test_what_was_half_received_is_removed() -> None:
-    """No start uses it, and no start keeps it."""
+def test_incomplete_snapshot_is_removed_at_the_start() -> None:
+    """And no start uses it."""
     disk = flushed()
     disk.open(f"{DIRECTORY}/{file_name(SnapshotId(Offset(9), EPOCH))}.part", create=True)
     open_log(disk)[0].close()
@@ -242,8 +242,8 @@ def flushed(*, snapshots: int = 0) -> MemoryDisk:
 
 
 @pytest.mark.parametrize("record", range(4))
-def test_a_flipped_bit_below_the_flushed_offset_is_refused(record: int) -> None:
-    """Even in the very last record, which a torn write could explain had it not been flushed."""
+def test_flipped_bit_below_the_flushed_offset_is_refused(record: int) -> None:
+    """Even in the last record, where it could be a torn write if it had not been flushed."""
     disk = flushed()
     size = len(batch(b"0"))
     damaged(disk, ".log", record * size + size - 2)
@@ -251,8 +251,8 @@ def test_a_flipped_bit_below_the_flushed_offset_is_refused(record: int) -> None:
         open_log(disk)
 
 
-def test_a_log_that_lost_its_flushed_end_is_refused() -> None:
-    """A voter that went on with it could elect a leader without committed records."""
+def test_log_that_lost_its_flushed_end_is_refused() -> None:
+    """A voter that continued with it could elect a leader without committed records."""
     disk = flushed()
     file = disk.open(f"{DIRECTORY}/{0:020d}.log")
     file.truncate(3 * len(batch(b"0")))
@@ -260,8 +260,8 @@ def test_a_log_that_lost_its_flushed_end_is_refused() -> None:
         open_log(disk)
 
 
-def test_a_torn_tail_above_it_is_cut() -> None:
-    """Nobody counted on what was never flushed."""
+def test_torn_tail_above_the_flushed_offset_is_cut_off() -> None:
+    """Nothing relied on records that were never flushed."""
     disk = flushed()
     disk.open(f"{DIRECTORY}/{0:020d}.log").append(batch(b"torn")[:-3])
     log, _ = open_log(disk)
@@ -269,7 +269,7 @@ def test_a_torn_tail_above_it_is_cut() -> None:
     log.close()
 
 
-def test_the_older_snapshot_serves_when_the_newest_is_damaged() -> None:
+def test_older_snapshot_is_used_when_the_newest_is_damaged() -> None:
     """The log begins at the older one, so nothing is missing."""
     disk = flushed(snapshots=3)
     damaged(disk, ".checkpoint", 100)
@@ -280,8 +280,8 @@ def test_the_older_snapshot_serves_when_the_newest_is_damaged() -> None:
     log.close()
 
 
-def test_without_a_snapshot_that_reaches_the_log_the_start_is_refused() -> None:
-    """A state with a hole would be silently wrong."""
+def test_start_is_refused_if_no_snapshot_reaches_the_log() -> None:
+    """A state with a gap would be wrong silently."""
     disk = MemoryDisk()
     Work().run(disk)
     for name in [name for name in disk.listdir(DIRECTORY) if name.endswith(".checkpoint")]:
@@ -290,8 +290,8 @@ def test_without_a_snapshot_that_reaches_the_log_the_start_is_refused() -> None:
         open_log(disk)
 
 
-def test_a_damaged_flushed_offset_is_refused_or_lags() -> None:
-    """The entry before the damaged one still holds; with none left nothing can be trusted."""
+def test_damaged_flushed_offset_falls_back_to_an_older_one_or_is_refused() -> None:
+    """The entry before the damaged one still holds; without any entry the log is refused."""
     disk = flushed()
     damaged(disk, FLUSHED_FILE, disk.open(f"{DIRECTORY}/{FLUSHED_FILE}").size() - 1)
     open_log(disk)[0].close()
@@ -300,8 +300,8 @@ def test_a_damaged_flushed_offset_is_refused_or_lags() -> None:
         open_log(disk)
 
 
-def test_the_voters_follow_the_log_and_its_truncation() -> None:
-    """The latest record counts, committed or not; cut, the one before counts again."""
+def test_voters_follow_appends_and_truncations_of_the_log() -> None:
+    """The latest record counts, committed or not; after a truncation the one before counts."""
     disk = MemoryDisk()
     log, _ = open_log(disk)
     assert log.voters == STATIC
@@ -380,6 +380,6 @@ class Votes:
         assert found in self.written
 
 
-def test_death_at_every_write_of_a_vote_forgets_none() -> None:
-    """A vote that was answered is found again; one that was being written may be, or not."""
+def test_crash_at_every_write_of_a_vote_forgets_no_vote() -> None:
+    """A vote that was sent is found again; one that was being written may or may not be."""
     assert sweep(Votes) > 40

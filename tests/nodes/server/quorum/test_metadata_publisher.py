@@ -31,8 +31,8 @@ def topic(number: int) -> TopicRecord:
     return TopicRecord(name=f"t{number}", topic_id=UUID(int=number))
 
 
-def test_each_batch_is_told_before_the_next_is_applied() -> None:
-    """Subscribers see every image once, in order, with what it changed."""
+def test_each_batch_is_published_before_the_next_is_applied() -> None:
+    """Subscribers see every image once, in order, with its changes."""
     publisher = MetadataPublisher()
     seen: list[tuple[int, list[str], int]] = []
 
@@ -46,8 +46,8 @@ def test_each_batch_is_told_before_the_next_is_applied() -> None:
     assert publisher.image.epoch == 1
 
 
-def test_a_batch_without_records_still_moves_the_offset() -> None:
-    """A leader change of the quorum is a control batch: the offset tells how far we are."""
+def test_batch_without_records_advances_the_offset() -> None:
+    """A leader change of the quorum is a control batch, and counts in the offset."""
     publisher = MetadataPublisher()
     assert publisher.image.offset == NO_OFFSET
     told: list[Delta] = []
@@ -57,8 +57,8 @@ def test_a_batch_without_records_still_moves_the_offset() -> None:
     assert [bool(delta) for delta in told] == [False]
 
 
-def test_an_unreadable_record_stops_the_image_where_it_is() -> None:
-    """The batch is not applied in part, and nobody is told."""
+def test_unreadable_record_stops_the_image() -> None:
+    """The batch is not applied in part, and no subscriber is called."""
     publisher = MetadataPublisher()
     publisher.on_commit([batch(0, topic(1))])
     before = publisher.image

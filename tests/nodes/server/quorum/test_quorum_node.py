@@ -63,8 +63,8 @@ def test_commits_reach_every_listener() -> None:
     run(main())
 
 
-def test_a_killed_leader_is_replaced_and_truncates_on_return() -> None:
-    """What it alone had is gone and was never delivered; what was committed is kept."""
+def test_killed_leader_is_replaced_and_truncates_after_its_restart() -> None:
+    """Records that only it had are discarded and were never delivered; committed records stay."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -89,8 +89,8 @@ def test_a_killed_leader_is_replaced_and_truncates_on_return() -> None:
     run(main())
 
 
-def test_a_cut_off_leader_resigns_and_its_waiters_are_told() -> None:
-    """It learns of its successor only later, and stops being active before."""
+def test_isolated_leader_resigns_and_fails_its_waiting_appends() -> None:
+    """It stops being active before it hears of its successor."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -114,8 +114,8 @@ def test_a_cut_off_leader_resigns_and_its_waiters_are_told() -> None:
     run(main())
 
 
-def test_observers_leave_a_leader_that_only_they_can_reach() -> None:
-    """Cut off from the voters, it must not keep the brokers (KAFKA-15489)."""
+def test_observers_leave_a_leader_that_cannot_reach_the_voters() -> None:
+    """Such a leader must not keep the brokers (KAFKA-15489)."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -131,8 +131,8 @@ def test_observers_leave_a_leader_that_only_they_can_reach() -> None:
     run(main())
 
 
-def test_a_clean_stop_hands_over_at_once() -> None:
-    """EndQuorumEpoch spares the others the fetch timeout."""
+def test_clean_stop_causes_an_election_at_once() -> None:
+    """Because of EndQuorumEpoch the others do not wait for the fetch timeout."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -175,8 +175,8 @@ def test_everything_is_delivered_again_after_a_restart() -> None:
     run(main())
 
 
-def test_power_loss_of_all_keeps_what_was_committed() -> None:
-    """The observer's disk is never waited for; a majority of the voters' always."""
+def test_power_loss_of_all_nodes_keeps_committed_records() -> None:
+    """A commit waits for a majority of the voters' disks, and never for an observer's."""
 
     async def main() -> None:
         cluster = Cluster(seed=5)
@@ -198,8 +198,9 @@ def test_power_loss_of_all_keeps_what_was_committed() -> None:
     run(main())
 
 
-def test_a_leader_with_a_hanging_disk_commits_by_the_others() -> None:
-    """Its own disk is one vote; a follower with one does not fetch on, and so does not count."""
+def test_leader_with_a_hanging_disk_commits_by_the_others() -> None:
+    """Its own disk is one vote; a follower with a hanging disk does not fetch, and so does not
+    count."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -249,8 +250,8 @@ def test_appends_share_flushes() -> None:
     run(main())
 
 
-def test_a_failing_disk_halts_the_member() -> None:
-    """It no longer knows what it has promised, so it says nothing more; the others go on."""
+def test_failing_disk_halts_the_member() -> None:
+    """It no longer knows what it has promised, so it sends nothing more; the others continue."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -281,8 +282,8 @@ def test_a_failing_disk_halts_the_member() -> None:
     run(main())
 
 
-def test_a_failing_listener_halts_the_member() -> None:
-    """A node whose image is wrong must not go on with it."""
+def test_failing_listener_halts_the_member() -> None:
+    """A node with a wrong image must not continue with it."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -308,8 +309,8 @@ def test_a_failing_listener_halts_the_member() -> None:
     run(main())
 
 
-def test_the_vote_is_on_disk_when_the_answer_leaves() -> None:
-    """As the file that Kafka's tools read."""
+def test_vote_is_on_disk_before_the_response() -> None:
+    """In the file format that Kafka's tools read."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -334,8 +335,8 @@ def test_the_vote_is_on_disk_when_the_answer_leaves() -> None:
     run(main())
 
 
-def test_a_lost_quorum_state_does_not_rewind_the_epoch() -> None:
-    """The log says at least which epochs there were."""
+def test_lost_quorum_state_does_not_lower_the_epoch() -> None:
+    """The epochs of the log are a lower bound."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -371,8 +372,8 @@ def fetch(**partition: object) -> Any:
     )
 
 
-def test_the_log_begins_with_kafkas_control_record() -> None:
-    """A LeaderChangeMessage, as any Kafka tool expects it; and a fetch returns it as it lies."""
+def test_log_begins_with_kafkas_leader_change_record() -> None:
+    """A LeaderChangeMessage, as Kafka's tools expect it; a fetch returns its bytes unchanged."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -412,7 +413,7 @@ def test_requests_of_other_clusters_are_refused() -> None:
 
 
 def test_fetch_errors_name_the_leader() -> None:
-    """Who asks the wrong node, or with a stale epoch, learns whom to ask."""
+    """A fetcher that asks the wrong node, or in a stale epoch, learns the leader."""
 
     async def main() -> None:
         cluster = Cluster()

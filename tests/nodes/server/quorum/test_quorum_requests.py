@@ -40,7 +40,7 @@ def directory(cluster: Cluster, node: int) -> UUID | None:
 
 
 def test_every_broker_describes_the_quorum() -> None:
-    """The leader's answer: voters by directory, where they are, how far they are."""
+    """The leader's response: voters by directory, their endpoints and log ends."""
 
     async def main() -> None:
         cluster = Cluster(3)
@@ -72,8 +72,8 @@ def test_every_broker_describes_the_quorum() -> None:
     asyncio.run(main())
 
 
-def test_a_wiped_node_is_voted_in_again_through_any_broker() -> None:
-    """RemoveRaftVoter for what it was, AddRaftVoter for what it is."""
+def test_wiped_voter_is_replaced_through_any_broker() -> None:
+    """RemoveRaftVoter for the old directory, AddRaftVoter for the new one."""
 
     async def main() -> None:
         cluster = Cluster(3)
@@ -144,7 +144,7 @@ class Joining(Cluster):
         return properties | {"controller.quorum.voters": ",".join(voters)}
 
 
-def test_a_controller_joins_by_bootstrap_servers() -> None:
+def test_controller_joins_by_bootstrap_servers() -> None:
     """It finds the leader, follows as an observer, is added, and then its vote is needed."""
 
     async def main() -> None:

@@ -52,7 +52,7 @@ async def call(node: QuorumNode, request: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def test_everybody_forgets_the_log_before_its_snapshots() -> None:
+def test_every_node_deletes_the_log_before_its_snapshots() -> None:
     """Leader, follower and observer keep two snapshots and the log after the older one."""
 
     async def main() -> None:
@@ -74,8 +74,9 @@ def test_everybody_forgets_the_log_before_its_snapshots() -> None:
     run(main())
 
 
-def test_a_restart_begins_with_the_snapshot() -> None:
-    """All lose their power; the state is that of before, and only the rest of the log is told."""
+def test_restart_begins_with_the_snapshot() -> None:
+    """After a power loss of all nodes the state is the same, and only the rest of the log is
+    delivered."""
 
     async def main() -> None:
         cluster = Cluster(limits=OFTEN)
@@ -96,7 +97,7 @@ def test_a_restart_begins_with_the_snapshot() -> None:
     run(main())
 
 
-def test_who_lags_behind_the_log_fetches_the_snapshot() -> None:
+def test_replica_below_the_log_start_fetches_the_snapshot() -> None:
     """A follower that was away, and an observer that lost everything, in parts of a few bytes."""
 
     async def main() -> None:
@@ -120,8 +121,8 @@ def test_who_lags_behind_the_log_fetches_the_snapshot() -> None:
     run(main())
 
 
-def test_a_download_that_breaks_off_begins_again() -> None:
-    """Cut off in the middle, killed, restarted: nothing of the first attempt is used."""
+def test_interrupted_snapshot_fetch_starts_again() -> None:
+    """Isolated, killed, restarted: nothing of the first attempt is used."""
 
     async def main() -> None:
         cluster = Cluster(limits=OFTEN)
@@ -151,8 +152,8 @@ def test_a_download_that_breaks_off_begins_again() -> None:
     run(main())
 
 
-def test_parts_of_snapshots_that_are_not_here_are_refused() -> None:
-    """By Kafka's errors, and with the leader's name for those who ask a follower."""
+def test_fetch_snapshot_refuses_unknown_snapshots_and_positions() -> None:
+    """With Kafka's errors, and with the leader's id if a follower is asked."""
 
     async def main() -> None:
         cluster = Cluster(limits=OFTEN)
@@ -192,8 +193,8 @@ def test_parts_of_snapshots_that_are_not_here_are_refused() -> None:
     run(main())
 
 
-def test_a_wiped_voter_is_no_voter() -> None:
-    """It follows as an observer, its vote counts for nobody, and nothing committed is lost."""
+def test_wiped_voter_is_an_observer() -> None:
+    """Its vote does not count, and no committed record is lost."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -245,7 +246,7 @@ def remove(number: int, directory: UUID) -> Any:
     )
 
 
-def test_a_wiped_voter_is_replaced_by_itself() -> None:
+def test_wiped_voter_is_added_again_with_its_new_directory() -> None:
     """Its old directory is removed, its new one added, and then it counts again."""
 
     async def main() -> None:
@@ -273,8 +274,8 @@ def test_a_wiped_voter_is_replaced_by_itself() -> None:
     run(main())
 
 
-def test_a_leader_removes_itself() -> None:
-    """It leads until that is committed; the others go on, and it follows them."""
+def test_leader_can_remove_itself_from_the_voters() -> None:
+    """It leads until that is committed; then it follows the others."""
 
     async def main() -> None:
         cluster = Cluster()
@@ -294,7 +295,7 @@ def test_a_leader_removes_itself() -> None:
     run(main())
 
 
-def test_an_observer_that_became_a_voter_is_reached_at_its_endpoint() -> None:
+def test_observer_that_became_a_voter_is_reached_at_its_endpoint() -> None:
     """With four voters, two of the first three may fail if the fourth counts."""
 
     async def main() -> None:
@@ -318,8 +319,8 @@ def test_an_observer_that_became_a_voter_is_reached_at_its_endpoint() -> None:
     run(main())
 
 
-def test_a_voter_that_moved_has_itself_recorded_anew() -> None:
-    """UpdateRaftVoter, to the leader, once it fetches again; the quorum goes on meanwhile."""
+def test_voter_with_a_new_address_updates_its_record() -> None:
+    """It sends UpdateRaftVoter to the leader once it fetches; the quorum continues meanwhile."""
 
     async def main() -> None:
         cluster = Cluster()

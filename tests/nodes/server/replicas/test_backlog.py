@@ -1,4 +1,4 @@
-"""Many steps are taken in order, without holding up the loop, and never after one that failed."""
+"""Many steps run in order without blocking the event loop, and none runs after a failed one."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ def standing() -> float:
     return 0.0
 
 
-def test_a_few_steps_are_taken_at_once_and_the_rest_in_later_turns() -> None:
-    """In order, with turns of the loop between."""
+def test_some_steps_run_at_once_and_the_rest_in_later_turns() -> None:
+    """In order, with turns of the event loop in between."""
     taken: list[int] = []
     others = 0
 
@@ -35,8 +35,8 @@ def test_a_few_steps_are_taken_at_once_and_the_rest_in_later_turns() -> None:
     assert others >= 2
 
 
-def test_a_turn_ends_when_its_time_is_up() -> None:
-    """Where time passes, it bounds the turn."""
+def test_turn_ends_when_its_time_is_up() -> None:
+    """If time passes while steps run, it bounds the turn."""
     now_ms = 0.0
     taken: list[int] = []
 
@@ -55,8 +55,8 @@ def test_a_turn_ends_when_its_time_is_up() -> None:
     asyncio.run(run())
 
 
-def test_a_step_that_fails_ends_it() -> None:
-    """What comes after may rely on what failed; the node is to stop."""
+def test_failed_step_ends_the_backlog() -> None:
+    """Later steps may rely on it; the node has to stop."""
     taken: list[int] = []
 
     def fail() -> None:
@@ -76,8 +76,8 @@ def test_a_step_that_fails_ends_it() -> None:
     assert taken == []
 
 
-def test_nothing_is_done_after_the_end() -> None:
-    """Neither what waited, nor what comes later."""
+def test_no_step_runs_after_the_end() -> None:
+    """Neither earlier nor later ones."""
 
     async def main() -> None:
         taken: list[int] = []

@@ -1,4 +1,4 @@
-"""What a leader takes from the controller's answers to its ISR changes."""
+"""How a leader applies the controller's responses to its ISR changes."""
 
 import asyncio
 from dataclasses import dataclass
@@ -93,15 +93,15 @@ async def after_growing(leader_epoch: int) -> Replica:
     return replica
 
 
-def test_an_answer_in_the_same_epoch_is_taken_at_once() -> None:
-    """The in-sync set is the new one before the metadata log says so."""
+def test_isr_change_in_the_same_leader_epoch_is_applied_at_once() -> None:
+    """The ISR is the new one before the metadata log shows it."""
     replica = asyncio.run(after_growing(BEFORE.leader_epoch))
     assert replica.state.isr == {HERE, LEAVING, JOINING}
     assert replica.state.partition_epoch == BEFORE.partition_epoch + 1
     assert replica.state.proposal is None
 
 
-def test_an_answer_in_a_new_leader_epoch_waits_for_the_metadata_log() -> None:
+def test_isr_change_with_a_new_leader_epoch_waits_for_the_metadata_log() -> None:
     """The change that ends a reassignment may also begin a leader epoch, with the same leader.
 
     Its partition epoch taken alone would make the record that has both look like old news, and the

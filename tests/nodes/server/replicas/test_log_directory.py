@@ -1,4 +1,4 @@
-"""The logs on a broker's disk, and what its checkpoints may say of them."""
+"""The logs on a broker's disk and their checkpoints."""
 
 import asyncio
 import errno
@@ -38,8 +38,8 @@ def recovered(disk: MemoryDisk) -> LogDirectory:
     return logs
 
 
-def test_recovery_leaves_no_recovery_point_above_a_log() -> None:
-    """What is appended next would not be validated after the next crash."""
+def test_recovery_lowers_a_recovery_point_above_the_log_end() -> None:
+    """Otherwise later records would not be validated after the next crash."""
     disk = MemoryDisk()
     with_log(disk, 3)
     OffsetCheckpoint(disk, RECOVERY_POINTS).write({T0: Offset(9)})
@@ -48,8 +48,8 @@ def test_recovery_leaves_no_recovery_point_above_a_log() -> None:
     assert OffsetCheckpoint(disk, RECOVERY_POINTS).read() == {T0: 3}
 
 
-def test_recovery_leaves_no_high_watermark_above_a_log() -> None:
-    """What is appended next, and committed by nobody, would be committed after the next crash."""
+def test_recovery_lowers_a_high_watermark_above_the_log_end() -> None:
+    """Otherwise later, uncommitted records would count as committed after the next crash."""
     disk = MemoryDisk()
     with_log(disk, 3)
     OffsetCheckpoint(disk, REPLICATION_OFFSETS).write({T0: Offset(9)})
@@ -61,7 +61,9 @@ def test_recovery_leaves_no_high_watermark_above_a_log() -> None:
 
 @pytest.mark.parametrize("left", [None, b"", bytes(43)])
 @pytest.mark.parametrize("flushed", [False, True])
-def test_what_was_never_flushed_may_lose_its_topic(left: bytes | None, *, flushed: bool) -> None:
+def test_log_that_was_never_flushed_and_lost_its_topic_id_is_set_aside_without_a_mark(
+    left: bytes | None, *, flushed: bool
+) -> None:
     """Kept, without the duty to be fetched anew: the power took no more than it takes elsewhere.
 
     A log that was flushed has had its topic's id made durable before: it is damaged.
@@ -84,8 +86,8 @@ def test_what_was_never_flushed_may_lose_its_topic(left: bytes | None, *, flushe
     assert logs.must_refetch(T0) is flushed
 
 
-def test_a_cut_leaves_no_high_watermark_above_a_log() -> None:
-    """An unclean election may have a follower cut what was committed."""
+def test_truncation_lowers_a_high_watermark_above_the_log_end() -> None:
+    """After an unclean election a follower may have to truncate committed records."""
     disk = MemoryDisk()
     with_log(disk, 3)
     logs = recovered(disk)
@@ -98,8 +100,8 @@ def test_a_cut_leaves_no_high_watermark_above_a_log() -> None:
 
 
 @pytest.mark.parametrize("path", [RECOVERY_POINTS, REPLICATION_OFFSETS])
-def test_a_damaged_checkpoint_that_can_be_done_without_stops_nobody(path: str) -> None:
-    """Everything is validated then, and the high watermark begins at the log's start."""
+def test_damaged_optional_checkpoint_does_not_stop_the_node(path: str) -> None:
+    """Then all logs are validated, and the high watermark begins at the log start."""
     disk = MemoryDisk()
     with_log(disk, 3)
     disk.write_atomic(path, b"")
@@ -109,8 +111,8 @@ def test_a_damaged_checkpoint_that_can_be_done_without_stops_nobody(path: str) -
     assert hosted.log.end_offset == 3
 
 
-def test_a_damaged_checkpoint_of_log_starts_stops_the_node() -> None:
-    """Records that were deleted would be back."""
+def test_damaged_log_start_checkpoint_stops_the_node() -> None:
+    """Otherwise deleted records would be back."""
     disk = MemoryDisk()
     with_log(disk, 3)
     disk.write_atomic(LOG_START_OFFSETS, b"")
@@ -118,8 +120,8 @@ def test_a_damaged_checkpoint_of_log_starts_stops_the_node() -> None:
         recovered(disk)
 
 
-def test_a_new_log_has_nothing_of_a_deleted_one_of_its_name() -> None:
-    """Neither its start nor its recovery point, also when it was deleted while nobody looked."""
+def test_new_log_has_no_offsets_of_a_deleted_log_of_its_name() -> None:
+    """Neither its start nor its recovery point, also if it was deleted while the node was down."""
     for look in (True, False):
         disk = MemoryDisk()
         with_log(disk, 3)
@@ -149,7 +151,7 @@ class FullDisk(MemoryDisk):
         return super().open(path, create=create)
 
 
-def test_a_log_that_fails_tells_at_once() -> None:
+def test_failed_log_is_reported_at_once() -> None:
     """The node has to stop; closing or deleting a log is no failure."""
     for name in ("t-0", "v-0"):
         disk = FullDisk()
@@ -170,8 +172,8 @@ def test_a_log_that_fails_tells_at_once() -> None:
         assert not logs.close({}), "there must be no clean mark"
 
 
-def test_closing_is_no_failure() -> None:
-    """And leaves everything durable."""
+def test_closing_a_log_is_no_failure() -> None:
+    """It makes everything durable."""
     disk = MemoryDisk()
     with_log(disk, 3)
     logs = recovered(disk)

@@ -22,7 +22,7 @@ def opened(disk: MemoryDisk) -> tuple[NewDirectory, Log]:
     return directory, log
 
 
-def test_an_empty_log_is_not_on_the_disk() -> None:
+def test_empty_log_is_not_on_the_disk() -> None:
     """Not when it is opened, led, described, flushed, closed or deleted."""
     for end in (Log.close, Log.delete):
         disk = MemoryDisk()
@@ -34,8 +34,8 @@ def test_an_empty_log_is_not_on_the_disk() -> None:
         assert disk.listdir("") == []
 
 
-def test_the_first_record_brings_everything() -> None:
-    """What was written before it too, so that another opening finds it all."""
+def test_first_record_writes_all_files_to_the_disk() -> None:
+    """Also the files written before it, so that the log can be opened again."""
     disk = MemoryDisk()
     _, log = opened(disk)
     log.append_as_leader(batch(b"1"), Epoch(3))
@@ -47,8 +47,8 @@ def test_the_first_record_brings_everything() -> None:
     again.close()
 
 
-def test_a_start_above_zero_is_on_the_disk() -> None:
-    """A log that begins anew elsewhere is no empty log, although it has no records."""
+def test_log_start_above_zero_is_on_the_disk() -> None:
+    """A log that restarts at another offset is not like a new log, although it has no records."""
     disk = MemoryDisk()
     _, log = opened(disk)
     log.truncate_fully(Offset(7))
@@ -58,8 +58,8 @@ def test_a_start_above_zero_is_on_the_disk() -> None:
     again.close()
 
 
-def test_records_are_synced_where_they_are() -> None:
-    """A flush off the loop reaches the real file and the real names."""
+def test_records_are_synced_in_the_real_files() -> None:
+    """A flush off the loop reaches the real file and the real directory."""
 
     async def run() -> MemoryDisk:
         disk = MemoryDisk()
@@ -75,7 +75,7 @@ def test_records_are_synced_where_they_are() -> None:
     again.close()
 
 
-def test_what_is_missing_is_missing() -> None:
+def test_missing_files_raise_as_on_any_disk() -> None:
     """As on any disk."""
     directory, log = opened(MemoryDisk())
     for call in (directory.open, directory.unlink, directory.read):

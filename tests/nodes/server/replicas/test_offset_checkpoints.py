@@ -25,8 +25,8 @@ def stored(disk: MemoryDisk) -> dict[TopicPartition, Offset]:
     return OffsetCheckpoint(disk, LOG_START_OFFSETS).read()
 
 
-def test_what_is_saved_is_durable() -> None:
-    """Blocking or not."""
+def test_saved_offsets_are_durable() -> None:
+    """With a blocking save and with one off the loop."""
     disk, kept = opened()
     asyncio.run(kept.save_off_loop(lambda: {A: Offset(3)}))
     assert stored(disk) == {A: 3}
@@ -34,8 +34,8 @@ def test_what_is_saved_is_durable() -> None:
     assert stored(disk) == {A: 2, B: 5}
 
 
-def test_a_blocking_save_overtakes_one_under_way() -> None:
-    """Whichever step the slower one is at, the newer offsets stay."""
+def test_blocking_save_overtakes_a_save_under_way() -> None:
+    """At whatever step the slower one is, the newer offsets stay."""
 
     async def race(steps: int) -> None:
         disk, kept = opened()
@@ -54,8 +54,8 @@ def test_a_blocking_save_overtakes_one_under_way() -> None:
         asyncio.run(race(steps))
 
 
-def test_a_cancelled_save_leaves_both_states_possible() -> None:
-    """And the next one writes, although the offsets are those of the cancelled one."""
+def test_cancelled_save_leaves_both_states_possible() -> None:
+    """The next save writes again, although its offsets are those of the cancelled one."""
 
     async def run() -> None:
         disk, kept = opened()
@@ -90,10 +90,10 @@ def test_callers_share_writes_and_unchanged_offsets_cost_none() -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda text: b"", lambda text: text[:-2], lambda text: b"\xff"])
-def test_damage_is_fatal_only_where_something_would_come_back(
+def test_damaged_checkpoint_is_an_error_unless_it_is_optional(
     damage: Callable[[bytes], bytes],
 ) -> None:
-    """Dispensable offsets are taken for missing."""
+    """An optional one counts as missing."""
     disk, kept = opened()
     kept.save({A: Offset(3)})
     disk.write_atomic(LOG_START_OFFSETS, damage(disk.read(LOG_START_OFFSETS)))

@@ -81,8 +81,8 @@ async def read(cluster: Cluster, leader: int) -> list[bytes | None]:
     return values_of(answers[0].records)
 
 
-def test_a_deleted_topic_leaves_nothing_behind() -> None:
-    """Its directories go on every node, and its name serves no request."""
+def test_deleted_topic_leaves_nothing_behind() -> None:
+    """Every node removes its directories, and requests for its name fail."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -95,8 +95,8 @@ def test_a_deleted_topic_leaves_nothing_behind() -> None:
     whole_cluster(2, test)
 
 
-def test_a_topic_made_again_under_its_name_begins_empty() -> None:
-    """Also on a node that was down all the while, whose log is of the older topic (KIP-516)."""
+def test_recreated_topic_starts_empty() -> None:
+    """Also on a node that was down meanwhile, whose log is of the older topic (KIP-516)."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -122,8 +122,8 @@ def test_a_topic_made_again_under_its_name_begins_empty() -> None:
     whole_cluster(3, test)
 
 
-def test_nothing_is_removed_before_the_image_is_known() -> None:
-    """A node that cannot reach the quorum keeps every log that it has."""
+def test_no_log_is_removed_before_the_image_is_known() -> None:
+    """A node that cannot reach the quorum keeps all its logs."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -137,7 +137,7 @@ def test_nothing_is_removed_before_the_image_is_known() -> None:
     whole_cluster(2, test)
 
 
-def test_changed_configuration_holds_at_once() -> None:
+def test_changed_topic_configuration_applies_at_once() -> None:
     """max.message.bytes and min.insync.replicas of a topic, without a restart."""
 
     async def test(cluster: Cluster) -> None:
@@ -168,8 +168,8 @@ def damage(cluster: Cluster, node: int) -> None:
     cluster.disks[node].corrupt("t-0/00000000000000000000.log", 70)
 
 
-def test_a_damaged_log_is_set_aside_and_fetched_anew() -> None:
-    """The damaged bytes are kept, and the replica is whole again before it counts as in sync."""
+def test_damaged_log_is_set_aside_and_fetched_again() -> None:
+    """The damaged bytes are kept, and the new log is complete before it counts as in sync."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -196,8 +196,8 @@ def test_a_damaged_log_is_set_aside_and_fetched_anew() -> None:
     whole_cluster(3, test)
 
 
-def test_the_only_replica_does_not_begin_empty_when_it_is_damaged() -> None:
-    """Acknowledged records are not given up silently: no leader, until the operator says so."""
+def test_only_replica_does_not_lead_with_an_empty_log_after_damage() -> None:
+    """Acknowledged records are not lost silently: no leader before the operator allows it."""
 
     async def test(cluster: Cluster) -> None:
         for number in range(4):

@@ -1,4 +1,4 @@
-"""What holds for a topic on this broker."""
+"""The settings of a topic on this broker."""
 
 from uuid import UUID
 
@@ -13,8 +13,8 @@ from nodes.server.replicas.topic_settings import topic_settings
 @pytest.mark.parametrize(
     ("policy", "kept"), [("delete", 5), ("compact", -1), ("compact,delete", 5)]
 )
-def test_what_is_only_compacted_is_not_deleted(policy: str, kept: int) -> None:
-    """A compacted topic, which Kafka may have left, holds what counts however old it is."""
+def test_compacted_topic_has_no_retention(policy: str, kept: int) -> None:
+    """Kafka may have left such a topic; its records count however old they are."""
     values = {"cleanup.policy": policy, "retention.ms": "5", "retention.bytes": "5"}
     records = [
         TopicRecord(name="t", topic_id=UUID(int=1)),

@@ -1,4 +1,4 @@
-"""What is said of groups and transactions, which this broker lacks: the same in every version."""
+"""Groups and transactions are refused in the same way in every version."""
 
 import asyncio
 
@@ -36,8 +36,8 @@ async def fetched(cluster: Cluster, version: int, *, everything: bool) -> object
     ]
 
 
-def test_a_group_has_a_coordinator_that_remembers_nothing() -> None:
-    """Whoever is asked calls itself the coordinator; of no partition was anything committed."""
+def test_group_has_a_coordinator_without_committed_offsets() -> None:
+    """Every broker calls itself the coordinator, and no partition has a committed offset."""
 
     async def main() -> None:
         async with running(1) as cluster:
@@ -54,8 +54,8 @@ def test_a_group_has_a_coordinator_that_remembers_nothing() -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_nothing_is_committed(version: int) -> None:
-    """Every partition of an OffsetCommit is refused."""
+def test_offset_commit_is_refused(version: int) -> None:
+    """For every partition of the request."""
 
     async def main() -> None:
         async with running(1) as cluster:
@@ -74,8 +74,8 @@ def test_nothing_is_committed(version: int) -> None:
     asyncio.run(main())
 
 
-def test_nobody_joins_and_nobody_has_transactions() -> None:
-    """In no version; a group that is to be deleted is not there."""
+def test_joining_groups_and_transactions_are_refused() -> None:
+    """In every version; a group to be deleted does not exist."""
 
     async def main() -> None:
         async with running(1) as cluster:

@@ -1,4 +1,4 @@
-"""What a cluster says of itself, as Kafka 4.2 does: features, controllers, permissions, room."""
+"""Descriptions of a cluster as in Kafka 4.2: features, controllers, operations, disk space."""
 
 import asyncio
 from functools import partial
@@ -35,8 +35,9 @@ async def ask_controller(cluster: Cluster, node: int, key: int, version: int, **
         channel.close()
 
 
-def test_features_by_version_of_the_question() -> None:
-    """Old clients cannot read ranges from 0 on; level 0 and what is unknown is not finalized."""
+def test_features_depend_on_the_api_versions_version() -> None:
+    """Old clients cannot read ranges from 0 on; features at level 0 and unknown ones are not
+    finalized."""
     levels = {
         METADATA_VERSION_FEATURE: 23,
         "eligible.leader.replicas.version": 0,
@@ -53,8 +54,8 @@ def test_features_by_version_of_the_question() -> None:
     assert [row["name"] for row in static["finalized_features"]] == [METADATA_VERSION_FEATURE]
 
 
-def test_every_listener_tells_the_features() -> None:
-    """The same of brokers and controllers, within what is supported; not in versions before 3."""
+def test_every_listener_reports_the_features() -> None:
+    """The same for brokers and controllers, within the supported levels; not before version 3."""
 
     async def main() -> None:
         async with running(1) as cluster:
@@ -75,7 +76,7 @@ def test_every_listener_tells_the_features() -> None:
 
 
 def test_controllers_describe_themselves() -> None:
-    """KIP-919: their addresses, and which is active; brokers are for brokers to describe."""
+    """KIP-919: their addresses and the active one; only brokers describe brokers."""
 
     async def main() -> None:
         async with running(3) as cluster:
@@ -105,7 +106,7 @@ def test_controllers_describe_themselves() -> None:
 
 
 def test_controllers_describe_configurations() -> None:
-    """Their own and topics': what a tool with --bootstrap-controller asks."""
+    """Their own and topics', as a tool with --bootstrap-controller asks."""
 
     async def main() -> None:
         async with running(1) as cluster:
@@ -119,8 +120,8 @@ def test_controllers_describe_configurations() -> None:
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_operations_are_told_to_those_who_ask(asked: bool) -> None:
-    """Everything is permitted; unasked, the field says that nobody asked (KIP-430)."""
+def test_authorized_operations_are_sent_if_requested(asked: bool) -> None:
+    """All are allowed; otherwise the field says that they were not requested (KIP-430)."""
     wanted = {
         "include_cluster_authorized_operations": asked,
         "include_topic_authorized_operations": asked,
@@ -148,7 +149,7 @@ def test_operations_are_told_to_those_who_ask(asked: bool) -> None:
     asyncio.run(main())
 
 
-def test_room_on_the_disk() -> None:
+def test_describe_log_dirs_reports_the_disk_space() -> None:
     """From version 4 on (KIP-827)."""
 
     async def main() -> None:
@@ -160,8 +161,8 @@ def test_room_on_the_disk() -> None:
     asyncio.run(main())
 
 
-def test_nothing_waits_for_an_upload() -> None:
-    """ListOffsets knows that time from version 11 on (KIP-1023); no log is stored elsewhere."""
+def test_earliest_pending_upload_has_no_offset() -> None:
+    """ListOffsets has this timestamp from version 11 on (KIP-1023); there is no tiered storage."""
 
     async def main() -> None:
         async with running(1) as cluster:
@@ -182,8 +183,8 @@ def test_nothing_waits_for_an_upload() -> None:
     asyncio.run(main())
 
 
-def test_the_quorum_leader_has_just_fetched_from_itself() -> None:
-    """As Kafka's: it is as caught up as can be, at the time of the answer."""
+def test_quorum_leader_is_described_as_caught_up_now() -> None:
+    """As in Kafka: its times are those of the response."""
 
     async def main() -> None:
         async with running(1) as cluster:

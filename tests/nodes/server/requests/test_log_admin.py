@@ -1,4 +1,4 @@
-"""Sizes, producers and the end of old records, asked of whole nodes."""
+"""DescribeLogDirs, DescribeProducers and DeleteRecords on whole nodes."""
 
 import asyncio
 import copy
@@ -40,8 +40,8 @@ async def delete_records(cluster: Cluster, node: int, offset: int) -> Any:
     return answer.topics[0].partitions[0]
 
 
-def test_sizes_are_told_for_all_or_for_some() -> None:
-    """The one directory, with what lies in it."""
+def test_describe_log_dirs_reports_all_or_some_replicas() -> None:
+    """The one directory with its logs."""
 
     async def test(cluster: Cluster) -> None:
         await produce(cluster, 1, batch(b"1"))
@@ -59,8 +59,8 @@ def test_sizes_are_told_for_all_or_for_some() -> None:
     whole_cluster(1, test)
 
 
-def test_producers_are_told_by_the_leader() -> None:
-    """Id, epoch and last sequence (KIP-664); others name the error."""
+def test_describe_producers_is_answered_by_the_leader() -> None:
+    """Id, epoch and last sequence (KIP-664); other replicas return the error."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -81,10 +81,9 @@ def test_producers_are_told_by_the_leader() -> None:
     whole_cluster(2, test)
 
 
-def test_deleted_records_are_gone_on_every_replica() -> None:
-    """The answer comes when the followers' logs begin there too (KIP-107), and the start is on the
-    leader's disk.
-    """
+def test_delete_records_deletes_on_every_replica() -> None:
+    """The response comes after the followers' log starts have moved too (KIP-107), and the start is
+    on the leader's disk."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")

@@ -1,4 +1,4 @@
-"""Who is named as the controller to clients."""
+"""Which node Metadata names as the controller."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -43,8 +43,8 @@ def image() -> ClusterImage:
         (None, 2),
     ],
 )
-def test_the_controller_that_is_named_can_be_asked(leader: int | None, named: int) -> None:
-    """The active controller where it is a broker in service, else another that forwards to it."""
+def test_controller_in_metadata_is_a_reachable_broker(leader: int | None, named: int) -> None:
+    """The active controller if it is a broker in service, else another broker, which forwards."""
     hosted = SimpleNamespace(image=image())
     config = SimpleNamespace(cluster_id="c")
     queries = MetadataHandler(
@@ -59,7 +59,7 @@ def test_the_controller_that_is_named_can_be_asked(leader: int | None, named: in
     assert queries.describe_cluster(asked, CLIENT).controller_id == named
 
 
-def test_no_controller_is_named_where_nobody_is_in_service() -> None:
+def test_metadata_has_no_controller_without_brokers_in_service() -> None:
     """-1, which clients know as unknown."""
     fenced = {node: replace(broker, fenced=True) for node, broker in image().brokers.items()}
     hosted = SimpleNamespace(image=ClusterImage(brokers=fenced))

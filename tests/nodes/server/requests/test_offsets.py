@@ -65,7 +65,7 @@ def ask(
         (301, CONSUMER, (-1, -1, -1)),
     ],
 )
-def test_positions(timestamp_ms: int, replica_id: int, expected: tuple[int, int, int]) -> None:
+def test_list_offsets(timestamp_ms: int, replica_id: int, expected: tuple[int, int, int]) -> None:
     """Earliest, latest, by time, with the epoch of the record there; nothing uncommitted."""
 
     async def run() -> None:
@@ -79,8 +79,10 @@ def test_positions(timestamp_ms: int, replica_id: int, expected: tuple[int, int,
     ("timestamp_ms", "version", "supported"),
     [(-3, 6, False), (-3, 7, True), (-4, 7, False), (-4, 8, True), (-5, 8, False), (-6, 10, False)],
 )
-def test_special_times_came_one_by_one(timestamp_ms: int, version: int, supported: bool) -> None:
-    """What a version does not know is UNSUPPORTED_VERSION, not a time before 1970."""
+def test_special_timestamps_need_their_version(
+    timestamp_ms: int, version: int, supported: bool
+) -> None:
+    """In older versions they are UNSUPPORTED_VERSION, not a time before 1970."""
 
     async def run() -> None:
         error = ask(broker(), timestamp_ms, version=version)[0]
@@ -89,8 +91,9 @@ def test_special_times_came_one_by_one(timestamp_ms: int, version: int, supporte
     virtual_time.run(run())
 
 
-def test_a_new_leader_does_not_tell_an_end_it_does_not_know() -> None:
-    """Until the high watermark reaches its epoch's start; older positions it may tell (KIP-207)."""
+def test_new_leader_does_not_report_a_latest_offset_below_its_epoch_start() -> None:
+    """Until the high watermark reaches its epoch's start; smaller offsets may be reported
+    (KIP-207)."""
 
     async def run() -> None:
         made = FetchBroker(1)
@@ -107,8 +110,8 @@ def test_a_new_leader_does_not_tell_an_end_it_does_not_know() -> None:
     virtual_time.run(run())
 
 
-def test_who_may_be_asked() -> None:
-    """The leader, in the asker's epoch; any replica by a debugging tool; nobody twice at once."""
+def test_list_offsets_checks_leadership_and_duplicates() -> None:
+    """The leader, in the client's epoch; any replica for a debugging tool; no partition twice."""
 
     async def run() -> None:
         made = broker()
@@ -125,8 +128,9 @@ def test_who_may_be_asked() -> None:
     ("epoch", "expected"), [(4, (4, 0)), (5, (5, 2)), (6, (6, 3)), (7, (-1, -1)), (-1, (-1, -1))]
 )
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_where_epochs_end(epoch: int, expected: tuple[int, int], version: int) -> None:
-    """The largest epoch not above, and its end; unknown above the newest (KIP-320)."""
+def test_offset_for_leader_epoch(epoch: int, expected: tuple[int, int], version: int) -> None:
+    """The largest epoch not above the requested one, and its end; unknown above the newest
+    (KIP-320)."""
 
     async def run() -> None:
         request = fill(

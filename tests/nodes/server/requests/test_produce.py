@@ -1,4 +1,4 @@
-"""Produce requests that are refused, and those that wait: Kafka's errors, and who is told what."""
+"""Produce requests that are refused or wait, with Kafka's errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -39,8 +39,8 @@ async def ask(cluster: Cluster, node: int, records: bytes, version: int = 12, **
     return await cluster.ask(node, PRODUCE, version, **request)
 
 
-def test_who_leads_instead_comes_with_the_refusal() -> None:
-    """The leader, its epoch, and where it is reached (KIP-951)."""
+def test_not_leader_error_of_produce_names_the_leader() -> None:
+    """The leader, its epoch and its address (KIP-951)."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -59,8 +59,8 @@ def test_who_leads_instead_comes_with_the_refusal() -> None:
     whole_cluster(2, test)
 
 
-def test_topics_are_named_by_id_since_v13() -> None:
-    """A known id is appended to, an unknown one is said to be unknown (KIP-516)."""
+def test_produce_names_topics_by_id_since_v13() -> None:
+    """A known id is appended to, an unknown one gets an error (KIP-516)."""
 
     async def test(cluster: Cluster) -> None:
         topic_id = (await cluster.metadata(1, "t")).topics[0].topic_id
@@ -108,7 +108,7 @@ def flagged(attributes: int) -> bytes:
         (batch(b"1")[:-1] + b"x", 12, ErrorCode.corrupt_message),
     ],
 )
-def test_unfit_batches_are_refused_with_their_reason(
+def test_invalid_batches_are_refused_with_a_message(
     records: bytes, version: int, error: ErrorCode
 ) -> None:
     """Nothing of them is appended."""
@@ -125,8 +125,8 @@ def test_unfit_batches_are_refused_with_their_reason(
     whole_cluster(1, test)
 
 
-def test_requests_that_cannot_be_served_are_refused_whole() -> None:
-    """An acks that does not exist, a transaction; and an acks=0 error can only end a connection."""
+def test_invalid_acks_and_transactions_are_refused() -> None:
+    """For an error with acks=0 the only response is to close the connection."""
 
     async def test(cluster: Cluster) -> None:
         odd = (await ask(cluster, 1, batch(b"1"), acks=2)).responses[0].partition_responses[0]
@@ -144,8 +144,8 @@ def sequenced(sequence: int, producer_id: int = 7, epoch: int = 0) -> bytes:
     return batch(b"%d" % sequence, producer_id=producer_id, epoch=epoch, sequence=sequence)
 
 
-def test_a_duplicate_waits_for_the_commit_like_the_first() -> None:
-    """It is not acknowledged before the followers have it, and then with the first one's offset."""
+def test_duplicate_waits_for_the_commit_like_the_first() -> None:
+    """It is acknowledged after the followers have the batch, with the first one's offset."""
 
     async def test(cluster: Cluster) -> None:
         leader = await cluster.leader("t")
@@ -165,7 +165,7 @@ def test_a_duplicate_waits_for_the_commit_like_the_first() -> None:
     whole_cluster(2, test)
 
 
-def test_five_batches_are_remembered_and_no_more() -> None:
+def test_last_five_batches_of_a_producer_are_recognized() -> None:
     """The sixth from the end is out of order, as is a gap; a new epoch begins with 0 (KIP-98)."""
 
     async def test(cluster: Cluster) -> None:
@@ -185,7 +185,7 @@ def test_five_batches_are_remembered_and_no_more() -> None:
     whole_cluster(1, test)
 
 
-def test_a_produce_that_is_not_committed_in_time_says_so() -> None:
+def test_produce_times_out_if_not_committed_in_time() -> None:
     """REQUEST_TIMED_OUT after the request's own timeout; the record may be committed later."""
 
     async def test(cluster: Cluster) -> None:
@@ -219,7 +219,7 @@ class _Nobody:
         pass
 
 
-def test_a_batch_of_an_older_format_is_named_as_such() -> None:
+def test_batches_of_older_formats_are_refused() -> None:
     """Magic 0 and 1 are gone (KIP-896)."""
 
     async def test(cluster: Cluster) -> None:
@@ -232,8 +232,8 @@ def test_a_batch_of_an_older_format_is_named_as_such() -> None:
     whole_cluster(1, test)
 
 
-def test_a_request_with_very_much_in_it_is_appended_in_slices_and_in_order() -> None:
-    """Others are served in between; the next request of its connection is not."""
+def test_large_produce_is_appended_in_slices_and_in_order() -> None:
+    """Other requests are served in between, but not the next one of its connection."""
 
     async def test(cluster: Cluster) -> None:
         many = encode_batch([Record()] * 30_000, timestamp_ms=1)

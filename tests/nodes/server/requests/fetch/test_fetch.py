@@ -1,4 +1,4 @@
-"""Fetch as Kafka answers it: long polls, sessions, who may read what."""
+"""Fetch as in Kafka: delayed responses, sessions, and who may read what."""
 
 import asyncio
 from dataclasses import replace
@@ -26,8 +26,8 @@ HOUR_MS = 3_600_000
 
 
 @pytest.mark.parametrize("node", [CONSUMER, FOLLOWER])
-def test_an_append_before_the_long_poll_first_runs_wakes_it(node: NodeId) -> None:
-    """A produce read from the sockets in the same turn of the loop as the fetch is not missed."""
+def test_append_in_the_same_loop_turn_completes_a_delayed_fetch(node: NodeId) -> None:
+    """A produce that is read from the sockets in the same turn of the loop is not missed."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -40,8 +40,8 @@ def test_an_append_before_the_long_poll_first_runs_wakes_it(node: NodeId) -> Non
     virtual_time.run(run())
 
 
-def test_a_poll_whose_connection_ends_leaves_nothing_behind() -> None:
-    """Cancelled before it ran or while it waits, a poll is forgotten by the replica."""
+def test_delayed_fetch_of_a_closed_connection_leaves_no_watcher() -> None:
+    """Whether it is cancelled at once or while it waits."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -65,7 +65,7 @@ async def opened(broker: FetchBroker, wanted: dict[int, int], **values: Any) -> 
     return int(response.session_id)
 
 
-def test_an_incremental_response_names_only_what_has_news() -> None:
+def test_incremental_response_has_only_changed_partitions() -> None:
     """Records, an error, a changed high watermark; and nothing twice."""
 
     async def run() -> None:
@@ -94,8 +94,8 @@ def test_an_incremental_response_names_only_what_has_news() -> None:
     virtual_time.run(run())
 
 
-def test_records_not_taken_come_again() -> None:
-    """A fetcher that does not name the partition again still asks for the same offset."""
+def test_records_are_sent_again_if_the_offset_stays() -> None:
+    """A fetcher that does not send the partition again still asks for the same offset."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -108,8 +108,8 @@ def test_records_not_taken_come_again() -> None:
     virtual_time.run(run())
 
 
-def test_an_idle_session_costs_nothing_for_its_partitions() -> None:
-    """A round of a caught-up session looks at no partition at all; with news, at that one."""
+def test_idle_session_reads_no_partition() -> None:
+    """A fetch of a caught-up session reads no partition; after a change it reads that one."""
 
     async def run() -> None:
         broker = FetchBroker(200)
@@ -126,7 +126,7 @@ def test_an_idle_session_costs_nothing_for_its_partitions() -> None:
 
 
 @pytest.mark.parametrize(("leaves", "known"), [(False, 7), (True, 7), (True, 6)])
-def test_a_follower_outside_the_isr_is_looked_at_until_it_shuts_down(
+def test_follower_outside_the_isr_is_read_with_every_fetch_unless_it_shuts_down(
     leaves: bool, known: int
 ) -> None:
     """It may be in sync with any fetch; one that shuts down has to register anew before. Who
@@ -160,7 +160,7 @@ def test_a_follower_outside_the_isr_is_looked_at_until_it_shuts_down(
     ],
 )
 def test_session_errors(session: tuple[int | None, int], version: int, error: ErrorCode) -> None:
-    """Unknown number, wrong epoch, names for ids: the fetcher has to begin anew."""
+    """Unknown session id, wrong epoch, names in place of ids: the fetcher has to start again."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -172,8 +172,8 @@ def test_session_errors(session: tuple[int | None, int], version: int, error: Er
     virtual_time.run(run())
 
 
-def test_a_full_request_ends_the_session_that_it_names() -> None:
-    """Epoch -1 asks for none instead, epoch 0 for a new one."""
+def test_full_request_closes_its_session() -> None:
+    """Epoch -1 asks for no session, epoch 0 for a new one."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -187,8 +187,8 @@ def test_a_full_request_ends_the_session_that_it_names() -> None:
     virtual_time.run(run())
 
 
-def test_no_room_for_a_session_is_no_error() -> None:
-    """The fetcher is served, and told that there is no session."""
+def test_fetch_is_served_without_a_session_when_the_cache_is_full() -> None:
+    """The response says that there is no session."""
 
     async def run() -> None:
         broker = FetchBroker(1, slots=0)
@@ -199,8 +199,8 @@ def test_no_room_for_a_session_is_no_error() -> None:
     virtual_time.run(run())
 
 
-def test_the_next_request_of_a_session_ends_the_wait_of_the_one_before() -> None:
-    """It is answered with nothing, so that nothing is told twice."""
+def test_next_request_of_a_session_ends_the_wait_of_the_one_before() -> None:
+    """Which gets an empty response, so that nothing is sent twice."""
 
     async def run() -> None:
         broker = FetchBroker(2)
@@ -222,8 +222,8 @@ def test_the_next_request_of_a_session_ends_the_wait_of_the_one_before() -> None
     virtual_time.run(run())
 
 
-def test_a_wait_ends_with_its_session() -> None:
-    """Evicted or closed: who waits is answered, and finds out with the next request."""
+def test_delayed_fetch_completes_when_its_session_is_closed() -> None:
+    """Evicted or closed: the fetcher finds out with its next request."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -237,7 +237,7 @@ def test_a_wait_ends_with_its_session() -> None:
 
 
 def test_no_partition_starves_when_responses_are_small() -> None:
-    """Whoever got records goes to the end of the line."""
+    """A partition that had records comes last in the next response."""
 
     async def run() -> None:
         broker = FetchBroker(5)
@@ -272,8 +272,8 @@ def test_no_partition_starves_when_responses_are_small() -> None:
     virtual_time.run(run())
 
 
-def test_a_follower_reads_to_the_end_and_a_consumer_to_the_high_watermark() -> None:
-    """What is not committed is nobody's but the replicas'."""
+def test_follower_reads_to_the_log_end_and_consumer_to_the_high_watermark() -> None:
+    """Only replicas get records that are not committed."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -286,8 +286,8 @@ def test_a_follower_reads_to_the_end_and_a_consumer_to_the_high_watermark() -> N
     virtual_time.run(run())
 
 
-def test_one_batch_comes_whatever_the_limits() -> None:
-    """A batch larger than every limit is sent when it is the response's first (KIP-74)."""
+def test_first_batch_is_sent_whatever_the_limits() -> None:
+    """A batch larger than every limit is sent if it is the first of the response (KIP-74)."""
 
     async def run() -> None:
         broker = FetchBroker(2)
@@ -312,10 +312,10 @@ def test_one_batch_comes_whatever_the_limits() -> None:
         (1, {}, ErrorCode.none),
     ],
 )
-def test_positions_and_epochs_are_checked(
+def test_offsets_and_leader_epochs_are_checked(
     offset: int, part: dict[str, int], error: ErrorCode
 ) -> None:
-    """Beyond the log's end, before its start, in another epoch (KIP-320)."""
+    """Above the log's end, below its start, in another epoch (KIP-320)."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -325,8 +325,8 @@ def test_positions_and_epochs_are_checked(
     virtual_time.run(run())
 
 
-def test_a_consumer_whose_log_was_truncated_is_told_where() -> None:
-    """The last fetched epoch ended here before the fetch offset: the diverging epoch says so."""
+def test_consumer_gets_the_diverging_epoch_after_a_truncation() -> None:
+    """If the last fetched epoch ended below the fetch offset."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -342,8 +342,8 @@ def test_a_consumer_whose_log_was_truncated_is_told_where() -> None:
     virtual_time.run(run())
 
 
-def test_unknown_ids_and_foreign_followers_are_refused() -> None:
-    """A topic id of nobody, and a follower that the assignment known here lacks."""
+def test_unknown_topic_ids_and_unassigned_followers_are_refused() -> None:
+    """A topic id that does not exist, and a follower that is not in the known assignment."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -355,8 +355,8 @@ def test_unknown_ids_and_foreign_followers_are_refused() -> None:
     virtual_time.run(run())
 
 
-def test_a_dropped_replica_wakes_its_session() -> None:
-    """Whoever waits for it learns that it is gone."""
+def test_removed_replica_completes_a_delayed_fetch() -> None:
+    """The fetcher learns that the replica was removed."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -373,8 +373,8 @@ def test_a_dropped_replica_wakes_its_session() -> None:
     virtual_time.run(run())
 
 
-def test_a_caught_up_follower_stays_in_sync_without_being_named() -> None:
-    """Its session's fetches vouch for all its partitions, until the leader's log grows."""
+def test_caught_up_follower_stays_in_sync_without_sending_the_partition() -> None:
+    """Its session's fetches count for all its partitions, until the leader's log grows."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -395,8 +395,8 @@ def test_a_caught_up_follower_stays_in_sync_without_being_named() -> None:
     virtual_time.run(run())
 
 
-def test_who_leads_is_told_with_the_refusal() -> None:
-    """Its epoch and address, so that the client need not ask for metadata (KIP-951)."""
+def test_not_leader_error_names_the_leader() -> None:
+    """With epoch and address, so that the client need not ask for metadata (KIP-951)."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -436,8 +436,8 @@ class FetchParams:
 
 
 @pytest.mark.parametrize("node", [CONSUMER, FOLLOWER])
-def test_answers_are_smaller_when_others_do_not_read_theirs(node: NodeId) -> None:
-    """A quarter of what is left of the node's bound, and a megabyte in any case."""
+def test_response_is_smaller_while_peers_do_not_read_theirs(node: NodeId) -> None:
+    """A quarter of what the node's bound leaves, but at least a megabyte."""
     broker = FetchBroker(1)
     large = encode_batch([Record(value=bytes(900_000))], timestamp_ms=1)
     for _ in range(8):
@@ -455,8 +455,8 @@ def test_answers_are_smaller_when_others_do_not_read_theirs(node: NodeId) -> Non
         assert fetched() == batches * len(large)
 
 
-def test_what_a_waiting_fetch_has_found_counts_and_may_end_its_wait() -> None:
-    """Otherwise a fetch that asks for more than there is would keep it for as long as it likes."""
+def test_bytes_of_a_delayed_fetch_count_and_may_complete_it() -> None:
+    """Otherwise a fetch that asks for more than there is would keep its bytes for long."""
 
     async def main() -> None:
         broker = FetchBroker(2)

@@ -13,7 +13,7 @@ HOUR_MS = 3_600_000
 
 
 def test_consumers_read_from_followers_since_v11() -> None:
-    """Up to what the follower knows to be committed; old clients must ask the leader (KIP-392)."""
+    """Up to the follower's high watermark; older clients must ask the leader (KIP-392)."""
 
     async def run() -> None:
         broker = FetchBroker(1)
@@ -36,8 +36,8 @@ def test_consumers_read_from_followers_since_v11() -> None:
     virtual_time.run(run())
 
 
-def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
-    """At once, without records; in the leader's own rack, or without one, the leader serves."""
+def test_consumer_is_sent_to_the_replica_in_its_rack() -> None:
+    """At once, without records; in the leader's own rack, or without a rack, the leader serves."""
 
     async def run() -> None:
         broker = FetchBroker(1, rack_aware=True)
@@ -56,8 +56,8 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
     virtual_time.run(run())
 
 
-def test_only_a_replica_that_will_do_is_preferred() -> None:
-    """In sync, in service, and with the offset: otherwise the consumer would go in vain."""
+def test_only_a_qualified_replica_is_preferred() -> None:
+    """It must be in sync, in service, and have the offset."""
 
     async def run() -> None:
         broker = FetchBroker(1, rack_aware=True)
@@ -84,8 +84,8 @@ def test_only_a_replica_that_will_do_is_preferred() -> None:
 
 
 @pytest.mark.parametrize("rack_aware", [True, False])
-def test_followers_hear_of_commits_at_once_where_consumers_read_from_them(rack_aware: bool) -> None:
-    """Otherwise with the next records or at the end of the wait: it costs a round."""
+def test_followers_hear_of_commits_at_once_if_consumers_read_from_them(rack_aware: bool) -> None:
+    """Otherwise with the next records or at the end of the wait, which saves a round trip."""
 
     async def run() -> None:
         broker = FetchBroker(1, rack_aware=rack_aware)

@@ -81,7 +81,7 @@ def consume(bootstrap: str, rack: str) -> tuple[list[int], dict[int, int]]:
 
 
 @pytest.mark.slow
-def test_a_foreign_consumer_reads_from_the_follower_in_its_rack() -> None:
+def test_librdkafka_consumer_reads_from_the_follower_in_its_rack() -> None:
     """Everything, in order, and from the replica that it was sent to."""
 
     async def run() -> None:

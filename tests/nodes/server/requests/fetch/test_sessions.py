@@ -1,4 +1,4 @@
-"""The cache of fetch sessions: who may continue, who makes room for whom."""
+"""The cache of fetch sessions: which requests continue one, and which session is evicted."""
 
 import pytest
 from hypothesis import given
@@ -33,13 +33,13 @@ def create(
     return cache.create(Sized(size), by_topic_id=True, privileged=privileged, now_ms=now_ms)
 
 
-def test_an_epoch_wraps_to_one() -> None:
+def test_session_epoch_wraps_to_one() -> None:
     """Zero would ask for a new session."""
     assert (next_epoch(1), next_epoch((1 << 31) - 1)) == (2, 1)
 
 
-def test_a_session_goes_on_with_its_next_epoch() -> None:
-    """Only the epoch that is due is taken, once."""
+def test_session_continues_only_with_its_next_epoch() -> None:
+    """Each epoch is accepted once."""
     cache = FetchSessionCache[Sized](1, 0)
     session = create(cache)
     assert session is not None
@@ -51,8 +51,8 @@ def test_a_session_goes_on_with_its_next_epoch() -> None:
     assert cache.find(session.session_id, 2, by_topic_id=True) is session
 
 
-def test_numbers_are_not_given_twice_at_a_time() -> None:
-    """Also when the numbers come round."""
+def test_session_ids_are_unique() -> None:
+    """Also after the ids have wrapped."""
     cache = FetchSessionCache[Sized](3, (1 << 31) - 2)
     sessions = [create(cache) for _ in range(3)]
     assert [session and session.session_id for session in sessions] == [(1 << 31) - 1, 1, 2]
@@ -68,10 +68,10 @@ def test_numbers_are_not_given_twice_at_a_time() -> None:
         ((5, True), (1, False), EVICTION_MS + 1, True),  # even a follower
     ],
 )
-def test_who_makes_room(
+def test_eviction_takes_idle_sessions_then_clients(
     resident: tuple[int, bool], newcomer: tuple[int, bool], later_ms: float, evicted: bool
 ) -> None:
-    """The idle, then clients for followers; released when it has to go."""
+    """Idle sessions first, then clients' sessions for a follower; an evicted one is released."""
     cache = FetchSessionCache[Sized](1, 0)
     old = create(cache, resident[0], privileged=resident[1])
     new = create(cache, newcomer[0], privileged=newcomer[1], now_ms=later_ms)
@@ -82,8 +82,8 @@ def test_who_makes_room(
 
 
 @pytest.mark.parametrize(("size", "evicted"), [(4, False), (5, False), (6, True)])
-def test_an_old_session_makes_room_for_a_larger_one(size: int, evicted: bool) -> None:
-    """In use, but no newcomer any more."""
+def test_old_session_is_evicted_for_a_larger_one(size: int, evicted: bool) -> None:
+    """It is in use, but no longer new."""
     cache = FetchSessionCache[Sized](1, 0)
     old = create(cache, 5)
     assert old is not None
@@ -92,8 +92,8 @@ def test_an_old_session_makes_room_for_a_larger_one(size: int, evicted: bool) ->
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.integers(0, 90_000)), max_size=40))
-def test_the_cache_is_bounded(newcomers: list[tuple[int, bool, int]]) -> None:
-    """Never more than its slots, and what left it was released once."""
+def test_session_cache_is_bounded(newcomers: list[tuple[int, bool, int]]) -> None:
+    """Never more than its slots, and every evicted session is released once."""
     cache = FetchSessionCache[Sized](4, 0)
     now_ms, made = 0.0, []
     for size, privileged, passes_ms in newcomers:

@@ -108,7 +108,7 @@ def load_config(properties: Mapping[str, str]) -> tuple[NodeConfig, list[str]]:
             max_idle_ms=read.number("connections.max.idle.ms", 600_000, least=1),
             # Unlike Kafka, which has no bound by default, and none of answers.
             max_request_bytes=read.number("queued.max.request.bytes", 256 << 20, least=1024),
-            max_answer_bytes=read.number(
+            max_response_bytes=read.number(
                 "highwater.queued.max.response.bytes", 256 << 20, least=1024
             ),
         ),

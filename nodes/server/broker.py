@@ -53,7 +53,7 @@ class Broker:
         connect: Callable[[str, int], Channel],
         connect_broker: Callable[[str, int], Channel],
         previous_epoch: BrokerEpoch | None,
-        answers: ByteBudget,
+        response_budget: ByteBudget,
     ) -> None:
         self._config = config
         self._controller = ControllerLink(raft, raft.voters, connect)
@@ -80,7 +80,7 @@ class Broker:
         )
         self._handlers = BrokerHandlers(
             produce=ProduceHandler(self.replicas, wall_clock_ms),
-            fetch=self._fetch_handler(now_ms, incarnation_id, answers),
+            fetch=self._fetch_handler(now_ms, incarnation_id, response_budget),
             offsets=OffsetsHandler(self.replicas),
             metadata=MetadataHandler(
                 config, self.replicas, lambda: raft.leader_id, self._auto_topics
@@ -93,7 +93,7 @@ class Broker:
         )
 
     def _fetch_handler(
-        self, now_ms: Callable[[], float], incarnation_id: UUID, answers: ByteBudget
+        self, now_ms: Callable[[], float], incarnation_id: UUID, response_budget: ByteBudget
     ) -> FetchHandler:
         config = self._config
         first_session = incarnation_id.int & 0x3FFFFFFF
@@ -105,7 +105,7 @@ class Broker:
             FetchSessionCache(config.fetching.max_sessions, first_session),
             now_ms,
             max_bytes=config.fetching.max_bytes,
-            answers=answers,
+            response_budget=response_budget,
         )
 
     def apis(self) -> dict[int, Api]:

@@ -108,7 +108,7 @@ class Node:
                 connect=self._connect,
                 connect_broker=connect_broker,
                 previous_epoch=None if clean_epoch is None else BrokerEpoch(clean_epoch),
-                answers=self._connections.answers,
+                response_budget=self._connections.response_budget,
             )
             self._publisher.subscribe(self._on_metadata_update)
         for endpoint in self.config.listeners:

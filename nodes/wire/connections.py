@@ -34,7 +34,7 @@ class ConnectionLimits:
     max_idle_ms: int = 600_000
     max_request_bytes: int = 256 << 20
     """Of all requests that are not complete, or have no response yet."""
-    max_answer_bytes: int = 256 << 20
+    max_response_bytes: int = 256 << 20
     """Of all responses that their peers have not read."""
 
 
@@ -59,8 +59,10 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self.requests = ByteBudget("requests", limits.max_request_bytes, largest_first=True)
-        self.answers = ByteBudget("answers", limits.max_answer_bytes, largest_first=False)
+        self.request_budget = ByteBudget("requests", limits.max_request_bytes, largest_first=True)
+        self.response_budget = ByteBudget(
+            "responses", limits.max_response_bytes, largest_first=False
+        )
         self._open: dict[Connection, None] = {}
         self._per_ip: dict[str, int] = {}
         self._sweeper: asyncio.TimerHandle | None = None

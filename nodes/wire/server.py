@@ -210,7 +210,7 @@ class ServerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_requests()
         self._listener.connections.forget(self)
-        self._hold_answers(0)
+        self._hold_responses(0)
         for pending in self._in_flight:
             pending.response.cancel()
         self._in_flight.clear()
@@ -235,13 +235,13 @@ class ServerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable = False
-        self._hold_answers()
+        self._hold_responses()
         self._apply_back_pressure()
 
     def resume_writing(self) -> None:
         self._touch()
         self._writable = True
-        self._hold_answers(0)
+        self._hold_responses(0)
         self._start_requests()
 
     # -- for Connections and ByteBudget --------------------------------------------------------
@@ -272,13 +272,13 @@ class ServerConnection(asyncio.Protocol):
         self._backlog.clear()
         self._backlog_bytes = 0
         self._frames.discard()
-        self._listener.connections.requests.hold(self, 0)
+        self._listener.connections.request_budget.hold(self, 0)
 
-    def _hold_answers(self, size: int | None = None) -> None:
+    def _hold_responses(self, size: int | None = None) -> None:
         """Report the bytes of unsent responses: `size`, or else what the transport has."""
         if size is None:
             size = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        self._listener.connections.answers.hold(self, size)
+        self._listener.connections.response_budget.hold(self, size)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class ServerConnection(asyncio.Protocol):
             self._start(frame)
         if not self._ended:
             held = self._frames.held_bytes + self._backlog_bytes + self._bytes_in_flight
-            self._listener.connections.requests.hold(self, held)
+            self._listener.connections.request_budget.hold(self, held)
         self._apply_back_pressure()
 
     def _may_start(self, frame: bytes) -> bool:
@@ -427,7 +427,7 @@ class ServerConnection(asyncio.Protocol):
         else:
             self._transport.writelines(pieces)
         if not self._writable:
-            self._hold_answers()
+            self._hold_responses()
 
     def _touch(self) -> None:
         self.last_active_s = asyncio.get_running_loop().time()

@@ -183,12 +183,12 @@ def test_incomplete_frames_of_all_connections_are_bounded() -> None:
         sizes = (100, 400, 300, 150, 100)
         for (connection, _), size in zip(made, sizes, strict=True):
             connection.data_received(struct.pack(">i", 50_000) + bytes(size - 4))
-        assert connections.requests.total_bytes == sum(sizes) - 400
+        assert connections.request_budget.total_bytes == sum(sizes) - 400
         await asyncio.sleep(0)
         assert [wire.closed for _, wire in made] == [False, True, False, False, False]
         for connection, _ in made:
             connection.connection_lost(None)
-        assert connections.requests.total_bytes == 0
+        assert connections.request_budget.total_bytes == 0
 
     in_loop(test)
 
@@ -226,12 +226,12 @@ def test_requests_without_a_response_count_for_the_budget() -> None:
         connection, _ = connected({PRODUCE: wait}, connections)
         frame = request(PRODUCE, 9, 1)
         connection.data_received(frame + frame[:9])
-        assert connections.requests.total_bytes == len(frame) - 4 + 9
+        assert connections.request_budget.total_bytes == len(frame) - 4 + 9
         waiting[0].set_result(None)
         await asyncio.sleep(0)
-        assert connections.requests.total_bytes == 9
+        assert connections.request_budget.total_bytes == 9
         connection.connection_lost(None)
-        assert connections.requests.total_bytes == 0
+        assert connections.request_budget.total_bytes == 0
 
     in_loop(test)
 
@@ -240,7 +240,7 @@ def test_unread_responses_of_all_connections_are_bounded() -> None:
     """Above the node's bound, the connection that is behind for the longest is closed."""
 
     async def test() -> None:
-        connections = Connections(ConnectionLimits(max_answer_bytes=(5 << 20) // 2))
+        connections = Connections(ConnectionLimits(max_response_bytes=(5 << 20) // 2))
         made = [connected({FETCH: megabyte}, connections) for _ in range(4)]
         connection, wire = made[0]
         connection.data_received(request(FETCH, 12, 1))
@@ -249,10 +249,10 @@ def test_unread_responses_of_all_connections_are_bounded() -> None:
             connection.data_received(request(FETCH, 12, 2))
             await asyncio.sleep(0)
         assert [wire.closed for _, wire in made] == [False, True, True, False]
-        assert 2 << 20 < connections.answers.total_bytes < (5 << 20) // 2
+        assert 2 << 20 < connections.response_budget.total_bytes < (5 << 20) // 2
         for connection, _ in made:
             connection.connection_lost(None)
-        assert connections.answers.total_bytes == 0
+        assert connections.response_budget.total_bytes == 0
 
     in_loop(test)
 

@@ -45,7 +45,7 @@ CONFIG, _ = load_config(
 
 
 def silence_deaths() -> None:
-    """A task may die first; whoever comes next dies too, and is seen."""
+    """Silence errors of tasks that crash first: the next operation crashes too, and is seen."""
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
 
 
@@ -118,7 +118,7 @@ class BrokerLife:
         return found
 
     async def work(self, disk: Disk) -> None:
-        """Everything that has an order of its own."""
+        """All operations that need an order of their own."""
         silence_deaths()
         await self.start(disk)
         self.create("t")
@@ -230,7 +230,7 @@ class BrokerLife:
         self.may_be(name, after)
 
     def begin_anew(self, name: str, start: int) -> None:
-        """Below where it began: what is fetched then must not be hidden."""
+        """Truncate fully to a lower start: records that are fetched then must not be hidden."""
         replica, manager, before = self.replica(name), self.manager, self.state_of(name)
         assert manager is not None
         assert start < replica.log.start_offset
@@ -243,7 +243,7 @@ class BrokerLife:
         self.may_be(name, after)
 
     async def delete_records(self, name: str, offset: int) -> None:
-        """Once that is answered, they do not come back."""
+        """Delete records; after the response they must not come back."""
         manager, before = self.manager, self.state_of(name)
         assert manager is not None
         self.may_be(name, dataclasses.replace(before, last_start=offset))
@@ -281,7 +281,7 @@ class BrokerLife:
         return self.manager.logs.must_refetch(TopicPartition(name, 0))
 
     def judge(self, disk: Disk, name: str) -> None:
-        """Go on with the state that is found."""
+        """Continue with the state that is found."""
         log, states = self.replica(name).log, self.states[self.image.topic_ids[name]]
         if self.refused(name):  # the power was lost before the topic's id was on disk
             assert not self.killed

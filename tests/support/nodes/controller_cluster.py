@@ -142,7 +142,7 @@ class Cluster:
         )
 
     def tick(self) -> None:
-        """The controller looks at its clock."""
+        """Run a tick of the controller."""
         self.take(self.controller.tick(self.now_ms))
 
     def recover(self, ends: Mapping[int, tuple[int, int]] | None = None) -> list[Inquiry]:

@@ -1,4 +1,4 @@
-"""A controller node whose quorum is a fake: commits and elections come when a test says so."""
+"""A controller node with a fake quorum: the test decides when commits and elections happen."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ CONTEXT = RequestContext(listener="CONTROLLER", peer_host="127.0.0.1", client_id
 
 
 class FakeQuorum:
-    """A quorum of one, whose commits come when the test says so."""
+    """A quorum of one node; the test decides when it commits."""
 
     def __init__(self) -> None:
         self.node_id = ME
@@ -85,7 +85,7 @@ class FakeQuorum:
             listener.on_active(self.epoch)
 
     def follow(self, leader: NodeId | None) -> None:
-        """Lose the leadership and what was not committed; another leads, or nobody."""
+        """Lose the leadership and the uncommitted records; `leader` leads now, or no node."""
         self.epoch = Epoch(self.epoch + 1)
         self.leader_id = leader
         self.uncommitted = []
@@ -102,7 +102,7 @@ def _no_channel(host: str, port: int) -> Channel:
 
 
 class Node:
-    """A controller node with a fake quorum, spoken to in kio's entities through their bytes."""
+    """A controller node with a fake quorum; requests are kio entities, encoded and decoded."""
 
     def __init__(self, session_timeout_ms: float = 9000, max_batch_records: int = 10_000) -> None:
         self.quorum = FakeQuorum()

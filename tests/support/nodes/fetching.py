@@ -1,4 +1,4 @@
-"""One broker's fetch handler over replicas made by hand: no sockets, no cluster, any clock.
+"""The fetch handler of one broker with replicas made by hand: no sockets, no cluster, any clock.
 
 The broker is node 1. Topics are named t0, t1, ...; all have partition 0 with the replicas 1, 2, 3.
 """
@@ -44,7 +44,7 @@ def topic_id(number: int) -> UUID:
 
 @dataclass(slots=True)
 class Hosted:
-    """What the handler asks of a ReplicaManager."""
+    """The part of a ReplicaManager that the handler uses."""
 
     image: ClusterImage = field(default_factory=ClusterImage)
     replicas: dict[TopicPartition, Replica] = field(default_factory=dict)
@@ -65,16 +65,16 @@ class Hosted:
 
 
 class NoIsr:
-    """Grows no in-sync sets."""
+    """Never expands an ISR."""
 
     def maybe_expand_isr(self, replica: Replica, follower: NodeId) -> None:
         pass
 
 
 class CountingReader(PartitionReader):
-    """Counts the looks at partitions."""
+    """Counts the reads of partitions."""
 
-    looks = 0
+    reads = 0
 
     def read(
         self,
@@ -85,12 +85,12 @@ class CountingReader(PartitionReader):
         *,
         first: bool,
     ) -> FetchPartitionData:
-        self.looks += 1
+        self.reads += 1
         return super().read(partition, params, left, now_ms, first=first)
 
 
 class FetchBroker:
-    """Broker `local` with `count` topics, led by 1, everybody in sync; its clock is `now_ms`."""
+    """Broker `local` with `count` topics, led by 1, all replicas in sync; its clock is `now_ms`."""
 
     def __init__(
         self, count: int, *, local: NodeId = LEADER, slots: int = 10, rack_aware: bool = False
@@ -111,14 +111,14 @@ class FetchBroker:
         self.reader = CountingReader(
             cast(Any, self.hosted), ReplicaSelector() if rack_aware else None
         )
-        self.answers = ByteBudget("answers", 256 << 20, largest_first=False)
+        self.response_budget = ByteBudget("responses", 256 << 20, largest_first=False)
         self.handler = FetchHandler(
             self.reader,
             cast(Any, NoIsr()),
             self.sessions,
             lambda: self.clock(),
             max_bytes=55 << 20,
-            answers=self.answers,
+            response_budget=self.response_budget,
         )
 
     def racks(self, **fenced: bool) -> None:
@@ -166,7 +166,7 @@ class FetchBroker:
         self.replica(number).apply(assignment, 1, self.now_ms)
 
     def commit(self, number: int) -> None:
-        """Everybody in sync fetches at the log's end."""
+        """All followers fetch at the log's end."""
         replica = self.replica(number)
         for node in (FOLLOWER, OTHER):
             replica.record_fetch(node, replica.log.end_offset, BrokerEpoch(7), self.now_ms)

@@ -49,12 +49,12 @@ class State:
 
     @property
     def end(self) -> int:
-        """Where the log ends when nothing is lost."""
+        """The log end if nothing is lost."""
         return read_header(self.batches[-1]).next_offset if self.batches else self.last_start
 
 
 class Life:
-    """Appending, rolling, flushing, truncating, trimming, expiring, closing, opening again."""
+    """Appends, rolls, flushes, truncates, trims, expires, closes and opens a log again."""
 
     scale = 1
     """Sizes grow with it; from 40 on batches and segments have several pages."""
@@ -128,7 +128,7 @@ class Life:
         return self.states[0]
 
     def settle(self, state: State) -> None:
-        """The operation is done: only this can be."""
+        """The operation is done: this is the only possible state."""
         assert self.log is not None
         self.states = [state]
         assert content(self.log) == list(self._readable(state, self.log.start_offset))
@@ -344,13 +344,13 @@ class Life:
 
 
 class Pages(Life):
-    """The same with larger batches: a loss of power leaves some of their pages."""
+    """The same with larger batches: a power loss leaves some of their pages."""
 
     scale = 40
 
 
 class End(Life):
-    """Deleting a log, sweeping it, and beginning another of the same name."""
+    """Deletes a log, removes its files, and creates another of the same name."""
 
     def run(self, disk: Disk) -> None:
         self.open(disk)

@@ -1,4 +1,4 @@
-"""RaftNodes on memory disks, joined by an in-memory network that carries real frames."""
+"""QuorumNodes on memory disks, joined by an in-memory network that carries real frames."""
 
 import asyncio
 import inspect
@@ -28,7 +28,7 @@ CONTEXT = RequestContext(listener="CONTROLLER", peer_host="test", client_id=None
 
 
 class SlowDisk(MemoryDisk):
-    """A memory disk whose background syncs can be held up."""
+    """A memory disk whose background syncs can be delayed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class SlowDisk(MemoryDisk):
 
 
 class Recorder:
-    """A listener that keeps everything it is told."""
+    """A listener that keeps everything that is delivered."""
 
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []
@@ -134,7 +134,7 @@ class Cluster:
         return (source, target) in self._cut
 
     def isolate(self, node: NodeId, *others: NodeId) -> None:
-        """Cut both ways between it and others (everybody, when none are named)."""
+        """Cut the links between it and others in both directions; all others if none are named."""
         for other in others or tuple(self.disks):
             self._cut += [(node, other), (other, node)]
 
@@ -176,7 +176,7 @@ class Cluster:
         await node.start()
 
     def kill(self, number: NodeId, *, power_loss: bool = False) -> None:
-        """The process dies: nothing of it runs any more; with its power, the cache goes too."""
+        """Kill the process; with `power_loss`, what the disk had not synced is lost too."""
         node = self.running.pop(number)
         node.halted = RuntimeError("killed")
         node._cancel_all()

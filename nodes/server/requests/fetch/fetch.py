@@ -97,9 +97,9 @@ class FetchHandler:
         now_ms: Callable[[], float],
         *,
         max_bytes: int,
-        answers: ByteBudget,
+        response_budget: ByteBudget,
     ) -> None:
-        self._answers = answers
+        self._response_budget = response_budget
         self._partition_reader = partition_reader
         self._isr = isr
         self._sessions = sessions
@@ -117,7 +117,7 @@ class FetchHandler:
         self._read(fetch, fetch.partitions.due)
         if fetch.has_enough or request.max_wait.total_seconds() <= 0 or not fetch.partitions.by_key:
             return self._response(fetch)
-        delayed = _DelayedFetch(fetch, self._read, self._response, self._answers)
+        delayed = _DelayedFetch(fetch, self._read, self._response, self._response_budget)
         return delayed.start(request.max_wait.total_seconds())
 
     # -- sessions ------------------------------------------------------------------------------
@@ -129,7 +129,9 @@ class FetchHandler:
         else:
             node, broker_epoch = NodeId(request.replica_id), BrokerEpoch(-1)
         follower = node >= 0
-        limit_bytes = max(self._answers.available_bytes // SHARE_OF_AVAILABLE, MIN_LIMIT_BYTES)
+        limit_bytes = max(
+            self._response_budget.available_bytes // SHARE_OF_AVAILABLE, MIN_LIMIT_BYTES
+        )
         return FetchParams(
             replica_id=node if follower else NO_NODE,
             broker_epoch=broker_epoch,
@@ -314,10 +316,10 @@ class _DelayedFetch(DelayedResponse):
         fetch: _FetchInProgress,
         read: Callable[[_FetchInProgress, Iterable[FetchPartition]], None],
         response_of: Callable[[_FetchInProgress], Any],
-        answers: ByteBudget,
+        response_budget: ByteBudget,
     ) -> None:
         super().__init__()
-        self._answers = answers
+        self._response_budget = response_budget
         self._fetch = fetch
         self._read = read
         self._response_of = response_of
@@ -325,7 +327,7 @@ class _DelayedFetch(DelayedResponse):
 
     def watch(self) -> None:
         self._fetch.partitions.wait(self.check_and_complete)
-        self._answers.hold(self, self._fetch.size)
+        self._response_budget.hold(self, self._fetch.size)
 
     def shed(self, reason: str) -> None:
         """All connections hold too much: respond with what there is."""
@@ -340,7 +342,7 @@ class _DelayedFetch(DelayedResponse):
         return self._response_of(fetch)
 
     def unwatch(self) -> None:
-        self._answers.hold(self, 0)
+        self._response_budget.hold(self, 0)
         self._fetch.partitions.stop_waiting(self.check_and_complete)
         if self._fetch.session is None:
             self._fetch.partitions.release()

@@ -115,12 +115,12 @@ def test_idle_session_reads_no_partition() -> None:
         broker = FetchBroker(200)
         session = await opened(broker, dict.fromkeys(range(200), 0), node=FOLLOWER)
         await broker.fetch({}, node=FOLLOWER, session=(session, 1))
-        broker.reader.looks = 0
+        broker.reader.reads = 0
         await broker.fetch({}, node=FOLLOWER, session=(session, 2))
-        assert broker.reader.looks == 0
+        assert broker.reader.reads == 0
         broker.replica(7).append(BATCH)
         await broker.fetch({}, node=FOLLOWER, session=(session, 3))
-        assert 0 < broker.reader.looks < 5
+        assert 0 < broker.reader.reads < 5
 
     virtual_time.run(run())
 
@@ -144,9 +144,9 @@ def test_follower_outside_the_isr_is_read_with_every_fetch_unless_it_shuts_down(
             broker.assign(number, isr=(LEADER,))
         session = await opened(broker, dict.fromkeys(range(100), 0), node=FOLLOWER)
         await broker.fetch({}, node=FOLLOWER, session=(session, 1))
-        broker.reader.looks = 0
+        broker.reader.reads = 0
         await broker.fetch({}, node=FOLLOWER, session=(session, 2))
-        assert (broker.reader.looks == 0) is (leaves and known == 7)
+        assert (broker.reader.reads == 0) is (leaves and known == 7)
 
     virtual_time.run(run())
 
@@ -451,7 +451,7 @@ def test_response_is_smaller_while_peers_do_not_read_theirs(node: NodeId) -> Non
     assert fetched() == 8 * len(large)
     slow = FetchParams()
     for left, batches in ((16 << 20, 4), (0, 1)):
-        broker.answers.hold(slow, broker.answers.max_bytes - left)
+        broker.response_budget.hold(slow, broker.response_budget.max_bytes - left)
         assert fetched() == batches * len(large)
 
 
@@ -463,12 +463,12 @@ def test_bytes_of_a_delayed_fetch_count_and_may_complete_it() -> None:
         broker.replica(0).append(BATCH)
         broker.commit(0)
         answer = broker.start({0: 0, 1: 0}, max_wait_ms=3_600_000, min_bytes=1 << 20)
-        assert broker.answers.total_bytes == len(BATCH)
-        broker.answers.max_bytes = len(BATCH)
+        assert broker.response_budget.total_bytes == len(BATCH)
+        broker.response_budget.max_bytes = len(BATCH)
         broker.replica(1).append(BATCH)
         broker.commit(1)
         response = await asyncio.wait_for(answer, 20)
         assert numbers(response) == [0, 1]
-        assert broker.answers.total_bytes == 0
+        assert broker.response_budget.total_bytes == 0
 
     asyncio.run(main())

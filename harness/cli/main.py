@@ -70,7 +70,7 @@ from harness.reports import terminal
 
 if TYPE_CHECKING:
     from harness.run.prepare import Prepared
-    from harness.run.teardown import Ending
+    from harness.run.teardown import EndOptions
 
 app = typer.Typer(
     name="highwater",
@@ -198,7 +198,7 @@ def run(
     Without a plan it runs first-light: about a minute, three nodes, one topic for each acks mode.
     """
     from harness.plans.plan import seconds
-    from harness.run.teardown import Ending
+    from harness.run.teardown import EndOptions
 
     flags: dict[str, Any] = {
         "seed": seed,
@@ -219,7 +219,7 @@ def run(
         "broker_module": broker_module,
         "expect": expect,
     }
-    ending = Ending.asked(teardown=teardown, heal=heal)
+    ending = EndOptions.from_flags(teardown=teardown, heal=heal)
     prepared = _prepared(plan, flags, replay, resolved=resolved, refuse=not dry_run)
     if dry_run:
         _show(prepared, as_json)
@@ -358,7 +358,7 @@ def _show(prepared: "Prepared", as_json: bool) -> NoReturn:
 
 
 def _run(
-    prepared: "Prepared", root: Path, ending: "Ending", report: bool, as_json: bool, debug: bool
+    prepared: "Prepared", root: Path, ending: "EndOptions", report: bool, as_json: bool, debug: bool
 ) -> NoReturn:
     from harness.judging import judge
     from harness.reports import summary

@@ -1,8 +1,8 @@
-"""A cluster for foreign clients: up until somebody stops it, reachable from this machine.
+"""A cluster for other clients, reachable from this machine: `highwater cluster up`.
 
-The same brokers on the same target as in a run, without workload, faults or verdict. In the
-foreground it lives as long as the harness; detached it lives on, and `highwater cluster down`
-removes it by its journal. Several may be up at once: each has a subnet of its own.
+It has the same brokers on the same target as in a run, without workload, faults or verdict. In the
+foreground it runs as long as the harness. A detached cluster goes on, and `highwater cluster down`
+removes it by its journal. Several clusters may be up at once: each has a subnet of its own.
 """
 
 import json
@@ -32,7 +32,7 @@ UNNAMED = "cluster"
 
 
 class ClusterError(PlanError):
-    """The cluster cannot be started, found, changed or ended as asked."""
+    """The cluster cannot be started, found, changed or removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +55,12 @@ def up(
     say: Callable[[Mapping[str, str]], None],
     warn: Callable[[str], None],
 ) -> None:
-    """Start the nodes of `layout` and `say` where they are; then wait for `stop`, unless detached.
+    """Start the nodes of `layout` and call `say`; then wait for `stop`, unless `detach`.
 
-    `say` gets name (of a cluster that has one), bootstrap (host:port,...), logs, without root enter
-    (how to get onto its network), stop (what ends it) and run (the directory with everything);
-    nothing when `stop` came first.
-    `warn` gets what happens later. Raises ClusterError, PlanError, TargetError, DeployError,
-    StoreError.
+    `say` gets name (if the cluster has one), bootstrap (host:port,...), logs, without root enter
+    (how to get onto its network), stop (the command that ends it) and run (its directory). It is
+    not called when `stop` came first. `warn` gets later events. Raises ClusterError, PlanError,
+    TargetError, DeployError, StoreError.
     """
     if detach and rootless.is_rootless():
         raise ClusterError(
@@ -72,7 +71,9 @@ def up(
     plan.resolved_broker()
     prepare.check_configs(plan)
     program = broker_program_of(plan, long_running=True)
-    run = store.create(root, plan.name, versions={**versions(), **program.versions()}, commit=commit())
+    run = store.create(
+        root, plan.name, versions={**versions(), **program.versions()}, commit=commit()
+    )
     run.write_plan(plan.to_json())
     path = run.path / "journal.jsonl"
     with Journal.create(path, run_id=run.run_id, detached=detach) as journal:
@@ -107,25 +108,26 @@ def up(
 
 
 def down(root: Path, run: Path | None = None) -> list[CleanedRun]:
-    """Remove the cluster whose run directory is `run`; or every detached one, and what killed runs
-    left. Runs and foreground clusters that are alive are left alone, and not mentioned.
+    """Remove the cluster of the run directory `run`; by default all detached clusters and the
+    leftovers of killed runs.
 
-    Raises StoreError when `run` is no run directory, ClusterError when it is in the foreground.
+    Living runs and foreground clusters stay, and are not in the result. Raises StoreError when
+    `run` is no run directory, and ClusterError when its cluster is in the foreground.
     """
     if run is None:
         found = clean.clean(root, everything=True)
         return [each for each in found if each.outcome is not CleanOutcome.ALIVE]
     path = store.open_run(run).path / "journal.jsonl"
     if not path.exists():
-        raise ClusterError(f"{run}: nothing was ever started in this run: it has no journal")
+        raise ClusterError(f"{run}: nothing was started in this run: it has no journal")
     done = clean.undo(path)
     if done.outcome is CleanOutcome.ALIVE:
-        raise ClusterError(f"{run} is not detached: it ends where it was started, by Ctrl-C")
+        raise ClusterError(f"{run} is not detached: stop it with Ctrl-C where it was started")
     return [done]
 
 
 def running() -> list[RunningCluster]:
-    """The clusters of this user that are up, in the foreground or detached."""
+    """Return the clusters of this user that are up, in the foreground or detached."""
     found = []
     for path in journal.registered():
         try:
@@ -133,7 +135,7 @@ def running() -> list[RunningCluster]:
             bootstrap = json.loads((path.parent / store.RUN_FILE).read_text()).get("bootstrap")
             name = json.loads((path.parent / "plan.json").read_text())["name"]
         except (OSError, ValueError, KeyError, RecursionError):
-            continue  # being made or being removed
+            continue  # it is just being made or removed
         if bootstrap and has_living_process(records):
             found.append(RunningCluster(run=path.parent, bootstrap=bootstrap, name=name))
     return found

@@ -1,8 +1,8 @@
-"""Brokers that are started in, and removed from, a detached cluster while it runs.
+"""Adds brokers to a running detached cluster, and removes them.
 
-The cluster's journal is taken over for as long as machines are made or removed, and no longer: what
-is made is in it, so that `cluster down` and `clean` undo it. Moving data to and from the brokers is
-the administrator's (`harness.admin.scaling`).
+The cluster's journal is locked while machines are made or removed. New machines are recorded there,
+so that `cluster down` and `clean` undo them. Moving data to and from the brokers is left to
+`harness.admin.scaling`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,19 +21,19 @@ from harness.targets.kinds import kind_of
 
 
 @contextmanager
-def taken_over(run_dir: Path | None) -> Iterator[BrokerSystem]:
-    """The running detached cluster, to be changed by nobody else meanwhile.
+def locked_cluster(run_dir: Path | None) -> Iterator[BrokerSystem]:
+    """Lock a running detached cluster and return it.
 
-    Raises ClusterError when there is none, or its harness is in the foreground or somebody else is
-    changing it.
+    Raises ClusterError when there is no such cluster, when it is in the foreground, or when another
+    command is changing it.
     """
     path = cluster.find(run_dir).run
     try:
         journal = Journal.take_over(path / "journal.jsonl")
     except JournalHeld as error:
         raise ClusterError(
-            f"{path}: this cluster is in the foreground, or another command is changing it; only "
-            "one that was started with --detach can be changed"
+            f"{path}: this cluster is in the foreground, or another command is changing it; only a "
+            "cluster that was started with --detach can be changed"
         ) from error
     with journal:
         run = store.open_run(path)
@@ -50,18 +50,18 @@ def _plan_of(run: Run) -> Plan:
     try:
         return stored_plan(run.path)
     except (OSError, ValueError) as error:
-        raise ClusterError(f"{run.path}: the cluster's plan is lost: {error}") from error
+        raise ClusterError(f"{run.path}: the cluster's plan cannot be read: {error}") from error
 
 
 def add_brokers(
     run_dir: Path | None, count: int, rack: str | None, *, tell: Callable[[str], None]
 ) -> list[int]:
-    """Start `count` brokers; returns their numbers, which nobody had before.
+    """Start `count` brokers; return their numbers, which are new. `tell` gets lines of progress.
 
-    Raises ClusterError, DeployError, TargetError; those that were started before that stay.
+    Raises ClusterError, DeployError, TargetError; brokers that were started before the error stay.
     """
     added = []
-    with taken_over(run_dir) as system:
+    with locked_cluster(run_dir) as system:
         for _ in range(count):
             added.append(system.add_broker(rack=rack))
             tell(f"started broker {added[-1]}")
@@ -69,8 +69,8 @@ def add_brokers(
 
 
 def check_removable(run_dir: Path | None, nodes: Sequence[int]) -> None:
-    """Raises ClusterError when one of the nodes is not there, or more than a broker."""
-    with taken_over(run_dir) as system:
+    """Raise ClusterError when one of the nodes does not exist, or is a controller too."""
+    with locked_cluster(run_dir) as system:
         layout = system.layout
         for node in nodes:
             if node not in layout.brokers:
@@ -89,14 +89,16 @@ def remove_brokers(
     forget: Callable[[str, int], None],
     tell: Callable[[str], None],
 ) -> None:
-    """Stop brokers in order, have the rest forget each (`forget` gets their bootstrap servers and
-    the number), and remove their machines. They hold nothing any more: that is the caller's word.
+    """Shut brokers down, unregister them and remove their machines.
+
+    `forget` unregisters a broker: it gets the bootstrap servers of the other brokers and the
+    number. The caller must know that the brokers hold no replicas any more.
     """
     check_removable(run_dir, nodes)
-    with taken_over(run_dir) as system:
+    with locked_cluster(run_dir) as system:
         for node in nodes:
             if not system.stop_node(node):
-                tell(f"broker {node} did not stop in order and was killed")
+                tell(f"broker {node} did not shut down in time and was killed")
             others = [address for each, address in system.brokers.items() if each != node]
             forget(",".join(f"{host}:{port}" for host, port in others), node)
             system.remove_node(node)

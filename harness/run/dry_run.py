@@ -1,4 +1,4 @@
-"""What a run would do, before it does anything: its schedule as a table or as JSON."""
+"""Shows what a run would do: its schedule as a table or as JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from nemesis.schedule import Event
 
 
 def text(prepared: Prepared) -> str:
-    """When which fault strikes whom, for how long, how, and after what; and what cannot be."""
+    """Return the schedule as a table, then risks, notes and faults that cannot be injected."""
     plan, schedule = prepared.plan, prepared.schedule
     lines = [
         f"{plan.name}, seed {schedule.seed}: {len(schedule.events)} faults in "
@@ -35,7 +35,7 @@ def _row(event: Event, prepared: Prepared) -> tuple[str, ...]:
         _seconds(event.at_ms),
         event.name or "",
         f"{event.fault} (impossible here)" if event.fault in prepared.missing else event.fault,
-        _aim(event),
+        _targets(event),
         _seconds(event.duration_ms),
         ", ".join(f"{name}={value}" for name, value in _params(event).items()),
         until or "",
@@ -43,7 +43,7 @@ def _row(event: Event, prepared: Prepared) -> tuple[str, ...]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines of columns; a column that has nothing but its head is left out."""
+    """Return rows as aligned lines. A column that has only a heading is left out."""
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])] or [("",)]
     widths = [max(map(len, column)) for column in columns]
     cells = [
@@ -54,7 +54,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def as_json(prepared: Prepared) -> dict[str, Any]:
-    """The same for programs; `schedule` is what schedule.json would hold."""
+    """Return the same as JSON-able data; `schedule` is the content of schedule.json."""
     return {
         "plan": prepared.plan.to_json(),
         "schedule": prepared.schedule.model_dump(exclude_none=True),
@@ -65,14 +65,14 @@ def as_json(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _aim(event: Event) -> str:
+def _targets(event: Event) -> str:
     if event.nodes is None:
         return event.targets
     return f"{event.targets} = {', '.join(map(str, event.nodes)) or 'nobody'}"
 
 
 def _params(event: Event) -> dict[str, str]:
-    """All parameters, those that the event leaves to the fault too."""
+    """Return all parameters, with the fault's defaults."""
     return dict(Params.of(find(event.fault).options, event.params).values)
 
 

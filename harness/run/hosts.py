@@ -1,4 +1,4 @@
-"""What faults may act on in a run: the target's machines and the cluster's administration."""
+"""Collects what faults may act on in a run: the target's machines and the administration."""
 
 from harness.targets.base import Target
 from nemesis.administration import Administration
@@ -9,7 +9,7 @@ from nemesis.hosts import Clocks, Hosts
 def hosts_of(
     target: Target, view: ClusterView, cluster: Administration, clocks: Clocks | None = None
 ) -> Hosts:
-    """Everything that the nemesis of a run may break; `clocks` in place of the target's."""
+    """Return everything that the nemesis of a run may break. `clocks` replace the target's."""
     return Hosts(
         processes=target,
         clients=target.clients,

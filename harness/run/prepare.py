@@ -1,7 +1,7 @@
-"""From a plan to a run that can be started: everything checked, the schedule of faults fixed.
+"""Prepares a plan for a run: checks the plan as a whole, and fixes the schedule of faults.
 
-Nothing is started here. Everything wrong is a PlanError of one paragraph: what, where, and what to
-do about it. What the machine lacks comes in from outside, see `harness.targets.abilities`.
+Nothing is started here. A mistake is a PlanError of one paragraph: what, where, and what to do
+about it. The caller says which abilities the target lacks, see `harness.targets.abilities`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from nemesis.generator import Mix, Tuning, expand, generate
 from nemesis.hosts import CLIENTS
 from nemesis.schedule import Schedule, checked, scripted
 
-LEFT_OPEN: Final = (
-    "the cluster is external: its brokers' files are not read, so that it stays open whether its "
-    "replicas agree; what clients saw is judged"
+EXTERNAL_NOTE: Final = (
+    "the cluster is external: its brokers' files are not read, so it stays unknown whether its "
+    "replicas agree; only the observations of clients are judged"
 )
 
 
@@ -32,13 +32,13 @@ class Prepared:
     plan: Plan
     schedule: Schedule
     notes: tuple[str, ...] = ()
-    """What was left out, and why."""
+    """Faults that were left out and why, and other remarks."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """Faults of the plan that cannot be injected, and why."""
     refusal: str | None = None
-    """Why it must not be run, where that was not to be raised."""
+    """Why the plan must not be run; only with `refuse=False`, else that is an error."""
     lacks: Mapping[Ability, str] | None = None
-    """What the target cannot do, and why; None: nobody asked."""
+    """The abilities that the target lacks, and why; None: unknown."""
 
     @property
     def risks(self) -> tuple[Risk, ...]:
@@ -51,7 +51,7 @@ class Prepared:
 
 
 def faults_of(plan: Plan) -> list[str]:
-    """The faults that a plan asks for, each once. Raises PlanError."""
+    """Return the faults of a plan, each once. Raises PlanError."""
     nemesis = plan.nemesis
     try:
         mixed = expand([*nemesis.faults, *nemesis.mix])
@@ -67,10 +67,10 @@ def prepare(
     lacks: Mapping[Ability, str] | None = None,
     refuse: bool = True,
 ) -> Prepared:
-    """Check the plan as a whole and fix its schedule (or check the one to be replayed).
+    """Check the plan as a whole and fix its schedule, or check the `schedule` that is replayed.
 
-    `lacks` says what the target cannot do, and why; None: nobody asked. Raises PlanError; faults
-    that cannot be injected are only told as the refusal unless `refuse`.
+    `lacks` has the abilities that the target lacks, and why; None: unknown. Raises PlanError.
+    Without `refuse`, faults that cannot be injected are no error but the `refusal` of the result.
     """
     where = f"plan {plan.name}"
     plan.resolved_broker()
@@ -91,14 +91,14 @@ def prepare(
     if refusal is not None and refuse:
         raise PlanError(refusal)
     notes = tuple(f"{name} was left out: {why}" for name, why in missing.items() if leave_out)
-    notes = (*notes, *([LEFT_OPEN] if plan.system == "external" else []))
+    notes = (*notes, *([EXTERNAL_NOTE] if plan.system == "external" else []))
     return Prepared(
         plan=plan, schedule=made, notes=notes, missing=missing, refusal=refusal, lacks=lacks
     )
 
 
 def _missing(name: str, plan: Plan, lacks: Mapping[Ability, str]) -> str | None:
-    """Why the target cannot inject a fault, or None. Raises UnknownFault."""
+    """Return why the target cannot inject a fault, or None. Raises UnknownFault."""
     fault = find(name)
     if lacking := sorted(fault.needs & lacks.keys()):
         return "it lacks " + "; ".join(f"{ability} ({lacks[ability]})" for ability in lacking)
@@ -112,8 +112,8 @@ def _refusal(plan: Plan, missing: Mapping[str, str]) -> str:
     more = f" (and {len(missing) - 1} more faults)" if len(missing) > 1 else ""
     where = "system external" if plan.system == "external" else f"target {plan.target}"
     return (
-        f"plan {plan.name}: {where} cannot inject {name}{more}: {why}; take it out of "
-        "the plan, or leave it out with --nemesis auto; `highwater doctor` says what is missing"
+        f"plan {plan.name}: {where} cannot inject {name}{more}: {why}; remove it from the "
+        "plan, or leave it out with --nemesis auto; `highwater doctor` says what is missing"
     )
 
 
@@ -162,37 +162,39 @@ def _mix(plan: Plan, faults: Sequence[str]) -> Mix:
 
 
 def check_system(plan: Plan) -> None:
-    """Whether the system, what says where it is, and the target go together. Raises PlanError."""
+    """Check that the system, its address and the target go together. Raises PlanError."""
     where = f"plan {plan.name}"
     if (plan.system == "external") != (plan.external is not None):
         raise PlanError(
-            f"{where}: system external and external.bootstrap_servers go together: say both (or "
-            "--bootstrap-servers), or none of them"
+            f"{where}: system external and external.bootstrap_servers go together: give both (or "
+            "--bootstrap-servers), or neither"
         )
     if plan.system == "external" and plan.target != "local":
         raise PlanError(
-            f"{where}: target {plan.target} makes machines, and those of system external are there "
-            "already; its clients run on this machine: leave the target out"
+            f"{where}: target {plan.target} makes machines, but system external has its own, and "
+            "its clients run on this machine: leave the target out"
         )
     if plan.system == "nodes":
         return
     if plan.target == "sim":
         raise PlanError(
-            f"{where}: system {plan.system} cannot run in a simulated world, which only the "
-            "built-in broker can; run it with real processes: highwater run"
+            f"{where}: system {plan.system} cannot run in a simulated world; only the built-in "
+            "broker can; run it with real processes: highwater run"
         )
     if plan.broker_module != "nodes":
         raise PlanError(
-            f"{where}: broker_module {plan.broker_module} is a built-in broker's; leave it out, or "
-            'say system = "nodes"'
+            f"{where}: broker_module {plan.broker_module} is for the built-in broker; leave it out "
+            'or set system = "nodes"'
         )
 
 
 def check_configs(plan: Plan) -> None:
-    """Whether the built-in broker takes its configuration; others refuse by themselves what they
-    cannot take. Raises PlanError."""
+    """Check the configuration for the built-in broker. Raises PlanError.
+
+    Other brokers refuse a wrong configuration by themselves.
+    """
     if plan.system == "nodes" and (plan.broker or any(topic.configs for topic in plan.topics)):
-        from harness.systems import built_in_configs  # loads the broker, which takes its time
+        from harness.systems import built_in_configs  # importing the broker is slow
 
         built_in_configs.check(plan, f"plan {plan.name}")
 
@@ -211,13 +213,13 @@ def _check_topics(plan: Plan, where: str) -> None:
         if topic.min_insync_replicas > topic.replication_factor:
             raise PlanError(
                 f"{here}: min_insync_replicas {topic.min_insync_replicas} is more than "
-                f"replication_factor {topic.replication_factor}, so that no acks=all send could "
-                "ever be acknowledged; lower it"
+                f"replication_factor {topic.replication_factor}, so no acks=all send could ever "
+                "be acknowledged; lower it"
             )
         if topic.idempotence and topic.acks != -1:
             raise PlanError(
                 f'{here}: idempotence needs acks = "all", not {acks_name(topic.acks)}; '
-                "switch one of them"
+                "change one of them"
             )
 
 
@@ -229,12 +231,12 @@ def _check_expectations(plan: Plan, where: str) -> None:
             has = ", ".join(f"acks={acks_name(each)}" for each in sorted(modes))
             raise PlanError(
                 f"{where}: expect {text}: no topic of the plan has acks={acks_name(acks)}, only "
-                f"{has}; take it out, or add such a topic"
+                f"{has}; remove it, or add such a topic"
             )
 
 
 def _check_ranges(nemesis: Nemesis, where: str) -> None:
-    """Ranges run forwards, quiet time leaves room for faults, and parameters are the faults'."""
+    """Check that ranges ascend, quiet periods leave time for faults, and parameters are known."""
     ranges = [
         ("interval_ms", nemesis.interval_ms),
         ("duration_ms", nemesis.duration_ms),
@@ -267,14 +269,14 @@ def _check_params(name: str, mixed: FaultMix) -> None:
 
 
 def _check_targets(plan: Plan, schedule: Schedule, where: str) -> None:
-    for expression in (*plan.nemesis.targets, *_aims(plan.nemesis)):
+    for expression in (*plan.nemesis.targets, *_mix_targets(plan.nemesis)):
         selectors.parse(expression)
     for event in schedule.events:
         here = f"{where}: nemesis: {event.place}"
         target = selectors.parse(event.targets)
         nodes, partitions = [*(event.nodes or ()), *target.nodes], list[tuple[str, int]]()
         if target.kind == "minority" and plan.nodes < 3:
-            raise PlanError(f"{here}: {plan.nodes} nodes have no minority; aim at one")
+            raise PlanError(f"{here}: {plan.nodes} nodes have no minority; use the target `one`")
         if target.topic is not None:
             partitions.append((target.topic, target.partition))
         if event.until is not None:
@@ -304,7 +306,7 @@ def _check_replicas(plan: Plan, wanted: Iterable[tuple[str, int, int]], here: st
             )
 
 
-def _aims(nemesis: Nemesis) -> Iterator[str]:
+def _mix_targets(nemesis: Nemesis) -> Iterator[str]:
     for mixed in nemesis.mix.values():
         yield from mixed.targets
 

@@ -1,7 +1,8 @@
-"""What a run shows while it runs: a live display on a terminal, plain lines elsewhere.
+"""Shows the progress of a run: a live display on a terminal, plain lines elsewhere.
 
-The runner says which phase it is in and where the numbers come from; the display asks for them
-when it wants to. Nothing here can fail a run, and all of it goes to stderr: stdout is for results.
+The runner announces its phases and the functions that return numbers; the display calls them when
+it needs them. Nothing here can fail a run. All output goes to stderr, because stdout is for
+results.
 """
 
 import sys
@@ -29,14 +30,14 @@ Counters = Mapping[str, Mapping[str, Any]]
 
 
 class Progress(Protocol):
-    """Where the runner says what it does."""
+    """Receives the runner's announcements."""
 
     def phase(self, name: str, bound_s: float | None) -> None:
-        """A phase begins; it takes `bound_s` seconds, or at most, when that is known."""
+        """Announce a phase. It takes `bound_s` seconds at most, if that is known."""
         ...
 
     def note(self, text: str) -> None:
-        """Something that a person should know."""
+        """Show something that a person should know."""
         ...
 
     def watch(
@@ -46,7 +47,7 @@ class Progress(Protocol):
         faults: Callable[[], Sequence[str]] | None = None,
         partitions: Callable[[], Mapping[TopicPartition, PartitionView]] | None = None,
     ) -> None:
-        """Where numbers come from, from now on; each callable may be called from any thread."""
+        """Set where numbers come from. Each function may be called from any thread."""
         ...
 
 
@@ -54,7 +55,7 @@ class Board:
     """The state of the display, and its rendering as rich renderables and as lines."""
 
     def __init__(self, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds; only differences count."""
+        """`clock` returns seconds; only differences count."""
         self._plan = plan
         self._clock = clock
         self._phase = "set up"
@@ -66,7 +67,7 @@ class Board:
         self._rates: dict[str, _Rate] = {}
 
     def phase(self, name: str, bound_s: float | None) -> None:
-        """A phase begins."""
+        """Begin a phase."""
         self._phase, self._since_s, self._bound_s = name, self._clock(), bound_s
 
     def watch(
@@ -76,19 +77,19 @@ class Board:
         faults: Callable[[], Sequence[str]] | None = None,
         partitions: Callable[[], Mapping[TopicPartition, PartitionView]] | None = None,
     ) -> None:
-        """Where numbers come from."""
+        """Set where numbers come from."""
         self._counters = counters or self._counters
         self._faults = faults or self._faults
         self._partitions = partitions or self._partitions
 
     def head(self) -> str:
-        """Such as `chaos 12 s, 48 s left`."""
+        """Return phase and times, such as `chaos 12 s, 48 s left`."""
         passed_s = self._clock() - self._since_s
         left = f", {max(0.0, self._bound_s - passed_s):.0f} s left" if self._bound_s else ""
         return f"{self._phase} {passed_s:.0f} s{left}"
 
     def line(self) -> str:
-        """Everything in one line."""
+        """Return everything in one line."""
         parts = [self.head()]
         for topic, (acked, errors) in self._rates_now().items():
             parts.append(f"{topic} {acked:.0f} ops/s{f' {errors:.0f} errors/s' if errors else ''}")
@@ -96,12 +97,12 @@ class Board:
         views = self._partitions().values()
         if short := sum(len(view.isr) < len(view.replicas) for view in views):
             parts.append(f"{short} of {len(views)} partitions lack in-sync replicas")
-        if headless := sum(view.leader is None for view in views):
-            parts.append(f"{headless} have no leader")
+        if leaderless := sum(view.leader is None for view in views):
+            parts.append(f"{leaderless} have no leader")
         return " | ".join(parts)
 
     def __rich__(self) -> Group:
-        """The live display."""
+        """Return the live display."""
         title = Text.assemble(
             (f"{self._plan.name} ", "bold"), f"seed {self._plan.seed}  ", (self.head(), "cyan")
         )
@@ -135,7 +136,7 @@ class Board:
         for topic, seen in self._counters().items():
             rate = self._rates.setdefault(topic, _Rate())
             if seen:
-                rate.take(seen)
+                rate.update(seen)
             rates[topic] = (rate.acked_per_s, rate.errors_per_s)
         return rates
 
@@ -148,7 +149,7 @@ class _Rate:
         self.acked_per_s = 0.0
         self.errors_per_s = 0.0
 
-    def take(self, seen: Mapping[str, Any]) -> None:
+    def update(self, seen: Mapping[str, Any]) -> None:
         last, self._last = self._last, seen
         if last is None or seen["at_ns"] <= last["at_ns"]:
             self._last = last or seen
@@ -172,7 +173,7 @@ class LiveProgress:
     """The board on a terminal, redrawn in place; notes scroll by above it."""
 
     def __init__(self, plan: Plan, console: Console) -> None:
-        """Draw on `console`, which is a terminal."""
+        """Draw on `console`, which must be a terminal."""
         self._board = Board(plan)
         self.watch = self._board.watch
         self._console = console
@@ -205,10 +206,10 @@ class LiveProgress:
 
 
 class LineProgress:
-    """One line per phase, and one every LINE_INTERVAL_S in phases that last."""
+    """One line per phase, and one line every LINE_INTERVAL_S in long phases."""
 
     def __init__(self, plan: Plan, write: Callable[[str], None] | None = None) -> None:
-        """`write` takes a line without its end; stderr by default."""
+        """`write` takes a line without its end; by default it goes to stderr."""
         self._board = Board(plan)
         self.watch = self._board.watch
         self._write = write or _to_stderr
@@ -219,18 +220,18 @@ class LineProgress:
     def phase(self, name: str, bound_s: float | None) -> None:
         """Print that a phase begins."""
         self._board.phase(name, bound_s)
-        self._say(name + (f" ({bound_s:.0f} s)" if bound_s else ""))
+        self._print(name + (f" ({bound_s:.0f} s)" if bound_s else ""))
 
     def note(self, text: str) -> None:
         """Print it."""
-        self._say(text)
+        self._print(text)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._write(f"{time.monotonic() - self._began_s:6.1f}s  {text}")
 
     def _tick(self) -> None:
         while not self._done.wait(LINE_INTERVAL_S):
-            self._say(self._board.line())
+            self._print(self._board.line())
 
     def __enter__(self) -> "LineProgress":
         self._thread.start()
@@ -251,6 +252,6 @@ def _to_stderr(line: str) -> None:
 
 
 def for_terminal(plan: Plan) -> LiveProgress | LineProgress:
-    """What fits stderr: a live display on a terminal, lines elsewhere. A context manager."""
+    """Return a live display if stderr is a terminal, else lines. A context manager."""
     console = terminal.console(stderr=True)
     return LiveProgress(plan, console) if console.is_terminal else LineProgress(plan)

@@ -1,10 +1,10 @@
 """Runs a plan from nothing to a verdict: deploy, load, break, heal, settle, read, collect, judge.
 
-A thin sequence of calls into the target, the system, the workload, the monitor, the nemesis and
-the checkers; it decides nothing about any of them. It guarantees that, whatever happens, faults
-are healed, everything that was made is undone, and what was recorded stays: a phase that fails is
-named in run.json, and the run can still be judged with `highwater check`. A stop (Ctrl-C, SIGTERM)
-ends the chaos early and skips what takes long; the verdict then rests on what there is.
+It is a thin sequence of calls into the target, the system, the workload, the monitor, the nemesis
+and the checkers. Whatever happens, faults are healed, everything that was made is undone, and the
+records stay. A phase that fails is named in run.json, and the run can still be judged with
+`highwater check`. A stop (Ctrl-C, SIGTERM) ends the chaos early and skips long phases; the verdict
+then rests on what was recorded.
 """
 
 import json
@@ -51,19 +51,19 @@ log = logging.getLogger(__name__)
 MONITOR_CLIENT: Final = 1
 """Client number, and writer id, of the monitor."""
 NEMESIS_SLACK_S: Final = 15.0
-"""How long the last heal may take; kills and restarts are quick, this is for a hanging kernel."""
+"""How long the last heal may take. Kills and restarts are quick; this is for a hanging kernel."""
 PENDING_WORK_S: Final = 60.0
-"""How long the cluster may take, once nothing breaks it any more, to do what administrators ordered
-or took back in the middle of the faults."""
-SETTLE_LOOK_S: Final = 2.0
-"""How long the cluster is asked whether it is whole, before anything else is looked at."""
+"""How long the cluster may take, after the last fault, to finish and undo administrative changes
+that faults made."""
+SETTLE_POLL_S: Final = 2.0
+"""How long the cluster is asked whether it has recovered, before refused starts are looked for."""
 SCRIPT_JOIN_S: Final = 60.0
 """How long a script may take to end after a stop; its requests have bounds of their own."""
 POLL_S: Final = 0.2
 
 
 class RunFailed(Exception):
-    """The harness could not do its work; the message says what, and in which phase."""
+    """The harness could not do its work; the message says what failed, and in which phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +76,12 @@ class RunOutcome:
     failed_phase: str | None = None
     error: BaseException | None = None
     left: tuple[str, ...] = ()
-    """How to enter and to end the cluster that was left, in lines; none when nothing was."""
+    """Lines on how to enter and remove the cluster that was left running; none without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a script of a run may act on, while the workload and the faults go on."""
+    """What a script may act on during a run, while the workload and the faults go on."""
 
     run: Run
     target: Target
@@ -91,7 +91,7 @@ class RunContext:
 
 
 Script = Callable[[RunContext], None]
-"""What else happens in the chaos phase, in a thread of its own; the phase ends after it."""
+"""Runs in the chaos phase in a thread of its own. The phase ends after it."""
 
 
 class _Clock:
@@ -118,9 +118,10 @@ class Runner:
         script: Script | None = None,
         ending: EndOptions | None = None,
     ) -> None:
-        """Plan a run whose directory will be made under `root`; its nodes are the plan's, each
-        broker and controller, unless a `layout` of as many says otherwise. Everything is healed
-        and removed at the end unless `ending` says otherwise.
+        """Prepare a run whose directory will be made under `root`.
+
+        Every node is broker and controller, unless a `layout` of as many nodes says otherwise.
+        Everything is healed and removed at the end, unless `ending` says otherwise.
         """
         self._plan = prepared.plan
         self._prepared = prepared
@@ -130,14 +131,14 @@ class Runner:
         self._layout = layout or Layout.combined(range(1, self._plan.nodes + 1))
         self._script = script
         self._ending = ending or EndOptions()
-        self._broken: tuple[str, ...] = ()
+        self._unhealed: tuple[str, ...] = ()
         self._left: tuple[str, ...] = ()
         self._in_force: Callable[[], tuple[str, ...]] = tuple
         self._stop = threading.Event()
         self._phase_name = "set up"
 
     def stop(self) -> None:
-        """End the run early but in order."""
+        """End the run early, with all cleanup."""
         self._stop.set()
 
     def run(self) -> RunOutcome:
@@ -158,7 +159,9 @@ class Runner:
             except BaseException as error:
                 log.exception("the run failed in phase %r", self._phase_name)
                 run.update(failed_phase=self._phase_name, error=f"{type(error).__name__}: {error}")
-                return RunOutcome(run=run, failed_phase=self._phase_name, error=error, left=self._left)
+                return RunOutcome(
+                    run=run, failed_phase=self._phase_name, error=error, left=self._left
+                )
 
     def _versions(self) -> dict[str, str]:
         return {**versions(), **choose.versions(self._plan)}
@@ -166,7 +169,7 @@ class Runner:
     # -- the phases
 
     def _on_machines(self, run: Run) -> None:
-        """Everything that needs the target, and its end."""
+        """Do everything that needs the target's machines, and remove them."""
         plan = self._plan
         with Journal.create(run.path / "journal.jsonl", run_id=run.run_id) as journal:
             target = kind_of(plan).make(
@@ -181,7 +184,7 @@ class Runner:
                 )
             )
             system = choose.system_of(plan, target, run, self._layout)
-            self._deaths = UnexpectedExits(nodes=target, now_ns=run.now_ns, log_of=system.output)
+            self._exits = UnexpectedExits(nodes=target, now_ns=run.now_ns, log_of=system.output)
             try:
                 with self._phase(run, "deploy"):
                     target.up()
@@ -197,9 +200,9 @@ class Runner:
                 self._phase_name = failed
 
     def _end(self, run: Run, target: Target, system: DeployedSystem, journal: Journal) -> None:
-        """Remove everything; or leave the cluster, when there is one and that was asked."""
-        with suppress(OSError, StoreError):  # of a run whose directory somebody has removed
-            self._note_deaths(run)
+        """Remove everything, or leave the cluster running if that was asked and there is one."""
+        with suppress(OSError, StoreError):  # the run's directory may have been removed
+            self._note_exits(run)
         deployed = any(target.is_running(node) for node in target.node_ids())
         if self._ending.teardown or not deployed:
             with self._phase(run, "teardown"):
@@ -209,8 +212,9 @@ class Runner:
                 journal.finish()
             return
         journal.detach()
-        run.update(bootstrap=system.bootstrap, left_in_force=list(self._broken))
-        self._left = tuple(teardown.told(target, run, system.bootstrap, self._broken))
+        run.update(bootstrap=system.bootstrap, left_in_force=list(self._unhealed))
+        described = teardown.describe_left_cluster(target, run, system.bootstrap, self._unhealed)
+        self._left = tuple(described)
 
     def _under_load(
         self,
@@ -220,8 +224,8 @@ class Runner:
         journal: Journal,
         streams: ExitStack,
     ) -> None:
-        """From the first client to the last read, with the streams of records open."""
-        plan = self._plan
+        """Do the phases from the first client to the last read, while the streams are open."""
+        plan, stop = self._plan, self._stop
         cluster = run.cluster_stream(plan.rotate_s)
         streams.callback(cluster.close)
         writer = HistoryWriter(
@@ -249,18 +253,18 @@ class Runner:
             with self._phase(run, "warm up", plan.warmup_s):
                 self._await_acks(run, workload)
                 self._wait(run, workload, plan.warmup_s)
-            stage = RunContext(run=run, target=target, system=system, monitor=monitor, stop=self._stop)
+            context = RunContext(run=run, target=target, system=system, monitor=monitor, stop=stop)
             refusals = RefusedStarts(target, system.output)
-            self._chaos(stage, journal, workload, refusals, cluster)
-            if not self._broken:
+            self._chaos(context, journal, workload, refusals, cluster)
+            if not self._unhealed:
                 with self._phase(run, "recover", plan.settle_timeout_s):
-                    missing = self._wait_whole(run, monitor, refusals, quiet=False)
+                    missing = self._wait_settled(run, monitor, refusals, quiet=False)
                 if missing and not self._stop.is_set():
                     self._note(run, f"not recovered under load: {'; '.join(missing)}")
         finally:
             self._stop_workload(run, workload)
-        if self._broken:
-            self._note(run, f"left broken by {'; '.join(self._broken)}: nothing was read back")
+        if self._unhealed:
+            self._note(run, f"left with {'; '.join(self._unhealed)} in force: nothing was read")
             return
         self._read_back(run, target, system, monitor, cluster, refusals)
 
@@ -273,12 +277,12 @@ class Runner:
         cluster: RowStream,
         refusals: RefusedStarts,
     ) -> None:
-        """What the healed cluster has kept: settle, read every record, collect the files."""
+        """Find out what the healed cluster has kept: settle, read every record, collect files."""
         plan = self._plan
         self._enter("settle", plan.settle_timeout_s)
         if self._settle(run, target, monitor, refusals):
             run.finish_phase("settle")
-        self._note_deaths(run)
+        self._note_exits(run)
         if not self._stop.is_set():
             with self._phase(run, "final reads", FINAL_READS_TIMEOUT_S):
                 complete = run_final_reads(
@@ -289,31 +293,31 @@ class Runner:
                     into=system.access,
                 )
                 run.update(final_reads_complete=complete, epoch_problems=monitor.record_epochs())
-                self._note_deaths(run)
+                self._note_exits(run)
         monitor.stop()
         with self._phase(run, "collect"):
-            # The files of a cluster that is left are read while it runs: it is idle.
+            # A cluster that is left running is idle, so its files can be read while it runs.
             if self._ending.teardown and (killed := system.stop()):
-                self._note(run, f"nodes {killed} did not stop in order and were killed")
-            self._note_deaths(run)
+                self._note(run, f"nodes {killed} did not shut down in time and were killed")
+            self._note_exits(run)
             refused = [refusal.node for refusal in refusals.found]
-            system.collect(cluster, monitor.quorum_times, but=refused)
+            system.collect(cluster, monitor.quorum_times, except_nodes=refused)
         run.update(ended_ns=run.now_ns())
 
     def _chaos(
         self,
-        stage: RunContext,
+        context: RunContext,
         journal: Journal,
         workload: Workload,
         refusals: RefusedStarts,
         cluster: RowStream,
     ) -> None:
-        """Run the schedule and the script; returns with everything healed."""
-        run = stage.run
+        """Run the schedule and the script; return when everything is healed."""
+        run = context.run
         faults = run.faults_stream(self._plan.rotate_s)
         failures: list[Exception] = []
-        administrator = Administrator(stage.system, stage.target, stage.monitor)
-        clocks = RecordedClocks(stage.target.clocks, cluster.append_named, run.now_ns)
+        administrator = Administrator(context.system, context.target, context.monitor)
+        clocks = RecordedClocks(context.target.clocks, cluster.append_named, run.now_ns)
 
         def record(done: FaultRecord) -> None:
             refusals.note(done)
@@ -323,23 +327,23 @@ class Runner:
 
         nemesis = Nemesis(
             schedule=self._prepared.schedule,
-            hosts=hosts_of(stage.target, stage.monitor, administrator, clocks),
-            view=stage.monitor,
+            hosts=hosts_of(context.target, context.monitor, administrator, clocks),
+            view=context.monitor,
             journal=journal,
             clock=_Clock(run),
             on_done=record,
             leave=not self._ending.heal,
         )
 
-        def play() -> None:
+        def run_script() -> None:
             try:
                 if self._script is not None:
-                    self._script(stage)
+                    self._script(context)
             except Exception as error:
                 failures.append(error)
 
         thread = threading.Thread(target=nemesis.run, name="nemesis")
-        script = threading.Thread(target=play, name="script", daemon=True)
+        script = threading.Thread(target=run_script, name="script", daemon=True)
         self._in_force = nemesis.in_force
         self._progress.watch(faults=nemesis.in_force)
         try:
@@ -356,7 +360,7 @@ class Runner:
                     thread.join(nemesis.finish_s + NEMESIS_SLACK_S)
                 if thread.is_alive() or (nemesis.in_force() and self._ending.heal):
                     raise RunFailed(f"faults {nemesis.in_force()} could not be healed")
-                self._broken = nemesis.in_force()
+                self._unhealed = nemesis.in_force()
                 faults.close()
                 if script.ident is not None:
                     script.join(SCRIPT_JOIN_S)
@@ -365,14 +369,14 @@ class Runner:
                         f"the script has not ended {SCRIPT_JOIN_S:.0f} s after the stop"
                     )
                 if self._ending.heal:
-                    for owed in administrator.finish(PENDING_WORK_S):
-                        self._note(run, f"not taken back: {owed}")
+                    for pending in administrator.finish(PENDING_WORK_S):
+                        self._note(run, f"not undone: {pending}")
         if failures:
             raise RunFailed(f"the script of the run failed: {failures[0]}") from failures[0]
 
     def _settle(self, run: Run, target: Target, monitor: Monitor, refusals: RefusedStarts) -> bool:
-        """Wait until the idle cluster is whole; note what is not. Returns whether it is."""
-        reasons = self._wait_whole(run, monitor, refusals, quiet=True)
+        """Wait until the idle cluster has recovered; note what has not. Return whether it has."""
+        reasons = self._wait_settled(run, monitor, refusals, quiet=True)
         refused = [refusal.node for refusal in refusals.found]
         for node in target.node_ids():
             if not target.is_running(node) and node not in refused:
@@ -383,22 +387,22 @@ class Runner:
             self._note(run, f"not settled: {reason}")
         return not reasons
 
-    def _wait_whole(
+    def _wait_settled(
         self, run: Run, monitor: Monitor, refusals: RefusedStarts, *, quiet: bool
     ) -> list[str]:
-        """Wait, within the plan's bound, until nothing is missing; returns what still is.
+        """Wait, within the plan's time limit, until nothing is missing; return what still is.
 
-        Who refuses its damaged files is not waited for.
+        A node that refuses its damaged files is not waited for.
         """
         deadline_s = time.monotonic() + self._plan.settle_timeout_s
         reasons = ["the run was stopped first"]
         while not self._stop.is_set():
-            for refusal in refusals.look():
+            for refusal in refusals.find_new():
                 monitor.stop_waiting_for(refusal.node)
                 self._note(run, refusal.text)
                 run.update(refused=[each.as_json() for each in refusals.found])
-            # Never for less: in no time at all, nobody answers.
-            reasons = monitor.wait_settled(SETTLE_LOOK_S, quiet=quiet)
+            # Never for less: the nodes need some time to answer.
+            reasons = monitor.wait_settled(SETTLE_POLL_S, quiet=quiet)
             if not reasons or time.monotonic() >= deadline_s:
                 break
         return reasons
@@ -418,7 +422,7 @@ class Runner:
                 with self._phase(run, "report"):
                     report = judge.write_report(run.path)
             except Exception as error:
-                # The verdict stands without it, and must not be hidden by it.
+                # The verdict is valid without a report.
                 log.exception("no report")
                 self._note(run, f"the report could not be written: {error}")
         return RunOutcome(run=run, verdict=verdict, report=report, left=self._left)
@@ -439,7 +443,7 @@ class Runner:
         log.info("phase %s", name)
 
     def _await_acks(self, run: Run, workload: Workload) -> None:
-        """Let every topic have its first acknowledgement, so that faults meet a working cluster."""
+        """Wait until every topic has an acknowledgement, so that faults hit a working cluster."""
         deadline_s = time.monotonic() + self._plan.start_timeout_s
         while not self._stop.is_set():
             waiting = [name for name, seen in workload.stats().items() if not seen.get("acked")]
@@ -458,21 +462,20 @@ class Runner:
             self._stop.wait(min(POLL_S, left_s))
 
     def _watch(self, run: Run, workload: Workload) -> None:
-        """Clients that died would make every later second of the run worthless. Meanwhile, what is
-        over of a long run's streams is sealed."""
+        """Seal complete segments, note nodes that exited, and fail if a client process died."""
         store.seal_ended(run)
-        if self._deaths.due():
-            self._note_deaths(run)
+        if self._exits.due():
+            self._note_exits(run)
         if problems := workload.problems():
             raise RunFailed("; ".join(problems))
 
-    def _note_deaths(self, run: Run) -> None:
-        """Write down who died by itself since the last look."""
-        news = self._deaths.look(self._phase_name, self._in_force())
-        for death in news:
-            self._note(run, death.text)
-        if news:
-            run.update(deaths=[each.as_json() for each in self._deaths.found])
+    def _note_exits(self, run: Run) -> None:
+        """Note the nodes that exited by themselves since the last call."""
+        new = self._exits.find_new(self._phase_name, self._in_force())
+        for each in new:
+            self._note(run, each.text)
+        if new:
+            run.update(deaths=[each.as_json() for each in self._exits.found])
 
     def _note(self, run: Run, text: str) -> None:
         log.warning("%s", text)

@@ -1,8 +1,8 @@
-"""How a run ends: everything healed and removed, or left as it is for a look.
+"""How a run ends: everything is healed and removed, or the cluster is left for inspection.
 
-A cluster that was left is a detached one: it lives on without the harness, other runs and
-`highwater clean` leave it alone, `highwater cluster` administers it, and `highwater cluster down`
-(or `highwater clean --all`) ends it.
+A cluster that is left is a detached one. It goes on without the harness. Other runs and `highwater
+clean` do not touch it, `highwater cluster` administers it, and `highwater cluster down` (or
+`highwater clean --all`) removes it.
 """
 
 from collections.abc import Sequence
@@ -17,24 +17,24 @@ from nemesis.hosts import CLIENTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """What becomes of the cluster, and of the faults still in force when the chaos ends."""
+class EndOptions:
+    """Whether the cluster is removed at the end, and whether the faults in force are healed."""
 
     teardown: bool = True
     heal: bool = True
 
     @classmethod
-    def asked(cls, *, teardown: bool, heal: bool) -> Self:
-        """As the command line says. Raises PlanError where that makes no sense."""
+    def from_flags(cls, *, teardown: bool, heal: bool) -> Self:
+        """Return the options of the command line. Raises PlanError for a useless combination."""
         if teardown and not heal:
             raise PlanError(
-                "--no-heal leaves a broken cluster, and there is none to look at after the "
-                "teardown; say --no-teardown too"
+                "--no-heal leaves a broken cluster, but the teardown would remove it; give "
+                "--no-teardown too"
             )
         return cls(teardown=teardown, heal=heal)
 
     def check_privileges(self) -> None:
-        """Raises PlanError where a cluster cannot outlive the harness."""
+        """Raise PlanError when a cluster is to be left but cannot outlive the harness."""
         if not self.teardown and rootless.is_rootless():
             raise PlanError(
                 "a cluster of a user who is not root ends with highwater and cannot be left "
@@ -42,8 +42,10 @@ class Ending:
             )
 
 
-def told(target: Target, run: Run, bootstrap: str, in_force: Sequence[str]) -> list[str]:
-    """Lines for the terminal: how to enter each node of a cluster that was left, and to end it."""
+def describe_left_cluster(
+    target: Target, run: Run, bootstrap: str, in_force: Sequence[str]
+) -> list[str]:
+    """Return lines for the terminal: how to enter and remove the cluster."""
     lines = [f"the cluster is left running: {bootstrap}"]
     if in_force:
         lines.append(f"still broken by {'; '.join(in_force)}")
@@ -59,6 +61,6 @@ def told(target: Target, run: Run, bootstrap: str, in_force: Sequence[str]) -> l
         *lines,
         f"clients, {target.address(CLIENTS)}",
         f"  enter  {target.enter(CLIENTS)}",
-        f"ask it   highwater cluster topics describe --run {run.path}",
-        f"end it   highwater cluster down {run.path}",
+        f"query    highwater cluster topics describe --run {run.path}",
+        f"remove   highwater cluster down {run.path}",
     ]

@@ -1,8 +1,8 @@
 """One plan in one simulated world: the phases of `harness.run.runner`, in the world's time.
 
-The same schedule, faults, clients, watcher, administrator and files as with real processes; only
-what carries them is another. A run is a function of its plan, its schedule and the code. Whatever
-happens, it returns what it recorded; a phase that failed is named in it.
+The schedule, faults, clients, watcher, administrator and files are those of a run with real
+processes; only the machines are simulated. A run is a function of its plan, its schedule and the
+code. `Simulation.run` always returns a recording; the recording names a phase that failed.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from harness.recording.clock_rows import RecordedClocks
 from harness.recording.store import Run
 from harness.run.administration.administrator import Administrator
 from harness.run.prepare import Prepared
-from harness.run.runner import ERRANDS_S, MONITOR_CLIENT, POLL_S, RunFailed
+from harness.run.runner import MONITOR_CLIENT, PENDING_WORK_S, POLL_S, RunFailed
 from harness.simulation import logs
 from harness.simulation.invariants import InvariantBroken, Invariants
 from harness.simulation.recording import History, Recording
 from harness.simulation.system import SimSystem
 from harness.simulation.world.clocks import EPOCH_MS
 from harness.simulation.world.cluster import SimCluster
-from harness.simulation.world.disk import DiskSettings, DiskWatcher
+from harness.simulation.world.disk import DiskObserver, DiskSettings
 from harness.simulation.world.guard import guard
 from harness.simulation.world.loop import SimTask, start
 from harness.simulation.world.network.link import NetworkSettings
-from harness.simulation.world.synchronous import Pilots
+from harness.simulation.world.synchronous import GreenletRunner
 from harness.simulation.world.target import SimTarget
 from harness.simulation.world.world import MS, NS, World
 from harness.systems.node_roles import Layout
@@ -38,7 +38,7 @@ from harness.workloads.config import ClientConfig
 from harness.workloads.final_reads import CLIENT as FINAL_READS_CLIENT
 from harness.workloads.final_reads import FinalReadConfig
 from harness.workloads.launch import STOP_TIMEOUT_S, client_configs
-from harness.workloads.own import World as Outside
+from harness.workloads.own import World as ClientWorld
 from harness.workloads.own import run_workload
 from harness.workloads.own_final_reads import read_everything
 from nemesis.executor import Nemesis
@@ -46,9 +46,9 @@ from nemesis.hosts import Hosts
 from nemesis.record import FaultRecord
 
 WATCH_S: Final = 0.25
-"""How often every node is asked for its view: each question costs what many sends do."""
-PATIENCE_S: Final = 900.0
-"""How much longer than its chaos a run may take, in its own time."""
+"""How often each node is asked for its view: one question costs as much as many sends."""
+MAX_OVERTIME_S: Final = 900.0
+"""How much longer than its chaos a run may take, in simulated seconds."""
 
 
 def _ns(span_ms: tuple[float, float]) -> tuple[int, int]:
@@ -57,25 +57,25 @@ def _ns(span_ms: tuple[float, float]) -> tuple[int, int]:
 
 
 class _Clock:
-    """The nemesis's clock: the world's time since the run began."""
+    """The clock of the nemesis: the world's time since the run began."""
 
-    def __init__(self, pilots: Pilots, now_ns: Callable[[], int]) -> None:
-        self._pilots = pilots
+    def __init__(self, task_runner: GreenletRunner, now_ns: Callable[[], int]) -> None:
+        self._task_runner = task_runner
         self.now_ns = now_ns
 
     def wait(self, stop: Any, seconds: float) -> bool:
-        """See `nemesis.base.Clock`; nobody stops a simulated run."""
-        self._pilots.sleep(seconds)
+        """See `nemesis.base.Clock`; nothing stops a simulated run."""
+        self._task_runner.sleep(seconds)
         return bool(stop.is_set())
 
 
 async def _idle() -> None:
-    """The harness's own program: it is there for what is called."""
+    """The harness's own program: a loop on which coroutines can run."""
     await asyncio.get_running_loop().create_future()
 
 
 class Simulation:
-    """One run; `run` may be called once. An invariant that breaks ends it (InvariantBroken)."""
+    """One run; `run` may be called once. A broken invariant ends the run (InvariantBroken)."""
 
     def __init__(
         self, prepared: Prepared, *, keep_logs: bool = False, invariants: bool = True
@@ -100,9 +100,9 @@ class Simulation:
             run_id=_run_id(prepared),
             started_wall_ns=EPOCH_MS * MS + self._base_ns,
         )
-        self._pilots = Pilots(self.world, self.cluster.harness)
-        self._target = SimTarget(self.cluster, self._pilots, self.recording.record)
-        self._system = SimSystem(self.cluster, self._target, self._pilots)
+        self._task_runner = GreenletRunner(self.world, self.cluster.harness)
+        self._target = SimTarget(self.cluster, self._task_runner, self.recording.record)
+        self._system = SimSystem(self.cluster, self._target, self._task_runner)
         self._watcher = Watcher(
             brokers=self.cluster.brokers,
             controllers=self.cluster.controllers,
@@ -122,13 +122,13 @@ class Simulation:
             self._target.disks.on_damage = self.invariants.damaged
 
     def run(self) -> Recording:
-        """Run the plan; never raises but for what is no part of the world (KeyboardInterrupt)."""
+        """Run the plan. Raises only what is not part of the world (KeyboardInterrupt)."""
         recording, world = self.recording, self.world
         kept = recording.logs if self._keep_logs else None
-        with guard(world), logs.kept(world, kept):
+        with guard(world), logs.captured(world, kept):
             try:
                 self.cluster.harness.boot(_idle)
-                self._pilots.fly(self._phases, self._plan.duration_s + PATIENCE_S)
+                self._task_runner.run_main(self._phases, self._plan.duration_s + MAX_OVERTIME_S)
             except Exception as error:
                 self._failed(error)
             finally:
@@ -143,23 +143,23 @@ class Simulation:
 
     def _failed(self, error: Exception) -> None:
         self.recording.failure = error
-        said: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "failed_phase": self._phase_name,
             "error": f"{type(error).__name__}: {error}",
         }
         if isinstance(error, InvariantBroken):
-            said["broken_invariant"] = {
+            facts["broken_invariant"] = {
                 "name": error.name,
                 "sentence": error.sentence,
                 "at_ns": self._now_ns(),
             }
-        self.recording.facts |= said
+        self.recording.facts |= facts
 
     def _close(self) -> None:
         for host in self.cluster.nodes.values():
             assert host.disk is not None
-            host.disk.watcher = DiskWatcher()  # nobody looks at how it ends
-        self._pilots.close()
+            host.disk.observer = DiskObserver()  # the end of the run is not checked
+        self._task_runner.close()
         self.cluster.close()
 
     # -- the phases
@@ -173,16 +173,16 @@ class Simulation:
         self._clients = self.cluster.run_client(self._client_program)
         with self._phase("warm up"):
             self._await_acks()
-            self._pilots.sleep(self._plan.warmup_s)
+            self._task_runner.sleep(self._plan.warmup_s)
         self._chaos()
         with self._phase("recover"):
-            self._note("not recovered under load", self._whole(quiet=False))
+            self._note("not recovered under load", self._cluster_problems(quiet=False))
         with self._phase("stop workload"):
             self._end_clients()
         self._settle()
         with self._phase("final reads"):
             self.recording.facts["final_reads_complete"] = self._final_reads()
-            self.recording.facts["epoch_problems"] = self._pilots.call(
+            self.recording.facts["epoch_problems"] = self._task_runner.call(
                 self._watcher.record_final_epochs
             )
         self._watcher.stop()
@@ -193,7 +193,7 @@ class Simulation:
 
     def _chaos(self) -> None:
         recording = self.recording
-        administrator = Administrator(self._system, self._target, self._watcher, self._pilots)
+        administrator = Administrator(self._system, self._target, self._watcher, self._task_runner)
         target = self._target
 
         def record(done: FaultRecord) -> None:
@@ -210,11 +210,11 @@ class Simulation:
                 power=target.power,
                 cluster=administrator,
                 view=self._watcher,
-                strands=self._pilots,
+                task_runner=self._task_runner,
             ),
             view=self._watcher,
             journal=recording,
-            clock=_Clock(self._pilots, self._now_ns),
+            clock=_Clock(self._task_runner, self._now_ns),
             on_done=record,
         )
         with self._phase("chaos"):
@@ -222,12 +222,12 @@ class Simulation:
         with self._phase("heal"):
             if nemesis.in_force():
                 raise RunFailed(f"faults {nemesis.in_force()} could not be healed")
-            self._note("not taken back", administrator.finish(ERRANDS_S))
+            self._note("not taken back", administrator.finish(PENDING_WORK_S))
 
     def _settle(self) -> None:
-        """Wait until the idle cluster is whole; note what is not."""
+        """Wait until the idle cluster is healthy; record what is not."""
         self._phase_name = "settle"
-        reasons = self._whole(quiet=True)
+        reasons = self._cluster_problems(quiet=True)
         for node in self._target.node_ids():
             if not self._target.is_running(node):
                 code = self._target.exit_code(node)
@@ -237,9 +237,9 @@ class Simulation:
         if not reasons:
             self.recording.finished.append("settle")
 
-    def _whole(self, *, quiet: bool) -> list[str]:
+    def _cluster_problems(self, *, quiet: bool) -> list[str]:
         timeout_s = self._plan.settle_timeout_s
-        return self._pilots.call(lambda: self._watcher.settled(timeout_s, quiet=quiet))
+        return self._task_runner.call(lambda: self._watcher.settled(timeout_s, quiet=quiet))
 
     def _final_reads(self) -> bool:
         config = FinalReadConfig(
@@ -251,14 +251,14 @@ class Simulation:
             value_bytes=self._plan.workload.value_bytes,
         )
         history = self._history("final-reads", FINAL_READS_CLIENT)
-        outside = self._outside("final reads")
-        return self._pilots.call(lambda: read_everything(config, history, outside))
+        client_world = self._client_world("final reads")
+        return self._task_runner.call(lambda: read_everything(config, history, client_world))
 
     def _collect(self) -> None:
         recording = self.recording
         recording.stopping_ns = self._now_ns()
         if killed := self._system.stop():
-            recording.notes.append(f"nodes {killed} did not stop in order and were killed")
+            recording.notes.append(f"nodes {killed} did not shut down in time and were killed")
         recording.quorum_times = self._watcher.quorum_times
         for node, host in self.cluster.nodes.items():
             assert host.disk is not None
@@ -268,16 +268,16 @@ class Simulation:
     # -- the clients
 
     async def _client_program(self) -> None:
-        """All topics' clients, in one process."""
+        """The clients of all topics, in one process."""
         async with asyncio.TaskGroup() as group:
             for config in self._client_configs():
                 history = self._history(
                     f"{config.topic}.{config.first_client}", config.first_client
                 )
                 tallies = self._tallies[config.topic]
-                outside = self._outside(config.topic)
+                client_world = self._client_world(config.topic)
                 group.create_task(
-                    run_workload(config, history, outside, self._stop_clients, tallies)
+                    run_workload(config, history, client_world, self._stop_clients, tallies)
                 )
 
     def _client_configs(self) -> list[ClientConfig]:
@@ -289,21 +289,21 @@ class Simulation:
         )
         return client_configs(self._plan, self._system.bootstrap, unstored)
 
-    def _outside(self, purpose: str) -> Outside:
+    def _client_world(self, purpose: str) -> ClientWorld:
         rng = self.world.stream("clients", purpose)
-        return Outside(rng=rng, wall_clock_ms=self.cluster.clients.clock.ms)
+        return ClientWorld(rng=rng, wall_clock_ms=self.cluster.clients.clock.ms)
 
     def _await_acks(self) -> None:
-        deadline_s = self._pilots.now_s() + self._plan.start_timeout_s
+        deadline_s = self._task_runner.now_s() + self._plan.start_timeout_s
         while waiting := [
             topic
             for topic, tallies in self._tallies.items()
             if not any(tally.acked for tally in tallies)
         ]:
-            if self._pilots.now_s() > deadline_s:
+            if self._task_runner.now_s() > deadline_s:
                 self._note("no send was acknowledged in time", waiting)
                 return
-            self._pilots.sleep(POLL_S)
+            self._task_runner.sleep(POLL_S)
 
     def _end_clients(self) -> None:
         assert self._clients is not None
@@ -314,7 +314,7 @@ class Simulation:
         elif (error := self._clients.exception()) is not None:
             raise RunFailed(f"the clients ended with {error!r}") from error
 
-    # -- small things
+    # -- helpers
 
     def _history(self, name: str, writer_id: int) -> History:
         made = History(name, writer_id, self._now_ns)
@@ -330,9 +330,9 @@ class Simulation:
         return start(loop, work, "watcher")
 
     def _wait_for(self, task: SimTask, within_s: float) -> bool:
-        deadline_s = self._pilots.now_s() + within_s
-        while not task.done() and self._pilots.now_s() < deadline_s:
-            self._pilots.sleep(POLL_S)
+        deadline_s = self._task_runner.now_s() + within_s
+        while not task.done() and self._task_runner.now_s() < deadline_s:
+            self._task_runner.sleep(POLL_S)
         return task.done()
 
     @contextmanager
@@ -349,7 +349,9 @@ class Simulation:
 
 
 def _run_id(prepared: Prepared) -> str:
-    """A name for payloads: of the plan and its schedule, so that equal runs write equal bytes."""
+    """Return an id for payloads, made of the plan and its schedule: equal runs write
+    equal bytes.
+    """
     text = json.dumps(prepared.plan.to_json(), sort_keys=True).encode()
     both = text + prepared.schedule.to_json()
     return hashlib.blake2b(both, digest_size=8).hexdigest()

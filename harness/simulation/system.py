@@ -1,4 +1,4 @@
-"""The built-in brokers of a simulated cluster, as administrators and phases of a run see them."""
+"""The built-in brokers of a simulated cluster, for the administrator and the phases of a run."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -9,7 +9,7 @@ from harness.admin.errors import AdminError
 from harness.brokers.errors import DeployError
 from harness.plans.plan import Topic
 from harness.simulation.world.cluster import SimCluster
-from harness.simulation.world.synchronous import Pilots
+from harness.simulation.world.synchronous import GreenletRunner
 from harness.simulation.world.target import SimTarget
 from harness.systems import startup
 from harness.systems.brokers import STOP_TIMEOUT_S
@@ -23,41 +23,41 @@ POLL_S: Final = 0.05
 
 
 class SimSystem:
-    """See `harness.systems.base.Members`. Every call but the properties is a strand's."""
+    """See `harness.systems.base.Members`. Only a task of the task runner may call the methods."""
 
-    def __init__(self, cluster: SimCluster, target: SimTarget, pilots: Pilots) -> None:
+    def __init__(self, cluster: SimCluster, target: SimTarget, task_runner: GreenletRunner) -> None:
         self._cluster = cluster
         self._target = target
-        self._pilots = pilots
+        self._task_runner = task_runner
 
     @property
     def brokers(self) -> dict[int, Address]:
-        """Where each broker serves clients."""
+        """The address of each broker for clients."""
         return self._cluster.brokers
 
     @property
     def controllers(self) -> dict[int, Address]:
-        """Where each controller serves the metadata quorum."""
+        """The address of each controller for the metadata quorum."""
         return self._cluster.controllers
 
     @property
     def bootstrap(self) -> str:
-        """The brokers' addresses as clients take them."""
+        """The brokers' addresses as a bootstrap list for clients."""
         return ",".join(f"{host}:{port}" for host, port in self.brokers.values())
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine to its end on the harness's host."""
-        return self._pilots.call(work)
+        """Run a coroutine on the harness's host; return its result."""
+        return self._task_runner.call(work)
 
     def start(self) -> None:
-        """Start all nodes and wait until each broker knows all of them. Raises DeployError."""
+        """Start all nodes, and wait until each broker knows all others. Raises DeployError."""
         self._cluster.start()
         self._administer(
             "the cluster is not complete", lambda admin: startup.await_brokers(admin, self.brokers)
         )
 
     def create_topics(self, wanted: tuple[Topic, ...]) -> None:
-        """Create the topics; every replica is in sync then. Raises DeployError."""
+        """Create the topics, and wait until all replicas are in sync. Raises DeployError."""
         self._administer(
             "the topics cannot be created", lambda admin: startup.create_topics(admin, wanted)
         )
@@ -80,7 +80,7 @@ class SimSystem:
     # -- members
 
     def start_broker(self, *, controller: bool = False) -> int:
-        """Start one more broker on a new machine, which joins by itself; its number."""
+        """Start a broker on a new machine; it joins the cluster by itself. Return its number."""
         layout = self._cluster.layout
         node = max(layout.nodes) + 1
         role, joins = (COMBINED, layout.controllers) if controller else (BROKER, ())
@@ -89,14 +89,14 @@ class SimSystem:
         return node
 
     def remove_node(self, node: int) -> bool:
-        """Stop a node in order and remove its machine; true when it ended by itself."""
+        """Stop a node in order and remove its machine; return true if it ended by itself."""
         ended = self._target.stop(node, STOP_TIMEOUT_S)
         self._cluster.remove_node(node)
         self._target.disks.on_damage(node, wiped=True)  # the next one may get its number
         return ended
 
     def directory_id(self, node: int) -> UUID | None:
-        """What the node's directory is known by; None until it was started on it."""
+        """Return the id of the node's directory; None until the node was started on it."""
         disk = self._target.host(node).disk
         assert disk is not None
         found = MetaProperties.read(disk.content)
@@ -105,20 +105,22 @@ class SimSystem:
         return decode_uuid(META_PROPERTIES, found.directory_id)
 
     def wipe(self, node: int) -> None:
-        """Remove everything that a stopped node has kept."""
+        """Remove all files of a stopped node."""
         self._target.disks.wipe(node)
 
     # -- the end
 
     def stop(self) -> list[int]:
-        """SIGTERM to all nodes at once; returns those that had to be killed at the bound."""
+        """Send SIGTERM to all nodes at once; return those that had to be killed at the time-out."""
         hosts = self._cluster.nodes
         for host in hosts.values():
             host.terminate()
             host.resume()
-        deadline_s = self._pilots.now_s() + STOP_TIMEOUT_S
-        while self._pilots.now_s() < deadline_s and any(each.running for each in hosts.values()):
-            self._pilots.sleep(POLL_S)
+        deadline_s = self._task_runner.now_s() + STOP_TIMEOUT_S
+        while self._task_runner.now_s() < deadline_s and any(
+            each.running for each in hosts.values()
+        ):
+            self._task_runner.sleep(POLL_S)
         late = [node for node, host in hosts.items() if host.running]
         for node in late:
             self._target.kill(node)

@@ -1,7 +1,7 @@
-"""What a run asks of the system under test: how it is configured, started, found, and read.
+"""The protocol of a system under test: how it is configured, started, found and read.
 
 A system turns a plan into processes on a target's machines. It knows the broker's configuration
-and files; it knows nothing of faults, workloads or verdicts.
+and files. It does not know faults, workloads or verdicts.
 
     DeployError     the cluster did not come up, or does not do what the plan asks of it
 """
@@ -28,7 +28,7 @@ class System(Protocol):
 
     @property
     def bootstrap(self) -> str:
-        """Where clients on the target's client machine find the cluster."""
+        """The bootstrap servers for clients on the target's client machine."""
         ...
 
     def configure(self) -> None:
@@ -36,52 +36,53 @@ class System(Protocol):
         ...
 
     def start(self) -> None:
-        """Start all nodes; returns when each of them knows all of them. Raises DeployError."""
+        """Start all nodes; return when each of them knows all of them. Raises DeployError."""
         ...
 
     def create_topics(self) -> None:
-        """Create the plan's topics; returns when every replica is in sync. Raises DeployError."""
+        """Create the plan's topics; return when every replica is in sync. Raises DeployError."""
         ...
 
     def stop(self) -> list[int]:
-        """Stop all nodes in order; returns those that had to be killed."""
+        """Shut all nodes down; return the nodes that had to be killed."""
         ...
 
     def collect(
-        self, cluster: RowStream, quorum_times: QuorumTimes, *, but: Collection[int] = ()
+        self, cluster: RowStream, quorum_times: QuorumTimes, *, except_nodes: Collection[int] = ()
     ) -> None:
-        """Read the stopped nodes' files, `but` those of some: replicas, their ends, and the
-        controller's decisions, when they were made by what was seen of the metadata log.
+        """Read the files of the stopped nodes except some: replicas, their ends, and the
+        controllers' decisions. `quorum_times` dates the decisions.
         """
         ...
 
-    def withdraw(self) -> list[str]:
-        """Take back what does not end with the target's machines; returns what is left, in words.
+    def clean_up(self) -> list[str]:
+        """Remove what does not end with the target's machines; return what is left, in words.
+
         Safe to call at any stage.
         """
         ...
 
     def output(self, node: int) -> Path:
-        """What the node has said until now."""
+        """Return the file with the node's output so far."""
         ...
 
     @property
     def access(self) -> Access:
-        """How clients get in."""
+        """How clients connect: security and further properties."""
         ...
 
 
-class Members(Protocol):
-    """The nodes of a running cluster, as far as an administrator has a hand in them."""
+class ClusterNodes(Protocol):
+    """The nodes of a running cluster, as an administrator starts and removes them."""
 
     @property
     def brokers(self) -> Mapping[int, Address]:
-        """Where each broker serves clients."""
+        """The address of each broker for clients."""
         ...
 
     @property
     def controllers(self) -> Mapping[int, Address]:
-        """Where each controller serves the metadata quorum."""
+        """The address of each controller for the metadata quorum."""
         ...
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -89,30 +90,30 @@ class Members(Protocol):
         ...
 
     def start_broker(self, *, controller: bool = False) -> int:
-        """Start one more broker on a new machine, which joins by itself; its number."""
+        """Start one more broker on a new machine. It joins by itself. Return its number."""
         ...
 
     def remove_node(self, node: int) -> bool:
-        """Stop a node in order and remove its machine; true when it ended by itself."""
+        """Shut a node down and remove its machine; true when the node ended by itself."""
         ...
 
     def directory_id(self, node: int) -> UUID | None:
-        """What the node's directory is known by; None until it was started on it."""
+        """Return the directory id of the node's disk; None until the node was started on it."""
         ...
 
     def wipe(self, node: int) -> None:
-        """Remove everything that a stopped node has kept."""
+        """Remove all data of a stopped node."""
         ...
 
 
-class Deployed(System, Members, Protocol):
-    """All that a run asks of its cluster."""
+class DeployedSystem(System, ClusterNodes, Protocol):
+    """Everything that a run asks of its cluster."""
 
 
 def call_in_client_network(target: Target, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine to its end on the clients' machine, in a thread of its own.
 
-    The network namespace belongs to a thread; the caller's own must stay where it is.
+    A network namespace belongs to a thread, and the caller's thread must stay in its own.
     """
     result: list[T] = []
     failure: list[BaseException] = []

@@ -1,8 +1,9 @@
-"""Brokers that are configured by Kafka's properties, of any make.
+"""A cluster of brokers that take Kafka's properties, of any broker program.
 
-Every node is broker and controller unless a layout says otherwise; brokers may come and go while
-the cluster runs. Timeouts are short, so that a minute of faults holds many failovers; the plan's
-`broker` table overrides any of them. Addresses, directories and processes are the target's.
+Every node is broker and controller unless a layout says otherwise. Brokers may be added and removed
+while the cluster runs. Timeouts are short, so that many failovers happen in a minute of faults; the
+plan's `broker` table overrides any of them. Addresses, directories and processes are left to the
+target.
 """
 
 import shutil
@@ -24,7 +25,7 @@ from harness.recording.store import Run
 from harness.systems import replica_files, startup
 from harness.systems.base import call_in_client_network
 from harness.systems.collect import FOREVER_NS, collect_decisions, collect_replicas
-from harness.systems.exit_reason import last_words
+from harness.systems.exit_reason import read_exit_reason
 from harness.systems.node_roles import BROKER, COMBINED, CONTROLLER, Layout
 from harness.systems.observer.quorum_times import QuorumTimes
 from harness.targets.base import Target
@@ -67,8 +68,10 @@ def server_properties(
     layout: Layout | None = None,
     joins: Sequence[int] = (),
 ) -> dict[str, str]:
-    """One node's properties. Pure; `addresses` has every node of the layout, which is by default
-    all of them with both roles. A controller that is no voter from the beginning `joins` others.
+    """Return one node's properties. Pure.
+
+    `addresses` has every node of the layout. By default all nodes have both roles. `joins` names
+    the controllers that a controller joins which is no voter from the beginning.
     """
     layout = layout or Layout.combined(sorted(addresses))
     address = addresses[node]
@@ -94,7 +97,10 @@ def server_properties(
 def _quorum(
     addresses: Mapping[int, str], voters: Sequence[int], joins: Sequence[int]
 ) -> dict[str, str]:
-    """How a node finds the metadata quorum, and whether it is one of the first voters."""
+    """Return the property by which a node finds the metadata quorum.
+
+    It says too whether the node is one of the first voters.
+    """
     at = {node: f"{addresses[node]}:{CONTROLLER_PORT}" for node in joins or voters}
     if joins:
         return {"controller.quorum.bootstrap.servers": ",".join(at.values())}
@@ -102,7 +108,7 @@ def _quorum(
 
 
 def _directory(target: Target, node: int) -> Path:
-    """A node's in the run: RUN/nodes/<node>."""
+    """Return a node's directory in the run: RUN/nodes/<node>."""
     return target.data_dir(node).parent
 
 
@@ -131,9 +137,9 @@ class BrokerSystem:
 
     @classmethod
     def attach(cls, target: Target, run: Run) -> "BrokerSystem":
-        """The system that another process configured on `target`, by its files in `run`.
+        """Return the system that another process configured on `target`, by its files in `run`.
 
-        Raises DeployError when they cannot be read.
+        Raises DeployError when the files cannot be read.
         """
         try:
             plan = stored_plan(run.path)
@@ -156,19 +162,19 @@ class BrokerSystem:
 
     @property
     def brokers(self) -> dict[int, tuple[str, int]]:
-        """Where each broker serves clients."""
+        """The address of each broker for clients."""
         return {node: (self._target.address(node), BROKER_PORT) for node in self.layout.brokers}
 
     @property
     def controllers(self) -> dict[int, tuple[str, int]]:
-        """Where each controller serves the metadata quorum."""
+        """The address of each controller for the metadata quorum."""
         return {
             node: (self._target.address(node), CONTROLLER_PORT) for node in self.layout.controllers
         }
 
     @property
     def bootstrap(self) -> str:
-        """The brokers' addresses as clients take them."""
+        """The brokers' addresses in the form that clients take."""
         return ",".join(f"{host}:{port}" for host, port in self.brokers.values())
 
     def configure(self) -> None:
@@ -215,24 +221,27 @@ class BrokerSystem:
         self._await_brokers()
 
     def add_broker(self, *, node: int | None = None, rack: str | None = None) -> int:
-        """Start one more broker, the next number in the emptiest rack unless they are named.
+        """Start one more broker; return its number when every broker knows it.
 
-        Returns its number when every broker knows it. Raises DeployError, TargetError; what was
-        made of it is then removed again.
+        By default it gets the next number and the rack with the fewest brokers. Raises DeployError,
+        TargetError; then the new broker is removed again.
         """
         before = self.layout
         node = self.start_broker(node=node, rack=rack)
         try:
             self._await_brokers()
         except BaseException:
-            self._unmake(node, before)
+            self._undo_add(node, before)
             raise
         return node
 
     def start_broker(
         self, *, node: int | None = None, rack: str | None = None, controller: bool = False
     ) -> int:
-        """The same without the wait: it joins by itself, as a `controller` without a vote too."""
+        """Start one more broker without waiting; it joins by itself.
+
+        With `controller` it is a controller without a vote too.
+        """
         before = self.layout
         node = max(before.nodes) + 1 if node is None else node
         role = COMBINED if controller else BROKER
@@ -242,45 +251,45 @@ class BrokerSystem:
             self._configure(node, joins=before.controllers if controller else ())
             self._target.start(node)
         except BaseException:
-            self._unmake(node, before)
+            self._undo_add(node, before)
             raise
         return node
 
-    def _unmake(self, node: int, before: Layout) -> None:
+    def _undo_add(self, node: int, before: Layout) -> None:
         self.layout = before
         if node in self._target.node_ids():
             self._target.remove_node(node)
 
     def directory_id(self, node: int) -> UUID | None:
-        """What the node's directory is known by; None until it was started on it."""
+        """Return the directory id of the node's disk; None until the node was started on it."""
         self._target.fetch(node, str(LOGS / META_PROPERTIES))
         return replica_files.directory_id(self._log_dir(node))
 
     def wipe(self, node: int) -> None:
-        """Remove everything that a stopped node has kept."""
+        """Remove all data of a stopped node."""
         self._target.disks.wipe(node)
         shutil.rmtree(self._log_dir(node), ignore_errors=True)
         self._log_dir(node).mkdir()
         self._target.publish(node)
 
-    def withdraw(self) -> list[str]:
-        """Nothing: the cluster ends with its machines."""
+    def clean_up(self) -> list[str]:
+        """Do nothing: the cluster ends with its machines."""
         return []
 
     @property
     def access(self) -> Access:
-        """It asks nobody who they are."""
+        """Open to every client, without authentication."""
         return OPEN
 
     def output(self, node: int) -> Path:
-        """What the node has said until now."""
+        """Return the file with the node's output so far."""
         self._target.fetch(node, OUTPUT)
         return _directory(self._target, node) / OUTPUT
 
     def remove_node(self, node: int, *, keep_data: bool = False) -> bool:
-        """Stop a node in order and remove its machine; true when it ended by itself.
+        """Shut a node down and remove its machine; true when the node ended by itself.
 
-        Whether it holds anything yet is the caller's to know.
+        The caller must know that the node holds no replicas any more.
         """
         ended = self.stop_node(node)
         self.layout = self.layout.without(node)
@@ -288,7 +297,7 @@ class BrokerSystem:
         return ended
 
     def stop_node(self, node: int) -> bool:
-        """Stop a node in order; true when it ended by itself within the bound."""
+        """Shut a node down; true when it ended by itself within the bound."""
         return self._target.stop(node, STOP_TIMEOUT_S)
 
     def _await_brokers(self) -> None:
@@ -298,13 +307,13 @@ class BrokerSystem:
         )
 
     def _check_running(self) -> None:
-        """Raises DeployError for a node that ended instead of starting."""
+        """Raise DeployError for a node that ended instead of starting."""
         for node in self.layout.nodes:
             if not self._target.is_running(node):
                 log_path = self.output(node)
                 raise DeployError(
                     f"node {node} ended by itself, exit code {self._target.exit_code(node)}: "
-                    f"{last_words(log_path) or 'it did not say why'}; see {log_path}"
+                    f"{read_exit_reason(log_path) or 'it did not say why'}; see {log_path}"
                 )
 
     def create_topics(self) -> None:
@@ -319,27 +328,28 @@ class BrokerSystem:
         )
 
     def stop(self) -> list[int]:
-        """SIGTERM to all nodes at once; returns those that had to be killed at the bound."""
+        """Send SIGTERM to all nodes at once; return the nodes that had to be killed."""
         self._stopping_ns = self._run.now_ns()
-        # Together: the last to go could not ask a quorum for leave.
+        # At once: one after the other, the last nodes would have no quorum for a controlled
+        # shutdown.
         nodes = self.layout.nodes
         with ThreadPoolExecutor(max_workers=len(nodes)) as pool:
             ended = list(pool.map(lambda n: self._target.stop(n, STOP_TIMEOUT_S), nodes))
         return [node for node, clean in zip(nodes, ended, strict=True) if not clean]
 
     def collect(
-        self, cluster: RowStream, quorum_times: QuorumTimes, *, but: Collection[int] = ()
+        self, cluster: RowStream, quorum_times: QuorumTimes, *, except_nodes: Collection[int] = ()
     ) -> None:
-        """Read the stopped nodes' files into the run, `but` those of some; the controllers'
-        decisions into `cluster`. All that a node said is in the run then.
+        """Read the files of the stopped nodes except some into the run, and the controllers'
+        decisions into `cluster`. Afterwards the run has the output of every node.
 
-        What was decided because the nodes were told to stop is left out: the run was over.
+        Decisions after the nodes were asked to stop are left out, because the run was over.
         """
-        nodes = [node for node in self.layout.nodes if node not in but]
+        nodes = [node for node in self.layout.nodes if node not in except_nodes]
         for node in self.layout.nodes:
             self._target.fetch(node, *(() if node in nodes else (OUTPUT,)))
         log_dirs = {node: self._log_dir(node) for node in nodes}
-        kept = quorum_times.kept
+        kept = quorum_times.committed_by_node
         collect_replicas(self._run, self._plan.topics, log_dirs, metadata_kept=kept)
         collect_decisions(
             cluster,
@@ -357,16 +367,16 @@ class BrokerSystem:
         return call_in_client_network(self._target, work)
 
     def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
-        """Do `work` within a bound. Raises DeployError that begins with `failure`."""
+        """Do `work` within a bound. Raises a DeployError that starts with `failure`."""
         timeout_s = self._plan.start_timeout_s * self._program.start_timeout_factor
 
-        async def working() -> None:
+        async def bounded() -> None:
             brokers = list(self.brokers.values())
             async with AdminClient(brokers, timeout_s=timeout_s) as admin:
                 await work(admin)
 
         try:
-            self.call(working)
+            self.call(bounded)
         except AdminError as error:
             logs = self._run.path / "nodes"
             raise DeployError(f"{failure}: {error}; see {logs}/*/node.log") from error

@@ -1,7 +1,7 @@
-"""Whether the built-in broker would take a plan's configuration, told before it is started with it.
+"""Checks a plan's configuration for the built-in broker before the broker is started with it.
 
-Another broker's configuration is its own to refuse: where `broker_module` names one, only values of
-names that it shares with the built-in broker's are looked at.
+Another broker refuses its configuration by itself. For a `broker_module` of another broker, only
+the values of configs that the built-in broker has too are checked.
 """
 
 from pathlib import Path
@@ -13,15 +13,15 @@ from nodes.config import ConfigError, load_config
 from nodes.metadata.errors import ControlError
 from nodes.metadata.topic_configs import TOPIC_CONFIGS, check_config
 
-OWN: str = "nodes"
+BUILT_IN_MODULE: str = "nodes"
 """The module of the built-in broker."""
 
 
 def check(plan: Plan, where: str) -> None:
-    """Raises PlanError, which begins with `where` and names the key."""
+    """Raise PlanError for a bad value. The error starts with `where` and names the key."""
     for topic in plan.topics:
         for name, value in topic.configs.items():
-            if name not in TOPIC_CONFIGS and plan.broker_module != OWN:
+            if name not in TOPIC_CONFIGS and plan.broker_module != BUILT_IN_MODULE:
                 continue
             try:
                 check_config(name, value)
@@ -29,7 +29,7 @@ def check(plan: Plan, where: str) -> None:
                 raise PlanError(
                     f"{where}: topic {topic.name}: configs.{name}: {error.message}"
                 ) from error
-    if not plan.broker or plan.broker_module != OWN:
+    if not plan.broker or plan.broker_module != BUILT_IN_MODULE:
         return
     properties = server_properties(
         1,

@@ -1,6 +1,7 @@
-"""Which system a plan means: brokers to deploy, of some make, or a cluster that is there.
+"""Chooses the system of a plan: brokers to deploy, or an existing cluster.
 
-What asks clusters is loaded when it is needed: the protocol takes its time to load.
+Modules that speak Kafka's protocol are imported only when they are needed, because importing them
+is slow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +13,13 @@ from harness.plans.plan import Plan
 
 if TYPE_CHECKING:
     from harness.recording.store import Run
-    from harness.systems.base import Deployed
+    from harness.systems.base import DeployedSystem
     from harness.systems.node_roles import Layout
     from harness.targets.base import Target
 
 
 def check(plan: Plan) -> None:
-    """Raises PlanError or DeployError for a system that can be seen to be missing or wrong."""
+    """Raise PlanError or DeployError for a missing or wrong system, without contacting it."""
     if plan.system == "external":
         from harness.systems import external
 
@@ -28,7 +29,7 @@ def check(plan: Plan) -> None:
 
 
 def reach(plan: Plan) -> None:
-    """Ask a cluster that has to be there already. Raises DeployError."""
+    """Contact an external cluster. Raises DeployError."""
     if plan.system == "external":
         from harness.systems import external
 
@@ -36,17 +37,17 @@ def reach(plan: Plan) -> None:
 
 
 def versions(plan: Plan) -> Mapping[str, str]:
-    """What a run depends on because of it; of a cluster of others nobody knows."""
+    """Return the versions that a run depends on because of its system; none if it is external."""
     return {} if plan.system == "external" else broker_program_of(plan).versions()
 
 
 def reads(plan: Plan) -> Sequence[Path]:
-    """Files and directories of this machine that its nodes read."""
+    """Return the files and directories of this machine that the nodes read."""
     return () if plan.system == "external" else broker_program_of(plan).required_files()
 
 
-def system_of(plan: Plan, target: "Target", run: "Run", layout: "Layout") -> "Deployed":
-    """The plan's system on a target."""
+def system_of(plan: Plan, target: "Target", run: "Run", layout: "Layout") -> "DeployedSystem":
+    """Make the plan's system on a target."""
     if plan.system == "external":
         from harness.systems.external import ExternalSystem
 

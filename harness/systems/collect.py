@@ -1,4 +1,4 @@
-"""What stopped brokers left in their directories, read into a run's tables."""
+"""Reads the directories of stopped brokers into a run's tables."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,9 +23,11 @@ def collect_replicas(
     *,
     metadata_kept: Mapping[int, int] | None = None,
 ) -> None:
-    """Every replica's batches and ends into the run, those of the metadata log too, of which each
-    node was known to have committed records up to `metadata_kept` (no node writes that down).
-    `log_dirs` and `metadata_kept` by node."""
+    """Write every replica's batches and ends into the run, those of the metadata log too.
+
+    `log_dirs` and `metadata_kept` are by node. `metadata_kept` says up to which offset each node
+    was known to have the committed metadata log, because no node writes that down.
+    """
     kept = metadata_kept or {}
     metadata = TopicPartition(METADATA_TOPIC, 0)
     partitions = [
@@ -67,7 +69,10 @@ def collect_decisions(
     started_wall_ns: int,
     until_ns: int = FOREVER_NS,
 ) -> None:
-    """The controllers' decisions up to then into `cluster`; the run began at `started_wall_ns`."""
+    """Write the controllers' decisions up to `until_ns` into `cluster`.
+
+    The run began at `started_wall_ns`.
+    """
     dirs = list(log_dirs.values())
     changes = replica_files.metadata_rows(dirs, started_wall_ns, quorum_times)
     for number, change in enumerate(changes, 1):

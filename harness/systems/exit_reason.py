@@ -1,4 +1,4 @@
-"""Why a process ended, as far as its log tells."""
+"""Finds out from a process's log why the process ended."""
 
 import re
 from pathlib import Path
@@ -8,14 +8,14 @@ TAIL_BYTES: Final = 16384
 LINE_CHARACTERS: Final = 400
 
 _THROWN: Final = re.compile(r"(?:[\w$]+\.)*\w*(?:Exception|Error)\b")
-"""How a stack trace of Java begins, and one of Python ends."""
+"""Matches the first line of a Java stack trace, and the last line of a Python traceback."""
 _CAUSE: Final = "Caused by: "
 
 
-def last_words(log_path: Path) -> str:
-    """The last thing that was thrown, with its causes, else the last line; empty without one.
+def read_exit_reason(log_path: Path) -> str:
+    """Return the last exception in a log with its causes, else the last line; empty without a log.
 
-    A JVM goes on telling how it shuts down after it has said why.
+    The last line is not enough for a JVM: it logs its shutdown after the exception.
     """
     try:
         with log_path.open("rb") as file:
@@ -23,9 +23,9 @@ def last_words(log_path: Path) -> str:
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    spoken = [line.strip() for line in lines if line.strip()]
-    thrown = [at for at, line in enumerate(spoken) if _THROWN.match(line)]
+    written = [line.strip() for line in lines if line.strip()]
+    thrown = [at for at, line in enumerate(written) if _THROWN.match(line)]
     if not thrown:
-        return "".join(spoken[-1:])[:LINE_CHARACTERS]
-    causes = [line for line in spoken[thrown[-1] :] if line.startswith(_CAUSE)]
-    return "; ".join([spoken[thrown[-1]], *causes])[:LINE_CHARACTERS]
+        return "".join(written[-1:])[:LINE_CHARACTERS]
+    causes = [line for line in written[thrown[-1] :] if line.startswith(_CAUSE)]
+    return "; ".join([written[thrown[-1]], *causes])[:LINE_CHARACTERS]

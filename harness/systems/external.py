@@ -1,7 +1,7 @@
-"""A cluster that somebody else runs: asked by Kafka's protocol, and given back as it was.
+"""A cluster that somebody else runs: used through Kafka's protocol, and left as it was found.
 
-Only topics of the run's own are written to: one that is there already is refused, and those that
-were made are deleted at the end. What only the brokers' files tell stays open.
+A run writes only to topics of its own. A topic that exists already is refused, and the run's topics
+are deleted at the end. Questions that only the brokers' files could answer stay undecided.
 """
 
 import asyncio
@@ -28,47 +28,48 @@ REACH_S: Final = 10.0
 """How long the cluster may take to answer at all."""
 READY_S: Final = 60.0
 CONFIGS: Final = {"unclean.leader.election.enable": "false"}
-"""What the verdict takes for granted where a plan says nothing, whatever the cluster's default."""
+"""Topic configs that the verdict assumes when the plan does not set them. They override the
+cluster's defaults."""
 
 
 def access_of(plan: Plan) -> Access:
-    """How the plan's clients get in. Raises PlanError."""
+    """Return how the plan's clients connect. Raises PlanError."""
     return Access(plan.external.resolved() if plan.external is not None else {})
 
 
 def check(plan: Plan) -> None:
-    """Raises PlanError for what can be seen to be wrong without asking anybody."""
+    """Raise PlanError for a wrong address or property, without contacting the cluster."""
     assert plan.external is not None
     parse_bootstrap(plan.external.bootstrap_servers)
     access_of(plan).check(plan.workload.client)
 
 
 def reach(plan: Plan) -> None:
-    """Ask the cluster who it is, before anything is made. Raises DeployError, PlanError."""
+    """Contact the cluster before anything is made. Raises DeployError, PlanError."""
     assert plan.external is not None
     servers = plan.external.bootstrap_servers
 
-    async def asking() -> None:
+    async def contact() -> None:
         async with _admin(plan, REACH_S) as admin:
             await admin.refresh()
-            await _refuse_taken(admin, plan)
+            await _refuse_existing_topics(admin, plan)
 
     try:
-        asyncio.run(asking())
+        asyncio.run(contact())
     except (AdminError, TimeoutError) as error:
         raise DeployError(
-            f"the external cluster at {servers} does not let us in: {error}; are the addresses and "
-            "external.properties right, and is it up?"
+            f"cannot connect to the external cluster at {servers}: {error}; is the cluster up, and "
+            "are the addresses and external.properties right?"
         ) from error
 
 
-async def _refuse_taken(admin: AdminClient, plan: Plan) -> None:
-    """Raises PlanError for a topic that is there already."""
-    there = set(await topics.names(admin))
-    if taken := [topic.name for topic in plan.topics if topic.name in there]:
+async def _refuse_existing_topics(admin: AdminClient, plan: Plan) -> None:
+    """Raise PlanError for a topic that exists already."""
+    present = set(await topics.names(admin))
+    if existing := [topic.name for topic in plan.topics if topic.name in present]:
         raise PlanError(
-            f"topic {taken[0]} is on the external cluster already, and highwater writes only to "
-            "topics of its own: name another one in the plan, or delete it"
+            f"topic {existing[0]} exists on the external cluster already, and highwater writes "
+            "only to topics of its own: name another topic in the plan, or delete this one"
         )
 
 
@@ -83,46 +84,47 @@ def _admin(plan: Plan, timeout_s: float) -> AdminClient:
 
 
 class ExternalSystem:
-    """See `harness.systems.base.System`."""
+    """Implements `harness.systems.base.DeployedSystem`."""
 
     def __init__(self, plan: Plan, target: Target, run: Run) -> None:
         assert plan.external is not None
         self._plan = plan
         self._target = target
         self._run = run
-        self._made: list[str] = []
+        self._created: list[str] = []
         self.bootstrap = plan.external.bootstrap_servers
         self.access = access_of(plan)
-        """How clients get in."""
+        """How clients connect."""
         self.brokers: Mapping[int, Address] = {}
 
     @property
     def controllers(self) -> Mapping[int, Address]:
-        """Who is asked for the quorum: brokers pass that on to the controller (KRaft)."""
+        """The brokers: they forward questions about the quorum to the controller (KRaft)."""
         return self.brokers
 
     def configure(self) -> None:
-        """Not ours to configure."""
+        """Do nothing: somebody else configures the cluster."""
 
     def start(self) -> None:
-        """Learn who the brokers are. Raises DeployError."""
+        """Learn the addresses of the brokers. Raises DeployError."""
 
-        async def look(admin: AdminClient) -> None:
+        async def find_brokers(admin: AdminClient) -> None:
             found = await topics.cluster(admin)
             self.brokers = {each.node_id: (each.host, each.port) for each in found.live}
 
-        self._administer("the external cluster does not answer", look)
+        self._administer("the external cluster does not answer", find_brokers)
 
     def create_topics(self) -> None:
-        """Make the plan's topics, and wait until every replica is in sync. Raises PlanError for
-        one that is there already, DeployError.
+        """Create the plan's topics, and wait until every replica is in sync.
+
+        Raises PlanError for a topic that exists already, and DeployError.
         """
         wanted = self._plan.topics
 
-        async def make(admin: AdminClient) -> None:
-            await _refuse_taken(admin, self._plan)
+        async def create(admin: AdminClient) -> None:
+            await _refuse_existing_topics(admin, self._plan)
             for topic in wanted:
-                self._made.append(topic.name)
+                self._created.append(topic.name)
                 await topics.create(
                     admin,
                     topic.name,
@@ -133,35 +135,36 @@ class ExternalSystem:
                         **CONFIGS,
                         **topic.configs,
                     },
-                    exist_ok=True,  # made by a request whose answer was lost
+                    exist_ok=True,  # created by a request whose answer was lost
                 )
             await startup.await_in_sync(admin, wanted, self.brokers)
 
-        self._administer("the topics cannot be made", make)
+        self._administer("the topics cannot be created", create)
 
     def stop(self) -> list[int]:
-        """Not ours to stop."""
+        """Do nothing: somebody else runs the cluster."""
         return []
 
     def collect(
-        self, cluster: RowStream, quorum_times: QuorumTimes, *, but: Collection[int] = ()
+        self, cluster: RowStream, quorum_times: QuorumTimes, *, except_nodes: Collection[int] = ()
     ) -> None:
-        """There are no files to read: tables without rows, which is not the same as none."""
+        """Write tables without rows, because there are no files to read. A missing table would be
+        missing evidence."""
         for table in ("replicas", "replica_ends"):
             self._run.write_table(table, ())
 
-    def withdraw(self) -> list[str]:
-        """Delete the topics that were made; returns those that could not be, and why."""
+    def clean_up(self) -> list[str]:
+        """Delete the run's topics; return the topics that may be left, and why."""
 
         async def delete(admin: AdminClient) -> None:
-            await topics.delete(admin, self._made)
+            await topics.delete(admin, self._created)
 
-        if not self._made:
+        if not self._created:
             return []
         try:
             self._administer("", delete)
         except DeployError as error:
-            return [f"topics {', '.join(self._made)} may be left on the cluster{error}"]
+            return [f"topics {', '.join(self._created)} may be left on the cluster{error}"]
         return []
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -169,22 +172,22 @@ class ExternalSystem:
         return call_in_client_network(self._target, work)
 
     def output(self, node: int) -> Path:
-        """Not ours to read."""
+        """Return an empty file: the nodes' output cannot be read."""
         return Path("/dev/null")
 
     def _unsupported(self, *_: Any, **__: Any) -> NoReturn:
-        raise Unsupported("the cluster is external: its members are not ours")
+        raise Unsupported("the cluster is external: the harness cannot change its nodes")
 
     start_broker = remove_node = directory_id = wipe = _unsupported
 
     def _administer(self, failure: str, work: Callable[[AdminClient], Awaitable[None]]) -> None:
-        """Do `work` within a bound. Raises DeployError that begins with `failure`."""
+        """Do `work` within a bound. Raises a DeployError that starts with `failure`."""
 
-        async def working() -> None:
+        async def bounded() -> None:
             async with _admin(self._plan, READY_S) as admin:
                 await work(admin)
 
         try:
-            self.call(working)
+            self.call(bounded)
         except AdminError as error:
             raise DeployError(f"{failure}: {error}") from error

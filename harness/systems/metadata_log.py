@@ -1,7 +1,7 @@
-"""What counts in a metadata log: records of brokers and partitions, those of transactions once
-they are over (KIP-868).
+"""Reads the records of brokers and partitions in a metadata log.
 
-Other records, which a make of broker may have more of than another, are passed over.
+Records of a metadata transaction count when the transaction ends (KIP-868). Records of other kinds
+are skipped; broker programs differ in them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ from nodes.metadata.records import (
     decode,
 )
 
-TELLING: Final[tuple[type[MetadataRecord], ...]] = (
+RELEVANT: Final[tuple[type[MetadataRecord], ...]] = (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
     BrokerRegistrationChangeRecord,
@@ -38,31 +38,32 @@ TELLING: Final[tuple[type[MetadataRecord], ...]] = (
     EndTransactionRecord,
     AbortTransactionRecord,
 )
-_TELLING_TYPES: Final = frozenset(int(each.__api_key__) for each in TELLING)
-"""Each is one byte as a varint, the second of a record's frame."""
+_RELEVANT_TYPES: Final = frozenset(int(each.__api_key__) for each in RELEVANT)
+"""A type is one byte as a varint: the second byte of a record's frame."""
 
 Records = tuple[MetadataRecord, ...]
 
 
-def decoded(values: Iterable[bytes | None]) -> Records:
-    """The records that tell of brokers, partitions or transactions. Raises MetadataError."""
-    return tuple(decode(each) for each in values if each and each[1] in _TELLING_TYPES)
+def decode_relevant(values: Iterable[bytes | None]) -> Records:
+    """Return the records of brokers, partitions and transactions. Raises MetadataError."""
+    return tuple(decode(each) for each in values if each and each[1] in _RELEVANT_TYPES)
 
 
-def counting(batches: Iterable[Records]) -> Iterator[Records]:
-    """What of the log counts with each of its batches: of a transaction, all of it at its end."""
+def committed(batches: Iterable[Records]) -> Iterator[Records]:
+    """Yield for each batch the records that take effect with it: those of a transaction take
+    effect at its end."""
     held: list[MetadataRecord] | None = None
     for records in batches:
-        counts: list[MetadataRecord] = []
+        effective: list[MetadataRecord] = []
         for record in records:
             match record:
                 case BeginTransactionRecord():
                     held = []
                 case EndTransactionRecord():
-                    counts += held or ()
+                    effective += held or ()
                     held = None
                 case AbortTransactionRecord():
                     held = None
                 case _:
-                    (counts if held is None else held).append(record)
-        yield tuple(counts)
+                    (effective if held is None else held).append(record)
+        yield tuple(effective)

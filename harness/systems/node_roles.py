@@ -1,4 +1,4 @@
-"""Which node has which roles, and in which rack it stands. Pure."""
+"""The roles and the rack of each node of a cluster. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,28 +11,28 @@ COMBINED: Final = "broker,controller"
 
 
 class LayoutError(ValueError):
-    """Roles or racks that no cluster can have; the message says what and why."""
+    """No cluster can have these roles or racks; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Every node's process.roles and, where racks are told of, its broker.rack."""
+    """Every node's process.roles, and its broker.rack if it has one."""
 
     roles: Mapping[int, str]
     racks: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def combined(cls, nodes: Sequence[int], racks: Sequence[str] = ()) -> Self:
-        """Every node is broker and controller; racks take turns."""
+        """Make every node broker and controller; give out the racks in turn."""
         return cls(roles=dict.fromkeys(nodes, COMBINED), racks=_in_turn(nodes, racks))
 
     @classmethod
     def split(cls, *, controllers: int, brokers: int, racks: Sequence[str] = ()) -> Self:
-        """Controllers 1, 2, ... that are nothing else, brokers after them. Raises LayoutError."""
+        """Make nodes 1, 2, ... controllers only, and the next ones brokers. Raises LayoutError."""
         if controllers < 1 or brokers < 1:
             raise LayoutError(
-                f"{controllers} controllers and {brokers} brokers are no cluster: it takes at "
-                "least one of each"
+                f"{controllers} controllers and {brokers} brokers are no cluster: at least one of "
+                "each is needed"
             )
         numbers = range(controllers + 1, controllers + brokers + 1)
         roles = dict.fromkeys(range(1, controllers + 1), CONTROLLER)
@@ -56,19 +56,19 @@ class Layout:
         return tuple(node for node in self.nodes if CONTROLLER in self.roles[node])
 
     def with_node(self, node: int, role: str, rack: str | None = None) -> Self:
-        """The layout with one more node."""
+        """Return the layout with one more node."""
         racks = dict(self.racks) if rack is None else {**self.racks, node: rack}
         return type(self)(roles={**self.roles, node: role}, racks=racks)
 
     def without(self, node: int) -> Self:
-        """The layout with one node less."""
+        """Return the layout without a node."""
         return type(self)(
             roles={each: role for each, role in self.roles.items() if each != node},
             racks={each: rack for each, rack in self.racks.items() if each != node},
         )
 
     def emptiest_rack(self) -> str | None:
-        """The rack with the fewest brokers, where a new one belongs; None without racks."""
+        """Return the rack with the fewest brokers, for a new broker; None without racks."""
         names = [self.racks[node] for node in self.brokers if node in self.racks]
         return min(sorted(set(names)), key=names.count, default=None)
 

@@ -1,8 +1,8 @@
-"""What nodes leave on disk, read after they stopped: every replica's batches and the metadata log.
+"""Reads the files of stopped nodes: the batches of every replica, and the metadata log.
 
-Reads Kafka's own file formats only, so it serves Apache Kafka's log directories as well. A torn
-last batch is left out; bytes that are no batch end the replica there, as they would end recovery.
-Judging what differs is left to the checkers.
+Only Kafka's own file formats are read, so it works on Apache Kafka's log directories too. A partly
+written last batch is left out. Bytes that are no batch end the replica there, as they end a
+recovery. Judging differences is left to the checkers.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from harness.systems.metadata_log import Records, counting, decoded
+from harness.systems.metadata_log import Records, committed, decode_relevant
 from harness.systems.observer.quorum_times import QuorumTimes, Stamp
 from nodes.ids import Epoch, Offset, TopicPartition
 from nodes.log.batch import BatchHeader, decode_records, iter_batches
@@ -40,14 +40,14 @@ DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One record batch as it lies in a file; `data` is valid until the next one is asked for."""
+    """One record batch of a file; `data` is valid until the next batch is read."""
 
     header: BatchHeader
     data: memoryview
 
 
 def read_batches(directory: Path) -> Iterator[Batch]:
-    """The batches of a partition's directory in file order; none when it does not exist."""
+    """Yield the batches of a partition's directory in file order; none if it does not exist."""
     for segment in sorted(directory.glob("*.log")):
         if segment.stat().st_size == 0:
             continue
@@ -71,7 +71,7 @@ def read_batches(directory: Path) -> Iterator[Batch]:
 def replica_rows(
     node: int, log_dir: Path, partition: TopicPartition
 ) -> Iterator[tuple[int, str, int, int, int, int, int, str, int]]:
-    """Rows of checkers.history.history.REPLICAS for one replica, in its order of columns."""
+    """Yield rows of checkers.history.history.REPLICAS for one replica, in the order of columns."""
     for batch in read_batches(log_dir / str(partition)):
         header = batch.header
         yield (
@@ -82,15 +82,15 @@ def replica_rows(
 
 
 def first_offset(log_dir: Path, partition: TopicPartition) -> int:
-    """Where a replica's log begins: its first segment's name; 0 without one."""
+    """Return the first offset of a replica's log, by its first segment's name; 0 without one."""
     names = sorted(path.stem for path in (log_dir / str(partition)).glob("*.log"))
     return int(names[0]) if names else 0
 
 
 def directory_id(log_dir: Path) -> UUID | None:
-    """What a log directory is known by; None where it was never formatted. Raises CheckpointError.
+    """Return a log directory's id; None if it was never formatted. Raises CheckpointError.
 
-    A replica of the metadata quorum is a node on a directory (KIP-853).
+    A voter of the metadata quorum is a node together with its directory id (KIP-853).
     """
     found = MetaProperties.read(LocalDisk(log_dir))
     if found is None or found.directory_id is None:
@@ -99,20 +99,22 @@ def directory_id(log_dir: Path) -> UUID | None:
 
 
 def high_watermarks(log_dir: Path) -> dict[TopicPartition, Offset]:
-    """Every replica's checkpointed high watermark. Raises nodes.log.checkpoints.CheckpointError."""
+    """Return every replica's high watermark checkpoint. Raises
+    nodes.log.checkpoints.CheckpointError."""
     return OffsetCheckpoint(LocalDisk(log_dir), REPLICATION_OFFSETS).read()
 
 
 def metadata_rows(
     log_dirs: Sequence[Path], started_wall_ns: int, times: QuorumTimes
 ) -> Iterator[dict[str, Any]]:
-    """The controllers' decisions as rows of checkers.history.history.CLUSTER: leader, fenced,
+    """Yield the controllers' decisions as rows of checkers.history.history.CLUSTER: leader, fenced,
     unfenced.
 
-    Taken from the metadata log that a quorum election would prefer: last epoch, then length. Its
-    wall-clock timestamps count from `started_wall_ns`, with the millisecond that they are good to,
-    where `times` says that they may be believed. A log that was trimmed begins with the leaders of
-    its oldest snapshot. The log is read twice, first for its stamps alone: a week's is not held.
+    They come from the metadata log that a quorum election would prefer: by last epoch, then by
+    length. Its wall-clock timestamps, precise to a millisecond, count from `started_wall_ns` if
+    `times` says that they are plausible. A log whose beginning was deleted starts with the leaders
+    of its oldest snapshot. The log is read twice, first for its timestamps only, so that the log of
+    a week need not fit into memory.
     """
     best = max(
         (log_dir / METADATA_DIRECTORY for log_dir in log_dirs),
@@ -131,43 +133,43 @@ def metadata_rows(
     placed = times.place(stamps())
     for stamp, delta in _changes(best, started_wall_ns):
         number = bisect_left(offsets, stamp.offset)
-        if number < len(offsets):  # a cluster that was left goes on writing
-            for row in _decided(delta):
-                said = {"log_offset": stamp.offset, "source": "metadata-log"}
-                yield {"at_ns": placed[number], **said, **row}
+        if number < len(offsets):  # a cluster that was left running goes on writing
+            for row in _decision_rows(delta):
+                origin = {"log_offset": stamp.offset, "source": "metadata-log"}
+                yield {"at_ns": placed[number], **origin, **row}
 
 
 def _changes(directory: Path, started_wall_ns: int) -> Iterator[tuple[Stamp, Delta]]:
-    """What each batch of a metadata log changed, and what it says of its time."""
+    """Yield the changes of each batch of a metadata log, with the batch's own timestamp."""
     image = ClusterImage()
-    if (snapshot := _beginning(directory)) is not None:
-        records = decoded(snapshot.records)
+    if (snapshot := _first_snapshot(directory)) is not None:
+        records = decode_relevant(snapshot.records)
         last = Offset(snapshot.snapshot_id.offset - 1)
         image, delta = image.apply(records, last, snapshot.snapshot_id.epoch)
         at_ns = snapshot.last_timestamp_ms * 1_000_000 - started_wall_ns
         yield Stamp(last, snapshot.snapshot_id.epoch, at_ns), delta
-    for header, records in _counting(directory, after=image.offset):
+    for header, records in _committed(directory, after=image.offset):
         image, delta = image.apply(records, header.last_offset, header.partition_leader_epoch)
         at_ns = header.max_timestamp * 1_000_000 - started_wall_ns
         yield Stamp(header.last_offset, header.partition_leader_epoch, at_ns), delta
 
 
-def _counting(directory: Path, *, after: Offset) -> Iterator[tuple[BatchHeader, Records]]:
-    """The batches of a metadata log beyond an offset, and the records that count with each."""
+def _committed(directory: Path, *, after: Offset) -> Iterator[tuple[BatchHeader, Records]]:
+    """Yield the batches of a metadata log after an offset, with the records that take effect."""
     last: list[BatchHeader] = []
 
     def read() -> Iterator[Records]:
         for batch in read_batches(directory):
             if not batch.header.is_control and batch.header.last_offset > after:
                 last[:] = [batch.header]
-                yield decoded(record.value for record in decode_records(batch.data))
+                yield decode_relevant(record.value for record in decode_records(batch.data))
 
-    for records in counting(read()):
+    for records in committed(read()):
         yield last[0], records
 
 
-def _decided(delta: Delta) -> Iterator[dict[str, Any]]:
-    """What one batch changed of brokers, and of partitions that are still there."""
+def _decision_rows(delta: Delta) -> Iterator[dict[str, Any]]:
+    """Yield what one batch changed of brokers, and of partitions that still exist."""
     for node, broker in delta.brokers.items():
         if broker.after is not None:
             yield {"kind": "fenced" if broker.after.fenced else "unfenced", "node": int(node)}
@@ -190,8 +192,8 @@ def _leader_row(key: PartitionKey, after: PartitionImage) -> dict[str, Any]:
     }
 
 
-def _beginning(directory: Path) -> Snapshot | None:
-    """What a log begins with that was trimmed: its oldest snapshot; None for one from offset 0."""
+def _first_snapshot(directory: Path) -> Snapshot | None:
+    """Return the oldest snapshot of a log whose beginning was deleted; None if it starts at 0."""
     first = next(read_batches(directory), None)
     if first is None or first.header.base_offset == 0:
         return None

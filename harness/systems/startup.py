@@ -1,6 +1,6 @@
-"""How a cluster of built-in brokers comes to be whole: all known to all, the plan's topics in sync.
+"""Waits until a new cluster is complete: brokers know each other, and topics are in sync.
 
-Asked of an administrative client, in whatever world that lives.
+It uses an administrative client, and works with real processes and in simulated worlds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,22 +10,22 @@ from kio.schema.errors import ErrorCode
 
 from harness.admin import topics
 from harness.admin.client import Address, AdminClient
-from harness.admin.errors import Passing, Refused
+from harness.admin.errors import RequestRefused, TransientError
 from harness.plans.plan import Topic
 
 RETRY_S: Final = 0.1
 
 
-def _nothing() -> None:
-    """What cannot be checked."""
+def _no_check() -> None:
+    """Check nothing."""
 
 
 async def await_brokers(
-    admin: AdminClient, brokers: Mapping[int, Address], check: Callable[[], None] = _nothing
+    admin: AdminClient, brokers: Mapping[int, Address], check: Callable[[], None] = _no_check
 ) -> None:
-    """Wait until each broker answers and knows all of them; `check` meanwhile what it raises.
+    """Wait until each broker answers and knows all brokers. `check` is called in between.
 
-    Raises AdminError, and what `check` does.
+    Raises AdminError, and whatever `check` raises.
     """
     everyone = set(brokers)
 
@@ -36,13 +36,13 @@ async def await_brokers(
             known = {int(broker.node_id) for broker in answer.brokers}
             if known != everyone:
                 text = f"node {node} knows brokers {sorted(known)} of {sorted(everyone)}"
-                raise Passing(ErrorCode.broker_not_available, text)
+                raise TransientError(ErrorCode.broker_not_available, text)
 
     await admin.repeat(look, longest_pause_s=RETRY_S)
 
 
 async def create_topics(admin: AdminClient, wanted: Sequence[Topic]) -> None:
-    """Create topics of a plan; those that are there already stay. Raises AdminError."""
+    """Create topics of a plan; topics that exist already stay. Raises AdminError."""
     for topic in wanted:
         await admin.repeat(lambda topic=topic: _create(admin, topic))  # type: ignore[misc]
 
@@ -54,7 +54,7 @@ async def await_in_sync(
 
     async def look() -> None:
         for topic in wanted:
-            await topics.see_in_sync(
+            await topics.check_in_sync(
                 admin,
                 topic.name,
                 partitions=topic.partitions,
@@ -66,7 +66,7 @@ async def await_in_sync(
 
 
 async def _create(admin: AdminClient, topic: Topic) -> None:
-    """Create a topic of the plan. Raises Passing, Refused, Unreachable."""
+    """Create a topic of the plan. Raises TransientError, RequestRefused, Unreachable."""
     try:
         await topics.create(
             admin,
@@ -76,8 +76,8 @@ async def _create(admin: AdminClient, topic: Topic) -> None:
             configs={"min.insync.replicas": str(topic.min_insync_replicas), **topic.configs},
             exist_ok=True,
         )
-    except Refused as error:
-        # On a busy machine a broker may be late with its heartbeat, and fenced for a moment.
+    except RequestRefused as error:
+        # On a busy machine a broker's heartbeat may be late, so that it is fenced for a moment.
         if error.code is ErrorCode.invalid_replication_factor:
-            raise Passing(error.code, str(error)) from error
+            raise TransientError(error.code, str(error)) from error
         raise

@@ -128,7 +128,7 @@ def test_up_on_a_terminal_until_ctrl_c(tmp_path: Path) -> None:
 
         refused = highwater("cluster", "down", run)
         assert refused.returncode == 254
-        assert "it ends where it was started, by Ctrl-C" in refused.stderr
+        assert "stop it with Ctrl-C where it was started" in refused.stderr
 
         os.kill(node_pid(run, 3), signal.SIGKILL)
         up.read_until(r"node 3 ended by itself, exit code -9; see /.*/nodes/3/node\.log")

@@ -60,7 +60,7 @@ def test_a_broken_cluster_stays_broken_until_it_is_ended(tmp_path: Path) -> None
     run = only_run(store)
     try:
         assert "still broken by partition.isolate-leader node" in done.stderr
-        assert f"end it   highwater cluster down {run}" in done.stderr
+        assert f"remove   highwater cluster down {run}" in done.stderr
         enter = [line.split()[-1] for line in done.stderr.splitlines() if "nsenter" in line]
         assert len(enter) == 4
         inside = subprocess.run(

@@ -12,11 +12,11 @@ import pytest
 from harness.admin.errors import AdminError, Unreachable
 from harness.recording import journal
 from harness.targets.clean import clean, undo
-from harness.targets.linux.clean import Outcome
-from nemesis.administration import At
-from nemesis.base import Futile
+from harness.targets.linux.clean import CleanOutcome
+from nemesis.administration import PartitionKey
+from nemesis.base import NotApplicable
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Effect
+from nemesis.faults.fault import Measurement
 from tests.support.clusters.membership_cluster import PATIENCE_S, TOPICS, Cluster, running
 from tests.support.require import require
 from tests.support.targets.machine import leftovers
@@ -36,9 +36,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def everybody_serves(cluster: Cluster) -> None:
     """Each test begins so: what the one before it stopped may take a session to come back."""
 
-    def serving() -> Effect:
+    def serving() -> Measurement:
         found = cluster.admin.brokers()
-        return Effect(took=found == [1, 2, 3], evidence=f"{found} serve")
+        return Measurement(confirmed=found == [1, 2, 3], evidence=f"{found} serve")
 
     cluster.until(serving)
 
@@ -46,11 +46,11 @@ def everybody_serves(cluster: Cluster) -> None:
 def test_reassign(cluster: Cluster) -> None:
     """The replicas get to other brokers, and cancelling what is over changes nothing."""
     before = cluster.admin.placement(["one"])
-    strike, evidence = cluster.play("reassign", topic="one", scope="topic")
+    injection, evidence = cluster.play("reassign", topic="one", scope="topic")
     assert "one/0" in evidence
     assert "one/1" in evidence
     cluster.until(lambda: _at_rest(cluster))
-    cluster.heal("reassign", strike)
+    cluster.heal("reassign", injection)
     after = cluster.admin.placement(["one"])
     assert {at: each.target for at, each in before.items()} != {
         at: each.target for at, each in after.items()
@@ -58,37 +58,41 @@ def test_reassign(cluster: Cluster) -> None:
     assert not any(each.moving for each in after.values())
 
 
-def _at_rest(cluster: Cluster) -> Effect:
+def _at_rest(cluster: Cluster) -> Measurement:
     placed = cluster.admin.placement(["one"])
-    return Effect(took=not any(each.moving for each in placed.values()), evidence=f"{placed}")
+    return Measurement(
+        confirmed=not any(each.moving for each in placed.values()), evidence=f"{placed}"
+    )
 
 
 def test_reassign_is_cancelled(cluster: Cluster) -> None:
     """What cannot be completed, because the new broker stands still, is cancelled by the heal."""
     before = cluster.admin.placement(["two"])["two", 0].target
     (free,) = {1, 2, 3} - set(before)
-    fault, strike = find("reassign"), cluster.aim("reassign", topic="two")
-    layer = strike.detail("layer")
+    fault, injection = find("reassign"), cluster.plan_injection("reassign", topic="two")
+    layer = injection.detail("layer")
     cluster.target.pause(free)
     try:
         targets = {("two", 0): (before[0], free)}
         cluster.until(lambda: _ordered(cluster, layer, targets))
-        effect = fault.effect(cluster.hosts, strike)
-        assert effect.took
+        effect = fault.measure_effect(cluster.hosts, injection)
+        assert effect.confirmed
         assert "two/0 moves to" in effect.evidence
-        fault.heal(cluster.hosts, strike)
-        cluster.until_settled(strike)
+        fault.heal(cluster.hosts, injection)
+        cluster.until_settled(injection)
     finally:
         cluster.target.resume(free)
     assert cluster.admin.placement(["two"])["two", 0].replicas == before
 
 
-def _ordered(cluster: Cluster, layer: str, targets: Mapping[At, Sequence[int]]) -> Effect:
+def _ordered(
+    cluster: Cluster, layer: str, targets: Mapping[PartitionKey, Sequence[int]]
+) -> Measurement:
     """The broker that stands still may have been the active controller: then nobody answers yet."""
     try:
-        return Effect(took=not cluster.admin.move(layer, targets), evidence="")
+        return Measurement(confirmed=not cluster.admin.move(layer, targets), evidence="")
     except Unreachable as error:
-        return Effect(took=False, evidence=str(error))
+        return Measurement(confirmed=False, evidence=str(error))
 
 
 def test_elect(cluster: Cluster) -> None:
@@ -101,64 +105,64 @@ def test_elect(cluster: Cluster) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         try:
-            strike, evidence = cluster.play("elect", topic="two")
+            injection, evidence = cluster.play("elect", topic="two")
             break
-        except (Futile, AdminError):  # it is not in sync yet
+        except (NotApplicable, AdminError):  # it is not in sync yet
             assert time.monotonic() < deadline_s
             time.sleep(0.1)
     assert evidence == f"two/0 is led by {preferred}"
-    cluster.heal("elect", strike)
-    with pytest.raises(Futile, match="preferred leader already"):
+    cluster.heal("elect", injection)
+    with pytest.raises(NotApplicable, match="preferred leader already"):
         cluster.play("elect", topic="two")
 
 
 def test_config(cluster: Cluster) -> None:
     """The value is in force until the heal; of two changes of the same, each goes alone."""
-    before = cluster.admin.setting("one", "segment.bytes")
+    before = cluster.admin.topic_config("one", "segment.bytes")
     first, evidence = cluster.play("config", name="segment.bytes", value="65536")
     assert evidence == "segment.bytes is one 65536, two 65536"
     second, _ = cluster.play("config", name="segment.bytes", value="16384", topic="one")
     cluster.heal("config", first)
-    assert cluster.admin.setting("one", "segment.bytes") == "16384"
-    assert cluster.admin.setting("two", "segment.bytes") == before
+    assert cluster.admin.topic_config("one", "segment.bytes") == "16384"
+    assert cluster.admin.topic_config("two", "segment.bytes") == before
     assert cluster.heal("config", second) == f"segment.bytes is one {before}"
-    with pytest.raises(Futile, match="already"):
+    with pytest.raises(NotApplicable, match="already"):
         cluster.play("config", name="min.insync.replicas", value="2")
 
 
-def _only_topics(cluster: Cluster) -> Effect:
+def _only_topics(cluster: Cluster) -> Measurement:
     found = cluster.admin.topics()
-    return Effect(took=set(found) == set(TOPICS), evidence=f"topics are {list(found)}")
+    return Measurement(confirmed=set(found) == set(TOPICS), evidence=f"topics are {list(found)}")
 
 
 def test_topics_come_and_go(cluster: Cluster) -> None:
     """Topics are there, led, replaced by others, and gone after the heal."""
-    strike, evidence = cluster.play("topic.create-delete", pulses=2)
-    assert "3 partitions, all led" in evidence
+    injection, evidence = cluster.play("topic.create-delete", pulses=2)
+    assert "3 partitions, all with a leader" in evidence
     scratch = [name for name in cluster.admin.topics() if name.startswith("scratch")]
     assert scratch
-    cluster.heal("topic.create-delete", strike)
+    cluster.heal("topic.create-delete", injection)
     cluster.until(lambda: _only_topics(cluster))
 
 
 def test_a_topic_grows(cluster: Cluster) -> None:
     """It has a partition more with each pulse, up to the bound, and is gone after the heal."""
-    strike, evidence = cluster.play("partitions.grow", pulses=3, most="4")
+    injection, evidence = cluster.play("partitions.grow", pulses=3, most="4")
     assert "has 4 partitions" in evidence
-    cluster.heal("partitions.grow", strike)
+    cluster.heal("partitions.grow", injection)
     cluster.until(lambda: _only_topics(cluster))
 
 
 def test_a_broker_joins_and_leaves(cluster: Cluster) -> None:
     """It is in service, gets replicas, gives them back, and nothing is left of its machine."""
-    strike, _ = cluster.play("broker.add", replicas="2")
-    (node,) = cluster.roster.came[-1:]
+    injection, _ = cluster.play("broker.add", replicas="2")
+    (node,) = cluster.watched.came[-1:]
     fault = find("broker.add")
-    fault.pulse(cluster.hosts, strike, 1000)
+    fault.tick(cluster.hosts, injection, 1000)
     held = [at for at, each in cluster.admin.placement(list(TOPICS)).items() if node in each.target]
     assert len(held) == 2
-    cluster.heal("broker.add", strike)
-    assert cluster.roster.went[-1:] == [node]
+    cluster.heal("broker.add", injection)
+    assert cluster.watched.went[-1:] == [node]
     assert node not in cluster.target.node_ids()
     assert cluster.admin.brokers() == [1, 2, 3]
     for each in cluster.admin.placement(list(TOPICS)).values():
@@ -171,24 +175,24 @@ def test_a_broker_joins_and_leaves(cluster: Cluster) -> None:
 
 def test_a_broker_leaves_and_comes_back(cluster: Cluster) -> None:
     """It is drained, gives up its vote, is unregistered and wiped; and comes back with a vote."""
-    strike, evidence = cluster.play("broker.remove", 2)
+    injection, evidence = cluster.play("broker.remove", 2)
     assert evidence.endswith("unregistered: 2")
     assert not cluster.target.is_running(2)
     assert cluster.admin.brokers() == [1, 3]
     assert cluster.admin.voters() == [1, 3]
     assert list((cluster.target.data_dir(2) / "log").iterdir()) == []
-    with pytest.raises(Futile, match="nowhere to go"):
-        find("broker.remove").inject(cluster.hosts, cluster.aim("broker.remove", 3))
-    cluster.heal("broker.remove", strike)
+    with pytest.raises(NotApplicable, match="nowhere to go"):
+        find("broker.remove").inject(cluster.hosts, cluster.plan_injection("broker.remove", 3))
+    cluster.heal("broker.remove", injection)
     assert cluster.admin.brokers() == [1, 2, 3]
     assert cluster.admin.voters() == [1, 2, 3]
 
 
 def test_a_controller_loses_its_vote(cluster: Cluster) -> None:
     """It is no voter until the heal."""
-    strike, evidence = cluster.play("quorum.remove-voter", 3)
+    injection, evidence = cluster.play("quorum.remove-voter", 3)
     assert evidence == "voters are [1, 2]"
-    cluster.heal("quorum.remove-voter", strike)
+    cluster.heal("quorum.remove-voter", injection)
     assert cluster.admin.voters() == [1, 2, 3]
 
 
@@ -197,19 +201,19 @@ def test_a_vote_is_for_the_disk_that_there_is(cluster: Cluster) -> None:
     quorum with a voter that nobody is would end with the next vote that is taken.
     """
     for node in (2, 1):
-        strike, _ = cluster.play("broker.remove", node)
-        cluster.heal("broker.remove", strike)
-        strike, _ = cluster.play("quorum.remove-voter", 3)
-        cluster.heal("quorum.remove-voter", strike)
+        injection, _ = cluster.play("broker.remove", node)
+        cluster.heal("broker.remove", injection)
+        injection, _ = cluster.play("quorum.remove-voter", 3)
+        cluster.heal("quorum.remove-voter", injection)
     assert cluster.admin.voters() == [1, 2, 3]
 
 
 def test_a_node_joins_the_quorum(cluster: Cluster) -> None:
     """It gets a vote, and leaves with nothing left of it."""
-    strike, _ = cluster.play("quorum.add-voter")
-    (node,) = cluster.roster.came[-1:]
+    injection, _ = cluster.play("quorum.add-voter")
+    (node,) = cluster.watched.came[-1:]
     assert cluster.admin.voters() == [1, 2, 3, node]
-    cluster.heal("quorum.add-voter", strike)
+    cluster.heal("quorum.add-voter", injection)
     assert cluster.admin.voters() == [1, 2, 3]
     assert node not in cluster.target.node_ids()
 
@@ -243,8 +247,8 @@ def test_a_harness_killed_meanwhile_is_undone(tmp_path: Path) -> None:
             harness.kill()
             again = undo(run_dir / "journal.jsonl", registry=registry)
     assert cleaned.problems == ()
-    assert cleaned.outcome is Outcome.UNDONE
+    assert cleaned.outcome is CleanOutcome.UNDONE
     assert sum(what.startswith("namespace") for what in cleaned.removed) == 7
-    assert (again.outcome, again.removed) == (Outcome.UNDONE, ())
+    assert (again.outcome, again.removed) == (CleanOutcome.UNDONE, ())
     run_id = str(journal.read(run_dir / "journal.jsonl")[0]["run_id"])
     assert leftovers(run_id, run_dir) == []

@@ -24,11 +24,11 @@ from typing import Any, Final
 
 from harness.admin import inspection, reassignments, replica_moves, scaling, topics
 from harness.admin.client import AdminClient
-from harness.admin.scaling import Moved, Watch
+from harness.admin.scaling import MoveTotals, MoveOptions
 from harness.plans.plan import build
 from harness.run.prepare import prepare
 from harness.run.progress import for_terminal
-from harness.run.runner import Outcome, Runner, Stage
+from harness.run.runner import RunContext, Runner, RunOutcome
 from harness.systems.base import call_in_client_network
 from harness.systems.node_roles import Layout
 from nodes.ids import TopicPartition
@@ -93,7 +93,7 @@ class Copies:
 class Disks:
     """The partitions on the brokers' disks, watched from outside in a thread of its own."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: RunContext) -> None:
         self._stage = stage
         self.copies = Copies(self._present())
         self._stop = threading.Event()
@@ -171,7 +171,7 @@ class Elastic:
         self.result = Result()
         self._say = say
 
-    def __call__(self, stage: Stage) -> None:
+    def __call__(self, stage: RunContext) -> None:
         disks = Disks(stage)
         try:
             self._step("start", lambda: self._start(stage, 2))
@@ -180,7 +180,7 @@ class Elastic:
             self._move(stage, disks, "add", stage.system.layout.brokers, scaling.rebalance)
             killer.join(PATIENCE_S)
 
-            async def drain(admin: AdminClient, watch: Watch) -> Moved:
+            async def drain(admin: AdminClient, watch: MoveOptions) -> MoveTotals:
                 return await scaling.drain(admin, [LEAVES], watch)
 
             rest = [node for node in stage.system.layout.brokers if node != LEAVES]
@@ -191,18 +191,18 @@ class Elastic:
             disks.stop()
             self.result.moved_bytes = disks.copies.bytes
 
-    def _start(self, stage: Stage, count: int) -> None:
+    def _start(self, stage: RunContext, count: int) -> None:
         for _ in range(count):
             node = stage.system.add_broker()
             stage.monitor.add_broker(node, stage.system.brokers[node])
 
     def _move(
         self,
-        stage: Stage,
+        stage: RunContext,
         disks: Disks,
         name: str,
         onto: Sequence[int],
-        work: Callable[[AdminClient, Watch], Awaitable[Moved]],
+        work: Callable[[AdminClient, MoveOptions], Awaitable[MoveTotals]],
     ) -> None:
         everyone = len(stage.system.layout.brokers)
 
@@ -212,8 +212,8 @@ class Elastic:
                 assert time.monotonic() < deadline, "not all brokers are up"
             return await replica_moves.assignment(admin)
 
-        async def move(admin: AdminClient) -> Moved:
-            return await work(admin, Watch(tell=self._say, give_up_s=PATIENCE_S))
+        async def move(admin: AdminClient) -> MoveTotals:
+            return await work(admin, MoveOptions(report=self._say, give_up_s=PATIENCE_S))
 
         placement = self._administer(stage, all_up)
         sizes = disks.sizes()
@@ -221,7 +221,7 @@ class Elastic:
         self.result.least_bytes += least_bytes(placement, onto, sizes)
         self._step(name, lambda: self._administer(stage, move))
 
-    def _kill(self, stage: Stage) -> None:
+    def _kill(self, stage: RunContext) -> None:
         """SIGKILL a broker as soon as something moves, and start it again a little later."""
 
         async def moves(admin: AdminClient) -> int:
@@ -237,7 +237,7 @@ class Elastic:
         stage.stop.wait(DEAD_S)
         stage.target.start(KILLED)
 
-    def _remove(self, stage: Stage) -> None:
+    def _remove(self, stage: RunContext) -> None:
         stage.monitor.remove_broker(LEAVES)
         assert stage.system.stop_node(LEAVES), "the emptied broker did not stop in order"
 
@@ -247,7 +247,7 @@ class Elastic:
         self._administer(stage, forget, without=LEAVES)
         stage.system.remove_node(LEAVES)
 
-    def _read_end(self, stage: Stage) -> None:
+    def _read_end(self, stage: RunContext) -> None:
         placement = self._administer(stage, replica_moves.assignment)
         brokers = stage.system.layout.brokers
         held = Counter(node for replicas in placement.values() for node in replicas)
@@ -258,7 +258,7 @@ class Elastic:
         self.result.replication_factors = {len(each) for each in placement.values()}
 
     def _administer(
-        self, stage: Stage, work: Callable[[AdminClient], Any], *, without: int | None = None
+        self, stage: RunContext, work: Callable[[AdminClient], Any], *, without: int | None = None
     ) -> Any:
         bootstrap = [each for node, each in stage.system.brokers.items() if node != without]
 
@@ -283,7 +283,7 @@ def run(
     value_bytes: int,
     rate_per_s: float,
     say: Callable[[str], None],
-) -> tuple[Outcome, Result]:
+) -> tuple[RunOutcome, Result]:
     """One run of the whole scenario."""
     raw = {
         "name": "elasticity",

@@ -1,1 +1,4 @@
-"""What faults order of the cluster, and how it gets done under faults."""
+"""The administrative requests that faults make, carried out and undone while the cluster is broken.
+
+Kafka's administrative protocol is left to `harness.admin`, and the faults to `nemesis`.
+"""

@@ -1,8 +1,8 @@
-"""The cluster's administration, as far as faults use it: see `nemesis.administration`.
+"""The cluster's administration for faults; implements `nemesis.administration`.
 
-Orders are given from the clients' machine over Kafka's protocol, to the brokers that are likeliest
-to know best first. Before an order is given, it is noted how it is taken back: an order whose
-answer was lost is taken back too. What cannot be done at once is an errand.
+Requests go from the clients' machine over Kafka's protocol, first to the brokers that most likely
+know the answer. Before a request is sent, its undo is noted, so that a request whose answer was
+lost is undone too. Work that cannot be done at once becomes a background job.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,118 +12,123 @@ from kio.schema.errors import ErrorCode
 
 from harness.admin import inspection, reassignments, topics, voters
 from harness.admin.client import Address, AdminClient
-from harness.run.administration.background import Errand, Errands, Step
-from harness.run.administration.broker_removal import Leaving, give_vote
-from harness.run.administration.requests import Asker, Knows
-from harness.run.administration.topic_configs import Settings
-from harness.systems.base import Members
-from nemesis.administration import At, Placed
-from nemesis.concurrency import Strands, Threads
+from harness.run.administration.background import BackgroundJob, BackgroundJobs, Step
+from harness.run.administration.broker_removal import BrokerRemoval, give_vote
+from harness.run.administration.requests import BoundedAdmin, BrokerStatus
+from harness.run.administration.topic_configs import LayeredTopicConfigs
+from harness.systems.base import ClusterNodes
+from nemesis.administration import PartitionKey, Placement
+from nemesis.concurrency import TaskRunner, ThreadTaskRunner
 from nemesis.hosts import Processes
 from nodes.ids import TopicPartition
 
 _ELECTED: Final = (ErrorCode.none, ErrorCode.election_not_needed)
 
 
-class Roster(Knows, Protocol):
-    """Who watches the brokers, too."""
+class WatchedBrokers(BrokerStatus, Protocol):
+    """The observer of the brokers, which must know of every new and removed broker."""
 
     def add_broker(self, node: int, address: Address) -> None:
-        """A broker has come."""
+        """Watch a new broker."""
         ...
 
     def remove_broker(self, node: int) -> None:
-        """A broker has gone for good."""
+        """Watch a broker no longer: it is removed for good."""
         ...
 
 
 class Administrator:
-    """See `nemesis.administration.Administration`. Any strand may call."""
+    """Implements `nemesis.administration.Administration`. Any task may call it."""
 
     def __init__(
         self,
-        system: Members,
+        system: ClusterNodes,
         processes: Processes,
-        roster: Roster,
-        strands: Strands | None = None,
+        watched: WatchedBrokers,
+        task_runner: TaskRunner | None = None,
     ) -> None:
-        self._system, self._processes, self._roster = system, processes, roster
-        self._strands = strands or Threads()
-        self._ask = Asker(system, roster)
-        self._errands = Errands(self._strands)
-        self._mutex = self._strands.mutex()
-        self._ways_back: dict[str, list[Errand]] = {}
-        self._ordered: dict[str, dict[At, tuple[int, ...]]] = {}
+        self._system, self._processes, self._watched = system, processes, watched
+        self._task_runner = task_runner or ThreadTaskRunner()
+        self._ask = BoundedAdmin(system, watched)
+        self._jobs = BackgroundJobs(self._task_runner)
+        self._mutex = self._task_runner.mutex()
+        self._undo: dict[str, list[BackgroundJob]] = {}
+        self._accepted: dict[str, dict[PartitionKey, tuple[int, ...]]] = {}
         self._joined: dict[str, int] = {}
-        self._leaving: dict[int, Leaving] = {}
-        self._settings = Settings(self._ask, self._strands)
+        self._removals: dict[int, BrokerRemoval] = {}
+        self._configs = LayeredTopicConfigs(self._ask, self._task_runner)
 
-    # -- questions
+    # -- queries
 
     def brokers(self) -> Sequence[int]:
-        """The brokers in service that are not about to leave, ascending."""
+        """Return the brokers in service that are not being removed, ascending."""
         found = self._ask(topics.cluster).live
-        return sorted(each.node_id for each in found if each.node_id not in self._leaving)
+        return sorted(each.node_id for each in found if each.node_id not in self._removals)
 
     def voters(self) -> Sequence[int]:
-        """The voters of the metadata quorum, ascending."""
+        """Return the voters of the metadata quorum, ascending."""
         return sorted(each.node_id for each in self._ask(inspection.quorum).voters)
 
     def topics(self) -> Mapping[str, int]:
-        """The number of partitions of every topic, in the order of their names."""
+        """Return the number of partitions of every topic, in the order of their names."""
         return {each.name: len(each.partitions) for each in self._ask(topics.describe)}
 
-    def placement(self, topics: Sequence[str]) -> Mapping[At, Placed]:
-        """Where every partition of these topics is, in their order; none of an unknown topic."""
+    def placement(self, topics: Sequence[str]) -> Mapping[PartitionKey, Placement]:
+        """Return the placement of every partition of these topics, in order; unknown topics have
+        none."""
         found = self._ask(_placement)
         return {at: each for at, each in found.items() if at[0] in topics}
 
-    def ordered(self, layer: str) -> Mapping[At, Sequence[int]]:
-        """The moves of the layer that the cluster took."""
-        return dict(self._ordered.get(layer, {}))
+    def accepted_moves(self, layer: str) -> Mapping[PartitionKey, Sequence[int]]:
+        """Return the moves of the layer that the cluster accepted."""
+        return dict(self._accepted.get(layer, {}))
 
-    def setting(self, topic: str, name: str) -> str | None:
-        """The value of a topic's configuration that is in force."""
-        return self._settings.now(topic, name)[0]
+    def topic_config(self, topic: str, name: str) -> str | None:
+        """Return the value of a topic's config that is in force."""
+        return self._configs.current(topic, name)[0]
 
     def joined(self, layer: str) -> int:
-        """The number of the broker that joined. Raises LookupError when none did."""
+        """Return the number of the broker that joined. Raises LookupError when none did."""
         return self._joined[layer]
 
-    def has_left(self, node: int) -> bool:
-        """Whether a broker that was let go is stopped, unregistered and empty."""
-        return node in self._leaving and self._leaving[node].gone
+    def is_removed(self, node: int) -> bool:
+        """Return whether a broker that was to leave is stopped, unregistered and empty."""
+        return node in self._removals and self._removals[node].done
 
-    # -- orders
+    # -- changes
 
-    def move(self, layer: str, targets: Mapping[At, Sequence[int]]) -> Mapping[At, str]:
-        """Order that partitions get these replicas; returns who was refused, and why."""
+    def move(
+        self, layer: str, targets: Mapping[PartitionKey, Sequence[int]]
+    ) -> Mapping[PartitionKey, str]:
+        """Reassign partitions to these replicas; return the refused partitions, and why."""
         wanted = {TopicPartition(*at): tuple(replicas) for at, replicas in targets.items()}
-        self._note_way_back(layer, "moves are to be cancelled", lambda: self._cancel(wanted))
+        self._note_undo(layer, "moves are to be cancelled", lambda: self._cancel(wanted))
         failed = self._ask(lambda admin: reassignments.alter(admin, wanted))
-        taken = {(n.topic, n.partition): wanted[n] for n in wanted if n not in failed}
-        self._ordered[layer] = {**self._ordered.get(layer, {}), **taken}
-        return {(n.topic, n.partition): said or code.name for n, (code, said) in failed.items()}
+        accepted = {(n.topic, n.partition): wanted[n] for n in wanted if n not in failed}
+        self._accepted[layer] = {**self._accepted.get(layer, {}), **accepted}
+        return {(n.topic, n.partition): text or code.name for n, (code, text) in failed.items()}
 
-    def elect(self, partitions: Sequence[At], *, unclean: bool) -> Mapping[At, str]:
-        """See `nemesis.administration`."""
+    def elect(
+        self, partitions: Sequence[PartitionKey], *, unclean: bool
+    ) -> Mapping[PartitionKey, str]:
+        """Elect leaders; return the failures by partition, with an empty text for a success."""
         names = [TopicPartition(*at) for at in partitions]
         kind = reassignments.UNCLEAN if unclean else reassignments.PREFERRED
         results = self._ask(lambda admin: reassignments.elect(admin, kind, names))
         return {
-            (n.topic, n.partition): "" if code in _ELECTED else said or code.name
-            for n, (code, said) in results.items()
+            (n.topic, n.partition): "" if code in _ELECTED else text or code.name
+            for n, (code, text) in results.items()
         }
 
-    def configure(self, layer: str, topics: Sequence[str], name: str, value: str) -> None:
-        """Change a configuration of topics, on top of what other layers set."""
+    def set_topic_config(self, layer: str, topics: Sequence[str], name: str, value: str) -> None:
+        """Change a config of topics, on top of the values that other layers set."""
         text = f"{name} of {', '.join(topics)} is to be restored"
-        self._note_way_back(layer, text, lambda: self._settings.restore(layer))
-        self._settings.change(layer, topics, name, value)
+        self._note_undo(layer, text, lambda: self._configs.restore(layer))
+        self._configs.change(layer, topics, name, value)
 
     def create_topic(self, layer: str, name: str, *, partitions: int, replicas: int) -> None:
         """Create a topic."""
-        self._note_way_back(layer, f"{name} is to be deleted", lambda: self._deleted(name))
+        self._note_undo(layer, f"{name} is to be deleted", lambda: self._delete(name))
         self._ask(
             lambda admin: topics.create(
                 admin, name, partitions=partitions, replication_factor=replicas, exist_ok=True
@@ -135,93 +140,95 @@ class Administrator:
         self._ask(lambda admin: topics.grow(admin, name, partitions))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; nothing happens where there is none."""
-        self._deleted(name)
+        """Delete a topic, if it exists."""
+        self._delete(name)
 
-    # -- members
+    # -- nodes
 
     def join(self, layer: str, *, voter: bool = False) -> int:
-        """Start a broker on a new machine, which joins by itself; returns its number."""
+        """Start a broker on a new machine; it joins by itself. Return its number."""
         with self._mutex:
             node = self._system.start_broker(controller=voter)
         self._joined[layer] = node
-        self._roster.add_broker(node, self._system.brokers[node])
-        leaving = self._leave(node, retire=self._retire)
-        self._note_way_back(layer, f"broker {node} is to leave", self._begin(leaving))
+        self._watched.add_broker(node, self._system.brokers[node])
+        removal = self._removal(node, remove_machine=self._remove_machine)
+        self._note_undo(layer, f"broker {node} is to leave", self._begin(removal))
         if voter:
-            self._do(layer, f"node {node} is to get a vote", lambda: self._vote(node))
+            self._do(layer, f"node {node} is to get a vote", lambda: self._add_vote(node))
         return node
 
     def leave(self, layer: str, node: int) -> None:
-        """Let a broker leave."""
-        leaving = self._leave(node)
+        """Begin to remove a broker from the cluster."""
+        removal = self._removal(node)
         text = f"broker {node} is to come back"
-        self._note_way_back(layer, text, lambda: self._returned(leaving))
-        self._leaving[node] = leaving
-        self._do(layer, f"broker {node} is to leave", leaving.step)
+        self._note_undo(layer, text, lambda: self._bring_back(removal))
+        self._removals[node] = removal
+        self._do(layer, f"broker {node} is to leave", removal.step)
 
     def remove_voter(self, layer: str, node: int) -> None:
-        """Take a controller's vote."""
+        """Remove a controller's vote."""
         text = f"node {node} is to get its vote back"
-        self._note_way_back(layer, text, lambda: self._vote(node))
-        voted_on = self._ask(lambda admin: voters.directory(admin, node))
-        if voted_on is not None:
-            self._ask(lambda admin: voters.remove(admin, node, voted_on))
+        self._note_undo(layer, text, lambda: self._add_vote(node))
+        directory = self._ask(lambda admin: voters.directory(admin, node))
+        if directory is not None:
+            self._ask(lambda admin: voters.remove(admin, node, directory))
 
-    # -- the way back
+    # -- undo
 
     def keep(self, layer: str) -> None:
-        """What the layer did stays."""
+        """Keep the changes of the layer."""
         with self._mutex:
-            self._ways_back.pop(layer, None)
+            self._undo.pop(layer, None)
 
     def undo(self, layer: str) -> None:
-        """Take back what the layer did; nothing happens where nothing is left of it."""
+        """Undo the changes of the layer, if there are any."""
         with self._mutex:
-            ways_back = self._ways_back.pop(layer, [])
-        if ways_back:
-            self._errands.drop(layer)
-        for errand in reversed(ways_back):
-            if not errand.try_it():
-                self._errands.add(errand)
+            undo = self._undo.pop(layer, [])
+        if undo:
+            self._jobs.drop(layer)
+        for job in reversed(undo):
+            if not job.try_once():
+                self._jobs.add(job)
 
-    def owed(self, layer: str) -> str:
-        """What of it is still to be taken back or done, and why, in words; empty when nothing."""
-        return "; ".join(self._errands.owed(layer))
+    def pending_work(self, layer: str) -> str:
+        """Return what is still to be done or undone for the layer, and why; empty if nothing."""
+        return "; ".join(self._jobs.pending(layer))
 
     def finish(self, timeout_s: float) -> Sequence[str]:
-        """Take back what nobody has, and wait for all errands while some are done within the bound;
-        returns what is not."""
+        """Undo all layers that are left, and wait for the jobs; return the jobs that are not done.
+
+        The wait goes on as long as at least one job is done every `timeout_s`.
+        """
         with self._mutex:
-            layers = list(self._ways_back)
+            layers = list(self._undo)
         for layer in layers:
             self.undo(layer)
-        left = self._errands.finish(timeout_s)
-        self._errands.close()
+        left = self._jobs.finish(timeout_s)
+        self._jobs.close()
         return left
 
     # -- inside
 
-    def _note_way_back(self, layer: str, text: str, step: Step) -> None:
+    def _note_undo(self, layer: str, text: str, step: Step) -> None:
         with self._mutex:
-            errand = Errand(layer=layer, text=text, step=step)
-            self._ways_back.setdefault(layer, []).append(errand)
+            job = BackgroundJob(layer=layer, text=text, step=step)
+            self._undo.setdefault(layer, []).append(job)
 
     def _do(self, layer: str, text: str, step: Step) -> None:
-        self._errands.add(Errand(layer=layer, text=text, step=step))
+        self._jobs.add(BackgroundJob(layer=layer, text=text, step=step))
 
     def _cancel(self, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> bool:
-        """Cancel what still moves as it was ordered, not what others have ordered since."""
+        """Cancel the moves that are still going on, unless another request has changed them."""
 
         async def cancel(admin: AdminClient) -> None:
             ongoing = await reassignments.ongoing(admin)
-            ours = [n for n, to in wanted.items() if n in ongoing and ongoing[n].target == to]
-            await reassignments.alter(admin, dict.fromkeys(ours))
+            unchanged = [n for n, to in wanted.items() if n in ongoing and ongoing[n].target == to]
+            await reassignments.alter(admin, dict.fromkeys(unchanged))
 
         self._ask(cancel)
         return True
 
-    def _deleted(self, name: str) -> bool:
+    def _delete(self, name: str) -> bool:
         async def delete(admin: AdminClient) -> None:
             if name in await topics.names(admin):
                 await topics.delete(admin, [name])
@@ -229,48 +236,50 @@ class Administrator:
         self._ask(delete)
         return True
 
-    def _vote(self, node: int) -> bool:
+    def _add_vote(self, node: int) -> bool:
         return give_vote(node, self._ask, self._system)
 
-    def _leave(self, node: int, retire: Callable[[int], None] | None = None) -> Leaving:
-        return Leaving(
+    def _removal(
+        self, node: int, remove_machine: Callable[[int], None] | None = None
+    ) -> BrokerRemoval:
+        return BrokerRemoval(
             node,
             ask=self._ask,
             system=self._system,
             processes=self._processes,
-            now_s=self._strands.now_s,
-            leaving=self._leaving.keys(),
-            retire=retire,
+            now_s=self._task_runner.now_s,
+            leaving=self._removals.keys(),
+            remove_machine=remove_machine,
         )
 
-    def _begin(self, leaving: Leaving) -> Step:
+    def _begin(self, removal: BrokerRemoval) -> Step:
         def step() -> bool:
-            self._leaving[leaving.node] = leaving
-            return leaving.step()
+            self._removals[removal.node] = removal
+            return removal.step()
 
         return step
 
-    def _returned(self, leaving: Leaving) -> bool:
-        if not leaving.step_back():
+    def _bring_back(self, removal: BrokerRemoval) -> bool:
+        if not removal.step_back():
             return False
-        self._leaving.pop(leaving.node, None)
+        self._removals.pop(removal.node, None)
         return True
 
-    def _retire(self, node: int) -> None:
-        self._roster.remove_broker(node)
+    def _remove_machine(self, node: int) -> None:
+        self._watched.remove_broker(node)
         with self._mutex:
             self._system.remove_node(node)
-            del self._leaving[node]  # the next one may get its number
+            del self._removals[node]  # a later broker may get the same number
 
 
-async def _placement(admin: AdminClient) -> dict[At, Placed]:
-    """Every partition: what the controller says of its moves, and a broker of the rest."""
+async def _placement(admin: AdminClient) -> dict[PartitionKey, Placement]:
+    """Return the placement of every partition: moves by the controller, the rest by a broker."""
     ongoing = await reassignments.ongoing(admin)
     return {
-        (each.name.topic, each.name.partition): Placed(
+        (each.name.topic, each.name.partition): Placement(
             leader=each.leader,
             replicas=each.replicas,
-            target=ongoing[each.name].target if each.name in ongoing else each.replicas,
+            assignment=ongoing[each.name].target if each.name in ongoing else each.replicas,
         )
         for topic in await topics.describe(admin)
         for each in topic.partitions

@@ -1,7 +1,7 @@
-"""Questions and orders to a cluster under faults, which often answers nobody: asked with a bound.
+"""Administrative requests to a cluster under faults, with a time limit.
 
-Those brokers are asked first that are likeliest to know best. Without an answer in time nobody
-knows whether an order was taken.
+The brokers that most likely know the answer are asked first. Without an answer in time it is
+unknown whether a request was carried out.
 """
 
 import asyncio
@@ -10,63 +10,63 @@ from typing import Final, Protocol, TypeVar
 
 from harness.admin.client import Address, AdminClient
 from harness.admin.errors import Unreachable
-from harness.systems.base import Members
+from harness.systems.base import ClusterNodes
 
 T = TypeVar("T")
 
 GIVE_UP_S: Final = 1.5
-"""How long a question or an order may take."""
+"""How long a call may take."""
 REQUEST_S: Final = 0.6
 """How long one broker may take to answer one request."""
 
 
-class Knows(Protocol):
-    """Who is worth asking."""
+class BrokerStatus(Protocol):
+    """Says which brokers are worth asking."""
 
     def controller(self) -> int | None:
-        """The active controller."""
+        """Return the active controller, if it is known."""
         ...
 
     def answers(self, node: int) -> bool | None:
-        """Whether the node answered lately."""
+        """Return whether the node answered when it was last asked."""
         ...
 
 
-class Ask(Protocol):
-    """Ask the cluster something, within a bound. Raises AdminError."""
+class AdminCall(Protocol):
+    """Does work with an administrative client, within a time limit. Raises AdminError."""
 
     def __call__(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-        """What `work` returns."""
+        """Return what `work` returns."""
         ...
 
 
-class Asker:
-    """Asks from the clients' machine. Any strand may call."""
+class BoundedAdmin:
+    """Implements `AdminCall` from the clients' machine. Any task may call."""
 
-    def __init__(self, members: Members, knows: Knows) -> None:
-        self._members, self._knows = members, knows
+    def __init__(self, nodes: ClusterNodes, status: BrokerStatus) -> None:
+        self._nodes, self._status = nodes, status
 
     def __call__(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-        """See `Ask`. Raises Unreachable at the bound."""
+        """Return what `work` returns. Raises Unreachable at the time limit."""
         addresses = self._addresses()
 
-        async def asking() -> T:
+        async def bounded() -> T:
             client = AdminClient(addresses, timeout_s=GIVE_UP_S, request_timeout_s=REQUEST_S)
             async with client as admin, asyncio.timeout(GIVE_UP_S):
                 return await work(admin)
 
         try:
-            return self._members.call(asking)
+            return self._nodes.call(bounded)
         except TimeoutError as error:
             text = f"the cluster did not answer within {GIVE_UP_S:g} s"
             raise Unreachable(text) from error
 
     def _addresses(self) -> list[Address]:
-        """The controller knows best; those that did not answer lately come last."""
-        active = self._knows.controller()
+        """Return the addresses: the controller first, brokers that did not answer lately last."""
+        active = self._status.controller()
 
         def rank(node: int) -> tuple[bool, bool, int]:
-            return self._knows.answers(node) is False, node != active, node
+            return self._status.answers(node) is False, node != active, node
 
-        known = self._members.brokers
+        known = self._nodes.brokers
         return [known[node] for node in sorted(known, key=rank)]

@@ -1,1 +1,4 @@
-"""Who looks at the cluster while it is broken, and what is made of the answers."""
+"""Observing the cluster during a run: leaders, in-sync replicas, end offsets, the metadata quorum.
+
+Whether the observations are correct is left to the checkers.
+"""

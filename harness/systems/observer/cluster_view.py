@@ -1,7 +1,8 @@
-"""What the nodes say of the partitions, put together. Pure: answers come in, rows come out.
+"""Combines the nodes' views of the partitions. Pure: answers come in, rows come out.
 
-Every node has its own view of a partition's leader, and after a fault they differ. The newest view
-is the one of the highest leader epoch; within an epoch the leader's own word on its ISR counts.
+Every node has its own view of a partition's leader, and after a fault the views differ. The newest
+view is the one with the highest leader epoch. Within an epoch the leader's own view of the ISR
+counts.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +12,7 @@ from nodes.ids import TopicPartition
 
 
 class PartitionView(NamedTuple):
-    """A partition as one node sees it."""
+    """One node's view of a partition."""
 
     leader: int | None
     leader_epoch: int
@@ -20,7 +21,7 @@ class PartitionView(NamedTuple):
 
 
 def views_of(answer: Any) -> dict[TopicPartition, PartitionView]:
-    """The partitions of a Metadata response (any version that has leader epochs)."""
+    """Return the partitions of a Metadata response (of any version with leader epochs)."""
     return {
         TopicPartition(str(topic.name), int(partition.partition_index)): PartitionView(
             leader=int(partition.leader_id) if partition.leader_id >= 0 else None,
@@ -33,9 +34,9 @@ def views_of(answer: Any) -> dict[TopicPartition, PartitionView]:
     }
 
 
-def votes_of(partition: Any) -> tuple[int, ...]:
-    """The voters that have all that is committed, ascending, by a partition of a DescribeQuorum
-    answer: each on the disk that has its vote (KIP-853).
+def caught_up_voters(partition: Any) -> tuple[int, ...]:
+    """Return the voters that have all committed records, ascending, by a partition of a
+    DescribeQuorum response. A voter counts on the disk that has its vote (KIP-853).
     """
     committed = int(partition.high_watermark)
     return tuple(
@@ -48,10 +49,10 @@ def votes_of(partition: Any) -> tuple[int, ...]:
 
 
 class ClusterTracker:
-    """The views of all nodes of one run's partitions, and the newest of each partition.
+    """The views that all nodes have of one run's partitions, and the newest view of each.
 
-    Not thread-safe: one thread feeds it; `newest` is replaced, never changed, so that others may
-    read it at any time.
+    Not thread-safe: only one thread may change it. `newest` is replaced, never changed, so that
+    other threads may read it at any time.
     """
 
     def __init__(self, nodes: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
@@ -60,26 +61,26 @@ class ClusterTracker:
         self.newest: Mapping[TopicPartition, PartitionView] = {}
         self._views: dict[int, dict[TopicPartition, PartitionView]] = {n: {} for n in self.nodes}
         self._answered_ns: dict[int, int] = {}
-        self._excused: frozenset[int] = frozenset()
+        self._ignored: frozenset[int] = frozenset()
 
     def add_node(self, node: int) -> None:
-        """From now on this node's view counts too."""
+        """Use this node's view from now on."""
         self.nodes = tuple(sorted({*self.nodes, node}))
         self._views.setdefault(node, {})
 
     def remove_node(self, node: int) -> None:
-        """The node is gone for good: what it says does not count any more."""
+        """Ignore this node's view from now on: it is removed for good."""
         self.nodes = tuple(each for each in self.nodes if each != node)
         self._answered_ns.pop(node, None)
 
-    def excuse(self, node: int) -> None:
-        """The node will not run again: neither its answers nor its replicas are waited for."""
-        self._excused |= {node}
+    def stop_waiting_for(self, node: int) -> None:
+        """Wait neither for the node's answers nor for its replicas: it will not run again."""
+        self._ignored |= {node}
 
     def observe(
         self, node: int, seen: Mapping[TopicPartition, PartitionView], at_ns: int
     ) -> list[dict[str, Any]]:
-        """Take in what `node` answered at `at_ns`; returns what changed, as rows of CLUSTER."""
+        """Add the answer of `node` at `at_ns`; return what changed, as rows of CLUSTER."""
         rows = []
         views = self._views[node]
         newest = dict(self.newest)
@@ -98,12 +99,12 @@ class ClusterTracker:
         return rows
 
     def unsettled(self, since_ns: int) -> list[str]:
-        """Why the cluster is not settled, in words; empty when it is.
+        """Return why the cluster is not settled, in words; empty when it is.
 
-        Settled: every node answered since `since_ns`, all agree on every partition's leader and
-        epoch, and every partition's replicas are all in sync; but for nodes that are excused.
+        Settled means: every node answered since `since_ns`, all nodes agree on every partition's
+        leader and epoch, and all replicas are in sync. Ignored nodes do not count.
         """
-        nodes = [node for node in self.nodes if node not in self._excused]
+        nodes = [node for node in self.nodes if node not in self._ignored]
         reasons = [
             f"node {node} does not answer"
             for node in nodes
@@ -114,7 +115,7 @@ class ClusterTracker:
             if newest is None or newest.leader is None:
                 reasons.append(f"{partition} has no leader")
                 continue
-            if set(newest.isr) | self._excused != set(newest.replicas) | self._excused:
+            if set(newest.isr) | self._ignored != set(newest.replicas) | self._ignored:
                 reasons.append(
                     f"{partition} has in-sync replicas {sorted(newest.isr)} "
                     f"of {sorted(newest.replicas)}"
@@ -125,43 +126,43 @@ class ClusterTracker:
         return reasons
 
 
-class Standing:
-    """Who answers, and whom the brokers that answer hold to be in service.
+class NodeStatus:
+    """Which nodes answer, and which brokers are in service in the view of the brokers that answer.
 
-    One thread feeds it, any may ask. A broker that is cut off still holds itself to be in service,
-    and others too; so the majority of those that answer counts, each with its newest word.
+    One thread changes it, and any thread may read it. An isolated broker still regards itself and
+    others as in service. So the majority of the answering brokers decides, by their newest answers.
     """
 
     def __init__(self) -> None:
         self._answers: dict[int, bool] = {}
         self._in_service: Mapping[int, frozenset[int]] = {}
 
-    def heard(self, node: int, brokers: Collection[int] | None) -> None:
-        """The node answered; a broker with the brokers that it holds to be in service."""
+    def answered(self, node: int, brokers: Collection[int] | None) -> None:
+        """Note that the node answered; `brokers` are in service in the view of a broker."""
         self._answers[node] = True
         if brokers is not None:
             self._in_service = {**self._in_service, node: frozenset(brokers)}
 
-    def silent(self, node: int) -> None:
-        """The node did not answer; what it said before does not count any more."""
+    def did_not_answer(self, node: int) -> None:
+        """Note that the node did not answer; its earlier answers do not count any more."""
         self._answers[node] = False
-        self._in_service = {n: said for n, said in self._in_service.items() if n != node}
+        self._in_service = {n: view for n, view in self._in_service.items() if n != node}
 
     def remove(self, node: int) -> None:
-        """The node is gone for good."""
-        self.silent(node)
+        """Remove a node for good."""
+        self.did_not_answer(node)
         del self._answers[node]
 
     def answers(self, node: int) -> bool | None:
-        """Whether the node answered when it was last asked."""
+        """Return whether the node answered when it was last asked."""
         return self._answers.get(node)
 
     def fenced(self, node: int) -> bool | None:
-        """Whether most brokers that answer leave the node out; None when they are at odds."""
-        said = [node in brokers for brokers in self._in_service.values()]
-        if 2 * said.count(True) == len(said):
+        """Return whether most answering brokers regard the node as fenced; None for a tie."""
+        in_service = [node in brokers for brokers in self._in_service.values()]
+        if 2 * in_service.count(True) == len(in_service):
             return None
-        return 2 * said.count(True) < len(said)
+        return 2 * in_service.count(True) < len(in_service)
 
 
 def _supersedes(view: PartitionView, newest: PartitionView | None, node: int) -> bool:
@@ -187,11 +188,11 @@ def _row(
 
 
 def epoch_starts(answers: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """A partition's epochs as (epoch, start offset, end offset), from OffsetForLeaderEpoch answers.
+    """Return a partition's epochs as (epoch, start offset, end offset), ascending.
 
-    `answers` are (epoch, end offset) pairs in any order, one per epoch asked; an epoch that the
-    leader does not know is answered with the one before it (or -1), hence the repetitions. An epoch
-    begins where the one before it ended.
+    `answers` are (epoch, end offset) pairs of OffsetForLeaderEpoch in any order, one per requested
+    epoch. For an epoch that the leader does not know, it answers with the epoch before (or -1), so
+    epochs may be repeated. An epoch begins where the one before it ended.
     """
     ends = dict(sorted((epoch, end) for epoch, end in answers if epoch >= 0))
     rows = []

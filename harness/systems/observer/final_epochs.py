@@ -1,8 +1,8 @@
-"""The leader epochs of every partition at the end of a run, and where each began.
+"""Records the leader epochs of every partition at the end of a run, and where each began.
 
-Told by the partition's leader (OffsetForLeaderEpoch), which refuses when it is none any more: while
-a cluster balances its leaders that may be between two answers. Then whoever leads by the newest
-view is asked again, until a bound; what could not be learnt by then is said.
+The partition's leader is asked (OffsetForLeaderEpoch). It refuses when it is no leader any more;
+while a cluster balances its leaders, that can happen between two requests. Then the leader of the
+newest view is asked again, up to a time limit. Partitions without an answer by then are reported.
 """
 
 import asyncio
@@ -19,25 +19,27 @@ from nodes.wire.errors import WireError
 from nodes.wire.versions import fill
 
 PATIENCE_S: Final = 10.0
-"""How long a partition that nobody answers for is asked about: a change of leaders takes less."""
+"""How long a partition without an answer is asked for: a leader change takes less."""
 POLL_S: Final = 0.1
 AT_ONCE: Final = 32
 CLIENT: Final = -1
 
 
-class Refused(Exception):
-    """The leader that was asked gave an error for an answer; the message says who and which."""
+class LeaderRefused(Exception):
+    """The leader answered with an error; the message has the node and the error."""
 
 
 class Rows(Protocol):
-    """Where rows of named columns are recorded."""
+    """Takes rows by column names."""
 
     def append_named(self, **columns: Any) -> None: ...
 
 
 class FinalEpochs:
-    """`views` tells what is known of the partitions by now, which somebody else keeps up to date;
-    `channels` are the connections to the brokers; `now_ns` is the time of the rows (CLUSTER).
+    """Asks leaders for epochs, and records rows of CLUSTER.
+
+    `views` returns the newest views of the partitions; another object keeps them up to date.
+    `channels` are the connections to the brokers. `now_ns` is the time of the rows.
     """
 
     def __init__(
@@ -53,24 +55,24 @@ class FinalEpochs:
         self._now_ns = now_ns
 
     async def record(self, partitions: Sequence[TopicPartition]) -> list[str]:
-        """Record the epochs of each, of a partition all of them or none; what is not to be had."""
+        """Record all epochs of each partition, or none of them. Return what could not be learnt."""
         deadline_ns = self._now_ns() + round(PATIENCE_S * 1e9)
         left = list(partitions)
         while True:
-            problems = {each: said for each in left if (said := await self._one(each))}
+            problems = {each: why for each in left if (why := await self._record_one(each))}
             left = list(problems)
             if not left or self._now_ns() > deadline_ns:
                 return list(problems.values())
             await asyncio.sleep(POLL_S)
 
-    async def _one(self, partition: TopicPartition) -> str:
-        """Ask for one partition's and record them; why that cannot be, empty when it is done."""
+    async def _record_one(self, partition: TopicPartition) -> str:
+        """Record the epochs of one partition; return why it failed, empty when it is done."""
         view = self._views().get(partition)
         if view is None or view.leader is None or view.leader not in self._channels:
             return f"{partition} has no leader to ask for its epochs"
         try:
             ends = await self._ask(partition, view)
-        except (WireError, Refused) as error:
+        except (WireError, LeaderRefused) as error:
             return f"{partition}: {error}"
         for epoch, start, end in epoch_starts(ends):
             self._rows.append_named(
@@ -84,9 +86,10 @@ class FinalEpochs:
     async def _ask(
         self, partition: TopicPartition, view: PartitionView
     ) -> Sequence[tuple[int, int]]:
-        """(epoch, end offset) for every epoch up to the current one, pipelined.
+        """Return (epoch, end offset) for every epoch up to the current one. Pipelined.
 
-        Raises Refused when one is: of the others alone nobody could tell where they begin.
+        Raises LeaderRefused when the leader refuses one of them, because the start of an epoch is
+        known only with the end of the epoch before.
         """
         assert view.leader is not None
         channel = self._channels[view.leader]
@@ -98,7 +101,7 @@ class FinalEpochs:
         found = [each for answer in answers for topic in answer.topics for each in topic.partitions]
         for each in found:
             if each.error_code is not ErrorCode.none:
-                raise Refused(f"node {view.leader} answers {each.error_code.name}")
+                raise LeaderRefused(f"node {view.leader} answers {each.error_code.name}")
         return [(int(each.leader_epoch), int(each.end_offset)) for each in found]
 
 

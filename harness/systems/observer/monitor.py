@@ -13,9 +13,9 @@ COLLECT_TIMEOUT_S: Final = 30.0
 
 
 class Monitor(Watcher):
-    """One run's observer; see `Watcher`. Any thread may call.
+    """One run's `Watcher` in a thread of its own. Any thread may call its methods.
 
-    `enter_network` puts the calling thread on the clients' machine.
+    `enter_network` moves the calling thread into the network of the clients' machine.
     """
 
     def __init__(
@@ -28,14 +28,14 @@ class Monitor(Watcher):
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
 
     def start(self) -> None:
-        """Begin watching."""
+        """Begin watching; return when it can be asked."""
         self._thread.start()
         self._ready.wait()
 
     def stop(self) -> None:
         """Stop watching and end the watermark client; the streams stay open. Safe to call twice.
 
-        Raises what ended the watching, if anything did.
+        Raises the error that ended the watching, if there was one.
         """
         super().stop()
         if self._thread.ident is None:
@@ -45,18 +45,18 @@ class Monitor(Watcher):
             raise self._failure
 
     def wait_settled(self, timeout_s: float, *, quiet: bool = False) -> list[str]:
-        """See `settled`; when the watching failed, that is a reason."""
+        """Call `settled`; a failure of the watching is a reason too."""
         asking = self.settled(timeout_s, quiet=quiet)
         return self._in_thread(asking, timeout_s + COLLECT_TIMEOUT_S, "their end offsets")
 
     def record_epochs(self) -> list[str]:
-        """See `record_final_epochs`."""
+        """Call `record_final_epochs`."""
         return self._in_thread(self.record_final_epochs(), COLLECT_TIMEOUT_S, "their epochs")
 
     def _in_thread(
         self, asking: Coroutine[Any, Any, list[str]], within_s: float, what: str
     ) -> list[str]:
-        """Ask from the monitor's own loop; returns its answer, or why there is none."""
+        """Run a coroutine in the monitor's own loop; return its answer, or why there is none."""
         if self._loop is None or not self._thread.is_alive():
             asking.close()
             failed = f" any more: {self._failure!r}" if self._failure is not None else ""
@@ -66,7 +66,7 @@ class Monitor(Watcher):
             return work.result(within_s)
         except TimeoutError:
             work.cancel()
-            return [f"the leaders did not name {what} within {within_s:.0f} s"]
+            return [f"the leaders did not report {what} within {within_s:.0f} s"]
 
     def _run(self) -> None:
         try:

@@ -1,9 +1,9 @@
-"""What the monitor asks only while somebody wants to know.
+"""Queries that the monitor sends only while somebody needs the answer.
 
-Eligible leader replicas, ends of logs, ongoing reassignments: each costs a request, and most runs
-never wait for any. Wanting to know is asking: the first time, nobody knows; from the next round of
-requests on there is an answer, no older than FRESH_S, for as long as somebody keeps asking. Asked
-from any thread, answered in the monitor's.
+They ask for eligible leader replicas, ends of logs and ongoing reassignments. Each costs a request,
+and most runs need none of them. The first call of `answer` returns None and starts the query. After
+the next round of requests `answer` returns an answer, no older than FRESH_S, as long as it is
+called again and again. Any thread may call it; the monitor's thread sends the requests.
 """
 
 import asyncio
@@ -23,40 +23,40 @@ from nodes.wire.errors import WireError
 from nodes.wire.versions import fill
 
 FRESH_S: Final = 1.0
-"""How old an answer may be, and how long a question goes on being asked."""
+"""How old an answer may be, and how long a query goes on after the last call."""
 LATEST: Final = -1
 CLIENT: Final = -1
 DEBUGGING: Final = -2
-"""A replica number that is told the log's end, which clients are not."""
+"""With this replica id a broker answers with the log end offset, which clients do not get."""
 
 
 @dataclass(frozen=True, slots=True)
-class Eligible:
-    """Who may be elected although out of sync?"""
+class EligibleReplicas:
+    """The partition's eligible leader replicas (KIP-966)."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """What are the high watermark and the end of the log?"""
+class LogEnds:
+    """The partition's high watermark and log end offset."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Reassigning:
-    """Are replicas being moved?"""
+class OngoingReassignments:
+    """Whether replicas are being moved."""
 
 
-Question = Eligible | Ends | Reassigning
+Query = EligibleReplicas | LogEnds | OngoingReassignments
 
 
-class Questions:
-    """The open questions and their answers.
+class OnDemandQueries:
+    """The queries in progress and their answers.
 
-    `channels` are the connections to the brokers; `leader` names a partition's leader and its
-    epoch, None when nobody knows; `now_s` is a monotonic clock.
+    `channels` are the connections to the brokers. `leader` returns a partition's leader and its
+    epoch; None when they are unknown. `now_s` is a monotonic clock.
     """
 
     def __init__(
@@ -68,44 +68,44 @@ class Questions:
         self._channels = channels
         self._leader = leader
         self._now_s = now_s
-        self._wanted: dict[Question, float] = {}
-        self._answers: dict[Question, tuple[float, Any]] = {}
+        self._wanted: dict[Query, float] = {}
+        self._answers: dict[Query, tuple[float, Any]] = {}
 
-    def answer(self, question: Question) -> Any:
-        """The answer if there is a fresh one, else None; and let it be asked."""
+    def answer(self, query: Query) -> Any:
+        """Return the answer if there is a fresh one, else None; keep the query going."""
         now_s = self._now_s()
-        self._wanted[question] = now_s
-        at_s, found = self._answers.get(question, (0.0, None))
+        self._wanted[query] = now_s
+        at_s, found = self._answers.get(query, (0.0, None))
         return found if now_s - at_s <= FRESH_S else None
 
-    async def ask(self) -> None:
-        """Ask what is wanted, once; who does not answer is asked again in the next round."""
+    async def send(self) -> None:
+        """Send every current query once; the next round repeats those without an answer."""
         now_s = self._now_s()
         stale = [each for each, at_s in list(self._wanted.items()) if now_s - at_s > FRESH_S]
-        for question in stale:
-            del self._wanted[question]
-            self._answers.pop(question, None)
-        questions = list(self._wanted)
-        found = await asyncio.gather(*map(self._ask, questions), return_exceptions=True)
-        for question, answer in zip(questions, found, strict=True):
+        for query in stale:
+            del self._wanted[query]
+            self._answers.pop(query, None)
+        queries = list(self._wanted)
+        found = await asyncio.gather(*map(self._ask, queries), return_exceptions=True)
+        for query, answer in zip(queries, found, strict=True):
             if isinstance(answer, BaseException):
                 if not isinstance(answer, WireError):
                     raise answer
             elif answer is not None:
-                # As old as the request: what happened since may not be in the answer.
-                self._answers[question] = (now_s, answer)
+                # The answer is as old as the request: later changes may not be in it.
+                self._answers[query] = (now_s, answer)
 
-    async def _ask(self, question: Question) -> Any:
-        match question:
-            case Eligible(partition):
+    async def _ask(self, query: Query) -> Any:
+        match query:
+            case EligibleReplicas(partition):
                 return await self._eligible(partition)
-            case Ends(partition):
+            case LogEnds(partition):
                 return await self._ends(partition)
-            case Reassigning():
+            case OngoingReassignments():
                 return await self._reassigning()
 
     async def _eligible(self, partition: TopicPartition) -> tuple[int, ...] | None:
-        """By the word of the leader; without one by that of whoever answers first."""
+        """Ask the leader; without a leader, ask the brokers in turn until one answers."""
         leader = self._leader(partition)
         request = fill(
             DescribeTopicPartitionsRequest,
@@ -124,9 +124,9 @@ class Questions:
         if leader is None or leader[0] not in self._channels:
             return None
         channel = self._channels[leader[0]]
-        # In one go, the high watermark first: so it is never beyond the end.
+        # Both requests at once, the high watermark first, so that it is never beyond the end.
         found = await asyncio.gather(
-            *(channel.request(_end(partition, leader[1], who)) for who in (CLIENT, DEBUGGING))
+            *(channel.request(_end(partition, leader[1], each)) for each in (CLIENT, DEBUGGING))
         )
         [high_watermark, end] = [answer.topics[0].partitions[0] for answer in found]
         if any(each.error_code is not ErrorCode.none for each in (high_watermark, end)):
@@ -139,7 +139,7 @@ class Questions:
         return None if answer is None else bool(answer.topics)
 
     async def _any(self, request: Any, first: int | None = None) -> Any:
-        """The answer of `first`, if given, or else of any broker that answers without error."""
+        """Return the first answer without an error; ask the broker `first` before all others."""
         for node in sorted(self._channels, key=lambda node: (node != first, node)):
             channel = self._channels.get(node)
             if channel is None:

@@ -1,11 +1,11 @@
-"""Watches the cluster while it is broken: leaders, ISRs, end offsets, and the active controller.
+"""Watches the cluster during a run: leaders, ISRs, end offsets, and the active controller.
 
-Asks every node for its own view every `poll_s` and records what changed; asks each leader for its
-end offsets every WATERMARK_S, as any client may, and records them as `watermark` operations. It is
-also the nemesis's ClusterView: the best knowledge at the moment, which may lag behind the truth.
+It asks every node for its own view every `poll_s` and records what changed. It asks each leader for
+its end offsets every WATERMARK_S, as any client may, and records them as `watermark` operations. It
+is also the nemesis's ClusterView: the best knowledge at the moment, which may lag behind the truth.
 
-It runs on any event loop of the clients' machine and takes its time from its recorder; what it
-knows may be asked by any strand. Whether what it saw was right is judged by the checkers.
+It runs on any event loop of the clients' machine, and takes the time from its recorder. Any task
+may read what it knows. The checkers judge whether what it saw was right.
 """
 
 import asyncio
@@ -22,13 +22,19 @@ from kio.schema.metadata.v12.request import MetadataRequest
 from harness.recording.history import FLUSH_INTERVAL_S, OperationWriter
 from harness.systems.observer.cluster_view import (
     ClusterTracker,
+    NodeStatus,
     PartitionView,
-    Standing,
+    caught_up_voters,
     views_of,
-    votes_of,
 )
 from harness.systems.observer.final_epochs import FinalEpochs
-from harness.systems.observer.questions import FRESH_S, Eligible, Ends, Questions, Reassigning
+from harness.systems.observer.questions import (
+    FRESH_S,
+    EligibleReplicas,
+    LogEnds,
+    OnDemandQueries,
+    OngoingReassignments,
+)
 from harness.systems.observer.quorum_times import QuorumTimes
 from nodes.ids import TopicPartition
 from nodes.wire.client import Channel
@@ -37,7 +43,7 @@ from nodes.wire.security import PLAINTEXT_CLIENT, ClientSecurity
 from nodes.wire.versions import fill
 
 POLL_S: Final = 0.1
-"""How often what the nemesis may ask is asked of every node; its age is this and an answer."""
+"""How often every node is asked. The view that the nemesis gets is as old as this and an answer."""
 WATERMARK_S: Final = 1.0
 REQUEST_TIMEOUT_S: Final = 1.0
 SETTLE_POLL_S: Final = 0.1
@@ -45,29 +51,29 @@ SETTLE_POLL_S: Final = 0.1
 LATEST: Final = -1
 NO_REPLICA: Final = -1
 DEBUGGING_REPLICA: Final = -2
-"""Told the log's end, which clients are not."""
+"""With this replica id a broker answers with the log end offset, which clients do not get."""
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 Address = tuple[str, int]
 
 
 class Rows(Protocol):
-    """Where rows of named columns are recorded."""
+    """Takes rows by column names."""
 
     def append_named(self, **columns: Any) -> None: ...
     def flush(self) -> object: ...
 
 
-def _nothing() -> None:
-    """Nobody needs to know."""
+def _no_callback() -> None:
+    """Do nothing."""
 
 
 class Watcher:
     """One run's observer.
 
-    `brokers` and `controllers` are where each node serves clients and its quorum; `partitions` the
-    number of partitions per topic; `writer` and `client` record the watermarks, `cluster` (schema
-    CLUSTER) everything else.
+    `brokers` and `controllers` are the nodes' addresses for clients and for the metadata quorum.
+    `partitions` is the number of partitions per topic. `writer` and `client` record the watermarks,
+    and `cluster` (schema CLUSTER) everything else.
     """
 
     def __init__(
@@ -95,35 +101,35 @@ class Watcher:
         self._poll_s = poll_s
         self._security = security
         self._quorum: tuple[int, int] = (-1, -1)  # epoch, leader
-        self._votes: tuple[int, tuple[int, ...]] = (0, ())  # when they were told, voters
-        self._quorum_told: dict[int, tuple[tuple[int, int], tuple[int, ...]]] = {}
+        self._voters: tuple[int, tuple[int, ...]] = (0, ())  # the time of the answer, voters
+        self._quorum_recorded: dict[int, tuple[tuple[int, int], tuple[int, ...]]] = {}
         self.quorum_times = QuorumTimes()
-        """How long the metadata log was when; for the system, once the watching is over."""
+        """The lengths of the metadata log over time; for the system, after the watching."""
         self._channels: dict[int, Channel] = {}
-        self._standing = Standing()
-        self._questions = Questions(self._channels, self._leader_and_epoch, self._now_s)
+        self._status = NodeStatus()
+        self._queries = OnDemandQueries(self._channels, self._leader_and_epoch, self._now_s)
         self._views: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
 
-    # -- brokers that come and go
+    # -- brokers that are added and removed
 
     def add_broker(self, node: int, address: Address) -> None:
         """Watch one more broker."""
         self._in_loop(self._add, node, address)
 
     def remove_broker(self, node: int) -> None:
-        """Watch this broker no longer: it is gone for good."""
+        """Watch this broker no longer: it is removed for good."""
         self._in_loop(self._remove, node)
 
-    def excuse(self, node: int) -> None:
+    def stop_waiting_for(self, node: int) -> None:
         """Wait no longer for this node: it will not run again."""
-        self._in_loop(self._tracker.excuse, node)
+        self._in_loop(self._tracker.stop_waiting_for, node)
 
     def _in_loop(self, change: Callable[..., None], *arguments: object) -> None:
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: the watching is over
+            with suppress(RuntimeError):  # the loop is closed because the watching is over
                 self._loop.call_soon_threadsafe(change, *arguments)
 
     def _add(self, node: int, address: Address) -> None:
@@ -135,91 +141,94 @@ class Watcher:
 
     def _remove(self, node: int) -> None:
         self._tracker.remove_node(node)
-        self._standing.remove(node)
+        self._status.remove(node)
         self._views.pop(node).cancel()
         self._channels.pop(node).close()
 
     # -- what the nemesis asks
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The partition's leader, as far as is known."""
+        """Return the partition's leader, if it is known."""
         view = self._tracker.newest.get(TopicPartition(topic, partition))
         return None if view is None else view.leader
 
     def isr(self, topic: str, partition: int) -> Sequence[int] | None:
-        """The partition's in-sync replicas, as far as is known."""
+        """Return the partition's in-sync replicas, if they are known."""
         view = self._tracker.newest.get(TopicPartition(topic, partition))
         return None if view is None else view.isr
 
     def controller(self) -> int | None:
-        """The leader of the metadata quorum in the highest epoch heard of."""
+        """Return the leader of the metadata quorum in the highest epoch seen."""
         leader = self._quorum[1]
         return leader if leader >= 0 else None
 
     def partitions(self) -> Sequence[tuple[str, int]]:
-        """All partitions of the run."""
+        """Return all partitions of the run."""
         return self._tracker.partitions
 
     def replicas(self, topic: str, partition: int) -> Sequence[int] | None:
-        """The nodes that are to hold the partition, as far as is known."""
+        """Return the partition's replicas, if they are known."""
         view = self._tracker.newest.get(TopicPartition(topic, partition))
         return None if view is None else view.replicas
 
     def elr(self, topic: str, partition: int) -> Sequence[int] | None:
-        """The partition's eligible leader replicas; known from the second time on."""
-        found: Sequence[int] | None = self._questions.answer(
-            Eligible(TopicPartition(topic, partition))
+        """Return the partition's eligible leader replicas. The first call only starts the query."""
+        found: Sequence[int] | None = self._queries.answer(
+            EligibleReplicas(TopicPartition(topic, partition))
         )
         return found
 
     def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """The partition's high watermark and end; known from the second time on."""
-        found: tuple[int, int] | None = self._questions.answer(
-            Ends(TopicPartition(topic, partition))
+        """Return the partition's high watermark and log end offset. The first call only starts the
+        query."""
+        found: tuple[int, int] | None = self._queries.answer(
+            LogEnds(TopicPartition(topic, partition))
         )
         return found
 
     def reassigning(self) -> bool | None:
-        """Whether replicas are being moved; known from the second time on."""
-        found: bool | None = self._questions.answer(Reassigning())
+        """Return whether replicas are being moved. The first call only starts the query."""
+        found: bool | None = self._queries.answer(OngoingReassignments())
         return found
 
     def brokers(self) -> Sequence[int]:
-        """The brokers of the run by now."""
+        """Return the current brokers of the run."""
         return self._tracker.nodes
 
     def controllers(self) -> Sequence[int]:
-        """The voters of the metadata quorum."""
+        """Return the voters of the metadata quorum."""
         return sorted(self._controllers)
 
     def voters(self) -> Sequence[int] | None:
-        """Who votes and has all that is committed, by the quorum's leader; not what it said long
-        ago.
+        """Return the voters that have all committed records, by the quorum's leader.
+
+        None when the last answer is too old.
         """
-        told_ns, found = self._votes
-        return found if self._writer.now_ns() < told_ns + round(FRESH_S * 1e9) else None
+        answered_ns, found = self._voters
+        return found if self._writer.now_ns() < answered_ns + round(FRESH_S * 1e9) else None
 
     def answers(self, node: int) -> bool | None:
-        """Whether the node answered the last time."""
-        return self._standing.answers(node)
+        """Return whether the node answered when it was last asked."""
+        return self._status.answers(node)
 
     def fenced(self, node: int) -> bool | None:
-        """Whether most brokers that answer leave this one out; None for who is no broker."""
-        return self._standing.fenced(node) if node in self._tracker.nodes else None
+        """Return whether most answering brokers regard the node as fenced; None for no broker."""
+        return self._status.fenced(node) if node in self._tracker.nodes else None
 
     # -- what the runner asks
 
     def view(self) -> Mapping[TopicPartition, PartitionView]:
-        """The newest view of every partition seen so far."""
+        """Return the newest view of every partition seen so far."""
         return self._tracker.newest
 
     async def settled(self, timeout_s: float, *, quiet: bool = False) -> list[str]:
-        """Wait until the cluster is whole again; returns why it is not, empty when it is.
+        """Wait until the cluster has recovered; return why it has not, empty when it has.
 
-        Whole: every node answers and sees every partition led and fully in sync; brokers may all
-        be behind the metadata log, so what counts is what they see once everything in that is
-        committed. With `quiet`, that is once nobody writes any more, also: every record is
-        committed, so that a read up to the high watermark is a read of everything.
+        Recovered means: every node answers, and in every node's view each partition has a leader
+        and all replicas in sync. All brokers may be behind the metadata log, so only views count
+        that are newer than the commit of everything in that log. With `quiet`, when nobody writes
+        any more, every record must be committed too, so that a read up to the high watermark is a
+        read of everything.
         """
         since_ns = self._writer.now_ns()
         while True:
@@ -240,13 +249,14 @@ class Watcher:
     # -- watching
 
     def stop(self) -> None:
-        """Let `watch` return soon; from any strand. Safe to call twice."""
+        """Make `watch` return soon. Any task may call it. Safe to call twice."""
         if self._stopping is not None:
             self._in_loop(self._stopping.set)
 
-    async def watch(self, ready: Callable[[], None] = _nothing) -> None:
-        """Watch until `stop`, or until something breaks it; `ready` is called once it can be
-        asked. The streams stay open.
+    async def watch(self, ready: Callable[[], None] = _no_callback) -> None:
+        """Watch until `stop`, or until an error. `ready` is called when the watcher can be asked.
+
+        The streams stay open.
         """
         self._writer.start(self._client)
         self._loop = asyncio.get_running_loop()
@@ -257,7 +267,7 @@ class Watcher:
                 self._every(self._poll_s, partial(self._poll_quorum, *each))
                 for each in quorum.items()
             ),
-            self._every(self._poll_s, self._questions.ask),
+            self._every(self._poll_s, self._queries.send),
             self._every(WATERMARK_S, self._poll_watermarks),
             self._every(FLUSH_INTERVAL_S, self._flush),
         ]
@@ -309,9 +319,9 @@ class Watcher:
         try:
             answer = await self._channels[node].request(request)
         except WireError:
-            self._standing.silent(node)
+            self._status.did_not_answer(node)
             raise
-        self._standing.heard(node, {int(broker.node_id) for broker in answer.brokers})
+        self._status.answered(node, {int(broker.node_id) for broker in answer.brokers})
         for row in self._tracker.observe(node, views_of(answer), self._writer.now_ns()):
             self._cluster.append_named(**row)
 
@@ -326,30 +336,33 @@ class Watcher:
             answer = await channel.request(request)
         except WireError:
             if dedicated:
-                self._standing.silent(node)
+                self._status.did_not_answer(node)
             raise
         if dedicated:
-            self._standing.heard(node, None)
+            self._status.answered(node, None)
         for topic in answer.topics:
             for partition in topic.partitions:
                 if partition.error_code is ErrorCode.none and partition.leader_id >= 0:
-                    heard = (int(partition.leader_epoch), int(partition.leader_id))
-                    told_ns = self._writer.now_ns()
-                    self._record_quorum(node, heard, partition, told_ns)
-                    if heard >= self._quorum:
-                        self._quorum, self._votes = heard, (told_ns, votes_of(partition))
-                    self.quorum_times.heard(partition, asked_ns=asked_ns, told_ns=told_ns)
+                    quorum = (int(partition.leader_epoch), int(partition.leader_id))
+                    answered_ns = self._writer.now_ns()
+                    self._record_quorum(node, quorum, partition, answered_ns)
+                    if quorum >= self._quorum:
+                        self._quorum = quorum
+                        self._voters = answered_ns, caught_up_voters(partition)
+                    self.quorum_times.record_answer(
+                        partition, asked_ns=asked_ns, answered_ns=answered_ns
+                    )
 
     def _record_quorum(
-        self, node: int, heard: tuple[int, int], partition: Any, told_ns: int
+        self, node: int, quorum: tuple[int, int], partition: Any, answered_ns: int
     ) -> None:
-        """A row for whatever a node says first of the quorum's leader and voters."""
+        """Record a row when a node's view of the quorum's leader and voters has changed."""
         voters = tuple(sorted(int(each.replica_id) for each in partition.current_voters))
-        if self._quorum_told.get(node) != (heard, voters):
-            self._quorum_told[node] = heard, voters
+        if self._quorum_recorded.get(node) != (quorum, voters):
+            self._quorum_recorded[node] = quorum, voters
             self._cluster.append_named(
-                at_ns=told_ns, kind="quorum", node=node, leader=heard[1], leader_epoch=heard[0],
-                isr=list(voters), source="describe-quorum",
+                at_ns=answered_ns, kind="quorum", node=node, leader=quorum[1],
+                leader_epoch=quorum[0], isr=list(voters), source="describe-quorum",
             )  # fmt: skip
 
     def _by_leader(self) -> dict[int, list[tuple[TopicPartition, PartitionView]]]:
@@ -368,7 +381,7 @@ class Watcher:
     async def _ask_watermarks(
         self, node: int, led: Sequence[tuple[TopicPartition, PartitionView]]
     ) -> None:
-        """One ListOffsets to one leader: one operation, one row per partition it answered for."""
+        """Send one ListOffsets to one leader: one operation, with a row per partition answered."""
         request = _latest_request(led, NO_REPLICA)
         invoke_ns = self._writer.now_ns()
         answer = await self._channels[node].request(request)
@@ -387,11 +400,11 @@ class Watcher:
                 )  # fmt: skip
 
     async def _uncommitted(self) -> list[str]:
-        """Partitions whose leader holds records beyond the high watermark, or does not answer."""
+        """Return the partitions with records beyond the high watermark, or without an answer."""
         reasons = []
         for node, led in self._by_leader().items():
             try:
-                # In this order: with nobody writing, equal means that all of the log is committed.
+                # The order matters: if they are equal while nobody writes, all is committed.
                 committed = await self._ends(node, _latest_request(led, NO_REPLICA))
                 ends = await self._ends(node, _latest_request(led, DEBUGGING_REPLICA))
             except WireError as error:
@@ -413,19 +426,19 @@ class Watcher:
         }
 
     async def record_final_epochs(self) -> list[str]:
-        """Record the final leader epochs of every partition; returns what could not be learnt."""
+        """Record the final leader epochs of every partition; return what could not be learnt."""
         asking = FinalEpochs(self.view, self._channels, self._cluster, self._writer.now_ns)
         return await asking.record(self._tracker.partitions)
 
 
 def _latest_request(led: Sequence[tuple[TopicPartition, PartitionView]], replica_id: int) -> Any:
-    """Asks a leader for end offsets: the high watermark as a client, the log's end otherwise."""
+    """Make a request for end offsets: the high watermark for a client, else the log end offset."""
     topics: dict[str, list[dict[str, int]]] = {}
     for partition, view in led:
         topics.setdefault(partition.topic, []).append(
             {
                 "partition_index": partition.partition,
-                # So that a deposed leader refuses instead of answering for the past.
+                # A replaced leader refuses this epoch instead of answering with old offsets.
                 "current_leader_epoch": view.leader_epoch,
                 "timestamp": LATEST,
             }

@@ -49,7 +49,7 @@ mine, seed 4: 3 faults in 20.000 s
 fault:cut took and isr:t/0 is 2 (within 10.000 s)
 clock.jump cannot be injected here: it lacks clocks (faketime: not installed; apt install faketime)
 refused: plan mine: target local cannot inject clock.jump: it lacks clocks (faketime: not \
-installed; apt install faketime); take it out of the plan, or leave it out with --nemesis auto; \
+installed; apt install faketime); remove it from the plan, or leave it out with --nemesis auto; \
 `highwater doctor` says what is missing"""
 
 LENIENT = """\
@@ -61,18 +61,18 @@ fault:cut took and isr:t/0 is 2 (within 10.000 s)
 clock.jump was left out: it lacks clocks (faketime: not installed; apt install faketime)"""
 
 
-def test_the_schedule_is_told_with_what_is_impossible_here() -> None:
-    """Every event in its order, what the machine lacks, and that the run would be refused."""
+def test_dry_run_shows_the_schedule_and_impossible_faults() -> None:
+    """It shows every event in order, what the machine lacks, and that the run would be refused."""
     assert text(prepared("strict")) == REFUSED
 
 
-def test_what_would_be_left_out_is_told() -> None:
-    """Without it, there is nothing to refuse."""
+def test_dry_run_shows_faults_that_would_be_left_out() -> None:
+    """Without these faults nothing is refused."""
     assert text(prepared("auto")) == LENIENT
 
 
-def test_programs_get_the_same() -> None:
-    """The schedule as schedule.json would hold it, and the reasons."""
+def test_dry_run_as_json_has_the_schedule_and_the_reasons() -> None:
+    """The schedule is the content of schedule.json."""
     strict = prepared("strict")
     told = json.loads(json.dumps(as_json(strict)))
     assert told["schedule"] == json.loads(strict.schedule.to_json())
@@ -81,8 +81,8 @@ def test_programs_get_the_same() -> None:
     assert as_json(prepared("auto"))["refusal"] is None
 
 
-def test_what_settings_permit_these_faults_to_do_is_a_warning() -> None:
-    """Before anything is started, as text and as JSON."""
+def test_dry_run_warns_of_losses_that_the_settings_permit() -> None:
+    """The warning is in the text and in the JSON."""
     raw = {
         "name": "mine",
         "seed": 4,

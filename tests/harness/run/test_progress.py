@@ -38,8 +38,8 @@ class World:
         }  # fmt: skip
 
 
-def test_a_line_has_phase_rates_faults_and_thin_partitions() -> None:
-    """Rates are differences between counters; what is whole is not mentioned."""
+def test_line_has_phase_rates_faults_and_partitions_that_lack_replicas() -> None:
+    """Rates are differences between counters; complete partitions are not mentioned."""
     world = World()
     world.board.phase("chaos", 60)
     world.now_s += 12
@@ -53,8 +53,8 @@ def test_a_line_has_phase_rates_faults_and_thin_partitions() -> None:
     assert world.board.line() == world.board.line(), "asking again must not change the rates"
 
 
-def test_the_board_shows_every_topic_and_its_leaders() -> None:
-    """One row per topic of the plan, also before its clients have said anything."""
+def test_board_shows_every_topic_and_its_leaders() -> None:
+    """Every topic of the plan has a row, also before its clients have counted anything."""
     world = World()
     world.count(10, acked=1, failed=0, info=0)
     screen = io.StringIO()
@@ -67,7 +67,7 @@ def test_the_board_shows_every_topic_and_its_leaders() -> None:
     assert "test seed 7" in text
 
 
-def test_lines_are_plain_and_say_each_phase() -> None:
+def test_lines_are_plain_and_name_each_phase() -> None:
     """Without a terminal every phase and note is a line of its own."""
     lines: list[str] = []
     with LineProgress(PLAN, lines.append) as shown:
@@ -78,8 +78,8 @@ def test_lines_are_plain_and_say_each_phase() -> None:
     assert said == ["deploy", "chaos (60 s)", "node 2 ended by itself"]
 
 
-def test_the_live_display_draws_and_leaves_notes_behind() -> None:
-    """Notes stay on the screen; the board goes with the run."""
+def test_live_display_disappears_and_its_notes_stay() -> None:
+    """The notes stay on the screen after the run."""
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100)
     with LiveProgress(PLAN, console) as shown:

@@ -20,11 +20,11 @@ from harness.recording.journal import Journal
 from harness.run import runner as runner_module
 from harness.run import teardown as endings
 from harness.run.prepare import Prepared, prepare
-from harness.run.runner import Outcome, Runner
-from harness.run.teardown import Ending
+from harness.run.runner import Runner, RunOutcome
+from harness.run.teardown import EndOptions
 from harness.systems import choose
 from harness.systems.observer.quorum_times import QuorumTimes
-from harness.systems.refused_starts import Refusals
+from harness.systems.refused_starts import RefusedStarts
 from harness.targets import kinds
 from harness.workloads.clients.access import OPEN
 from nemesis.faults.fault import Ability
@@ -80,7 +80,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
         def exit_code(self, node: int) -> int:
             return 1
 
-        def take_deaths(self) -> Sequence[tuple[int, int | None]]:
+        def take_unexpected_exits(self) -> Sequence[tuple[int, int | None]]:
             taken, lab.deaths = lab.deaths, []
             return taken
 
@@ -105,7 +105,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
         def create_topics(self) -> None:
             lab.call("create topics")
 
-        def withdraw(self) -> list[str]:
+        def clean_up(self) -> list[str]:
             return []
 
         def output(self, node: int) -> Path:
@@ -115,8 +115,8 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
             lab.call("stop nodes")
             return []
 
-        def collect(self, *_: object, but: Sequence[int]) -> None:
-            lab.left_out = list(but)
+        def collect(self, *_: object, except_nodes: Sequence[int]) -> None:
+            lab.left_out = list(except_nodes)
             lab.call("collect")
 
     class Monitor(FakeView):
@@ -139,8 +139,8 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
         def record_epochs(self) -> list[str]:
             return []
 
-        def excuse(self, node: int) -> None:
-            lab.call(f"excuse {node}")
+        def stop_waiting_for(self, node: int) -> None:
+            lab.call(f"stop_waiting_for {node}")
 
     class Workload:
         def stats(self) -> Mapping[str, Mapping[str, Any]]:
@@ -230,19 +230,19 @@ PHASES = [
 ]
 
 
-def run(tmp_path: Path, plan: Prepared, shown: Silent | None = None) -> Outcome:
+def run(tmp_path: Path, plan: Prepared, shown: Silent | None = None) -> RunOutcome:
     """Run a plan in the fake world."""
     return Runner(plan, root=tmp_path / "store", progress=shown or Silent()).run()
 
 
-def record_of(outcome: Outcome) -> dict[str, Any]:
+def record_of(outcome: RunOutcome) -> dict[str, Any]:
     """The run's run.json."""
     read: dict[str, Any] = json.loads((outcome.run.path / store.RUN_FILE).read_text())
     return read
 
 
-def test_the_phases_come_in_their_order(lab: Lab, tmp_path: Path) -> None:
-    """From deployment to report, with plan and schedule stored before anything is made."""
+def test_phases_run_in_order(lab: Lab, tmp_path: Path) -> None:
+    """Plan and schedule are stored before anything is made."""
     shown = Silent()
     plan = prepared(KILL)
     lab.reacting = {
@@ -262,7 +262,7 @@ def test_the_phases_come_in_their_order(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failing", ORDER[:-2])
-def test_a_phase_that_fails_is_named_and_everything_is_undone(
+def test_failing_phase_is_named_and_everything_is_undone(
     lab: Lab, tmp_path: Path, failing: str
 ) -> None:
     """Machines are removed whatever fails, and run.json says where it ended."""
@@ -281,7 +281,7 @@ def test_a_phase_that_fails_is_named_and_everything_is_undone(
     assert ("undone" in kinds) == (failing != "down")
 
 
-def test_a_verdict_stands_without_its_report(lab: Lab, tmp_path: Path) -> None:
+def test_verdict_is_valid_without_a_report(lab: Lab, tmp_path: Path) -> None:
     """An INVALID must not be hidden by a report that cannot be written."""
     lab.failing = "report"
     shown = Silent()
@@ -295,10 +295,10 @@ def test_a_verdict_stands_without_its_report(lab: Lab, tmp_path: Path) -> None:
     ("when", "phase"),
     [("settle", "settle"), ("final reads", "final reads"), ("stop nodes", "collect")],
 )
-def test_a_node_that_died_by_itself_is_named_with_its_phase(
+def test_node_that_exited_by_itself_is_named_with_its_phase(
     lab: Lab, tmp_path: Path, when: str, phase: str
 ) -> None:
-    """Whenever it died, run.json says which node, in which phase, and how it ended."""
+    """run.json says which node exited, in which phase, and how."""
     lab.reacting = {when: lambda: lab.deaths.append((2, -9))}
     shown = Silent()
     stored = record_of(run(tmp_path, prepared(KILL), shown))
@@ -309,16 +309,16 @@ def test_a_node_that_died_by_itself_is_named_with_its_phase(
     assert death["text"] in stored["notes"]
 
 
-def test_clients_that_die_end_the_run(lab: Lab, tmp_path: Path) -> None:
-    """Nothing can be concluded from faults that no client saw; what was broken is healed."""
+def test_dead_client_process_ends_the_run(lab: Lab, tmp_path: Path) -> None:
+    """Faults that no client saw prove nothing; faults in force are healed."""
     lab.reacting = {"launch": lambda: lab.client_problems.append("the clients of t ended")}
     outcome = run(tmp_path, prepared(KILL, duration_s=60))
     assert str(outcome.error) == "the clients of t ended"
     assert lab.calls[-1] == "down"
 
 
-def test_a_stop_heals_and_judges_what_there_is(lab: Lab, tmp_path: Path) -> None:
-    """A stop in the chaos phase skips what takes long, and the rest follows in order."""
+def test_stop_heals_and_judges_what_was_recorded(lab: Lab, tmp_path: Path) -> None:
+    """A stop in the chaos phase skips long phases; the others follow in order."""
     runner = Runner(
         prepared({**KILL, "duration_ms": 50_000}, duration_s=60), root=tmp_path, progress=Silent()
     )
@@ -341,12 +341,12 @@ def test_a_stop_heals_and_judges_what_there_is(lab: Lab, tmp_path: Path) -> None
     assert outcome.verdict == VERDICT
 
 
-def test_a_cluster_is_left_running_and_judged_all_the_same(
+def test_cluster_can_be_left_running_and_is_judged(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is stopped or removed; the journal says that it lives on, and how is told."""
-    monkeypatch.setattr(endings, "told", lambda *_: ["enter here"])
-    ending = Ending.asked(teardown=False, heal=True)
+    """Nothing is stopped or removed; the journal says that the run is detached."""
+    monkeypatch.setattr(endings, "describe_left_cluster", lambda *_: ["enter here"])
+    ending = EndOptions.from_flags(teardown=False, heal=True)
     outcome = Runner(prepared(KILL), root=tmp_path, progress=Silent(), ending=ending).run()
     assert lab.calls == [call for call in ORDER if call not in ("stop nodes", "down")]
     assert outcome.left == ("enter here",)
@@ -357,49 +357,49 @@ def test_a_cluster_is_left_running_and_judged_all_the_same(
     assert record_of(outcome)["bootstrap"] == "nowhere:9092"
 
 
-def test_a_broken_cluster_is_left_as_it_is(
+def test_cluster_can_be_left_with_its_faults_in_force(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in force at the end is not healed, nothing is read back, and all of that is said."""
-    told: list[tuple[str, ...]] = []
+    """Nothing is healed or read back, and the notes say so."""
+    shown: list[tuple[str, ...]] = []
 
     def tell(*args: Any) -> list[str]:
-        told.append(args[3])
+        shown.append(args[3])
         return []
 
-    monkeypatch.setattr(endings, "told", tell)
-    ending = Ending.asked(teardown=False, heal=False)
+    monkeypatch.setattr(endings, "describe_left_cluster", tell)
+    ending = EndOptions.from_flags(teardown=False, heal=False)
     plan = prepared({**KILL, "duration_ms": 600})
     outcome = Runner(plan, root=tmp_path, progress=Silent(), ending=ending).run()
     assert lab.machines.trace.entries == [("kill", 2)]
     skipped = ("recover", "settle", "final reads", "stop nodes", "collect", "down")
     assert lab.calls == [call for call in ORDER if call not in skipped]
-    assert told == [("kill node 2",)]
+    assert shown == [("kill node 2",)]
     assert record_of(outcome)["left_in_force"] == ["kill node 2"]
-    assert "left broken by kill node 2" in record_of(outcome)["notes"][-1]
+    assert "left with kill node 2 in force" in record_of(outcome)["notes"][-1]
 
 
-def test_what_never_ran_is_removed_even_where_it_was_to_be_left(lab: Lab, tmp_path: Path) -> None:
-    """There is nothing to look at in machines without nodes."""
+def test_cluster_without_running_nodes_is_removed_in_any_case(lab: Lab, tmp_path: Path) -> None:
+    """There is nothing to inspect."""
     lab.reacting = {"up": lambda: lab.processes.states.update(dict.fromkeys((1, 2, 3), ""))}
     lab.failing = "up"
-    ending = Ending.asked(teardown=False, heal=True)
+    ending = EndOptions.from_flags(teardown=False, heal=True)
     outcome = Runner(prepared(KILL), root=tmp_path, progress=Silent(), ending=ending).run()
     assert lab.calls == ["up", "down"]
     assert outcome.left == ()
-    with pytest.raises(PlanError, match="say --no-teardown too"):
-        Ending.asked(teardown=True, heal=False)
+    with pytest.raises(PlanError, match="give --no-teardown too"):
+        EndOptions.from_flags(teardown=True, heal=False)
 
 
-def test_what_the_target_lacks_is_recorded(lab: Lab, tmp_path: Path) -> None:
-    """For the report, which says what could have been injected at all."""
+def test_missing_abilities_of_the_target_are_recorded(lab: Lab, tmp_path: Path) -> None:
+    """The report shows which faults were possible."""
     lacks = {Ability.CLOCKS: "there is no libfaketime"}
     outcome = run(tmp_path, replace(prepared(KILL), lacks=lacks))
     assert record_of(outcome)["lacking"] == {"clocks": "there is no libfaketime"}
 
 
-def test_a_cluster_that_does_not_settle_is_read_all_the_same(lab: Lab, tmp_path: Path) -> None:
-    """Not settling is the checkers' to judge; run.json has the reasons, dead nodes included."""
+def test_cluster_that_does_not_settle_is_read_too(lab: Lab, tmp_path: Path) -> None:
+    """run.json has the reasons, dead nodes included; the checkers judge them."""
     lab.unsettled = ["t-0 has no leader"]
 
     def crash() -> None:
@@ -414,25 +414,29 @@ def test_a_cluster_that_does_not_settle_is_read_all_the_same(lab: Lab, tmp_path:
     assert "final reads" in lab.calls
 
 
-def test_a_node_that_refuses_its_damaged_files_is_left_out(
+def test_node_that_refuses_its_damaged_files_is_left_out(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is named, not waited for, not read, and no reason against having settled."""
+    """It is named, not waited for and not read, and the cluster can settle without it."""
 
     def crash() -> None:
         lab.processes.states[3] = ""
 
-    def struck(self: Refusals, record: FaultRecord) -> None:
+    def struck(self: RefusedStarts, record: FaultRecord) -> None:
         self._damaged[3] = record
 
-    monkeypatch.setattr(Refusals, "note", struck)
+    monkeypatch.setattr(RefusedStarts, "note", struck)
     lab.reacting = {"recover": crash}
     outcome = run(tmp_path, prepared(KILL))
     stored = record_of(outcome)
     assert [each["node"] for each in stored["refused"]] == [3]
     assert "node 3 refused its damaged files (fault 0, kill node 2)" in stored["notes"][-1]
     assert (stored["settled"], lab.left_out) == (True, [3])
-    assert lab.calls.index("recover") < lab.calls.index("excuse 3") < lab.calls.index("settle")
+    assert (
+        lab.calls.index("recover")
+        < lab.calls.index("stop_waiting_for 3")
+        < lab.calls.index("settle")
+    )
 
 
 def highwater(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -447,8 +451,8 @@ def highwater(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_real_run_ends_in_a_verdict_and_can_be_replayed(tmp_path: Path) -> None:
-    """A real cluster under a kill: judged, stored, judged again alike, repeated to the byte."""
+def test_real_run_ends_in_a_verdict_and_can_be_replayed(tmp_path: Path) -> None:
+    """A real cluster under a kill: judged twice with equal verdicts, and replayed byte for byte."""
     require("netns")
     root = str(tmp_path / "store")
     small: Sequence[str] = ("--duration", "8", "--faults", "kill", "--rate", "50", "--store", root)

@@ -30,7 +30,7 @@ PLAN = Plan(
 ADDRESSES = {1: "198.18.0.1", 2: "198.18.0.2", 3: "198.18.0.3"}
 
 
-def test_the_broker_accepts_its_properties(tmp_path: Path) -> None:
+def test_broker_accepts_its_properties(tmp_path: Path) -> None:
     """Every property is one that the broker knows, and the plan's overrides win."""
     properties = server_properties(
         2, ADDRESSES, log_dir=tmp_path, cluster_id="c", overrides=PLAN.broker
@@ -43,8 +43,8 @@ def test_the_broker_accepts_its_properties(tmp_path: Path) -> None:
     assert config.voters == {node: (host, 9093) for node, host in ADDRESSES.items()}
 
 
-def test_a_controller_that_joins_is_no_first_voter(tmp_path: Path) -> None:
-    """It finds the quorum by those that it joins, and is added to it while it runs (KIP-853)."""
+def test_joining_controller_is_no_first_voter(tmp_path: Path) -> None:
+    """It finds the quorum by the existing controllers, and gets a vote while it runs (KIP-853)."""
     layout = Layout(roles={1: COMBINED, 2: COMBINED, 3: COMBINED})
     properties = server_properties(
         3, ADDRESSES, log_dir=tmp_path, cluster_id="c", overrides={}, layout=layout, joins=(1, 2)
@@ -56,8 +56,8 @@ def test_a_controller_that_joins_is_no_first_voter(tmp_path: Path) -> None:
     assert config.quorum.bootstrap_servers == ((ADDRESSES[1], 9093), (ADDRESSES[2], 9093))
 
 
-def test_a_wiped_node_has_another_directory(system: BrokerSystem, target: FakeTarget) -> None:
-    """Nobody knows it by what it lost."""
+def test_wiped_node_gets_another_directory_id(system: BrokerSystem, target: FakeTarget) -> None:
+    """Its old directory id is lost with the data."""
     system.configure()
     log_dir = target.data_dir(2) / "log"
     assert system.directory_id(2) is None
@@ -89,7 +89,9 @@ def system(run: Run, target: FakeTarget) -> BrokerSystem:
     return BrokerSystem(PLAN, target, run)
 
 
-def test_configure_registers_every_nodes_command(system: BrokerSystem, target: FakeTarget) -> None:
+def test_configure_registers_the_command_of_every_node(
+    system: BrokerSystem, target: FakeTarget
+) -> None:
     """Each node runs the broker module on a file of its own that reads back."""
     system.configure()
     assert sorted(target.commands) == [1, 2, 3]
@@ -135,19 +137,19 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         yield made
 
 
-def test_a_complete_cluster_with_topics_in_sync_is_deployed(
+def test_start_and_topic_creation_wait_for_a_complete_cluster(
     system: BrokerSystem, cluster: Cluster, target: FakeTarget
 ) -> None:
-    """Start and topic creation return once every node answers as planned."""
+    """They return when every node answers as planned."""
     system.start()
     assert target.started == [1, 2, 3]
     system.create_topics()
 
 
-def test_a_node_that_ends_instead_of_starting_says_why(
+def test_node_that_ends_instead_of_starting_is_an_error_at_once(
     system: BrokerSystem, cluster: Cluster, target: FakeTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, and with its own words: the others would wait for it in vain."""
+    """The error has the node's own reason; the other nodes would wait for it in vain."""
     system.configure()
     target.commands[2][2].write_text("the disk is not mine\n")
     monkeypatch.setattr(target, "is_running", lambda node: node != 2)
@@ -156,15 +158,15 @@ def test_a_node_that_ends_instead_of_starting_says_why(
         system.start()
 
 
-def test_topics_that_exist_already_were_created_by_a_lost_answer(
-    system: BrokerSystem, cluster: Cluster
-) -> None:
-    """A retry that meets its own earlier success is a success."""
+def test_existing_topic_counts_as_created(system: BrokerSystem, cluster: Cluster) -> None:
+    """An earlier request may have succeeded although its answer was lost."""
     cluster.create_error = ErrorCode.topic_already_exists
     system.create_topics()
 
 
-def test_what_is_missing_is_named(run: Run, target: FakeTarget, cluster: Cluster) -> None:
+def test_incomplete_cluster_gives_a_deploy_error_with_the_reason(
+    run: Run, target: FakeTarget, cluster: Cluster
+) -> None:
     """A missing node, a short ISR and a refused topic each end in a DeployError that says so, after
     as long as the plan says.
     """
@@ -181,14 +183,14 @@ def test_what_is_missing_is_named(run: Run, target: FakeTarget, cluster: Cluster
         system.create_topics()
 
 
-def test_stop_names_those_that_were_killed(system: BrokerSystem, target: FakeTarget) -> None:
+def test_stop_returns_the_killed_nodes(system: BrokerSystem, target: FakeTarget) -> None:
     """All nodes are stopped; the one that had to be killed is returned."""
     assert system.stop() == [3]
     assert sorted(target.stopped) == [1, 2, 3]
 
 
 def test_collect_reads_replicas_and_ends(run: Run, target: FakeTarget) -> None:
-    """Every replica that exists gives its batches and its ends; one that does not gives none."""
+    """Every existing replica gives its batches and its ends."""
     system = BrokerSystem(PLAN, target, run)
     data = encode_batch(
         [Record(value=b"x")] * 3, base_offset=Offset(0), leader_epoch=Epoch(1), timestamp_ms=1

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from harness.systems.exit_reason import last_words
+from harness.systems.exit_reason import read_exit_reason
 
 
 def said(tmp_path: Path, text: str) -> str:
     """What is found in a log of that text."""
     (tmp_path / "node.log").write_text(text)
-    return last_words(tmp_path / "node.log")
+    return read_exit_reason(tmp_path / "node.log")
 
 
-def test_an_exception_is_the_reason(tmp_path: Path) -> None:
-    """Whatever a JVM says about its shutdown after it."""
+def test_last_exception_is_the_reason(tmp_path: Path) -> None:
+    """Lines that a JVM logs about its shutdown do not count."""
     text = (
         "INFO starting\n"
         "org.apache.kafka.common.KafkaException: Socket server failed to bind to 1.2.3.4:9092\n"
@@ -27,12 +27,12 @@ def test_an_exception_is_the_reason(tmp_path: Path) -> None:
     )
 
 
-def test_without_one_it_is_the_last_line(tmp_path: Path) -> None:
-    """Empty ones are none."""
+def test_without_an_exception_the_last_line_is_the_reason(tmp_path: Path) -> None:
+    """Empty lines do not count."""
     assert said(tmp_path, "INFO starting\nno such file\n\n") == "no such file"
 
 
-def test_nothing_said_is_nothing(tmp_path: Path) -> None:
-    """Nor is it an error not to have begun."""
+def test_empty_or_missing_log_gives_no_reason(tmp_path: Path) -> None:
+    """A missing log is no error."""
     assert said(tmp_path, "") == ""
-    assert last_words(tmp_path / "none") == ""
+    assert read_exit_reason(tmp_path / "none") == ""

@@ -45,10 +45,8 @@ def run(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("client", ["librdkafka", "own", "kafka-python", "aiokafka"])
-def test_a_cluster_with_keys_and_passwords_is_judged_and_given_back(
-    tmp_path: Path, client: str
-) -> None:
-    """Every client gets in; clients are paused; nothing stored has the password; no topic stays."""
+def test_secured_external_cluster_is_judged_and_left_as_it_was(tmp_path: Path, client: str) -> None:
+    """Every client connects and can be paused; no stored file has the password; no topic stays."""
     files = certificates.make(tmp_path)
     properties = f"""
 [external.properties]
@@ -78,26 +76,28 @@ events = [{{ at_ms = 500, fault = "pause.clients", duration_ms = 300 }}]
             assert f'"{PASSWORD}"'.encode() not in path.read_bytes(), path
 
 
-def test_a_topic_that_is_there_is_never_written_to(tmp_path: Path) -> None:
-    """It is somebody's: refused before a run begins, and left as it is."""
+def test_existing_topic_is_refused(tmp_path: Path) -> None:
+    """The run does not begin, and the topic stays as it is."""
     with serving(Cluster(1), ours=1) as servers:
         done = run(tmp_path, servers)
     assert (done.returncode, done.stdout) == (254, "")
-    assert "topic ours is on the external cluster already" in done.stderr
+    assert "topic ours exists on the external cluster already" in done.stderr
     assert not (tmp_path / "store").exists()
 
 
-def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
-    """Exit code 255, and no run."""
+def test_unreachable_cluster_gives_one_line(tmp_path: Path) -> None:
+    """The exit code is 255, and there is no run."""
     done = run(tmp_path, "127.0.0.1:1")
     assert done.returncode == 255
-    assert done.stderr.startswith("highwater: the external cluster at 127.0.0.1:1 does not let us")
+    assert done.stderr.startswith(
+        "highwater: cannot connect to the external cluster at 127.0.0.1:1"
+    )
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "store").exists()
 
 
-def test_a_wrong_password_is_told_in_the_brokers_words(tmp_path: Path) -> None:
-    """Exit code 255, and not the password."""
+def test_wrong_password_gives_the_brokers_error(tmp_path: Path) -> None:
+    """The exit code is 255, and the password is not shown."""
     files = certificates.make(tmp_path)
     properties = f"""
 [external.properties]
@@ -125,13 +125,13 @@ def external(**properties: str) -> Plan:
     )
 
 
-def test_how_many_brokers_there_are_is_theirs_to_know() -> None:
-    """The plan's nodes are nobody's; the cluster refuses what it cannot do."""
+def test_replication_factor_is_not_checked_against_the_plans_nodes() -> None:
+    """The cluster itself refuses what it cannot do."""
     assert prepare(external()).plan.topics[0].replication_factor == 5
 
 
-def test_the_flag_alone_means_an_external_cluster() -> None:
-    """And the plan's properties stay."""
+def test_bootstrap_servers_flag_means_an_external_cluster() -> None:
+    """The plan's client properties stay."""
     raw = {"external": {"bootstrap_servers": "a:1", "properties": {"client.rack": "b"}}}
     plan = build(raw, where="p", flags={"bootstrap_servers": SERVERS})
     assert plan.system == "external"
@@ -141,14 +141,14 @@ def test_the_flag_alone_means_an_external_cluster() -> None:
 @pytest.mark.parametrize(
     "raw", [{"system": "external"}, {"external": {"bootstrap_servers": "a:1"}}]
 )
-def test_half_of_an_external_cluster_is_refused(raw: dict[str, object]) -> None:
+def test_system_external_and_its_address_go_together(raw: dict[str, object]) -> None:
     """Which cluster, or that it is theirs."""
     with pytest.raises(PlanError, match="go together"):
         prepare(build(raw, where="p"))
 
 
-def test_machines_are_not_made_for_what_has_its_own() -> None:
-    """Another target would be silently nothing."""
+def test_target_is_refused_for_an_external_cluster() -> None:
+    """Otherwise it would be ignored silently."""
     with pytest.raises(PlanError, match="leave the target out"):
         prepare(external().model_copy(update={"target": "docker"}))
 
@@ -156,7 +156,7 @@ def test_machines_are_not_made_for_what_has_its_own() -> None:
 def test_secrets_are_read_from_the_environment_and_never_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What a stored plan lacks is asked for when it is repeated."""
+    """A repeated run asks for the secrets that the stored plan lacks."""
     monkeypatch.setenv("THEIRS", "secret")
     plan = external(**{"sasl.password": "env:THEIRS", "ssl.key.password": "as it is"})
     assert plan.external is not None
@@ -167,11 +167,11 @@ def test_secrets_are_read_from_the_environment_and_never_stored(
     with pytest.raises(PlanError, match=r"ssl.key.password was left out when the plan was stored"):
         stored.resolved()
     monkeypatch.delenv("THEIRS")
-    with pytest.raises(PlanError, match="no such environment variable; export THEIRS"):
+    with pytest.raises(PlanError, match="this environment variable is not set; export THEIRS"):
         plan.external.resolved()
 
 
-def test_only_clients_can_be_broken() -> None:
+def test_only_faults_of_clients_are_possible() -> None:
     """Every other fault is refused, or left out with --nemesis auto."""
     able = [f.name for f in FAULTS.values() if not Kind().missing_abilities(f.needs)]
     assert able == ["pause.clients"]

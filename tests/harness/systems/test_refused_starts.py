@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.systems.refused_starts import Refusals
-from nemesis.faults.fault import Strike
+from harness.systems.refused_starts import RefusedStarts
+from nemesis.faults.fault import Injection
 from nemesis.record import FaultRecord
 from nemesis.schedule import Event
 
@@ -33,28 +33,28 @@ def damage(*nodes: int, file: str = "vote", took: bool = True) -> FaultRecord:
     return FaultRecord(
         event=event,
         label="disk.cut-tail node 3",
-        strike=Strike(nodes=nodes, details=(("file", file), ("key", "k"))),
+        injection=Injection(nodes=nodes, details=(("file", file), ("key", "k"))),
         started_ns=1,
         effective_ns=2 if took else None,
     )
 
 
-def refusals(tmp_path: Path, ended: dict[int, int], said: str = f"one\n{SAID}\n") -> Refusals:
+def refusals(tmp_path: Path, ended: dict[int, int], said: str = f"one\n{SAID}\n") -> RefusedStarts:
     path = tmp_path / "node.log"
     path.write_text(said)
-    return Refusals(Nodes(ended), lambda node: path if node == 3 else tmp_path / "none")
+    return RefusedStarts(Nodes(ended), lambda node: path if node == 3 else tmp_path / "none")
 
 
-def test_a_node_that_refuses_is_named_with_the_fault_and_its_last_line(tmp_path: Path) -> None:
-    """Once; and it stays known."""
+def test_refused_start_is_reported_once_with_its_fault_and_reason(tmp_path: Path) -> None:
+    """It stays in the list of all refused starts."""
     found = refusals(tmp_path, {3: 1})
     found.note(damage(3))
-    [news] = found.look()
+    [news] = found.find_new()
     assert news.text == (
         f"node 3 refused its damaged files (fault 4, disk.cut-tail node 3): {SAID}"
     )
     assert news.as_json()["text"] == news.text
-    assert found.look() == []
+    assert found.find_new() == []
     assert found.found == [news]
 
 
@@ -64,42 +64,42 @@ def test_a_node_that_refuses_is_named_with_the_fault_and_its_last_line(tmp_path:
         ({3: 1}, damage(2)),
         ({3: 1}, damage(3, took=False)),
         ({3: 1}, damage(3, file="log")),
-        ({3: 1}, replace(damage(3), strike=None)),
+        ({3: 1}, replace(damage(3), injection=None)),
         ({3: -9}, damage(3)),
         ({3: 0}, damage(3)),
         ({}, damage(3)),
     ],
 )
-def test_whoever_ends_for_another_reason_is_not_excused(
+def test_node_that_ends_for_another_reason_does_not_count(
     tmp_path: Path, ended: dict[int, int], record: FaultRecord
 ) -> None:
-    """Another node's files, no damage, a log that can be fetched again, a kill, an orderly end."""
+    """Other nodes' files, no damage, files that can be restored, a kill, a clean end."""
     found = refusals(tmp_path, ended)
     found.note(record)
-    assert found.look() == []
+    assert found.find_new() == []
 
 
 @pytest.mark.parametrize(
     ("said", "last"), [("", ""), ("\n\n", ""), ("a\nb\n\n", "b"), ("x" * 9000, "x" * 400)]
 )
-def test_the_last_line_is_a_line(tmp_path: Path, said: str, last: str) -> None:
+def test_reason_is_one_bounded_line(tmp_path: Path, said: str, last: str) -> None:
     """Of whatever a node wrote, bounded."""
     found = refusals(tmp_path, {}, said)
     assert found.last_line(3) == last
     assert found.last_line(1) == ""
 
 
-def test_a_node_that_said_nothing_refuses_all_the_same(tmp_path: Path) -> None:
-    """Its log may be gone."""
+def test_node_without_output_counts_as_refused(tmp_path: Path) -> None:
+    """Its log may be lost."""
     found = refusals(tmp_path, {1: 1})
     found.note(damage(1))
-    assert "it did not say why" in found.look()[0].text
+    assert "it did not say why" in found.find_new()[0].text
 
 
-def test_faults_without_files_damage_none(tmp_path: Path) -> None:
+def test_fault_without_files_damages_none(tmp_path: Path) -> None:
     """A kill has no kind of file."""
     found = refusals(tmp_path, {3: 1})
     killed: Any = damage(3)
-    killed.strike = Strike(nodes=(3,))
+    killed.injection = Injection(nodes=(3,))
     found.note(killed)
-    assert found.look() == []
+    assert found.find_new() == []

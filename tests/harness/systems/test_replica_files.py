@@ -49,7 +49,7 @@ def test_replica_rows_follow_the_segments(tmp_path: Path) -> None:
     assert first_offset(tmp_path, P) == 10
 
 
-def test_a_torn_tail_and_garbage_end_the_replica(tmp_path: Path) -> None:
+def test_incomplete_batch_or_garbage_ends_the_replica(tmp_path: Path) -> None:
     """An incomplete batch, or bytes that are none, are where the replica ends."""
     segment(tmp_path / "torn", 0, batch(0, 1) + batch(1, 1)[:-1])
     segment(tmp_path / "bad", 0, batch(0, 1) + bytes(100))
@@ -59,8 +59,8 @@ def test_a_torn_tail_and_garbage_end_the_replica(tmp_path: Path) -> None:
     assert first_offset(tmp_path, P) == 0
 
 
-def test_high_watermarks_are_the_checkpointed_ones(tmp_path: Path) -> None:
-    """Kafka's text file, or nothing when there is none."""
+def test_high_watermarks_come_from_the_checkpoint_file(tmp_path: Path) -> None:
+    """A missing file gives none."""
     assert high_watermarks(tmp_path) == {}
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 17\n")
     assert high_watermarks(tmp_path) == {P: 17}
@@ -114,14 +114,18 @@ def test_leader_changes_come_from_the_longest_metadata_log(tmp_path: Path) -> No
     ] == [(1_000_000_000, 1, 0, 0, [1, 2]), (1_500_000_000, 2, 1, 1, [2])]
     assert {row["source"] for row in rows} == {"metadata-log"}
     seen = QuorumTimes()  # the second change came by 1.2 s, whatever its writer's clock says
-    seen.saw(epoch=0, log_end=3, high_watermark=3, asked_ns=1_100_000_000, told_ns=1_100_000_000)
-    seen.saw(epoch=0, log_end=4, high_watermark=4, asked_ns=1_200_000_000, told_ns=1_200_000_000)
+    seen.record(
+        epoch=0, log_end=3, high_watermark=3, asked_ns=1_100_000_000, answered_ns=1_100_000_000
+    )
+    seen.record(
+        epoch=0, log_end=4, high_watermark=4, asked_ns=1_200_000_000, answered_ns=1_200_000_000
+    )
     rows = list(metadata_rows(log_dirs, 1_000_000_000, seen))
     assert [row["at_ns"] for row in rows] == [1_000_000_000, 1_200_000_000]
 
 
-def test_a_trimmed_metadata_log_begins_with_its_snapshot(tmp_path: Path) -> None:
-    """The leaders of the snapshot come first; what it holds already is not told again."""
+def test_metadata_log_without_its_beginning_starts_with_its_snapshot(tmp_path: Path) -> None:
+    """The leaders of the snapshot come first, and each is given once."""
     topic = encode(TopicRecord(name="t", topic_id=TOPIC_ID))
     partition = encode(
         PartitionRecord(

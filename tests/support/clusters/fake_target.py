@@ -96,7 +96,7 @@ class FakeTarget:
     def is_running(self, node: int) -> bool:
         return node in self.started
 
-    def take_deaths(self) -> Sequence[tuple[int, int | None]]:
+    def take_unexpected_exits(self) -> Sequence[tuple[int, int | None]]:
         return ()
 
     def state(self, node: int) -> str:

@@ -25,7 +25,7 @@ TOPICS = {"one": 2, "two": 1}
 
 
 @dataclass
-class Roster:
+class WatchedBrokers:
     """Nobody watches the brokers; who came and went is remembered."""
 
     came: list[int] = field(default_factory=list)
@@ -54,11 +54,11 @@ class Cluster:
     system: BrokerSystem
     admin: Administrator
     hosts: Hosts
-    roster: Roster
+    watched: WatchedBrokers
     strikes: int = 0
 
     def plan_injection(self, fault_name: str, /, *nodes: int, **params: str) -> Injection:
-        """A injection of its own."""
+        """An injection of its own."""
         self.strikes += 1
         fault = find(fault_name)
         given = Params.of(fault.options, params)
@@ -120,14 +120,14 @@ def running(place: Path) -> Iterator[Cluster]:
     with local_target(place, nodes=3) as target:
         system = BrokerSystem(plan, target, run)
         system.configure()
-        roster, view = Roster(), FakeView()
-        admin = Administrator(system, target, roster)
+        watched, view = WatchedBrokers(), FakeView()
+        admin = Administrator(system, target, watched)
         view.leaders = {(name, n): 1 for name, count in TOPICS.items() for n in range(count)}
         hosts = hosts_of(target, view, admin)
         try:
             system.start()
             system.create_topics()
-            yield Cluster(target=target, system=system, admin=admin, hosts=hosts, roster=roster)
+            yield Cluster(target=target, system=system, admin=admin, hosts=hosts, watched=watched)
         finally:
             assert list(admin.finish(PATIENCE_S)) == []
             system.stop()

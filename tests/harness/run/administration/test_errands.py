@@ -1,4 +1,4 @@
-"""Errands: tried until they are done, one at a time, and named when they are not."""
+"""Background jobs: tried until they are done, one at a time, and reported when they are not."""
 
 import threading
 import time
@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.run.administration.background import POLL_S, Errand, Errands
-from nemesis.concurrency import Code, Strand, Threads
+from harness.run.administration.background import POLL_S, BackgroundJob, BackgroundJobs
+from nemesis.concurrency import BackgroundTask, Code, ThreadTaskRunner
 
 PATIENCE_S = 10.0
 
 
-def test_an_errand_is_tried_until_it_is_done() -> None:
-    """Also when it raises; what was wrong is said as long as it is owed."""
-    errands, tries = Errands(), list[int]()
+def test_job_is_tried_until_it_is_done() -> None:
+    """It is tried again after an error, too."""
+    jobs, tries = BackgroundJobs(), list[int]()
 
     def step() -> bool:
         tries.append(len(tries))
@@ -22,32 +22,32 @@ def test_an_errand_is_tried_until_it_is_done() -> None:
             raise OSError("nobody answers")
         return len(tries) > 3
 
-    errands.add(Errand(layer="a", text="the vote is to be given", step=step))
+    jobs.add(BackgroundJob(layer="a", text="the vote is to be given", step=step))
     deadline_s = time.monotonic() + PATIENCE_S
     while not tries and time.monotonic() < deadline_s:
         time.sleep(POLL_S / 10)
-    assert errands.owed("b") == []
-    assert errands.finish(PATIENCE_S) == []
+    assert jobs.pending("b") == []
+    assert jobs.finish(PATIENCE_S) == []
     assert len(tries) == 4
-    errands.close()
+    jobs.close()
 
 
-def test_what_is_not_done_in_time_is_named() -> None:
+def test_job_that_is_not_done_in_time_is_reported_with_its_error() -> None:
     """With the trouble it has."""
-    errands, tried = Errands(), threading.Event()
+    jobs, tried = BackgroundJobs(), threading.Event()
 
     def step() -> bool:
         tried.set()
         raise OSError("nobody answers")
 
-    errands.add(Errand(layer="a", text="the vote is to be given", step=step))
+    jobs.add(BackgroundJob(layer="a", text="the vote is to be given", step=step))
     assert tried.wait(PATIENCE_S)
-    errands.close()
-    assert errands.finish(0) == ["the vote is to be given (nobody answers)"]
+    jobs.close()
+    assert jobs.finish(0) == ["the vote is to be given (nobody answers)"]
 
 
-class Slow(Threads):
-    """Where time goes by while somebody waits, and `done` is called with every 20 s of it."""
+class SlowTaskRunner(ThreadTaskRunner):
+    """A task runner whose time goes on by 20 s with each wait, after which `done` is called."""
 
     def __init__(self, done: Callable[[int], None]) -> None:
         self._done, self._waits = done, 0
@@ -55,7 +55,7 @@ class Slow(Threads):
     def now_s(self) -> float:
         return 20.0 * self._waits
 
-    def spawn(self, code: Code, name: str) -> Strand:
+    def spawn(self, code: Code, name: str) -> BackgroundTask:
         return super().spawn(lambda: None, name)
 
     def sleep(self, seconds: float) -> None:
@@ -64,22 +64,22 @@ class Slow(Threads):
 
 
 @pytest.mark.parametrize(("every", "left"), [(2, []), (4, ["1", "2", "3", "4"])])
-def test_errands_have_time_as_long_as_some_are_done(every: int, left: list[str]) -> None:
-    """Four in 160 s with a bound of 60 s; one after 80 s comes too late."""
+def test_waiting_for_jobs_goes_on_as_long_as_some_are_done(every: int, left: list[str]) -> None:
+    """Four jobs may take 160 s with a bound of 60 s; one after 80 s comes too late."""
 
     def done(waits: int) -> None:
         if waits % every == 0:
-            errands.drop(str(waits // every))
+            jobs.drop(str(waits // every))
 
-    errands = Errands(Slow(done))
+    jobs = BackgroundJobs(SlowTaskRunner(done))
     for number in range(1, 5):
-        errands.add(Errand(layer=str(number), text=str(number), step=lambda: False))
-    assert errands.finish(60) == left
+        jobs.add(BackgroundJob(layer=str(number), text=str(number), step=lambda: False))
+    assert jobs.finish(60) == left
 
 
-def test_a_dropped_errand_is_at_work_no_more() -> None:
-    """Whoever drops it waits for the step that is being taken."""
-    errands, begun, ended = Errands(), threading.Event(), threading.Event()
+def test_dropped_job_does_not_run_any_more() -> None:
+    """Dropping waits for a running step."""
+    jobs, begun, ended = BackgroundJobs(), threading.Event(), threading.Event()
 
     def step() -> bool:
         begun.set()
@@ -87,11 +87,11 @@ def test_a_dropped_errand_is_at_work_no_more() -> None:
         ended.set()
         return False
 
-    errands.add(Errand(layer="a", text="", step=step))
+    jobs.add(BackgroundJob(layer="a", text="", step=step))
     assert begun.wait(PATIENCE_S)
-    errands.drop("a")
+    jobs.drop("a")
     assert ended.is_set()
     begun.clear()
     assert not begun.wait(2 * POLL_S)
-    assert errands.owed() == []
-    errands.close()
+    assert jobs.pending() == []
+    jobs.close()

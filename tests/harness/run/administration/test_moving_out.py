@@ -12,7 +12,7 @@ from harness.admin import inspection, reassignments, topics, voters
 from harness.admin.client import AdminClient
 from harness.admin.descriptions import Partition, Reassignment, Topic
 from harness.admin.errors import AdminError, Unreachable
-from harness.run.administration.broker_removal import Leaving, evacuated, give_vote
+from harness.run.administration.broker_removal import BrokerRemoval, give_vote, reassigned_away
 from nodes.ids import TopicPartition
 
 T = TypeVar("T")
@@ -31,33 +31,33 @@ def topic(*placed: tuple[int, ...]) -> Topic:
     )
 
 
-def test_the_emptiest_broker_takes_its_place() -> None:
-    """In the same place of the order; partitions without it stay as they are."""
-    found = evacuated(1, [2, 3, 4], [topic((1, 2), (2, 1), (3, 4))], {})
+def test_emptiest_broker_replaces_the_removed_one() -> None:
+    """It gets the same place in the order; other partitions stay as they are."""
+    found = reassigned_away(1, [2, 3, 4], [topic((1, 2), (2, 1), (3, 4))], {})
     assert found == {TopicPartition("t", 0): (3, 2), TopicPartition("t", 1): (2, 4)}
 
 
-def test_what_is_on_its_way_counts_as_there() -> None:
-    """A move away from the broker is not ordered twice; a move to it is turned away."""
+def test_ongoing_reassignments_count() -> None:
+    """A move away from the broker is not requested twice; a move to it is redirected."""
     at = [TopicPartition("t", n) for n in (0, 1)]
     ongoing = {
         at[0]: Reassignment(replicas=(2, 3, 1), adding=(3,), removing=(1,)),
         at[1]: Reassignment(replicas=(2, 1, 3), adding=(1,), removing=(3,)),
     }
     known = [topic((2, 3, 1), (2, 1, 3))]
-    assert evacuated(1, [2, 3, 4], known, ongoing) == {at[1]: (2, 4)}
+    assert reassigned_away(1, [2, 3, 4], known, ongoing) == {at[1]: (2, 4)}
 
 
-def test_a_partition_on_every_broker_has_nowhere_to_go() -> None:
-    """That is said, and nothing is ordered."""
+def test_partition_on_every_broker_cannot_be_moved() -> None:
+    """That is an error, and nothing is requested."""
     with pytest.raises(AdminError, match="t-0 on broker 1 has nowhere to go"):
-        evacuated(1, [2, 3], [topic((1, 2, 3))], {})
+        reassigned_away(1, [2, 3], [topic((1, 2, 3))], {})
 
 
-def test_nothing_goes_to_a_broker_that_is_on_its_way_out_too(
+def test_no_replica_moves_to_a_broker_that_is_being_removed_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two that leave would hand it to each other for ever."""
+    """Two such brokers would move replicas to each other for ever."""
     ordered: list[Any] = []
 
     async def alter(admin: Any, targets: Any) -> dict[Any, Any]:
@@ -74,7 +74,7 @@ def test_nothing_goes_to_a_broker_that_is_on_its_way_out_too(
     monkeypatch.setattr(reassignments, "alter", alter)
     processes: Any = SimpleNamespace(is_running=lambda node: True)
     nowhere: Any = None
-    leaving = Leaving(
+    removal = BrokerRemoval(
         1,
         ask=lambda work: asyncio.run(work(nowhere)),  # type: ignore[arg-type]
         system=nowhere,
@@ -82,7 +82,7 @@ def test_nothing_goes_to_a_broker_that_is_on_its_way_out_too(
         now_s=lambda: 0.0,
         leaving={1: None, 3: None}.keys(),
     )
-    assert not leaving.step()
+    assert not removal.step()
     assert ordered == [{TopicPartition("t", 0): (2, 4)}]
 
 
@@ -114,26 +114,26 @@ class Quorum:
             raise Unreachable("nobody answers")
 
 
-def test_a_vote_is_gone_when_that_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader that says so may still lose it: it is asked until it has answered."""
+def test_vote_is_removed_when_the_removal_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader may lose an uncommitted removal, so it is asked until it has answered."""
     disk = UUID(int=1)
     quorum = Quorum([disk, None, None], [False, True])
     monkeypatch.setattr(voters, "directory", quorum.directory)
     monkeypatch.setattr(voters, "remove", quorum.change)
     nowhere: Any = None
-    leaving = Leaving(
+    removal = BrokerRemoval(
         2, ask=quorum.ask, system=nowhere, processes=nowhere, now_s=lambda: 0.0, leaving=()
     )
     with pytest.raises(Unreachable):
-        leaving._has_vote()
-    assert leaving._has_vote()
-    assert not leaving._has_vote()
+        removal._had_vote()
+    assert removal._had_vote()
+    assert not removal._had_vote()
     assert quorum.asked == [disk, disk]
-    assert leaving.gave_up_vote
+    assert removal.lost_vote
 
 
-def test_a_vote_is_given_when_that_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader that knows the voter may still lose it: it is asked until it has answered."""
+def test_vote_is_given_when_the_new_voter_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader may lose an uncommitted voter, so it is asked until it has answered."""
     disk = UUID(int=1)
     quorum = Quorum([None, disk, disk], [False, False, True])
     monkeypatch.setattr(inspection, "quorum", quorum.quorum)

@@ -1,4 +1,4 @@
-"""Configurations in layers: each goes alone, and the first value comes back at last."""
+"""Topic configs in layers: any layer can be removed, and the original value comes back at last."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -8,14 +8,14 @@ import pytest
 from harness.admin import configs
 from harness.admin.client import AdminClient
 from harness.admin.errors import Unreachable
-from harness.run.administration.topic_configs import Settings
-from nemesis.concurrency import Threads
+from harness.run.administration.topic_configs import LayeredTopicConfigs
+from nemesis.concurrency import ThreadTaskRunner
 
 T = TypeVar("T")
 
 
-class Fake:
-    """A cluster's configurations, and whether it answers."""
+class FakeCluster:
+    """A cluster's topic configs, and whether the cluster answers."""
 
     def __init__(self) -> None:
         self.own: dict[str, str | None] = {"t": None}
@@ -34,23 +34,25 @@ class Fake:
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """In the place of the administrative requests."""
-    fake = Fake()
+    fake = FakeCluster()
     monkeypatch.setattr(configs, "alter", fake.alter)
     return fake
 
 
 @pytest.fixture
-def settings(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> LayeredTopicConfigs:
     """Of that cluster."""
-    made = Settings(fake.ask, Threads())
-    monkeypatch.setattr(made, "now", lambda topic, name: (fake.own[topic], fake.own[topic]))
+    made = LayeredTopicConfigs(fake.ask, ThreadTaskRunner())
+    monkeypatch.setattr(made, "current", lambda topic, name: (fake.own[topic], fake.own[topic]))
     return made
 
 
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
-def test_each_layer_goes_alone(fake: Fake, settings: Settings, order: tuple[str, str]) -> None:
+def test_layers_can_be_removed_in_any_order(
+    fake: FakeCluster, settings: LayeredTopicConfigs, order: tuple[str, str]
+) -> None:
     """Whichever goes first, the other's value is in force until it goes too."""
     settings.change("one", ["t"], "segment.bytes", "1")
     settings.change("two", ["t"], "segment.bytes", "2")
@@ -61,7 +63,9 @@ def test_each_layer_goes_alone(fake: Fake, settings: Settings, order: tuple[str,
     assert fake.own["t"] is None
 
 
-def test_a_restore_that_nobody_hears_is_still_to_be_made(fake: Fake, settings: Settings) -> None:
+def test_restore_without_an_answer_must_be_repeated(
+    fake: FakeCluster, settings: LayeredTopicConfigs
+) -> None:
     """So is one of a change whose answer was lost."""
     settings.change("one", ["t"], "segment.bytes", "1")
     fake.deaf = True
@@ -76,12 +80,12 @@ def test_a_restore_that_nobody_hears_is_still_to_be_made(fake: Fake, settings: S
     assert fake.own["t"] is None
 
 
-def test_a_restore_is_done_once_it_is_in_force(
-    fake: Fake, settings: Settings, monkeypatch: pytest.MonkeyPatch
+def test_restore_is_done_when_the_value_is_in_force(
+    fake: FakeCluster, settings: LayeredTopicConfigs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker that is asked may hear of it later than the controller that took it."""
     settings.change("one", ["t"], "segment.bytes", "1")
     seen: list[str | None] = ["1", "1", None]
-    monkeypatch.setattr(settings, "now", lambda topic, name: (None, seen.pop(0)))
+    monkeypatch.setattr(settings, "current", lambda topic, name: (None, seen.pop(0)))
     assert [settings.restore("one") for _ in range(3)] == [False, False, True]
     assert fake.own["t"] is None

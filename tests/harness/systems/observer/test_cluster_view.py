@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from harness.systems.observer.cluster_view import (
     ClusterTracker,
+    NodeStatus,
     PartitionView,
-    Standing,
+    caught_up_voters,
     epoch_starts,
-    votes_of,
 )
 from nodes.ids import TopicPartition
 
@@ -25,16 +25,16 @@ def tracker() -> ClusterTracker:
     return ClusterTracker([1, 2, 3], [P])
 
 
-def test_the_highest_leader_epoch_is_the_newest_view() -> None:
-    """A deposed leader that still believes in itself does not displace its successor."""
+def test_view_with_the_highest_leader_epoch_is_the_newest() -> None:
+    """A replaced leader that still regards itself as leader does not replace its successor."""
     seen = tracker()
     seen.observe(2, {P: view(2, 5)}, 1)
     seen.observe(1, {P: view(1, 4)}, 2)
     assert seen.newest[P].leader == 2
 
 
-def test_within_an_epoch_the_leaders_own_isr_counts() -> None:
-    """A follower's older idea of the ISR does not flap the newest view."""
+def test_within_an_epoch_the_leaders_own_view_of_the_isr_counts() -> None:
+    """A follower's older view does not change the newest view back."""
     seen = tracker()
     seen.observe(1, {P: view(1, 4, (1, 2))}, 1)
     assert seen.observe(2, {P: view(1, 4, (1, 2, 3))}, 2)[0]["kind"] == "view"
@@ -43,25 +43,25 @@ def test_within_an_epoch_the_leaders_own_isr_counts() -> None:
     assert seen.newest[P].isr == (1,)
 
 
-def test_rows_are_changes_only() -> None:
-    """An unchanged answer makes no row; a changed one makes a view row, and a leader row if new."""
+def test_only_changes_make_rows() -> None:
+    """A changed answer makes a view row, and a leader row if it is the newest view."""
     seen = tracker()
     assert [row["kind"] for row in seen.observe(1, {P: view(1, 4)}, 1)] == ["view", "leader"]
     assert seen.observe(1, {P: view(1, 4)}, 2) == []
     assert [row["kind"] for row in seen.observe(2, {P: view(1, 4)}, 3)] == ["view"]
 
 
-def test_only_voters_that_have_what_is_committed_count() -> None:
-    """Not who lags, nor who was never heard; nor anybody of a leader that knows of no commit."""
+def test_only_voters_with_all_committed_records_count() -> None:
+    """Voters that lag or are unknown do not count; without a known commit nobody counts."""
     ends = {3: 12, 1: 10, 2: 9, 4: -1}
     voters = [SimpleNamespace(replica_id=n, log_end_offset=end) for n, end in ends.items()]
     for committed, kept in ((10, (1, 3)), (9, (1, 2, 3)), (-1, ())):
         seen = SimpleNamespace(high_watermark=committed, current_voters=voters)
-        assert votes_of(seen) == kept
+        assert caught_up_voters(seen) == kept
 
 
-def test_settled_needs_every_node_every_replica_and_one_opinion() -> None:
-    """Each thing that is missing is named; nothing is missing when all agree on a full ISR."""
+def test_settled_needs_every_node_every_replica_and_equal_views() -> None:
+    """Each missing thing is named."""
     seen = tracker()
     seen.observe(1, {P: view(1, 4, (1, 2))}, 10)
     seen.observe(2, {P: view(1, 3)}, 10)
@@ -75,20 +75,20 @@ def test_settled_needs_every_node_every_replica_and_one_opinion() -> None:
     assert seen.unsettled(since_ns=21) == [f"node {n} does not answer" for n in (1, 2, 3)]
 
 
-def test_who_is_excused_is_not_waited_for() -> None:
-    """Neither its answer, nor its view, nor its place among the in-sync replicas; others' are."""
+def test_ignored_node_is_not_waited_for() -> None:
+    """This concerns its answer, its view and its place in the ISR; the other nodes count."""
     seen = tracker()
     for node in (1, 2):
         seen.observe(node, {P: view(1, 4, (1, 2))}, 10)
-    seen.excuse(3)
+    seen.stop_waiting_for(3)
     assert seen.unsettled(since_ns=10) == []
     for node in (1, 2):
         seen.observe(node, {P: view(1, 4, (1,))}, 20)
     assert seen.unsettled(since_ns=20) == ["t-0 has in-sync replicas [1] of [1, 2, 3]"]
 
 
-def test_a_partition_without_leader_is_not_settled() -> None:
-    """No leader, or never heard of: not settled."""
+def test_partition_without_leader_is_not_settled() -> None:
+    """This holds for an unknown partition, too."""
     seen = tracker()
     assert "t-0 has no leader" in seen.unsettled(0)
     for node in (1, 2, 3):
@@ -96,29 +96,29 @@ def test_a_partition_without_leader_is_not_settled() -> None:
     assert seen.unsettled(0) == ["t-0 has no leader"]
 
 
-def test_most_brokers_that_answer_say_who_is_in_service() -> None:
-    """A broker that is cut off and holds on to what was does not decide; at odds is not known."""
-    standing = Standing()
-    assert (standing.answers(1), standing.fenced(1)) == (None, None)
+def test_majority_of_answering_brokers_decides_who_is_in_service() -> None:
+    """An isolated broker with an old view does not decide; a tie is unknown."""
+    status = NodeStatus()
+    assert (status.answers(1), status.fenced(1)) == (None, None)
     for node in (1, 2, 3):
-        standing.heard(node, {1, 2, 3})
-    standing.heard(9, None)  # a controller, which has no say
-    assert standing.fenced(3) is False
-    standing.heard(1, {1, 2})
-    assert standing.fenced(3) is False
-    standing.heard(2, {1, 2})
-    assert standing.fenced(3) is True
-    standing.silent(1)
-    assert standing.fenced(3) is None
-    standing.silent(3)
-    assert (standing.fenced(3), standing.answers(3), standing.answers(9)) == (True, False, True)
-    standing.remove(3)
-    assert standing.answers(3) is None
+        status.answered(node, {1, 2, 3})
+    status.answered(9, None)  # a controller, which has no say
+    assert status.fenced(3) is False
+    status.answered(1, {1, 2})
+    assert status.fenced(3) is False
+    status.answered(2, {1, 2})
+    assert status.fenced(3) is True
+    status.did_not_answer(1)
+    assert status.fenced(3) is None
+    status.did_not_answer(3)
+    assert (status.fenced(3), status.answers(3), status.answers(9)) == (True, False, True)
+    status.remove(3)
+    assert status.answers(3) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50)), min_size=1, max_size=10))
-def test_epochs_follow_each_other_without_gap(steps: list[tuple[int, int]]) -> None:
-    """From the answers for every epoch asked, the table of those that have records comes back."""
+def test_epochs_follow_each_other_without_a_gap(steps: list[tuple[int, int]]) -> None:
+    """The answers for all epochs give back the table of the epochs with records."""
     epochs = sorted({epoch for epoch, _ in steps})
     table, start = [], 0
     for epoch, (_, size) in zip(epochs, steps, strict=False):

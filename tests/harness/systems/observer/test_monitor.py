@@ -112,18 +112,18 @@ def wait_for(condition: Any) -> None:
         time.sleep(0.02)
 
 
-def test_it_knows_leader_isr_and_controller(monitor: Monitor) -> None:
-    """What the nemesis asks: None before anything is known, then the nodes' word."""
+def test_monitor_knows_leader_isr_and_controller(monitor: Monitor) -> None:
+    """Before the first answers they are None."""
     assert monitor.leader("t", 7) is None
     wait_for(lambda: monitor.leader("t", 0) == 1 and monitor.controller() == 2)
     assert monitor.isr("t", 0) == (1, 2)
     assert list(monitor.partitions()) == [("t", 0)]
 
 
-def test_settled_is_waited_for_and_refused_with_reasons(
+def test_wait_settled_returns_the_reasons_when_an_isr_is_short(
     monitor: Monitor, nodes: dict[int, FakeNode]
 ) -> None:
-    """A full ISR seen by all is settled; a short one is not, and the reason is named."""
+    """A full ISR in the view of all nodes is settled."""
     assert monitor.wait_settled(DEADLINE_S) == []
     for node in nodes.values():
         node.answers[METADATA] = metadata(isr=(1,))
@@ -131,10 +131,10 @@ def test_settled_is_waited_for_and_refused_with_reasons(
     assert any("in-sync replicas [1] of [1, 2]" in why for why in monitor.wait_settled(0.0))
 
 
-def test_quiet_means_that_every_record_is_committed(
+def test_quiet_waits_until_every_record_is_committed(
     monitor: Monitor, nodes: dict[int, FakeNode]
 ) -> None:
-    """Records beyond the high watermark would be missing from the final reads: wait for them."""
+    """The final reads would miss records beyond the high watermark."""
     assert monitor.wait_settled(DEADLINE_S, quiet=True) == []
 
     def lagging(request: Any) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_quiet_means_that_every_record_is_committed(
     assert any("its log ends at 77" in why for why in monitor.wait_settled(1.0, quiet=True))
 
 
-def test_a_silent_node_is_not_settled_and_harms_nothing(
+def test_node_without_answers_is_named_and_the_others_are_watched(
     monitor: Monitor, nodes: dict[int, FakeNode]
 ) -> None:
     """A node whose answers cannot be had is named; the others are still watched."""
@@ -164,7 +164,7 @@ def test_a_silent_node_is_not_settled_and_harms_nothing(
 
 
 def test_watermarks_and_epochs_are_recorded(monitor: Monitor, tmp_path: Path) -> None:
-    """End offsets become operations of the monitor's client, epochs rows with where they began."""
+    """End offsets become operations of the monitor's client; epochs become rows."""
     assert monitor.wait_settled(DEADLINE_S) == []
     wait_for(lambda: any(row["f"] == "watermark" for row in rows(tmp_path / "w.arrows")))
     assert monitor.record_epochs() == []
@@ -185,13 +185,13 @@ def test_watermarks_and_epochs_are_recorded(monitor: Monitor, tmp_path: Path) ->
     assert quorum["isr"] == [1, 2, 3]
 
 
-def test_epochs_are_recorded_whole_or_not_at_all(
+def test_epochs_of_a_partition_are_recorded_completely_or_not_at_all(
     monitor: Monitor,
     nodes: dict[int, FakeNode],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A leader that names some of its epochs and then is none any more has said nothing."""
+    """A leader that is replaced during its answers gives none."""
     monkeypatch.setattr("harness.systems.observer.final_epochs.PATIENCE_S", 0.3)
     assert monitor.wait_settled(DEADLINE_S) == []
 
@@ -208,10 +208,10 @@ def test_epochs_are_recorded_whole_or_not_at_all(
     assert not any(row["kind"] == "epoch" for row in rows(tmp_path / "c.arrows"))
 
 
-def test_epochs_are_asked_of_whoever_leads_by_now(
+def test_epochs_are_asked_of_the_leader_of_the_newest_view(
     monitor: Monitor, nodes: dict[int, FakeNode], tmp_path: Path
 ) -> None:
-    """Leadership may move between the view of it and the question; the next view knows."""
+    """The leader may change between the view and the request."""
     assert monitor.wait_settled(DEADLINE_S) == []
 
     def deposed(_: Any) -> dict[str, Any]:
@@ -227,14 +227,14 @@ def test_epochs_are_asked_of_whoever_leads_by_now(
     assert told == {2}
 
 
-def test_after_the_stop_nothing_is_asked_any_more(monitor: Monitor) -> None:
-    """Stopping twice is harmless, and epochs cannot be had from a stopped monitor."""
+def test_stopped_monitor_sends_no_requests(monitor: Monitor) -> None:
+    """Stopping twice is harmless."""
     monitor.stop()
     monitor.stop()
     assert monitor.record_epochs() == ["the monitor is not running"]
 
 
-def test_however_quickly_it_stops_its_end_is_recorded(
+def test_end_row_is_recorded_once_however_quickly_the_monitor_stops(
     monitor: Monitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread that is gone before its stop returns ended in order too: once, and with its row."""
@@ -254,8 +254,10 @@ def test_however_quickly_it_stops_its_end_is_recorded(
     assert [row["f"] for row in rows(tmp_path / "w.arrows")].count("end") == 1
 
 
-def test_who_answers_and_who_is_in_service(monitor: Monitor, nodes: dict[int, FakeNode]) -> None:
-    """By the word of most brokers that answer; who says nothing is known to."""
+def test_monitor_knows_which_nodes_answer_and_are_in_service(
+    monitor: Monitor, nodes: dict[int, FakeNode]
+) -> None:
+    """The majority of the answering brokers decides."""
     both = {"brokers": [{"node_id": node, "host": "h", "port": 1} for node in (1, 2)]}
     for node in nodes.values():
         node.answers[METADATA] = lambda _: metadata()(_) | both
@@ -271,8 +273,10 @@ def test_who_answers_and_who_is_in_service(monitor: Monitor, nodes: dict[int, Fa
     assert monitor.fenced(1) is False
 
 
-def test_what_nobody_asks_for_is_not_asked(monitor: Monitor, nodes: dict[int, FakeNode]) -> None:
-    """Asking once says that one wants to know; then the nodes are asked, until nobody cares."""
+def test_queries_are_sent_only_while_answers_are_wanted(
+    monitor: Monitor, nodes: dict[int, FakeNode]
+) -> None:
+    """The first call starts the query."""
     eligible = {"partition_index": 0, "leader_id": 1, "eligible_leader_replicas": (2,)}
     moving = {"partition_index": 0, "replicas": (1, 2), "adding_replicas": (2,)}
     for node in nodes.values():

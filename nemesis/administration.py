@@ -1,41 +1,41 @@
-"""What faults may ask of the cluster's own administration: members, replicas, leaders, topics.
+"""The administration requests that faults may send: members, replicas, leaders, topics.
 
-These are the orders that any administrator gives, over the cluster's own protocol. Each gives up
-within a second or two, for a cluster under faults often answers nobody; whether it was taken is
-then not known. What takes longer goes on by itself and is looked at later.
+They are the requests of any administrator, over the cluster's own protocol. Each gives up within a
+second or two, because a cluster under faults often does not answer; it is then unknown whether the
+cluster accepted the request. Longer work continues in the background and is checked later.
 
-Whatever a strike does goes by its layer, a name that no other strike has. `undo` takes all of it
-back, as far as nobody else changed it since: at once where the cluster answers, else as soon as it
-does.
+Everything that an injection does carries its layer, a name that is unique to the injection. `undo`
+reverts the layer, except for what somebody else changed since: at once if the cluster answers,
+otherwise as soon as it does.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-At = tuple[str, int]
+PartitionKey = tuple[str, int]
 """A partition: topic and number."""
 
 
-class Placed(NamedTuple):
-    """Where a partition is."""
+class Placement(NamedTuple):
+    """The leader and the replicas of a partition."""
 
     leader: int | None
     replicas: tuple[int, ...]
-    """While it moves: the old and the new ones."""
-    target: tuple[int, ...]
-    """Where it is going to be; the first is the preferred leader."""
+    """During a reassignment: the old and the new replicas."""
+    assignment: tuple[int, ...]
+    """The replicas that the partition is to have; the first is the preferred leader."""
 
     @property
     def moving(self) -> bool:
-        """Whether it is being moved."""
-        return self.replicas != self.target
+        """Whether the partition is being reassigned."""
+        return self.replicas != self.assignment
 
 
 class Administration(Protocol):
-    """See the module. Any thread may call. A call that fails raises an error of the target's."""
+    """See the module. Any thread may call. A failed call raises an error of the target."""
 
     def brokers(self) -> Sequence[int]:
-        """The brokers in service that are not about to leave, ascending."""
+        """The brokers in service that are not being removed, ascending."""
         ...
 
     def voters(self) -> Sequence[int]:
@@ -43,33 +43,37 @@ class Administration(Protocol):
         ...
 
     def topics(self) -> Mapping[str, int]:
-        """The number of partitions of every topic, in the order of their names."""
+        """The number of partitions of every topic, sorted by topic."""
         ...
 
-    def placement(self, topics: Sequence[str]) -> Mapping[At, Placed]:
-        """Where every partition of these topics is, in their order; none of an unknown topic."""
+    def placement(self, topics: Sequence[str]) -> Mapping[PartitionKey, Placement]:
+        """The placement of every partition of these topics, in order; unknown topics have none."""
         ...
 
-    def move(self, layer: str, targets: Mapping[At, Sequence[int]]) -> Mapping[At, str]:
-        """Order that partitions get these replicas; returns who was refused, and why."""
+    def move(
+        self, layer: str, targets: Mapping[PartitionKey, Sequence[int]]
+    ) -> Mapping[PartitionKey, str]:
+        """Request these replicas for partitions; return the refused partitions with reasons."""
         ...
 
-    def ordered(self, layer: str) -> Mapping[At, Sequence[int]]:
-        """The moves of the layer that the cluster took."""
+    def accepted_moves(self, layer: str) -> Mapping[PartitionKey, Sequence[int]]:
+        """The moves of the layer that the cluster accepted."""
         ...
 
-    def elect(self, partitions: Sequence[At], *, unclean: bool) -> Mapping[At, str]:
-        """Elect the preferred leaders; or where there is no leader any replica alive, which may
-        lose records. Returns what the cluster said of each partition: nothing where it elected.
+    def elect(
+        self, partitions: Sequence[PartitionKey], *, unclean: bool
+    ) -> Mapping[PartitionKey, str]:
+        """Elect the preferred leaders. `unclean`: elect any live replica of each partition without
+        a leader, which may lose records. Return the error of each partition, empty on success.
         """
         ...
 
-    def setting(self, topic: str, name: str) -> str | None:
-        """The value of a topic's configuration that is in force."""
+    def topic_config(self, topic: str, name: str) -> str | None:
+        """The value in force of a topic's configuration."""
         ...
 
-    def configure(self, layer: str, topics: Sequence[str], name: str, value: str) -> None:
-        """Change a configuration of topics, on top of what other layers set."""
+    def set_topic_config(self, layer: str, topics: Sequence[str], name: str, value: str) -> None:
+        """Set a configuration of topics, on top of the settings of other layers."""
         ...
 
     def create_topic(self, layer: str, name: str, *, partitions: int, replicas: int) -> None:
@@ -77,49 +81,50 @@ class Administration(Protocol):
         ...
 
     def grow_topic(self, name: str, partitions: int) -> None:
-        """Raise a topic's number of partitions."""
+        """Increase a topic's number of partitions."""
         ...
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; nothing happens where there is none."""
+        """Delete a topic; do nothing if it does not exist."""
         ...
 
     def join(self, layer: str, *, voter: bool = False) -> int:
-        """Start a broker on a new machine, which joins by itself; returns its number.
+        """Start a broker on a new machine and return its node id; it joins by itself.
 
-        A `voter` is a controller too, and gets a vote once it has caught up. Undone, it leaves: its
-        replicas are moved away, it is stopped in order, unregistered, and its machine removed.
+        A `voter` is also a controller, and gets a vote when it has caught up. `undo` removes the
+        broker: it moves the replicas away, stops the broker cleanly, unregisters it and removes its
+        machine.
         """
         ...
 
     def joined(self, layer: str) -> int:
-        """The number of the broker that joined. Raises LookupError when none did."""
+        """The node id of the broker that joined. Raises LookupError when none did."""
         ...
 
     def leave(self, layer: str, node: int) -> None:
-        """Let a broker leave: its replicas are moved away, it gives up its vote if it has one, is
-        stopped in order, unregistered, and loses its data.
+        """Remove a broker: move its replicas away, remove its vote if it has one, stop it cleanly,
+        unregister it and delete its data.
 
-        Undone, it is started again and gets its vote back.
+        `undo` starts it again and gives its vote back.
         """
         ...
 
     def remove_voter(self, layer: str, node: int) -> None:
-        """Take a controller's vote. Undone, it gets it back."""
+        """Remove a controller from the voters; `undo` adds it again."""
         ...
 
-    def has_left(self, node: int) -> bool:
-        """Whether a broker that was let go is stopped, unregistered and empty."""
+    def is_removed(self, node: int) -> bool:
+        """Whether a removed broker is stopped, unregistered and empty."""
         ...
 
     def keep(self, layer: str) -> None:
-        """What the layer did stays."""
+        """Keep the changes of the layer for good."""
         ...
 
     def undo(self, layer: str) -> None:
-        """Take back what the layer did; nothing happens where nothing is left of it."""
+        """Revert the changes of the layer; do nothing if none is left."""
         ...
 
-    def owed(self, layer: str) -> str:
-        """What of it is still to be taken back or done, and why, in words; empty when nothing."""
+    def pending_work(self, layer: str) -> str:
+        """What is still to be done or reverted for the layer, and why; empty if nothing."""
         ...

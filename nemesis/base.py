@@ -1,7 +1,6 @@
-"""What the nemesis needs of its surroundings, and its errors.
+"""The protocols that the nemesis needs from the harness, and the errors of this package.
 
-Everything here is synchronous: the nemesis runs in one plain thread. The package knows neither the
-broker nor the harness; the harness hands in objects that fit these protocols and `nemesis.hosts`.
+Everything here is synchronous: the nemesis runs in one plain thread. See also `nemesis.hosts`.
 """
 
 import threading
@@ -13,11 +12,11 @@ class NemesisError(Exception):
     """Base of this package's errors.
 
     NemesisError
-    ├── UnknownFault      no fault of that name
-    ├── BadTargets        a target expression that cannot be parsed
-    ├── Unresolved        a target that names nothing right now (no leader known); may be retried
-    ├── Futile            the fault would change nothing: its target is already down
-    └── BadSchedule       a schedule file or event list that cannot be used
+    ├── UnknownFault         no fault has that name
+    ├── BadSelector          a selector that cannot be parsed
+    ├── UnresolvedSelector   a selector that chooses no node now (no leader known); may be retried
+    ├── NotApplicable        the fault would change nothing: the node is already down
+    └── BadSchedule          a schedule file or event list that cannot be used
     """
 
 
@@ -25,24 +24,24 @@ class UnknownFault(NemesisError):
     """No fault has that name."""
 
 
-class BadTargets(NemesisError):
-    """The target expression cannot be parsed, or can never name a node of this cluster."""
+class BadSelector(NemesisError):
+    """The selector cannot be parsed, or can never choose a node of this cluster."""
 
 
-class Unresolved(NemesisError):
-    """The target names nothing right now, for instance a partition without a leader."""
+class UnresolvedSelector(NemesisError):
+    """The selector chooses no node right now, for instance the leader of a leaderless partition."""
 
 
-class Futile(NemesisError):
-    """Injecting would change nothing; said instead of counting a fault that did nothing."""
+class NotApplicable(NemesisError):
+    """Injecting would change nothing; raised so that such a fault does not count as injected."""
 
 
 class BadSchedule(NemesisError):
-    """A schedule that cannot be read or that contradicts itself."""
+    """The schedule cannot be read, or contradicts itself."""
 
 
 class ClusterView(Protocol):
-    """What the cluster says of itself; may lag behind, and says None when it does not know."""
+    """The state of the cluster as its nodes report it; may lag behind, and is None if unknown."""
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The partition's leader."""
@@ -57,7 +56,7 @@ class ClusterView(Protocol):
         ...
 
     def replicas(self, topic: str, partition: int) -> Sequence[int] | None:
-        """The nodes that are to hold the partition, in sync or not."""
+        """The nodes assigned to the partition, in sync or not."""
         ...
 
     def elr(self, topic: str, partition: int) -> Sequence[int] | None:
@@ -65,7 +64,7 @@ class ClusterView(Protocol):
         ...
 
     def ends(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """The high watermark and the end of the log, as the partition's leader names them."""
+        """The high watermark and the log end offset that the partition's leader reports."""
         ...
 
     def partitions(self) -> Sequence[tuple[str, int]]:
@@ -73,7 +72,7 @@ class ClusterView(Protocol):
         ...
 
     def brokers(self) -> Sequence[int]:
-        """The nodes that may hold partitions, running or not, ascending."""
+        """The broker ids, running or not, ascending."""
         ...
 
     def controllers(self) -> Sequence[int]:
@@ -81,31 +80,31 @@ class ClusterView(Protocol):
         ...
 
     def voters(self) -> Sequence[int] | None:
-        """The nodes that have a vote in the metadata quorum on the disk that they are on (KIP-853),
-        and all that it has committed, by what its leader said lately.
+        """The nodes that vote in the metadata quorum with their present disk (KIP-853) and have all
+        that the quorum has committed, as its leader reported lately.
         """
         ...
 
     def answers(self, node: int) -> bool | None:
-        """Whether the node answered when it was last asked."""
+        """Whether the node answered the last request."""
         ...
 
     def fenced(self, node: int) -> bool | None:
-        """Whether most brokers that answer hold this broker to be out of service."""
+        """Whether most brokers that answer report this broker as fenced."""
         ...
 
     def reassigning(self) -> bool | None:
-        """Whether replicas are being moved."""
+        """Whether a partition reassignment is in progress."""
         ...
 
 
-class Past(Protocol):
-    """What became of the events of a schedule so far; an event goes by its name, by the name of
-    its fault, or by its number.
+class EventOutcomes(Protocol):
+    """The outcomes of a schedule's events so far. `event` is the event's name, the name of its
+    fault, or its number.
     """
 
-    def took(self, event: str) -> bool:
-        """Whether such an event has its proof of effect."""
+    def took_effect(self, event: str) -> bool:
+        """Whether the effect of such an event has been measured."""
         ...
 
     def healed(self, event: str) -> bool:
@@ -122,7 +121,7 @@ class Journal(Protocol):
 
 
 class Clock(Protocol):
-    """Run time: monotonic nanoseconds since the run's start, and a wait that can be cut short."""
+    """Run time: monotonic nanoseconds since the run's start, and a wait that can be interrupted."""
 
     def now_ns(self) -> int:
         """Nanoseconds since the run's start."""

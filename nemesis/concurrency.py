@@ -1,8 +1,7 @@
-"""Plain synchronous code beside other such code: threads, or what stands for them in a simulation.
+"""Background tasks for synchronous code: threads, or their replacement in a simulation.
 
-Faults, the administrator and their errands wait, sleep and exclude each other. They do it only
-through `Strands`, so that a simulated world can run the very same code in its own time, without a
-thread.
+Faults, the administrator and its background jobs wait, sleep and lock only through `TaskRunner`.
+So a simulated world can run the same code on virtual time, without threads.
 """
 
 import contextlib
@@ -16,27 +15,27 @@ from typing import Any, Protocol
 Code = Callable[[], None]
 
 
-class Strand(Protocol):
-    """Code that runs beside its caller."""
+class BackgroundTask(Protocol):
+    """Code that runs concurrently with its caller."""
 
     def done(self) -> bool:
-        """Whether it is over, by itself or by an error."""
+        """Whether the task has ended, also if it failed."""
         ...
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait that long for its end, for ever without a bound; whether it is over."""
+        """Wait for the end, at most `seconds` (None: for ever); return whether it has ended."""
         ...
 
     def result(self) -> None:
-        """Wait for its end. Raises what it raised."""
+        """Wait for the end. Raises what the task raised."""
         ...
 
 
-class Strands(Protocol):
-    """What synchronous code needs of its surroundings."""
+class TaskRunner(Protocol):
+    """Starts tasks, and gives them time and locks."""
 
-    def spawn(self, code: Code, name: str) -> Strand:
-        """Run it beside the caller."""
+    def spawn(self, code: Code, name: str) -> BackgroundTask:
+        """Run `code` concurrently with the caller."""
         ...
 
     def now_s(self) -> float:
@@ -44,11 +43,11 @@ class Strands(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let others run meanwhile."""
+        """Sleep; other tasks run meanwhile."""
         ...
 
     def mutex(self) -> AbstractContextManager[Any]:
-        """Held by one strand at a time; its holder may take it again."""
+        """A reentrant lock."""
         ...
 
 
@@ -56,7 +55,7 @@ class _Thread:
     def __init__(self, code: Code, name: str) -> None:
         self._code = code
         self._over: Future[None] = Future()
-        # A daemon: what hangs in the kernel must not keep the process from its end.
+        # A daemon thread: a call that hangs in the kernel must not keep the process alive.
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def _run(self) -> None:
@@ -79,21 +78,21 @@ class _Thread:
         self._over.result()
 
 
-class Threads:
-    """Strands of the real world."""
+class ThreadTaskRunner:
+    """Runs each task in a thread."""
 
-    def spawn(self, code: Code, name: str) -> Strand:
-        """See `Strands`."""
+    def spawn(self, code: Code, name: str) -> BackgroundTask:
+        """See `TaskRunner`."""
         return _Thread(code, name)
 
     def now_s(self) -> float:
-        """See `Strands`."""
+        """See `TaskRunner`."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """See `Strands`."""
+        """See `TaskRunner`."""
         time.sleep(seconds)
 
     def mutex(self) -> AbstractContextManager[Any]:
-        """See `Strands`."""
+        """See `TaskRunner`."""
         return threading.RLock()

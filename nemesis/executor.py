@@ -1,16 +1,20 @@
-"""The nemesis: runs a schedule against hosts, and says what every fault really did.
+"""The nemesis: runs a schedule against hosts, and records what every fault really did.
 
-It guarantees that each fault is in the journal, on disk, before it is made; that a fault counts as
-effective only with a measured proof (packets dropped, a process gone or stopped); that everything
-in force is healed at the end, on `stop`, and after any error; and that no error of one fault
-reaches another or the caller: it is recorded with the fault. No globals; time comes from the clock
-handed in.
+It guarantees:
 
-One strand decides. What is done to one fault is done in a strand of its own, which the deciding one
-waits for, but no longer than BLOCK_S: a fault that hangs delays nobody else's heal by more. New
-faults wait for heals that are under way, so that none is undone by the heal of another.
+- Each fault is in the journal, on disk, before it is injected.
+- A fault counts as effective only with measured evidence (packets dropped, a process gone).
+- All faults in force are healed at the end, on `stop`, and after any error.
+- An error of one fault does not reach another fault or the caller; it is recorded with the fault.
 
-Overlapping faults are kept apart: healing one leaves alone what another still holds.
+There are no globals; time comes from the given clock.
+
+One thread makes all decisions. Each fault is injected and healed in a background task of its own.
+The deciding thread waits for the task, but at most LONGEST_WAIT_S; so a fault that hangs does not
+delay the heals of other faults any longer. New faults wait until heals in progress are done, so
+that no heal undoes a new fault.
+
+Faults may overlap: the heal of one fault does not undo what another fault still holds.
 """
 
 import contextlib
@@ -20,50 +24,51 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nemesis import conditions
-from nemesis.base import Clock, ClusterView, Futile, Journal, Unresolved
-from nemesis.concurrency import Strand
+from nemesis.base import Clock, ClusterView, Journal, NotApplicable, UnresolvedSelector
+from nemesis.concurrency import BackgroundTask
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Fault, Params, Strike
+from nemesis.faults.fault import Fault, Injection, Params
 from nemesis.hosts import CLIENTS, Hosts
-from nemesis.record import FaultRecord, Struck
+from nemesis.record import FaultRecord, InjectedEvents
 from nemesis.schedule import Event, Schedule
-from nemesis.selectors import Resolved, resolve
+from nemesis.selectors import Selection, resolve
 
-TICK_S = 0.1
-"""How often conditions are looked at and proofs are sought; the lateness of any action."""
+POLL_S = 0.1
+"""How often conditions and effects are checked; an action may be late by this much."""
 RESOLVE_TIMEOUT_MS = 5_000
-"""How long a target that names nobody (no leader known) is asked for again."""
+"""How long a selector that chooses no node (no leader known) is retried."""
 HEAL_ATTEMPTS = 3
 """How often a heal is tried before the fault is recorded as not healed."""
-BLOCK_S = 0.5
-"""How long one fault may hold up the others."""
+LONGEST_WAIT_S = 0.5
+"""How long one fault may delay the others."""
 
 
 @dataclass(slots=True, kw_only=True)
-class _InForce:
-    """A fault from its strike to its heal. Whoever works on it has it for himself."""
+class _ActiveFault:
+    """A fault from its injection to its heal; only one task at a time works on it."""
 
     fault: Fault
-    strike: Strike
+    injection: Injection
     record: FaultRecord
     heal_at_ns: int | None = None
-    pulse_at_ns: int | None = None
+    tick_at_ns: int | None = None
     healing: bool = False
     over: bool = False
-    work: Strand | None = None
+    work: BackgroundTask | None = None
 
     @property
     def idle(self) -> bool:
-        """Nobody works on it, and there is still something to do."""
+        """Whether the fault is not over and no task works on it."""
         return not self.over and (self.work is None or self.work.done())
 
 
 class Nemesis:
     """Runs one schedule, once.
 
-    `on_done` is called in the nemesis's strand with each record that is final (healed, failed, left
-    out); what it raises is swallowed, since a full disk must not keep a partition in place. With
-    `leave`, what is in force at the end or at a stop stays, for a look at a broken cluster.
+    `on_done` is called in the nemesis's thread with each final record (healed, failed, skipped).
+    Its errors are ignored, because a full disk must not keep a network partition in place. With
+    `leave`, the faults in force at the end or at a stop stay, so that the broken cluster can be
+    inspected.
     """
 
     def __init__(
@@ -87,74 +92,74 @@ class Nemesis:
         self._stop = threading.Event()
         self._start_ns = 0
         self._pending = list(schedule.events)
-        self._in_force: list[_InForce] = []
-        self._struck = Struck()
+        self._in_force: list[_ActiveFault] = []
+        self._injected = InjectedEvents()
         self._labels: tuple[str, ...] = ()
 
     def in_force(self) -> tuple[str, ...]:
-        """The labels of the faults in force now; safe to call from any thread.
+        """The labels of the faults in force now; any thread may call.
 
-        After `run` those that hang or were left.
+        After `run`: of the faults that hang or were left in force.
         """
         return self._labels
 
     @property
     def finish_s(self) -> float:
-        """How long the last heals may take together before they are given up as hanging: as long as
-        the slowest fault of the schedule may take.
+        """How long the last heals may take together before they count as hanging: the longest heal
+        timeout of the schedule's faults.
         """
-        return max((find(e.fault).heal_within_s for e in self._schedule.events), default=0.0)
+        return max((find(e.fault).heal_timeout_s for e in self._schedule.events), default=0.0)
 
     def stop(self) -> None:
-        """Make `run` heal everything and return soon; from any thread or signal handler."""
+        """Make `run` heal everything and return soon; any thread or signal handler may call."""
         self._stop.set()
 
     def run(self) -> None:
-        """Run the schedule to its end or until `stop`; returns with everything healed."""
+        """Run the schedule to its end or until `stop`; return when everything is healed."""
         self._start_ns = self._clock.now_ns()
         end_ns = self._start_ns + self._schedule.end_ms * 1_000_000
         try:
-            while not self._stop.is_set() and self._goes_on(end_ns):
+            while not self._stop.is_set() and self._is_running(end_ns):
                 self._step()
                 self._clock.wait(self._stop, self._sleep_s(end_ns))
         finally:
             self._finish()
 
-    def _goes_on(self, end_ns: int) -> bool:
-        """Before the end; and after it, while a fault that struck late has time left."""
+    def _is_running(self, end_ns: int) -> bool:
+        """True before the end, and after it while a fault that began late is still in force."""
         if self._clock.now_ns() < end_ns:
             return True
-        # Those that hang are waited for at the finish, which has a bound.
+        # `_finish` waits for faults that hang; that wait has a bound.
         return not self._leave and any(active.idle for active in self._in_force)
 
     def _step(self) -> None:
-        """Everything that is due now: heals first, then pulses, proofs and new faults."""
+        """Do everything that is due now: heals first, then ticks, measurements and new faults."""
         now_ns = self._clock.now_ns()
         for active in [a for a in self._in_force if a.idle and _passed(a.heal_at_ns, now_ns)]:
             self._heal(active)
-        self._sweep()
-        for active in [a for a in self._in_force if a.idle and _passed(a.pulse_at_ns, now_ns)]:
+        self._remove_finished()
+        for active in [a for a in self._in_force if a.idle and _passed(a.tick_at_ns, now_ns)]:
             if not self._stop.is_set():
-                self._work(active, self._pulse)
+                self._work(active, self._tick)
         for active in [a for a in self._in_force if a.idle and a.record.effective_ns is None]:
             self._work(active, self._measure)
         for event in [e for e in self._pending if self._due_ns(e) <= now_ns]:
             if self._stop.is_set() or any(active.healing for active in self._in_force):
                 return
-            self._attempt(event)
-            self._sweep()
+            self._try_event(event)
+            self._remove_finished()
 
     def _sleep_s(self, end_ns: int) -> float:
         now_ns = self._clock.now_ns()
         waiting = any(self._due_ns(event) <= now_ns for event in self._pending)
         if waiting or any(not a.idle or a.record.effective_ns is None for a in self._in_force):
-            longest_s = TICK_S
+            longest_s = POLL_S
         else:
-            longest_s = max(0.0, (end_ns - now_ns) / 1e9) or TICK_S
+            longest_s = max(0.0, (end_ns - now_ns) / 1e9) or POLL_S
         moments = [due for event in self._pending if (due := self._due_ns(event)) > now_ns]
         for active in self._in_force:
             if active.idle:
-                moments += [m for m in (active.heal_at_ns, active.pulse_at_ns) if m is not None]
+                moments += [m for m in (active.heal_at_ns, active.tick_at_ns) if m is not None]
         return max(0.0, min([longest_s, *((moment - now_ns) / 1e9 for moment in moments)]))
 
     def _due_ns(self, event: Event) -> int:
@@ -162,57 +167,63 @@ class Nemesis:
 
     # -- a new fault
 
-    def _attempt(self, event: Event) -> None:
-        """Strike, unless the event still waits for its condition or for its target."""
+    def _try_event(self, event: Event) -> None:
+        """Inject the event's fault, unless it still waits for its condition or its selector."""
         waited_ms = (self._clock.now_ns() - self._due_ns(event)) // 1_000_000
         until_ms = event.until_timeout_ms if event.until else 0
         record = FaultRecord(event=event, label=event.fault)
         try:
             if event.until and not self._holds(event.until):
                 if waited_ms >= until_ms:
-                    self._give_up(record, f"{event.until!r} did not hold within {until_ms} ms")
+                    self._skip(record, f"{event.until!r} did not hold within {until_ms} ms")
                 return
-            fault, strike = self._aim(event, record)
-        except Unresolved as error:
+            fault, injection = self._plan_injection(event, record)
+        except UnresolvedSelector as error:
             if waited_ms >= until_ms + RESOLVE_TIMEOUT_MS:
-                self._give_up(record, str(error))
+                self._skip(record, str(error))
         except Exception as error:
-            self._give_up(record, _said(error))
+            self._skip(record, _error_text(error))
         else:
             self._pending.remove(event)
-            active = _InForce(fault=fault, strike=strike, record=record)
+            active = _ActiveFault(fault=fault, injection=injection, record=record)
             self._in_force.append(active)
-            self._struck.add(record)
+            self._injected.add(record)
             self._publish()
             self._work(active, self._inject)
 
     def _holds(self, until: str) -> bool:
         condition = conditions.parse(until)
-        if condition.in_turn and not self._struck.turn_is_over(self._clock.now_ns()):
+        if condition.one_at_a_time and not self._injected.serial_events_are_over(
+            self._clock.now_ns()
+        ):
             return False
-        return condition.holds(self._view, self._struck)
+        return condition.holds(self._view, self._injected)
 
-    def _aim(self, event: Event, record: FaultRecord) -> tuple[Fault, Strike]:
+    def _plan_injection(self, event: Event, record: FaultRecord) -> tuple[Fault, Injection]:
         nodes = list(self._hosts.processes.node_ids())
-        found = self._resolve(event, nodes)
+        selection = self._resolve(event, nodes)
         fault = find(event.fault)
         params = Params.of(fault.options, event.params)
-        # Drawn apart from the targets: the same nodes are then struck in the same way again.
+        # A random stream apart from the selector's: a repeat with fixed nodes draws the same.
         rng = random.Random(f"aim/{self._schedule.seed}/{event.id}")
-        strike = fault.aim(found.nodes, nodes, rng, params)
-        record.found, record.strike, record.label = found, strike, fault.label(strike)
-        return fault, strike
+        injection = fault.plan_injection(selection.nodes, nodes, rng, params)
+        record.selection, record.injection, record.label = (
+            selection,
+            injection,
+            fault.label(injection),
+        )
+        return fault, injection
 
-    def _resolve(self, event: Event, nodes: list[int]) -> Resolved:
+    def _resolve(self, event: Event, nodes: list[int]) -> Selection:
         if event.nodes is not None:
-            return Resolved(nodes=event.nodes, because="the schedule names them")
+            return Selection(nodes=event.nodes, reason="the schedule names them")
         rng = random.Random(f"event/{self._schedule.seed}/{event.id}")
         return resolve(event.targets, nodes, self._view, rng)
 
-    def _inject(self, active: _InForce) -> None:
+    def _inject(self, active: _ActiveFault) -> None:
         record, event = active.record, active.record.event
-        with contextlib.suppress(Exception):  # the injection meets it as well, and says so
-            active.fault.prepare(self._hosts, active.strike)
+        with contextlib.suppress(Exception):  # the injection fails with the same error, recorded
+            active.fault.prepare(self._hosts, active.injection)
         try:
             self._journal.record(
                 "fault",
@@ -221,24 +232,24 @@ class Nemesis:
                 label=record.label,
                 planned_ms=event.at_ms,
                 at_ns=self._clock.now_ns(),
-                **active.strike.as_json(),
+                **active.injection.as_json(),
             )
         except Exception as error:
-            record.failed(f"not injected, the journal cannot be written: {_said(error)}")
+            record.failed(f"not injected: the journal cannot be written: {_error_text(error)}")
             active.over = True
             return
         began_ns = record.started_ns = self._clock.now_ns()
         active.heal_at_ns = began_ns + event.duration_ms * 1_000_000
-        active.pulse_at_ns = _after(began_ns, active.fault.pulse_ms)
+        active.tick_at_ns = _after(began_ns, active.fault.tick_ms)
         try:
-            active.fault.inject(self._hosts, active.strike)
-        except Futile as error:
-            # Nothing was done, so there is nothing to undo.
+            active.fault.inject(self._hosts, active.injection)
+        except NotApplicable as error:
+            # Nothing was injected, so there is nothing to undo.
             self._note(record, "fault-healed")
             record.failed(f"not injected: {error}")
             active.over = True
         except Exception as error:
-            record.failed(_said(error))
+            record.failed(_error_text(error))
             active.heal_at_ns = began_ns
         else:
             record.inject_ms = self._since_ms(began_ns)
@@ -246,120 +257,122 @@ class Nemesis:
 
     # -- a fault in force
 
-    def _pulse(self, active: _InForce) -> None:
+    def _tick(self, active: _ActiveFault) -> None:
         now_ns, record = self._clock.now_ns(), active.record
         assert record.started_ns is not None
         try:
             elapsed_ms = (now_ns - record.started_ns) // 1_000_000
-            active.fault.pulse(self._hosts, self._here(active.strike), elapsed_ms)
-            active.pulse_at_ns = _after(now_ns, active.fault.pulse_ms)
+            active.fault.tick(
+                self._hosts, self._without_departed_nodes(active.injection), elapsed_ms
+            )
+            active.tick_at_ns = _after(now_ns, active.fault.tick_ms)
         except Exception as error:
-            record.failed(_said(error))
-            active.pulse_at_ns = None  # it is broken as it is, until the heal
+            record.failed(_error_text(error))
+            active.tick_at_ns = None  # no more ticks: the fault stays as it is until the heal
 
-    def _measure(self, active: _InForce) -> None:
-        """Look for the proof of the effect."""
+    def _measure(self, active: _ActiveFault) -> None:
+        """Measure whether the fault has an effect."""
         record = active.record
         try:
-            effect = active.fault.effect(self._hosts, active.strike)
+            effect = active.fault.measure_effect(self._hosts, active.injection)
         except Exception as error:
-            record.effect = f"could not be measured: {_said(error)}"
+            record.effect = f"could not be measured: {_error_text(error)}"
             return
-        if effect.took or record.effective_ns is None:
+        if effect.confirmed or record.effective_ns is None:
             record.effect = effect.evidence
-        if effect.took and record.effective_ns is None:
+        if effect.confirmed and record.effective_ns is None:
             record.effective_ns = self._clock.now_ns()
-            # For whoever judges a run whose harness dies before the record is final.
+            # A run whose harness dies before the record is final is judged by this entry.
             self._note(record, "fault-effective", effect=effect.evidence)
 
     # -- its end
 
-    def _heal(self, active: _InForce) -> None:
-        """Undo one fault, except for what another one still holds; never raises."""
+    def _heal(self, active: _ActiveFault) -> None:
+        """Heal one fault, except for what another fault still holds; never raises."""
         active.healing = True
         holding = [a for a in self._in_force if not a.healing and not a.over]
-        same = [a.strike for a in holding if a.fault is active.fault]
-        strike = active.strike.without([a.strike for a in holding], same_fault=same)
-        self._work(active, lambda _: self._undo(active, strike))
+        same = [a.injection for a in holding if a.fault is active.fault]
+        injection = active.injection.without([a.injection for a in holding], same_fault=same)
+        self._work(active, lambda _: self._undo(active, injection))
 
-    def _undo(self, active: _InForce, strike: Strike) -> None:
+    def _undo(self, active: _ActiveFault, injection: Injection) -> None:
         self._measure(active)
         problem: str | None = None
         for attempt in range(HEAL_ATTEMPTS):
             if attempt:
-                self._clock.wait(threading.Event(), TICK_S)
-            problem = self._try_to_heal(active, strike)
+                self._clock.wait(threading.Event(), POLL_S)
+            problem = self._try_to_heal(active, injection)
             if problem is None:
                 break
         if problem is None:
             active.record.healed_ns = self._clock.now_ns()
-            self._look_after(active, strike)
+            self._follow_up(active, injection)
             self._note(active.record, "fault-healed", healing=active.record.healing)
         else:
             active.record.failed(f"not healed: {problem}")
         active.over = True
 
-    def _look_after(self, active: _InForce, strike: Strike) -> None:
-        """What a fault has begun may go on after its heal, for as long as it says itself."""
-        until_ns = self._clock.now_ns() + active.fault.look_after_ms * 1_000_000
+    def _follow_up(self, active: _ActiveFault, injection: Injection) -> None:
+        """Undo late consequences of a healed fault, for its `follow_up_ms`."""
+        until_ns = self._clock.now_ns() + active.fault.follow_up_ms * 1_000_000
         while not self._leave and self._clock.now_ns() < until_ns:
-            self._clock.wait(threading.Event(), TICK_S)
+            self._clock.wait(threading.Event(), POLL_S)
             try:
-                done = active.fault.look_after(self._hosts, self._here(strike))
+                done = active.fault.follow_up(self._hosts, self._without_departed_nodes(injection))
             except Exception as error:
-                active.record.failed(f"healed, and not looked after: {_said(error)}")
+                active.record.failed(f"healed, but the follow-up failed: {_error_text(error)}")
                 return
             if done:
                 active.record.healing = f"{active.record.healing}; {done}"
 
-    def _try_to_heal(self, active: _InForce, strike: Strike) -> str | None:
-        """One attempt; returns why it is not healed."""
+    def _try_to_heal(self, active: _ActiveFault, injection: Injection) -> str | None:
+        """Try to heal once; return the problem, or None when healed."""
         began_ns = self._clock.now_ns()
         try:
-            strike = self._here(strike)
-            active.fault.heal(self._hosts, strike)
+            injection = self._without_departed_nodes(injection)
+            active.fault.heal(self._hosts, injection)
             active.record.heal_ms = self._since_ms(began_ns)
-            proof = active.fault.healing(self._hosts, strike)
+            proof = active.fault.measure_heal(self._hosts, injection)
         except Exception as error:
-            return _said(error)
-        if not proof.took:
+            return _error_text(error)
+        if not proof.confirmed:
             return proof.evidence
         active.record.healing = proof.evidence
         return None
 
-    def _here(self, strike: Strike) -> Strike:
-        """The strike on those of its nodes that have not left the cluster meanwhile."""
-        there = {*self._hosts.processes.node_ids(), CLIENTS}
-        return replace(strike, nodes=tuple(node for node in strike.nodes if node in there))
+    def _without_departed_nodes(self, injection: Injection) -> Injection:
+        """The injection without the nodes that have left the cluster meanwhile."""
+        present = {*self._hosts.processes.node_ids(), CLIENTS}
+        return replace(injection, nodes=tuple(node for node in injection.nodes if node in present))
 
     def _finish(self) -> None:
-        """Heal everything, the latest first, and account for what never struck."""
+        """Heal everything, the latest first, and record the events that were never injected."""
         self._stop.set()
         deadline_ns = self._clock.now_ns() + round(self.finish_s * 1e9)
         while not self._leave and self._in_force and self._clock.now_ns() < deadline_ns:
             for active in [a for a in reversed(self._in_force) if a.idle]:
                 self._heal(active)
-            self._sweep()
+            self._remove_finished()
             if self._in_force:
-                self._clock.wait(threading.Event(), TICK_S)
+                self._clock.wait(threading.Event(), POLL_S)
         for active in self._in_force:
             hangs = "left in force" if self._leave else "not healed: it hangs"
             active.record.failed(hangs)
             self._done(active.record)
         for event in self._pending[:]:
             record = FaultRecord(event=event, label=event.fault)
-            self._give_up(record, "the chaos phase ended first")
+            self._skip(record, "the chaos phase ended first")
 
-    # -- small things
+    # -- helpers
 
-    def _work(self, active: _InForce, work: Callable[[_InForce], None]) -> None:
-        """Do something to one fault, and wait for it as long as the others can bear."""
+    def _work(self, active: _ActiveFault, work: Callable[[_ActiveFault], None]) -> None:
+        """Run `work` on one fault in a task, and wait for it at most LONGEST_WAIT_S."""
         name = f"fault {active.record.event.id}"
-        active.work = self._hosts.strands.spawn(lambda: work(active), name)
-        active.work.wait(BLOCK_S)
+        active.work = self._hosts.task_runner.spawn(lambda: work(active), name)
+        active.work.wait(LONGEST_WAIT_S)
 
-    def _sweep(self) -> None:
-        """Let go of the faults that are over."""
+    def _remove_finished(self) -> None:
+        """Remove the faults that are over."""
         for active in [a for a in self._in_force if a.over]:
             self._in_force.remove(active)
             self._done(active.record)
@@ -371,16 +384,16 @@ class Nemesis:
                 kind, fault_id=record.event.id, at_ns=self._clock.now_ns(), **fields
             )
         except Exception as error:
-            # The fault itself is in the journal; an undo can only be done once too often.
-            record.failed(f"{kind} is not in the journal: {_said(error)}")
+            # The fault itself is in the journal; at worst it is undone a second time, harmlessly.
+            record.failed(f"{kind} is not in the journal: {_error_text(error)}")
 
-    def _give_up(self, record: FaultRecord, why: str) -> None:
+    def _skip(self, record: FaultRecord, why: str) -> None:
         self._pending.remove(record.event)
         record.failed(f"not injected: {why}")
         self._done(record)
 
     def _done(self, record: FaultRecord) -> None:
-        # Whoever keeps the records must not be able to keep a partition in place.
+        # An error of the receiver must not keep a network partition in place.
         with contextlib.suppress(Exception):
             self._on_done(record)
 
@@ -395,9 +408,9 @@ def _passed(moment_ns: int | None, now_ns: int) -> bool:
     return moment_ns is not None and moment_ns <= now_ns
 
 
-def _after(now_ns: int, pulse_ms: int | None) -> int | None:
-    return None if pulse_ms is None else now_ns + pulse_ms * 1_000_000
+def _after(now_ns: int, tick_ms: int | None) -> int | None:
+    return None if tick_ms is None else now_ns + tick_ms * 1_000_000
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__

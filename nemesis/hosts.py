@@ -1,10 +1,10 @@
-"""The machines of a cluster, as far as faults reach into them: what a deployment target provides.
+"""The interfaces through which faults act on a cluster; a deployment target provides them.
 
 Every call is synchronous and quick (signals, netlink messages, ioctls, reads of /proc), so that the
-nemesis can make it from its one thread, and says nothing of when or why: that is the schedule's.
-Every change is undoable by whoever finds the target's own journal; undoing twice is no error. A
-call may raise OSError or a target's own error; the nemesis records it with the fault. A part that a
-target cannot offer raises on use; plans are refused before that by the abilities.
+nemesis can make it from its one thread. The schedule decides when and why a call is made. Every
+change can be undone from the target's own journal; undoing twice is no error. A call may raise
+OSError or an error of the target; the nemesis records it with the fault. An interface that a target
+cannot offer raises on use; the abilities refuse such plans before the run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,52 +13,52 @@ from typing import Final, NamedTuple, Protocol
 
 from nemesis.administration import Administration as Administration
 from nemesis.base import ClusterView
-from nemesis.concurrency import Strands, Threads
-from nemesis.ledger import Ledger
+from nemesis.concurrency import TaskRunner, ThreadTaskRunner
+from nemesis.ledger import FaultState
 
 CLIENTS: Final = 0
-"""The number that stands for the clients' machine where a node's number is asked for."""
+"""Stands for the clients' machine in place of a node id."""
 ANY_PORT: Final = 0
 
 
 class Cut(NamedTuple):
-    """Packets that are dropped on their way: those that arrive at `dst` from `src`, one way."""
+    """Packets to be dropped: those that arrive at `dst` from `src`, one way."""
 
     src: int
     dst: int
     port: int = ANY_PORT
-    """Only what belongs to connections with this TCP port at either end."""
+    """Only packets of connections with this TCP port at either end."""
     answers: bool = False
-    """Only what carries data from that port, the server's: connections are made, requests arrive
-    and are acknowledged, and nothing of an answer ever does."""
+    """Only packets with data from that port, the server's. Connections open and requests arrive and
+    are acknowledged, but no part of a response arrives."""
     layer: str = ""
-    """Whose cut it is: equal cuts of different layers are made and ended apart."""
+    """The owner of the cut: equal cuts of different layers begin and end independently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quality:
-    """What is done to the packets of one link, one way. Shares are from 0 to 1."""
+class LinkQuality:
+    """How the packets of one link are impaired, one way. Shares are from 0 to 1."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
-    """The delay varies by so much up and down, evenly; packets keep their order all the same."""
+    """The delay varies evenly by up to this much, up and down; packets keep their order."""
     lost: float = 0.0
     reordered: float = 0.0
-    """Share of packets that overtake those that are being delayed: without a delay, none."""
+    """Share of packets that overtake delayed packets; without a delay no packet can overtake."""
     duplicated: float = 0.0
     bytes_per_s: int = 0
-    """The rate at which packets pass one after the other; 0 for no limit."""
+    """The rate at which packets pass, one after another; 0 for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tampered:
-    """What was measured of a link whose quality one layer changed, since that began."""
+class LinkCounters:
+    """Counts of a link's packets since one layer began to impair it."""
 
     packets: int = 0
-    """All that came by, whatever became of them."""
+    """All packets, also the lost ones."""
     delayed: int = 0
     mean_delay_ms: float = 0.0
-    """Of the delayed ones, by the clock of whoever held them, all layers of the link together."""
+    """Of the delayed packets, over all layers of the link, by the clock of the delaying process."""
     lost: int = 0
     reordered: int = 0
     duplicated: int = 0
@@ -72,23 +72,25 @@ class Processes(Protocol):
         ...
 
     def start(self, node: int) -> None:
-        """Start the node's process again, with its data as it was left."""
+        """Start the node's process again on its existing data."""
         ...
 
     def kill(self, node: int) -> None:
-        """SIGKILL the node's processes and return when they are gone."""
+        """Send SIGKILL to the node's processes and return when they are gone."""
         ...
 
     def pause(self, node: int) -> None:
-        """SIGSTOP the node's processes."""
+        """Send SIGSTOP to the node's processes."""
         ...
 
     def resume(self, node: int) -> None:
-        """SIGCONT the node's processes."""
+        """Send SIGCONT to the node's processes."""
         ...
 
     def terminate(self, node: int) -> None:
-        """SIGTERM the node's process, which then ends in order; nothing happens without one."""
+        """Send SIGTERM to the node's process, which then shuts down cleanly; do nothing without a
+        process.
+        """
         ...
 
     def is_running(self, node: int) -> bool:
@@ -96,27 +98,27 @@ class Processes(Protocol):
         ...
 
     def exit_code(self, node: int) -> int | None:
-        """How the node's last process ended (negative: by that signal); None while it runs."""
+        """The exit code of the node's last process (negative: the signal); None while it runs."""
         ...
 
     def state(self, node: int) -> str:
-        """The process state letter of /proc/<pid>/stat: R, S, D, T...; empty when there is none."""
+        """The process state letter of /proc/<pid>/stat: R, S, D, T...; empty without a process."""
         ...
 
 
 class Clients(Protocol):
-    """The processes of the workload's clients, all together."""
+    """The processes of all clients of the workload, as one group."""
 
     def pause(self) -> None:
-        """SIGSTOP them."""
+        """Send SIGSTOP to all of them."""
         ...
 
     def resume(self) -> None:
-        """SIGCONT them."""
+        """Send SIGCONT to all of them."""
         ...
 
     def states(self) -> Mapping[int, str]:
-        """pid -> state letter of every process that is there."""
+        """pid -> state letter of every existing process."""
         ...
 
 
@@ -124,81 +126,81 @@ class Links(Protocol):
     """The network between nodes, and between nodes and clients (machine 0)."""
 
     def block(self, *cuts: Cut) -> None:
-        """Drop what the cuts say; again is no error."""
+        """Drop the packets of the cuts; a repeated call is no error."""
         ...
 
     def unblock(self, *cuts: Cut) -> None:
-        """Undo `block`; nothing happens where nothing is blocked, or where no machine is left."""
+        """Undo `block`; do nothing for a cut that is not blocked or a machine that is gone."""
         ...
 
     def dropped(self, cut: Cut) -> int | None:
-        """Packets dropped since `block`; None where nothing is blocked."""
+        """Packets dropped since `block`; None if the cut is not blocked."""
         ...
 
-    def dropped_in_turns(self, cut: Cut) -> int:
-        """Packets dropped since the first `block` of a cut with a layer, in force now or not."""
+    def dropped_in_total(self, cut: Cut) -> int:
+        """Packets dropped since the first `block` of a cut with a layer, blocked now or not."""
         ...
 
-    def asked(self, cut: Cut) -> int | None:
-        """Packets with data that arrived at `src` from `dst` for the port of a cut of answers,
-        since `block`: requests. None where nothing is blocked.
+    def requests_arrived(self, cut: Cut) -> int | None:
+        """Request packets since `block` of a cut with `answers`: packets with data that arrived at
+        `src` from `dst` for the cut's port. None if the cut is not blocked.
         """
         ...
 
-    def prepare(self, links: Sequence[tuple[int, int]], quality: Quality) -> None:
-        """Make ready to treat the packets of the links so, that `degrade` may be quick."""
+    def prepare(self, links: Sequence[tuple[int, int]], quality: LinkQuality) -> None:
+        """Prepare for `degrade` of these links, so that it is quick."""
         ...
 
-    def degrade(self, links: Sequence[tuple[int, int]], quality: Quality, layer: str) -> None:
-        """Treat the packets of the links (src, dst), one way, on top of what other layers do."""
+    def degrade(self, links: Sequence[tuple[int, int]], quality: LinkQuality, layer: str) -> None:
+        """Impair the links (src, dst), one way, on top of other layers."""
         ...
 
     def restore(self, links: Sequence[tuple[int, int]], layer: str) -> None:
-        """Take a layer away; nothing happens where there is none, or where no machine is left."""
+        """Remove a layer; do nothing for a missing layer or a machine that is gone."""
         ...
 
-    def tampered(self, link: tuple[int, int], layer: str) -> Tampered | None:
-        """What the layer has done to the link's packets; None where there is no such layer."""
+    def counters(self, link: tuple[int, int], layer: str) -> LinkCounters | None:
+        """What the layer has done to the link's packets; None without such a layer."""
         ...
 
     def reset(self, pairs: Sequence[tuple[int, int]], layer: str) -> int:
-        """End all TCP connections between the machines of each pair by a reset, once.
+        """Reset all TCP connections between the machines of each pair, once.
 
-        Returns how many have been ended for `layer` so far.
+        Return how many connections have been reset for `layer` so far.
         """
         ...
 
-    def ended(self, layer: str) -> int:
-        """How many connections have been ended for `layer` so far."""
+    def connections_reset(self, layer: str) -> int:
+        """How many connections have been reset for `layer` so far."""
         ...
 
 
 class Probe(NamedTuple):
-    """A write and fsync on a node's disk by a process of its own, which a fault may hold up."""
+    """A write and fsync on a node's disk by a separate process, which a fault may block."""
 
     size_bytes: int
     elapsed_ms: float
-    """From its first system call to its last, or until now."""
+    """From the first system call to the last, or until now."""
     done: bool
     error: str = ""
-    """Why it failed, in the kernel's words; empty when it did not, or is on its way."""
+    """The kernel's error text; empty if the probe succeeded or still runs."""
 
 
 class PowerCut(NamedTuple):
-    """What a disk lost with the power."""
+    """What a disk lost in a power failure."""
 
     node: int
     at_ns: int
-    """When its file system went down, on the machine's monotonic clock."""
+    """When its file system stopped, on the machine's monotonic clock."""
     lost: Mapping[str, int]
-    """Bytes that its files had and have no more, by directory; no directory that lost nothing."""
+    """Lost bytes of its files by directory; a directory that lost nothing is left out."""
 
 
 class Disks(Protocol):
     """The nodes' disks. Paths are relative to a node's own directory."""
 
     def flush(self, node: int) -> None:
-        """Bring to the disk what waits for it, so that `freeze` has little to wait for."""
+        """Write dirty pages to the disk, so that `freeze` has little to wait for."""
         ...
 
     def freeze(self, node: int) -> None:
@@ -206,11 +208,11 @@ class Disks(Protocol):
         ...
 
     def thaw(self, node: int) -> None:
-        """Undo `freeze`; nothing happens where nothing is frozen."""
+        """Undo `freeze`; do nothing if the disk is not frozen."""
         ...
 
     def limit(self, node: int, *, bytes_per_s: int, operations_per_s: int) -> None:
-        """Let the disk read no more and write no more than that from now on; 0 is no limit."""
+        """Limit the disk's reads and its writes, each to these rates; 0 is no limit."""
         ...
 
     def unlimit(self, node: int) -> None:
@@ -222,7 +224,7 @@ class Disks(Protocol):
         ...
 
     def fill(self, node: int) -> int:
-        """Take everything that is free, again too; returns the bytes that all of it are by now."""
+        """Allocate all free space, also in a repeated call; return all bytes allocated so far."""
         ...
 
     def drain(self, node: int) -> None:
@@ -230,111 +232,112 @@ class Disks(Protocol):
         ...
 
     def free_bytes(self, node: int) -> int:
-        """What an ordinary user may still write."""
+        """How many bytes an ordinary user may still write."""
         ...
 
     def set_read_only(self, node: int) -> None:
-        """Bring everything to the disk and refuse writes from now on, also to open files."""
+        """Write everything to the disk, then refuse writes, also to open files."""
         ...
 
     def fail(self, node: int) -> None:
-        """Bring everything to the disk and let everything fail from now on, reads too."""
+        """Write everything to the disk, then let every access fail, reads too."""
         ...
 
-    def drop_sync(self, node: int) -> None:
-        """Let the next fsync of a file fail that has something to write; that is taken for clean:
-        it is read, and never written. Raises for a node of which that is so until `keep_syncs`.
+    def fail_next_sync(self, node: int) -> None:
+        """Let the next fsync that has something to write fail. Its pages count as clean from then
+        on: they can be read, but are never written. In force until `stop_sync_failures`; raises if
+        it is in force already.
         """
         ...
 
-    def keep_syncs(self, node: int) -> None:
-        """No fsync is to fail any more, and none has; nothing happens where none was to."""
+    def stop_sync_failures(self, node: int) -> None:
+        """Undo `fail_next_sync` and forget its failure; do nothing if it is not in force."""
         ...
 
-    def dropped(self, node: int) -> int | None:
-        """How many bytes the fsync had to write that failed since `drop_sync`; None before it."""
+    def failed_sync_bytes(self, node: int) -> int | None:
+        """Bytes that the failed fsync had to write since `fail_next_sync`; None before it fails."""
         ...
 
     def cut_power(self, nodes: Sequence[int]) -> Sequence[PowerCut]:
-        """Lose what was not brought to the disks, and bring the disks back as a boot would.
+        """Lose everything that was not written to the disks, and recover the disks as a boot would.
 
-        Nobody may be using them: the nodes' processes were killed before.
+        The disks must not be in use: the nodes' processes were killed before.
         """
         ...
 
-    def ailment(self, node: int) -> str:
-        """What is wrong with the disk until `repair`, in a few words; empty when nothing is."""
+    def disk_problem(self, node: int) -> str:
+        """What is wrong with the disk until `repair`, in a few words; empty if nothing is."""
         ...
 
     def repair(self, node: int) -> None:
-        """Bring the disk back after `set_read_only`, `fail` or half a `cut_power`, as a boot would;
-        nothing happens where nothing was wrong. Nobody may be using it.
+        """Recover the disk after `set_read_only`, `fail` or an incomplete `cut_power`, as a boot
+        would; do nothing for a healthy disk. The disk must not be in use.
         """
         ...
 
     def probe(self, node: int, name: str, size_bytes: int) -> None:
-        """Begin to write and fsync in a process of its own; one that goes by the name ends."""
+        """Start a write and fsync in a separate process; an earlier probe of that name ends."""
         ...
 
     def probed(self, node: int, name: str) -> Probe | None:
-        """How far that is; None when nothing was begun by that name."""
+        """The progress of the probe; None without a probe of that name."""
         ...
 
     def end_probe(self, node: int, name: str) -> Probe | None:
-        """What became of it, at the latest within a few seconds; nothing of it is left."""
+        """End the probe within a few seconds, remove its traces, and return its outcome."""
         ...
 
     def files(self, node: int) -> Mapping[str, int]:
-        """The size of every file in bytes, in the order of the paths."""
+        """The size of every file in bytes, sorted by path."""
         ...
 
     def read(self, node: int, path: str, offset: int, size_bytes: int) -> bytes:
-        """A part of a file, shorter at its end."""
+        """Read a part of a file; shorter at the end of the file."""
         ...
 
     def write(self, node: int, path: str, offset: int, content: bytes) -> None:
-        """Overwrite a part of a file, and bring it to the disk."""
+        """Overwrite a part of a file, and fsync it."""
         ...
 
     def truncate(self, node: int, path: str, size_bytes: int) -> None:
-        """Cut a file's tail, and bring that to the disk."""
+        """Truncate a file, and fsync it."""
         ...
 
     def keep_copy(self, node: int, name: str, paths: Sequence[str]) -> None:
-        """Copy files aside, under a name."""
+        """Copy files to a backup of that name."""
         ...
 
     def restore_copy(self, node: int, name: str) -> Mapping[str, tuple[int, int]]:
-        """Put a copy back: path -> (size before, size after) of every file that it changed."""
+        """Restore a backup: path -> (size before, size after) of every changed file."""
         ...
 
     def forget_copy(self, node: int, name: str) -> None:
-        """Remove a copy; nothing happens where there is none."""
+        """Remove a backup; do nothing if there is none."""
         ...
 
     def wipe(self, node: int) -> Mapping[str, int]:
-        """Remove every file; the bytes that each directory had."""
+        """Remove every file; return the bytes that each directory had."""
         ...
 
-    def note(self, key: str, evidence: str) -> None:
-        """Keep what was measured at the one moment when it could be."""
+    def keep_evidence(self, key: str, evidence: str) -> None:
+        """Store evidence that can be measured at one moment only."""
         ...
 
-    def noted(self, key: str) -> str | None:
-        """What was kept under that key."""
+    def kept_evidence(self, key: str) -> str | None:
+        """The evidence stored under that key."""
         ...
 
 
-class Reading(NamedTuple):
-    """How far a node's wall clock is ahead of the true time (negative: behind), as measured."""
+class ClockReading(NamedTuple):
+    """How far a node's wall clock is ahead of the true time, as measured (negative: behind)."""
 
     least_ms: float
     most_ms: float
     looked: bool
-    """Whether the node itself has looked at its clock since the clock was set last."""
+    """Whether the node itself has read its clock since the clock was last set."""
 
     def allows(self, offset_ms: float) -> bool:
-        """Whether the clock may show that offset, to the precision of the measurement."""
+        """Whether the measured range contains that offset."""
         return self.least_ms <= offset_ms <= self.most_ms
 
 
@@ -342,60 +345,61 @@ class Clocks(Protocol):
     """The nodes' wall clocks; monotonic time is never touched. Layers add up."""
 
     def skew(self, node: int, layer: str, offset_ms: float) -> None:
-        """Let the node's wall clock be that much further ahead (negative: behind) than without the
-        layer, now and when the node starts again; once more changes it.
+        """Set the layer's offset of the node's wall clock (negative: behind), now and after every
+        restart of the node; a repeated call changes the offset.
         """
         ...
 
     def unskew(self, node: int, layer: str) -> None:
-        """Take a layer away; nothing happens where there is none, or where no machine is left."""
+        """Remove a layer; do nothing for a missing layer or a machine that is gone."""
         ...
 
-    def asked_ms(self, node: int, layer: str = "") -> float:
-        """What the layer adds, or all layers together do: 0 without any."""
+    def requested_offset_ms(self, node: int, layer: str = "") -> float:
+        """The offset that the layer adds, or that all layers add together; 0 without any."""
         ...
 
-    def shown(self, node: int) -> Reading | None:
-        """What the clock of the node's process shows; None where no process runs."""
+    def read(self, node: int) -> ClockReading | None:
+        """The time that the clock of the node's process shows; None without a process."""
         ...
 
 
 class Boot(NamedTuple):
-    """What was found of a machine when its power was back."""
+    """A machine's boot after its power was cut."""
 
     before: str
-    """Which boot it was before the power was cut, by the kernel's boot_id."""
+    """The kernel's boot_id before the power was cut."""
     after: str
+    """The kernel's boot_id after it."""
     up_s: float
-    """How long its kernel had run by then."""
+    """The kernel's uptime when this was measured."""
     since_cut_s: float
-    """How long ago the power had been cut by then, by the harness's clock."""
+    """The time from the cut to this measurement, by the harness's clock."""
     lost: Mapping[str, int]
-    """Bytes that the node's files had just before the cut and have no more, by directory; no
-    directory that lost nothing."""
+    """Bytes of the node's files that the cut lost, by directory; a directory that lost nothing is
+    left out."""
 
 
 class Power(Protocol):
-    """The power of whole machines, where a hypervisor can cut it; see also `Disks.cut_power`."""
+    """The power of whole machines, if a hypervisor can cut it; see also `Disks.cut_power`."""
 
     def cut(self, nodes: Sequence[int]) -> float:
-        """Take the power from the machines at the same time, without a word to them; within how
-        many ms that was. Until `restore` nothing runs there, and calls that need it wait for that.
+        """Cut the power of the machines at the same time, without a shutdown; return within how
+        many ms. Until `restore` nothing runs there, and calls that need the machine wait.
         """
         ...
 
     def is_off(self, node: int) -> bool:
-        """Whether the machine has no power, by its hypervisor."""
+        """Whether the machine has no power, according to its hypervisor."""
         ...
 
     def restore(self, nodes: Sequence[int]) -> None:
-        """Boot those machines that have no power, and make there again what other faults have in
-        force; the nodes are not started. Takes as long as a boot.
+        """Boot the machines without power, and re-apply the other faults in force there; do not
+        start the nodes. Takes as long as a boot.
         """
         ...
 
     def boot(self, node: int) -> Boot | None:
-        """What the last `restore` found of it; None before there was one."""
+        """The machine's last boot by `restore`; None before the first."""
         ...
 
 
@@ -411,8 +415,8 @@ class Hosts:
     power: Power
     cluster: Administration
     view: ClusterView
-    """What the cluster says of itself."""
-    ledger: Ledger = field(default_factory=Ledger)
-    """What the faults in force remember."""
-    strands: Strands = field(default_factory=Threads)
-    """How something is done beside something else."""
+    """The state of the cluster as its nodes report it."""
+    fault_state: FaultState = field(default_factory=FaultState)
+    """The state of the faults in force."""
+    task_runner: TaskRunner = field(default_factory=ThreadTaskRunner)
+    """Runs background tasks."""

@@ -1,8 +1,8 @@
-"""What faults in force remember between their injection, their pulses and their heal.
+"""The state of faults between their injection, their ticks and their heal.
 
-Faults have no state. What they did goes here under the strike's own tag, and so does which nodes
-they keep down: a node that several faults keep down stays down until the last of them lets go. Any
-thread may call.
+Fault objects have no state. An injection stores here, under its own tag, what it did to each node
+and which nodes it keeps down. A node that several faults keep down stays down until the last of
+them releases it. Any thread may call.
 """
 
 import random
@@ -11,54 +11,54 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 TAG: Final = "tag"
-"""The detail of a strike that names it here."""
+"""The detail of an injection that names it here."""
 
 
 def new_tag(rng: random.Random) -> tuple[str, str]:
-    """A detail that tells a strike from every other, the same for the same seed and event."""
+    """A detail that is unique to one injection, and the same for the same seed and event."""
     return TAG, f"{rng.getrandbits(64):016x}"
 
 
-class Deed(NamedTuple):
-    """What was done to a node, or seen of it."""
+class NodeChange(NamedTuple):
+    """Something that was done to a node or observed on it."""
 
-    what: str
+    kind: str
     node: int
     at_ms: int
     """Since the injection."""
     evidence: str = ""
 
 
-class Ledger:
-    """The deeds and the holds of all strikes of a run."""
+class FaultState:
+    """The node changes of all injections of a run, and the nodes that they keep down."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._deeds: dict[str, list[Deed]] = {}
-        self._held: dict[str, set[int]] = {}
+        self._node_changes: dict[str, list[NodeChange]] = {}
+        self._kept_down: dict[str, set[int]] = {}
 
-    def note(self, tag: str, deed: Deed) -> None:
-        """Remember a deed."""
+    def add_change(self, tag: str, change: NodeChange) -> None:
+        """Store one change."""
         with self._mutex:
-            self._deeds.setdefault(tag, []).append(deed)
+            self._node_changes.setdefault(tag, []).append(change)
 
-    def deeds(self, tag: str) -> Sequence[Deed]:
-        """What was noted under the tag, in order."""
+    def node_changes(self, tag: str) -> Sequence[NodeChange]:
+        """The changes stored under the tag, in order."""
         with self._mutex:
-            return tuple(self._deeds.get(tag, ()))
+            return tuple(self._node_changes.get(tag, ()))
 
-    def hold(self, tag: str, node: int) -> None:
-        """From now on the strike keeps the node down."""
+    def keep_down(self, tag: str, node: int) -> None:
+        """The injection keeps the node down from now on."""
         with self._mutex:
-            self._held.setdefault(tag, set()).add(node)
+            self._kept_down.setdefault(tag, set()).add(node)
 
-    def let_go(self, tag: str, nodes: Sequence[int] | None = None) -> None:
-        """The strike keeps these nodes down no more; without `nodes`, none at all."""
+    def release(self, tag: str, nodes: Sequence[int] | None = None) -> None:
+        """The injection no longer keeps these nodes down; without `nodes`, it releases all."""
         with self._mutex:
-            held = self._held.get(tag, set())
-            held.difference_update(tuple(held) if nodes is None else nodes)
+            kept = self._kept_down.get(tag, set())
+            kept.difference_update(tuple(kept) if nodes is None else nodes)
 
-    def held(self, node: int) -> bool:
-        """Whether any strike keeps the node down."""
+    def is_kept_down(self, node: int) -> bool:
+        """Whether any injection keeps the node down."""
         with self._mutex:
-            return any(node in nodes for nodes in self._held.values())
+            return any(node in nodes for nodes in self._kept_down.values())

@@ -1,45 +1,45 @@
-"""What became of planned faults: rows of the record of faults, and what later events may ask."""
+"""The outcome of every event: the rows of the fault table, and facts for conditions."""
 
 import json
 from dataclasses import dataclass, field
 from typing import Final
 
 from nemesis import conditions
-from nemesis.faults.fault import Strike
+from nemesis.faults.fault import Injection
 from nemesis.schedule import Event
-from nemesis.selectors import Resolved
+from nemesis.selectors import Selection
 
-SEEN_NS: Final = 2_000_000_000
-"""After so long, what is known of the cluster is of after an event."""
+VIEW_LAG_NS: Final = 2_000_000_000
+"""So long after an event, the view of the cluster no longer shows the state before the event."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FaultRecord:
-    """What became of one event; the columns of the record of faults."""
+    """The outcome of one event; the columns of the fault table."""
 
     event: Event
     label: str
-    found: Resolved | None = None
-    """Whom the event's targets meant, and why these."""
-    strike: Strike | None = None
+    selection: Selection | None = None
+    """The nodes that the event's selector chose, and why."""
+    injection: Injection | None = None
     started_ns: int | None = None
     effective_ns: int | None = None
     healed_ns: int | None = None
     inject_ms: float | None = None
-    """How long the injection took, without its journal entry and its proof."""
+    """How long the injection took, without its journal entry and its measurement."""
     heal_ms: float | None = None
-    """How long the heal took that succeeded."""
+    """How long the successful heal took."""
     effect: str | None = None
     healing: str | None = None
-    """The proof that the heal did what it should."""
+    """The evidence that the heal worked."""
     error: str | None = None
 
     def row(self) -> dict[str, object]:
         """The record as a row: times in ns since the run's start, `targets` as JSON."""
         targets: dict[str, object] = {"asked": self.event.targets}
-        if self.found is not None and self.strike is not None:
-            targets |= {"resolved": self.found.because, "meant": list(self.found.nodes)}
-            targets |= self.strike.as_json()
+        if self.selection is not None and self.injection is not None:
+            targets |= {"resolved": self.selection.reason, "meant": list(self.selection.nodes)}
+            targets |= self.injection.as_json()
         return {
             "fault_id": self.event.id,
             "fault": self.event.fault,
@@ -63,31 +63,29 @@ class FaultRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
-    """The events that struck so far. See `nemesis.base.Past`."""
+class InjectedEvents:
+    """The events injected so far. See `nemesis.base.EventOutcomes`."""
 
     records: list[FaultRecord] = field(default_factory=list)
 
     def add(self, record: FaultRecord) -> None:
-        """One more event strikes now."""
+        """Add an event that is being injected."""
         self.records.append(record)
 
-    def took(self, event: str) -> bool:
-        """Whether such an event has its proof of effect."""
+    def took_effect(self, event: str) -> bool:
+        """Whether the effect of such an event has been measured."""
         return any(record.effective_ns is not None for record in self._of(event))
 
     def healed(self, event: str) -> bool:
         """Whether such an event is healed."""
         return any(record.healed_ns is not None for record in self._of(event))
 
-    def turn_is_over(self, now_ns: int) -> bool:
-        """Whether the events that struck in turn (`conditions`) are over, and have been for so long
-        that the cluster was asked since.
-        """
+    def serial_events_are_over(self, now_ns: int) -> bool:
+        """Whether all one-at-a-time events (see `conditions`) were healed VIEW_LAG_NS ago."""
         return all(
-            record.healed_ns is not None and now_ns - record.healed_ns >= SEEN_NS
+            record.healed_ns is not None and now_ns - record.healed_ns >= VIEW_LAG_NS
             for record in self.records
-            if record.event.until and conditions.parse(record.event.until).in_turn
+            if record.event.until and conditions.parse(record.event.until).one_at_a_time
             if record.healed_ns is not None or record.error is None
         )
 

@@ -1,8 +1,8 @@
-"""Who a fault is aimed at: a small language of target expressions, resolved when it strikes.
+"""Selectors: expressions that choose the nodes that a fault hits, resolved at the injection.
 
-A schedule holds the expression, not the node: the same schedule then hits the leader of the moment
-in every run. Which node that was is journalled. What an expression leaves open is drawn by a random
-number generator handed in; the set is never empty, and ascending.
+A schedule holds the selector, not the node: so the same schedule hits the current leader in every
+run. The chosen nodes are journalled. Random choices are drawn from the given random number
+generator. The chosen nodes are never empty, and ascending.
 """
 
 import random
@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nemesis.base import BadTargets, ClusterView, Unresolved
+from nemesis.base import BadSelector, ClusterView, UnresolvedSelector
 from nemesis.hosts import CLIENTS
 
-EXPRESSIONS: Final[Mapping[str, str]] = {
+SELECTORS: Final[Mapping[str, str]] = {
     "one": "a random node",
-    "minority": "as many random nodes as are less than half of all",
-    "majority": "as few random nodes as are more than half of all",
+    "minority": "random nodes, as many as possible but fewer than half",
+    "majority": "random nodes, as few as possible but more than half",
     "all": "every node",
     "broker": "a random broker that is not the active controller",
     "brokers": "every broker",
     "controller": "the active controller, which leads the metadata quorum",
-    "quorum-leader": "the same",
-    "quorum-follower": "a random controller that is not active",
+    "quorum-leader": "the same as controller",
+    "quorum-follower": "a random controller that is not the active one",
     "controllers": "every controller",
     "leader": "the leader of a random partition",
     "leader:<topic>/<partition>": "that partition's leader",
@@ -33,79 +33,79 @@ EXPRESSIONS: Final[Mapping[str, str]] = {
     "isr:<topic>/<partition>": "all in-sync replicas of that partition",
     "isr-one": "a random in-sync follower of a random partition",
     "isr-one:<topic>/<partition>": "a random in-sync follower of that partition",
-    "last-isr": "the only in-sync replica of a random partition that has but one",
-    "last-isr:<topic>/<partition>": "the only in-sync replica of that partition, once it has but "
+    "last-isr": "the only in-sync replica of a random partition that has just one",
+    "last-isr:<topic>/<partition>": "the only in-sync replica of that partition, once it has just "
     "one",
-    "clients": "the clients' machine, for faults of the network and of clients",
+    "clients": "the clients' machine, for network faults and client faults",
     "node:N": "node N",
     "nodes:N,N,...": "these nodes",
 }
-"""Every target expression as it is written, and whom it means."""
+"""Every selector as it is written, and the nodes that it chooses."""
 
 _NODES = re.compile(r"node:(\d{1,9})|nodes:(\d{1,9}(?:,\d{1,9})*)")
 _OF_PARTITION = re.compile(r"(leader|followers|isr|isr-one|last-isr):([A-Za-z0-9._-]+)/(\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A parsed target expression."""
+class Selector:
+    """A parsed selector."""
 
     kind: str
-    """The expression up to its colon; `node` for nodes by number."""
+    """The selector up to its colon; `node` for nodes by number."""
     nodes: tuple[int, ...] = ()
     topic: str | None = None
-    """With a partition's expression: that partition's; without, any partition's."""
+    """The partition's topic; None for a random partition."""
     partition: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
-    """The nodes that a target expression meant at one moment, and why these."""
+class Selection:
+    """The nodes that a selector chose at one moment, and why."""
 
     nodes: tuple[int, ...]
-    because: str
+    reason: str
 
 
-def parse(expression: str) -> Target:
-    """Read a target expression. Raises BadTargets, naming the expressions that exist."""
-    if ":" not in expression and expression in EXPRESSIONS:
-        return Target(kind=expression)
+def parse(expression: str) -> Selector:
+    """Parse a selector. Raises BadSelector, which lists all selectors."""
+    if ":" not in expression and expression in SELECTORS:
+        return Selector(kind=expression)
     if match := _NODES.fullmatch(expression):
         named = {int(number) for number in (match[1] or match[2]).split(",")}
-        return Target(kind="node", nodes=tuple(sorted(named)))
+        return Selector(kind="node", nodes=tuple(sorted(named)))
     if match := _OF_PARTITION.fullmatch(expression):
-        return Target(kind=match[1], topic=match[2], partition=int(match[3]))
-    raise BadTargets(f"{expression!r} is no target; targets are {', '.join(EXPRESSIONS)}")
+        return Selector(kind=match[1], topic=match[2], partition=int(match[3]))
+    raise BadSelector(f"{expression!r} is not a selector; selectors are {', '.join(SELECTORS)}")
 
 
 def resolve(
     expression: str, nodes: Sequence[int], view: ClusterView, rng: random.Random
-) -> Resolved:
-    """The nodes that `expression` means now.
+) -> Selection:
+    """The nodes that `expression` chooses now.
 
-    Raises BadTargets when it never can mean any of `nodes`, Unresolved when the view does not know
-    at the moment.
+    Raises BadSelector if it can never choose one of `nodes`, UnresolvedSelector if the view does
+    not know a node at the moment.
     """
-    target = parse(expression)
-    if target.kind in _OF_REPLICAS:
-        return _of_replicas(target, view, rng)
-    if target.kind in _OF_ROLES:
-        found = [node for node in _OF_ROLES[target.kind](view) if node in nodes]
-        return _some(target.kind, found, rng)
-    if target.kind == "clients":
-        return Resolved(nodes=(CLIENTS,), because="clients")
-    if target.kind == "node":
-        if strangers := [node for node in target.nodes if node not in nodes]:
-            raise BadTargets(f"there is no node {_list(strangers)}; the nodes are {_list(nodes)}")
-        return Resolved(nodes=target.nodes, because=f"node {_list(target.nodes)}")
-    return _sample(target.kind, nodes, rng)
+    selector = parse(expression)
+    if selector.kind in _OF_REPLICAS:
+        return _of_replicas(selector, view, rng)
+    if selector.kind in _OF_ROLES:
+        found = [node for node in _OF_ROLES[selector.kind](view) if node in nodes]
+        return _all_or_one(selector.kind, found, rng)
+    if selector.kind == "clients":
+        return Selection(nodes=(CLIENTS,), reason="clients")
+    if selector.kind == "node":
+        if unknown := [node for node in selector.nodes if node not in nodes]:
+            raise BadSelector(f"there is no node {_list(unknown)}; the nodes are {_list(nodes)}")
+        return Selection(nodes=selector.nodes, reason=f"node {_list(selector.nodes)}")
+    return _sample(selector.kind, nodes, rng)
 
 
-def _sample(kind: str, nodes: Sequence[int], rng: random.Random) -> Resolved:
+def _sample(kind: str, nodes: Sequence[int], rng: random.Random) -> Selection:
     size = _size(kind, len(nodes))
     if size == 0:
-        raise BadTargets(f"{len(nodes)} nodes have no {kind}")
-    return Resolved(nodes=tuple(sorted(rng.sample(nodes, size))), because=kind)
+        raise BadSelector(f"{len(nodes)} nodes have no {kind}")
+    return Selection(nodes=tuple(sorted(rng.sample(nodes, size))), reason=kind)
 
 
 def _size(kind: str, count: int) -> int:
@@ -118,7 +118,7 @@ def _size(kind: str, count: int) -> int:
 def _active(view: ClusterView) -> int:
     leader = view.controller()
     if leader is None:
-        raise Unresolved("nobody knows the active controller")
+        raise UnresolvedSelector("the active controller is not known")
     return leader
 
 
@@ -133,20 +133,20 @@ _OF_ROLES: Final[Mapping[str, Callable[[ClusterView], Sequence[int]]]] = {
 _ONE_OF: Final = frozenset({"quorum-follower", "broker", "isr-one"})
 
 
-def _some(kind: str, found: Sequence[int], rng: random.Random, what: str = "") -> Resolved:
-    """All that were found, or one of them where the expression means but one."""
-    because = "active controller" if kind in ("controller", "quorum-leader") else what or kind
+def _all_or_one(kind: str, found: Sequence[int], rng: random.Random, what: str = "") -> Selection:
+    """All nodes found, or a random one of them if the selector chooses only one."""
+    reason = "active controller" if kind in ("controller", "quorum-leader") else what or kind
     if not found:
-        raise Unresolved(f"there is no {because} at the moment")
+        raise UnresolvedSelector(f"there is no {reason} at the moment")
     chosen = [rng.choice(sorted(found))] if kind in _ONE_OF else found
-    return Resolved(nodes=tuple(sorted(chosen)), because=because)
+    return Selection(nodes=tuple(sorted(chosen)), reason=reason)
 
 
 # -- by partition
 
 
 def _replicas(kind: str, view: ClusterView, at: tuple[str, int]) -> Sequence[int]:
-    """Whom the expression means in one partition; nobody when that is not known."""
+    """The nodes that the selector chooses in one partition; empty if unknown."""
     leader, isr = view.leader(*at), view.isr(*at) or ()
     match kind:
         case "leader":
@@ -170,19 +170,19 @@ _OF_REPLICAS: Final[Mapping[str, str]] = {
 }
 
 
-def _of_replicas(target: Target, view: ClusterView, rng: random.Random) -> Resolved:
-    what = _OF_REPLICAS[target.kind]
-    if target.topic is not None:
-        at = (target.topic, target.partition)
+def _of_replicas(selector: Selector, view: ClusterView, rng: random.Random) -> Selection:
+    what = _OF_REPLICAS[selector.kind]
+    if selector.topic is not None:
+        at = (selector.topic, selector.partition)
     else:
-        having = [at for at in view.partitions() if _replicas(target.kind, view, at)]
+        having = [at for at in view.partitions() if _replicas(selector.kind, view, at)]
         if not having:
-            raise Unresolved(f"no partition has a known {what}")
+            raise UnresolvedSelector(f"no partition has a known {what}")
         at = rng.choice(having)
-    found = _replicas(target.kind, view, at)
+    found = _replicas(selector.kind, view, at)
     if not found:
-        raise Unresolved(f"{at[0]}/{at[1]} has no known {what}")
-    return _some(target.kind, found, rng, f"{what} of {at[0]}/{at[1]}")
+        raise UnresolvedSelector(f"{at[0]}/{at[1]} has no known {what}")
+    return _all_or_one(selector.kind, found, rng, f"{what} of {at[0]}/{at[1]}")
 
 
 def _without(nodes: Sequence[int], one: int) -> Sequence[int]:

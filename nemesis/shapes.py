@@ -1,10 +1,10 @@
-"""Shapes of network partitions: pure functions from nodes to who drops whom.
+"""Shapes of network partitions: pure functions from nodes to grudges.
 
-A grudge is a sorted tuple of (src, dst): packets that arrive at `dst` from `src` are dropped. It
-never cuts a node from itself, and no partition speaks of clients: a node cut off from all others
-still answers whoever can reach it, which is how a deposed leader goes on acknowledging writes.
+A grudge is a sorted tuple of (src, dst): `dst` drops the packets that arrive from `src`. It never
+separates a node from itself, and it does not include clients. So an isolated node still answers
+its clients; this is how a replaced leader can go on acknowledging writes.
 
-After Jepsen's nemesis shapes; drops are at the receiver, as each node's firewall would make them.
+The shapes are Jepsen's. The receiver drops the packets, as each node's firewall would.
 """
 
 import random
@@ -16,34 +16,34 @@ Grudge = tuple[tuple[int, int], ...]
 
 
 def complete(components: Sequence[Sequence[int]]) -> Grudge:
-    """Nobody hears anybody outside its own component; components are disjoint."""
+    """No node receives packets from outside its own component; components are disjoint."""
     side = {node: number for number, component in enumerate(components) for node in component}
     return _grudge((a, b) for a, b in permutations(side, 2) if side[a] != side[b])
 
 
 def halves(nodes: Sequence[int]) -> Grudge:
-    """The nodes in two halves as they are ordered, the first the smaller one."""
+    """Split the nodes into two halves in their order; the first half is the smaller one."""
     middle = len(nodes) // 2
     return complete([nodes[:middle], nodes[middle:]])
 
 
 def random_halves(nodes: Sequence[int], rng: random.Random) -> Grudge:
-    """The nodes in two random halves."""
+    """Split the nodes into two random halves."""
     return halves(rng.sample(nodes, len(nodes)))
 
 
 def isolate(nodes: Sequence[int], targets: Sequence[int]) -> Grudge:
-    """The targets on one side, all other nodes on the other."""
+    """Separate the targets from all other nodes."""
     return complete([targets, [node for node in nodes if node not in targets]])
 
 
 def majorities_ring(nodes: Sequence[int], rng: random.Random) -> Grudge:
-    """Every node hears a majority, and no two nodes hear the same one.
+    """Every node receives from a majority, and no two nodes from the same majority.
 
-    From four nodes up each hears its neighbours on a random ring, so that links are cut both ways.
-    With three that cannot be (each would need exactly one partner), so each drops what its
-    predecessor sends: which no TCP connection survives, but which every packet counter shows.
-    Fewer than three nodes have no such shape: the grudge is empty.
+    With four or more nodes, each node keeps its neighbours on a random ring; the other links are
+    cut both ways. With three nodes that is impossible (each would need exactly one partner), so
+    each drops the packets of its predecessor: no TCP connection survives that, but every packet
+    counter shows it. With fewer than three nodes the grudge is empty.
     """
     count = len(nodes)
     if count < 3:
@@ -60,12 +60,12 @@ def majorities_ring(nodes: Sequence[int], rng: random.Random) -> Grudge:
 
 
 def bridge(nodes: Sequence[int], middle: int) -> Grudge:
-    """Two halves that hear each other only through one node, which hears everybody."""
+    """Two halves that only the node `middle` connects."""
     return halves([node for node in nodes if node != middle])
 
 
 def one_way(nodes: Sequence[int], targets: Sequence[int], *, deaf: bool) -> Grudge:
-    """The targets hear nobody outside themselves (`deaf`), or are heard by nobody outside."""
+    """The targets receive nothing from other nodes (`deaf`), or other nodes nothing from them."""
     inward = isolate(nodes, targets)
     if deaf:
         return _grudge((src, dst) for src, dst in inward if dst in targets)
@@ -75,7 +75,7 @@ def one_way(nodes: Sequence[int], targets: Sequence[int], *, deaf: bool) -> Grud
 def touching(
     targets: Sequence[int], others: Sequence[int], *, inward: bool, outward: bool
 ) -> Grudge:
-    """All links between a target and any other machine, each target with each other one too."""
+    """All links between a target and any other machine, other targets included."""
     pairs = {(other, target) for target in targets for other in others if other != target}
     return _grudge({*(pairs if inward else ()), *((b, a) for a, b in pairs if outward)})
 

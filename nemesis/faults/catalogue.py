@@ -22,7 +22,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _
 
 
 def find(name: str) -> Fault:
-    """The fault of that name. Raises UnknownFault, which lists the names and the nearest one."""
+    """The fault of that name. Raises UnknownFault, which lists all names and the most similar."""
     if name in FAULTS:
         return FAULTS[name]
     near = difflib.get_close_matches(name, FAULTS, n=1)

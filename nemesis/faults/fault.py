@@ -1,9 +1,9 @@
-"""What a fault is: a small object without state that breaks, proves, heals and proves again.
+"""The interface of a fault: a small object without state that breaks, heals, and measures both.
 
-`aim` turns resolved nodes into a `Strike`, plain data that says exactly what will be done to whom;
-`inject`, `effect`, `heal` and `healing` act on a strike through `Hosts`. The strike is journalled
-before it is made. Faults that act more than once while they are in force (a flapping link, a
-crash loop) have a `pulse`.
+`plan_injection` turns the selected nodes into an `Injection`: plain data that says exactly what
+will be done, and to which nodes. `inject`, `measure_effect`, `heal` and `measure_heal` carry it out
+through `Hosts`. The injection is journalled before it is made. A fault that acts repeatedly while
+it is in force (a flapping link, a crash loop) has a `tick`.
 """
 
 import random
@@ -17,10 +17,10 @@ from nemesis.hosts import Cut, Hosts
 
 
 class Ability(StrEnum):
-    """What a deployment target must be able to do for a fault to be injectable there."""
+    """What a deployment target must be able to do so that a fault can be injected there."""
 
     SIGNALS = "signals"
-    """Kill, stop and continue a node's process, and start it again."""
+    """Kill, stop, continue and restart a node's process."""
     CLIENT_SIGNALS = "client-signals"
     """Stop and continue the processes of clients."""
     PACKET_DROPS = "packet-drops"
@@ -28,25 +28,25 @@ class Ability(StrEnum):
     LINK_QUALITY = "link-quality"
     """Delay, lose, reorder, duplicate and rate-limit the packets of a link."""
     CONNECTION_RESETS = "connection-resets"
-    """End the TCP connections between two machines by a reset."""
+    """Reset the TCP connections between two machines."""
     DISK_STALLS = "disk-stalls"
     """Freeze a node's file system."""
     DISK_FAULTS = "disk-faults"
-    """Fill a node's file system, make it read-only, let its reads and writes fail."""
+    """Fill a node's file system, or let its reads and writes fail."""
     DISK_READ_ONLY = "disk-read-only"
     """Turn a node's file system read-only under its open files."""
     FAILED_SYNCS = "failed-syncs"
-    """Let one fsync fail, and what it was to write be taken for clean."""
+    """Let one fsync fail, after which its pages count as clean."""
     DISK_SPEED = "disk-speed"
     """Limit a node's disk in bytes and operations per second."""
     POWER_LOSS = "power-loss"
-    """End a node with everything that it did not bring to its disk by fsync."""
+    """End a node and lose everything that it did not fsync."""
     MACHINE_POWER = "machine-power"
-    """Take the power from a node's whole machine, as a pulled plug does, and give it back."""
+    """Cut the power of a node's whole machine, as by pulling the plug, and restore it."""
     FILES = "files"
-    """Change, cut, replace and remove the files of a stopped node."""
+    """Change, truncate, replace and remove the files of a stopped node."""
     CLOCKS = "clocks"
-    """Set each node's wall clock apart, its monotonic clock untouched."""
+    """Set each node's wall clock separately, without a change of its monotonic clock."""
     ADMINISTRATION = "administration"
     """Change the cluster's members, replicas, topics and configs while it runs."""
 
@@ -58,20 +58,20 @@ class Option:
     name: str
     default: str
     about: str
-    """What it means, with its unit."""
+    """The meaning, with its unit."""
     read: Callable[[str], object] = str
-    """Raises ValueError for what it cannot be, with a text that says what it can be."""
+    """Parses the value. Raises ValueError, whose text says which values are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """A fault's parameters: those that the event gives, the defaults for the others."""
+    """A fault's parameters: the event's values, and defaults for the others."""
 
     values: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, options: Iterable[Option], given: Mapping[str, str]) -> Self:
-        """Check what is given. Raises BadSchedule, naming the parameters that there are."""
+        """Check the given values. Raises BadSchedule, which lists the parameters."""
         known = {option.name: option for option in options}
         for name, value in given.items():
             if name not in known:
@@ -98,24 +98,24 @@ class Params:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strike:
-    """One fault, aimed: plain data that says exactly what will be done to whom."""
+class Injection:
+    """One fault with all choices made: plain data that says what is done, and to which nodes."""
 
     nodes: tuple[int, ...] = ()
-    """The nodes that the fault is aimed at."""
+    """The nodes that the fault hits."""
     cuts: tuple[Cut, ...] = ()
     """Packets that are dropped."""
     links: tuple[tuple[int, int], ...] = ()
-    """(src, dst): links whose packets are tampered with, one way."""
+    """(src, dst): links whose packets are impaired, one way."""
     details: tuple[tuple[str, str], ...] = ()
-    """What else was decided: (name, value), such as a parameter or a file."""
+    """Other choices: (name, value), such as a parameter or a file."""
 
     def detail(self, name: str) -> str:
         """The value of that name. Raises KeyError."""
         return dict(self.details)[name]
 
     def as_json(self) -> dict[str, object]:
-        """The strike as JSON-able data, for the journal and the record of faults."""
+        """The injection as JSON-able data, for the journal and the fault table."""
         found = {key: value for key, value in asdict(self).items() if value}
         if self.cuts:
             found["cuts"] = [list(cut[:3]) for cut in self.cuts]
@@ -123,16 +123,18 @@ class Strike:
             found["details"] = dict(self.details)
         return found
 
-    def without(self, others: Sequence["Strike"], *, same_fault: Sequence["Strike"]) -> "Strike":
-        """What is left of the strike when other strikes stay in force.
+    def without(
+        self, others: Sequence["Injection"], *, same_fault: Sequence["Injection"]
+    ) -> "Injection":
+        """The part of the injection to heal while other injections stay in force.
 
-        A cut that any other strike holds stays as it is; a node only when the same kind of fault
-        still holds it. Links are all given back: what faults do to a link are layers, each of
-        which goes alone.
+        A cut that any other injection holds stays. A node stays only if an injection of the same
+        fault holds it. All links are healed: faults act on a link in layers, and each layer is
+        removed separately.
         """
-        nodes = {node for strike in same_fault for node in strike.nodes}
-        cuts = {cut for strike in others for cut in strike.cuts}
-        return Strike(
+        nodes = {node for injection in same_fault for node in injection.nodes}
+        cuts = {cut for injection in others for cut in injection.cuts}
+        return Injection(
             nodes=tuple(node for node in self.nodes if node not in nodes),
             cuts=tuple(cut for cut in self.cuts if cut not in cuts),
             links=self.links,
@@ -141,10 +143,10 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
-    """A measured proof: that a fault did something, or that its healing did; or that it did not."""
+class Measurement:
+    """Measured evidence that a fault, or its heal, had its effect (`confirmed`) or did not."""
 
-    took: bool
+    confirmed: bool
     evidence: str
 
 
@@ -158,7 +160,7 @@ class Fault(Protocol):
 
     @property
     def about(self) -> str:
-        """One sentence for the catalogue: what is done, by which means."""
+        """One sentence for the catalogue: what the fault does, and by which means."""
         ...
 
     @property
@@ -173,116 +175,114 @@ class Fault(Protocol):
 
     @property
     def min_nodes(self) -> int:
-        """The smallest cluster in which the fault means anything."""
+        """The smallest cluster in which the fault makes sense."""
         ...
 
     @property
-    def default_targets(self) -> str:
-        """The target expression of an event that names none."""
+    def default_selector(self) -> str:
+        """The selector of an event that gives none."""
         ...
 
     @property
-    def aimable(self) -> bool:
-        """Whether a generated schedule may aim it at any target; else it takes its default."""
+    def selectable(self) -> bool:
+        """Whether a generated schedule may give it any selector; otherwise it gets its default."""
         ...
 
     @property
-    def pulse_ms(self) -> int | None:
-        """How often `pulse` is called while the fault is in force; None for never."""
+    def tick_ms(self) -> int | None:
+        """How often `tick` is called while the fault is in force; None for never."""
         ...
 
     @property
-    def look_after_ms(self) -> int:
-        """For how long `look_after` is called again and again once it is healed; 0 for not."""
+    def follow_up_ms(self) -> int:
+        """How long `follow_up` is called repeatedly after the heal; 0 for never."""
         ...
 
     @property
-    def heal_within_s(self) -> float:
-        """How long its heal may take before it counts as hanging when all is to be healed."""
+    def heal_timeout_s(self) -> float:
+        """How long the heal may take at the end of a run before it counts as hanging."""
         ...
 
-    def label(self, strike: Strike) -> str:
-        """A short text for people: what was done to whom."""
+    def label(self, injection: Injection) -> str:
+        """A short text for people: what was done, and to which nodes."""
         ...
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """What will be done, given the resolved targets and all nodes. Raises BadTargets."""
+    ) -> Injection:
+        """Decide what will be done, given the selected nodes and all nodes. Raises BadSelector."""
         ...
 
-    def prepare(self, hosts: Hosts, strike: Strike) -> None:
-        """Do beforehand what takes time and breaks nothing, so that `inject` is quick; may be left
-        out, and nothing has to be undone.
-        """
+    def prepare(self, hosts: Hosts, injection: Injection) -> None:
+        """Do slow and harmless preparations, so that `inject` is quick. Optional; needs no undo."""
         ...
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Break it. Raises Futile when that would change nothing; then nothing was changed."""
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Inject the fault. Raises NotApplicable, before any change, if it would change nothing."""
         ...
 
-    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
-        """Act again, `elapsed_ms` after the injection; only what `heal` undoes."""
+    def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
+        """Act again, `elapsed_ms` after the injection; `heal` must undo it."""
         ...
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Measure, while the fault is in force, whether it does anything."""
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Measure, while the fault is in force, whether it has an effect."""
         ...
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Undo `inject` and every `pulse`, also when they failed half-way, also twice."""
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Undo `inject` and every `tick`, also if they failed half-way; may be repeated."""
         ...
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Measure, after `heal`, whether everything is as it was."""
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Measure, after `heal`, whether everything is as before."""
         ...
 
-    def look_after(self, hosts: Hosts, strike: Strike) -> str:
-        """Undo what the fault did to a node only after the heal; what that was, if anything.
+    def follow_up(self, hosts: Hosts, injection: Injection) -> str:
+        """Undo late consequences of the fault that appear after the heal; return what was done.
 
-        Other faults may be in force by then, on the same nodes too: theirs is to be left alone.
+        Other faults may be in force by then, also on the same nodes; their effects must stay.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultBase:
-    """What most faults have in common; a fault is a frozen dataclass on top of it."""
+    """The common parts of most faults; a fault is a frozen dataclass that inherits from it."""
 
     name: str
     about: str
     needs: frozenset[Ability]
     options: tuple[Option, ...] = ()
     min_nodes: int = 1
-    default_targets: str = "one"
-    aimable: bool = True
-    pulse_ms: int | None = None
-    look_after_ms: int = 0
-    heal_within_s: float = 45.0
+    default_selector: str = "one"
+    selectable: bool = True
+    tick_ms: int | None = None
+    follow_up_ms: int = 0
+    heal_timeout_s: float = 45.0
 
-    def label(self, strike: Strike) -> str:
-        """Such as `kill node 2`; a fault without a target says just its name."""
-        return f"{self.name} {node_list(strike.nodes)}" if strike.nodes else self.name
+    def label(self, injection: Injection) -> str:
+        """For example `kill node 2`; just the name for a fault without nodes."""
+        return f"{self.name} {node_list(injection.nodes)}" if injection.nodes else self.name
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """Every target, with the parameters as details."""
-        return Strike(nodes=tuple(targets), details=tuple(sorted(params.values.items())))
+    ) -> Injection:
+        """Every selected node, with the parameters as details."""
+        return Injection(nodes=tuple(targets), details=tuple(sorted(params.values.items())))
 
-    def prepare(self, hosts: Hosts, strike: Strike) -> None:
-        """Nothing takes long."""
+    def prepare(self, hosts: Hosts, injection: Injection) -> None:
+        """Do nothing."""
 
-    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
-        """Nothing more is done."""
+    def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
+        """Do nothing."""
 
-    def look_after(self, hosts: Hosts, strike: Strike) -> str:
-        """What is healed stays so."""
+    def follow_up(self, hosts: Hosts, injection: Injection) -> str:
+        """Do nothing."""
         return ""
 
 
 def node_list(nodes: Sequence[int]) -> str:
-    """Such as `node 2` or `nodes 1, 3`; the clients by their name."""
+    """For example `node 2`, `nodes 1, 3` or `clients`."""
     named = [str(node) if node else "clients" for node in nodes]
     if named == ["clients"]:
         return "clients"

@@ -1,16 +1,16 @@
-"""Strands of the real world: threads that are waited for, and whose errors are not lost."""
+"""TaskRunner of the real world: threads that are waited for, and whose errors are not lost."""
 
 import threading
 
 import pytest
 
-from nemesis.concurrency import Threads
+from nemesis.concurrency import ThreadTaskRunner
 
 
 def test_a_strand_runs_beside_its_caller() -> None:
     """Waiting has a bound, and says whether it is over."""
     go_on = threading.Event()
-    strand = Threads().spawn(lambda: [go_on.wait(30)].clear(), "waits")
+    strand = ThreadTaskRunner().spawn(lambda: [go_on.wait(30)].clear(), "waits")
     assert not strand.wait(0.01)
     assert not strand.done()
     go_on.set()
@@ -25,7 +25,7 @@ def test_what_it_raises_is_its_results() -> None:
     def fails() -> None:
         raise LookupError("nothing")
 
-    strand = Threads().spawn(fails, "fails")
+    strand = ThreadTaskRunner().spawn(fails, "fails")
     assert strand.wait()
     with pytest.raises(LookupError, match="nothing"):
         strand.result()
@@ -33,23 +33,23 @@ def test_what_it_raises_is_its_results() -> None:
 
 def test_time_goes_on() -> None:
     """Monotonic, and at least as long as one sleeps."""
-    strands = Threads()
-    began_s = strands.now_s()
-    strands.sleep(0.01)
-    assert strands.now_s() - began_s >= 0.009
+    task_runner = ThreadTaskRunner()
+    began_s = task_runner.now_s()
+    task_runner.sleep(0.01)
+    assert task_runner.now_s() - began_s >= 0.009
 
 
 def test_a_mutex_may_be_taken_twice() -> None:
     """By its holder; another waits."""
-    strands, order = Threads(), list[str]()
-    mutex = strands.mutex()
+    task_runner, order = ThreadTaskRunner(), list[str]()
+    mutex = task_runner.mutex()
 
     def other() -> None:
         with mutex:
             order.append("other")
 
     with mutex, mutex:
-        waiting = strands.spawn(other, "other")
+        waiting = task_runner.spawn(other, "other")
         assert not waiting.wait(0.01)
         order.append("holder")
     assert waiting.wait()

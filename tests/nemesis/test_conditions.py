@@ -16,12 +16,12 @@ from tests.support.nemesis.fakes import FakeView
 class FakePast:
     """Events as set."""
 
-    took_effect: set[str] = field(default_factory=set)
+    proven: set[str] = field(default_factory=set)
     over: set[str] = field(default_factory=set)
 
-    def took(self, event: str) -> bool:
+    def took_effect(self, event: str) -> bool:
         """As set."""
-        return event in self.took_effect
+        return event in self.proven
 
     def healed(self, event: str) -> bool:
         """As set."""

@@ -12,7 +12,7 @@ from nemesis import executor
 from nemesis.executor import HEAL_ATTEMPTS, RESOLVE_TIMEOUT_MS, Nemesis
 from nemesis.faults.catalogue import find
 from nemesis.hosts import Cut, PowerCut
-from nemesis.record import SEEN_NS, FaultRecord
+from nemesis.record import VIEW_LAG_NS, FaultRecord
 from nemesis.schedule import Event, scripted
 from tests.support.nemesis.fakes import FakeClock, FakeJournal, FakeMachines, FakeView, Trace
 
@@ -185,7 +185,7 @@ def test_who_ends_by_a_fault_after_its_heal_is_started(
     world.run(event("disk.full", targets="node:2"))
     assert world.only.healed_ns is not None
     assert world.only.healed_ns < 5_000_000_000
-    assert str(world.only.healing).endswith("; node 2 ended later by it, and was started")
+    assert str(world.only.healing).endswith("; node 2 ended later because of it, and was started")
     world.assert_whole()
 
 
@@ -301,7 +301,7 @@ def test_of_those_that_wait_for_the_whole_quorum_one_strikes_at_a_time(world: Wo
     healed = [record.healed_ns for record in world.records]
     assert all(at is not None for at in (*struck, *healed))
     for over_ns, next_ns in zip(healed[:-1], struck[1:], strict=True):
-        assert next_ns >= over_ns + SEEN_NS  # type: ignore[operator]
+        assert next_ns >= over_ns + VIEW_LAG_NS  # type: ignore[operator]
 
 
 def test_equal_seeds_hit_equal_targets() -> None:
@@ -318,7 +318,7 @@ def test_a_fault_that_hangs_delays_nobody_elses_heal(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stop that does not return holds up neither the next fault nor its heal."""
-    monkeypatch.setattr(executor, "BLOCK_S", 0.02)
+    monkeypatch.setattr(executor, "LONGEST_WAIT_S", 0.02)
     released = threading.Event()
     pause = world.machines.processes.pause
 
@@ -352,7 +352,7 @@ def test_a_heal_that_hangs_is_given_up_and_said(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end is bounded, and whoever runs the nemesis learns what is still broken."""
-    monkeypatch.setattr(executor, "BLOCK_S", 0.002)
+    monkeypatch.setattr(executor, "LONGEST_WAIT_S", 0.002)
     released = threading.Event()
     resume = world.machines.processes.resume
 
@@ -374,7 +374,7 @@ def test_the_end_waits_as_long_as_the_slowest_heal_may_take(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine's boot outlasts what would be a hanging heal of any other fault."""
-    monkeypatch.setattr(executor, "BLOCK_S", 0.002)
+    monkeypatch.setattr(executor, "LONGEST_WAIT_S", 0.002)
     late, booted = threading.Event(), threading.Event()
     restore, wait, began_ns = world.machines.power.restore, world.clock.wait, world.clock.ns
 
@@ -392,7 +392,7 @@ def test_the_end_waits_as_long_as_the_slowest_heal_may_take(
     world.machines.power.restore = boot  # type: ignore[method-assign]
     world.clock.wait = pass_by  # type: ignore[method-assign]
     nemesis = world.run(event("machine-power-loss", targets="node:1"))
-    assert nemesis.finish_s == find("machine-power-loss").heal_within_s > 200
+    assert nemesis.finish_s == find("machine-power-loss").heal_timeout_s > 200
     assert (world.only.error, nemesis.in_force()) == (None, ())
     world.assert_whole()
 

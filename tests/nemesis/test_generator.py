@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from nemesis.base import UnknownFault
 from nemesis.faults.catalogue import FAULTS, find
-from nemesis.generator import VOTE_MS, VOTES, Mix, Tuning, expand, generate, taken
+from nemesis.generator import (
+    VOTE_RECOVERY_MS,
+    VOTE_TAKING_FAULTS,
+    Mix,
+    Tuning,
+    expand,
+    generate,
+    most_nodes_down,
+)
 from nemesis.schedule import Event
 
 END_MS = 120_000
@@ -39,7 +47,7 @@ def in_force(events: tuple[Event, ...], at_ms: int) -> list[Event]:
 
 @given(mixes(), seeds)
 def test_no_more_than_the_overlap_and_all_healed_in_time(mix: Mix, seed: int) -> None:
-    """At every strike no more are in force than asked for, and at the end none is."""
+    """At every injection no more are in force than asked for, and at the end none is."""
     events = generate(mix, seed=seed, end_ms=END_MS).events
     assert events == tuple(sorted(events, key=lambda event: event.at_ms))
     for event in events:
@@ -65,7 +73,7 @@ def test_overlapping_faults_leave_a_majority(mix: Mix, seed: int) -> None:
     events = generate(mix, seed=seed, end_ms=END_MS).events
     for event in events:
         together = [
-            taken(find(each.fault), each.targets, mix.nodes)
+            most_nodes_down(find(each.fault), each.targets, mix.nodes)
             for each in in_force(events, event.at_ms)
         ]
         takers = [count for count in together if count]
@@ -77,11 +85,11 @@ def test_a_vote_is_taken_only_while_all_are_there(mix: Mix, seed: int) -> None:
     """Each fault that costs one leaves it time to come back, and waits for it before it strikes."""
     back_ms = 0
     for event in generate(mix, seed=seed, end_ms=END_MS).events:
-        takes = event.fault in VOTES
+        takes = event.fault in VOTE_TAKING_FAULTS
         assert event.until == ("quorum whole" if takes else None)
         if takes:
             assert event.at_ms >= back_ms
-            back_ms = event.at_ms + event.duration_ms + VOTE_MS
+            back_ms = event.at_ms + event.duration_ms + VOTE_RECOVERY_MS
 
 
 def test_two_disks_in_a_row_are_lost_apart() -> None:
@@ -135,7 +143,7 @@ def test_faults_that_leave_nodes_serving_overlap_freely() -> None:
 )
 def test_what_a_fault_may_take_away(fault: str, aim: str, count: int) -> None:
     """The most that it can be of five nodes; nothing of those that go on serving."""
-    assert taken(find(fault), aim, 5) == count
+    assert most_nodes_down(find(fault), aim, 5) == count
 
 
 def test_weights_are_kept_in_every_round() -> None:
@@ -189,5 +197,5 @@ def test_patterns_stand_for_faults() -> None:
     """Each fault once, in the order given; a pattern that means none is a mistake."""
     assert expand(["pause", "partition.*", "partition.halves"])[:2] == ["pause", "partition.halves"]
     assert expand(["*"]) == list(FAULTS)
-    with pytest.raises(UnknownFault, match=r"no fault is like 'melt.\*'"):
+    with pytest.raises(UnknownFault, match=r"no fault matches 'melt.\*'"):
         expand(["melt.*"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemesis.base import BadSchedule, BadTargets, NemesisError, UnknownFault
+from nemesis.base import BadSchedule, BadSelector, NemesisError, UnknownFault
 from nemesis.faults.catalogue import FAULTS
 from nemesis.generator import Mix, generate
 from nemesis.schedule import Event, Schedule, from_json, scripted
@@ -73,7 +73,7 @@ def test_a_mix_never_takes_down_more_than_it_was_told() -> None:
     """Faults that cannot be aimed take their own target, the others only those of the mix."""
     for event in generate(MIX, seed=3, end_ms=10_000_000).events:
         fault = FAULTS[event.fault]
-        assert event.targets in (MIX.targets if fault.aimable else (fault.default_targets,))
+        assert event.targets in (MIX.targets if fault.selectable else (fault.default_selector,))
 
 
 def test_no_faults_no_events() -> None:
@@ -102,8 +102,8 @@ def test_scripts_are_ordered_and_completed() -> None:
     ("event", "error", "said"),
     [
         ({"fault": "kil"}, UnknownFault, "did you mean kill"),
-        ({"targets": "everyone"}, BadTargets, "event 0"),
-        ({"until": "soon"}, BadSchedule, "no condition"),
+        ({"targets": "everyone"}, BadSelector, "event 0"),
+        ({"until": "soon"}, BadSchedule, "not a condition"),
         ({"duration_ms": 2_000}, BadSchedule, "after the chaos phase"),
     ],
 )

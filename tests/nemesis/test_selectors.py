@@ -1,4 +1,4 @@
-"""Target expressions: read at planning, resolved at injection."""
+"""Selector expressions: read at planning, resolved at injection."""
 
 import random
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemesis import selectors
-from nemesis.base import BadTargets, Unresolved
+from nemesis.base import BadSelector, UnresolvedSelector
 from tests.support.nemesis.fakes import FakeView
 
 NODES = [1, 2, 3]
@@ -87,12 +87,12 @@ def test_the_last_in_sync_replica_is_one_that_is_alone() -> None:
     """Until the ISR has shrunk to one, there is no last one; then any such partition will do."""
     view = FakeView()
     for expression in ("last-isr", "last-isr:a/0"):
-        with pytest.raises(Unresolved, match="last in-sync replica"):
+        with pytest.raises(UnresolvedSelector, match="last in-sync replica"):
             resolve(expression, view)
     view.isrs["a", 0] = (2,)
     assert resolve("last-isr", view) == resolve("last-isr:a/0", view) == (2,)
     view.isrs["a", 0] = ()
-    with pytest.raises(Unresolved):
+    with pytest.raises(UnresolvedSelector):
         resolve("isr:a/0", view)
 
 
@@ -100,15 +100,13 @@ def test_the_only_replica_in_sync_has_no_fellow() -> None:
     """One in-sync follower is wanted, and the leader is none."""
     view = FakeView()
     view.isrs["a", 0] = (1,)
-    with pytest.raises(Unresolved, match="in-sync follower"):
+    with pytest.raises(UnresolvedSelector, match="in-sync follower"):
         resolve("isr-one", view)
 
 
-SIMPLE = [text for text in selectors.EXPRESSIONS if ":" not in text]
+SIMPLE = [text for text in selectors.SELECTORS if ":" not in text]
 WITH_PARTITION = [
-    text.replace("<topic>/<partition>", "a/0")
-    for text in selectors.EXPRESSIONS
-    if "<topic>" in text
+    text.replace("<topic>/<partition>", "a/0") for text in selectors.SELECTORS if "<topic>" in text
 ]
 
 
@@ -138,13 +136,13 @@ def test_whatever_is_resolved(
     nodes, view = cluster
     try:
         found = selectors.resolve(expression, nodes, view, random.Random(seed))
-    except (Unresolved, BadTargets):
+    except (UnresolvedSelector, BadSelector):
         return
     assert found == selectors.resolve(expression, nodes, view, random.Random(seed))
     assert found.nodes
     assert set(found.nodes) <= {0, *nodes}
     assert list(found.nodes) == sorted(set(found.nodes))
-    assert found.because
+    assert found.reason
 
 
 SUBSETS = [
@@ -171,7 +169,7 @@ def test_smaller_sets_are_parts_of_larger_ones(
         part, whole = (
             set(selectors.resolve(each, nodes, view, random.Random(seed)).nodes) for each in pair
         )
-    except (Unresolved, BadTargets):
+    except (UnresolvedSelector, BadSelector):
         return
     assert part <= whole
 
@@ -187,7 +185,7 @@ def test_leaders_and_followers_are_all_replicas(
             found = [
                 selectors.resolve(each, nodes, view, random.Random(seed)) for each in (one, other)
             ]
-        except (Unresolved, BadTargets):
+        except (UnresolvedSelector, BadSelector):
             continue
         assert not set(found[0].nodes) & set(found[1].nodes)
 
@@ -195,7 +193,7 @@ def test_leaders_and_followers_are_all_replicas(
 def test_leader_names_the_partition_that_it_chose() -> None:
     """The leader of a random partition is recorded with the partition."""
     found = selectors.resolve("leader", NODES, FakeView(), random.Random(1))
-    assert found.because in ("leader of a/0", "leader of a/1")
+    assert found.reason in ("leader of a/0", "leader of a/1")
 
 
 @pytest.mark.parametrize("expression", ["leader", "leader:a/0", "leader:other/0", "controller"])
@@ -204,7 +202,7 @@ def test_what_nobody_knows_is_unresolved(expression: str) -> None:
     view = FakeView()
     view.leaders.clear()
     view.active = None
-    with pytest.raises(Unresolved):
+    with pytest.raises(UnresolvedSelector):
         resolve(expression, view)
 
 
@@ -217,13 +215,13 @@ def test_what_nobody_knows_is_unresolved(expression: str) -> None:
 )
 def test_nonsense_is_refused_and_the_language_explained(expression: str) -> None:
     """The error lists what can be said."""
-    with pytest.raises(BadTargets, match="leader:<topic>/<partition>"):
+    with pytest.raises(BadSelector, match="leader:<topic>/<partition>"):
         selectors.parse(expression)
 
 
 def test_strangers_and_empty_minorities_are_refused() -> None:
     """A node that is not there, and a minority of two nodes, can never be hit."""
-    with pytest.raises(BadTargets, match="no node 4"):
+    with pytest.raises(BadSelector, match="no node 4"):
         resolve("node:4")
-    with pytest.raises(BadTargets, match="no minority"):
+    with pytest.raises(BadSelector, match="no minority"):
         selectors.resolve("minority", [1, 2], FakeView(), random.Random(1))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.targets.clean import clean, undo
-from harness.targets.linux.clean import Outcome
+from harness.targets.linux.clean import CleanOutcome
 from harness.targets.linux.disks import throttles
 from nemesis.faults.disk import FAULTS
 from tests.support.require import require
@@ -21,8 +21,8 @@ from harness.targets.linux.disks.volumes import Volume
 from harness.targets.local import LocalTarget
 from nemesis.faults.disk import FAULTS
 from nemesis.faults.fault import Params
-from nemesis.ledger import Ledger
-from nemesis.concurrency import Threads
+from nemesis.ledger import FaultState
+from nemesis.concurrency import ThreadTaskRunner
 from types import SimpleNamespace
 run_dir, registry = map(pathlib.Path, sys.argv[1:3])
 run_id, mark, volume = sys.argv[3:]
@@ -31,7 +31,7 @@ nodes = range(1, len(FAULTS) + 1)
 target = LocalTarget(run_id, run_dir, nodes, journal, volume=Volume(volume))
 target.up()
 hosts = SimpleNamespace(
-    processes=target, disks=target.disks, ledger=Ledger(), strands=Threads()
+    processes=target, disks=target.disks, fault_state=FaultState(), task_runner=ThreadTaskRunner()
 )
 script = "while :; do echo x >> $0/log/t-0/00000000000000000000.log; sleep 0.01; done #" + mark
 for node, fault in zip(nodes, FAULTS):
@@ -44,7 +44,7 @@ for node, fault in zip(nodes, FAULTS):
     if fault.needs <= target.abilities:
         given = {"bytes_per_s": "10000"} if fault.name == "disk.slow" else {}
         params = Params.of(fault.options, given)
-        fault.inject(hosts, fault.aim([node], nodes, random.Random(node), params))
+        fault.inject(hosts, fault.plan_injection([node], nodes, random.Random(node), params))
 time.sleep(0.5)
 print("ready", flush=True)
 time.sleep(1000)
@@ -84,11 +84,11 @@ def test_a_harness_killed_with_every_disk_broken_is_undone(tmp_path: Path, volum
             harness.kill()
             again = undo(run_dir / "journal.jsonl", registry=registry)
     assert cleaned.problems == ()
-    assert cleaned.outcome is Outcome.UNDONE
+    assert cleaned.outcome is CleanOutcome.UNDONE
     kinds = {what.split(" ")[0] for what in cleaned.removed}
     assert {"volume", "ballast", "process", "namespace", "freeze"} <= kinds
     assert ("limit" in kinds) == bool(throttles.groups())
-    assert (again.outcome, again.removed) == (Outcome.UNDONE, ())
+    assert (again.outcome, again.removed) == (CleanOutcome.UNDONE, ())
     assert leftovers(run_id, run_dir) == []
     assert marked(f"mark-{run_id}") == []
     assert [limit for limit in limits() if limit not in before] == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.admin.errors import AdminError
-from nemesis.faults.fault import Fault, Strike
+from nemesis.faults.fault import Fault, Injection
 from tests.support.clusters.disk_cluster import NODES, DiskCluster, disk_cluster, wait_for
 
 LONG_BYTES = 200_000
@@ -20,9 +20,9 @@ LONG_BYTES = 200_000
 def broken(cluster: DiskCluster, name: str, node: int, **given: str) -> str:
     """Break a leader's disk, write meanwhile, heal, wait until all is whole; what happened."""
     cluster.await_leadership(node)
-    fault, strike = cluster.aim(name, [node], **given)
+    fault, injection = cluster.plan_injection(name, [node], **given)
     began_s = time.monotonic()
-    fault.inject(cluster.hosts, strike)
+    fault.inject(cluster.hosts, injection)
     injected_ms = (time.monotonic() - began_s) * 1000
     try:
         # Larger than what the file system would find room for in the blocks it has given already.
@@ -30,17 +30,19 @@ def broken(cluster: DiskCluster, name: str, node: int, **given: str) -> str:
 
         def took() -> bool:
             elapsed_ms = round((time.monotonic() - began_s) * 1000)
-            fault.pulse(cluster.hosts, strike, elapsed_ms)
-            return fault.effect(cluster.hosts, strike).took
+            fault.tick(cluster.hosts, injection, elapsed_ms)
+            return fault.measure_effect(cluster.hosts, injection).confirmed
 
         wait_for(took, f"{name} does nothing")
-        effect = fault.effect(cluster.hosts, strike).evidence
+        effect = fault.measure_effect(cluster.hosts, injection).evidence
         state = "runs" if cluster.target.is_running(node) else "is down"
     finally:
         healed_s = time.monotonic()
-        fault.heal(cluster.hosts, strike)
+        fault.heal(cluster.hosts, injection)
         healed_ms = (time.monotonic() - healed_s) * 1000
-    wait_for(lambda: fault.healing(cluster.hosts, strike).took, f"{name} is not healed")
+    wait_for(
+        lambda: fault.measure_heal(cluster.hosts, injection).confirmed, f"{name} is not healed"
+    )
     cluster.await_whole()
     cluster.send_to_all(f"after {name}".encode())
     return (
@@ -56,14 +58,18 @@ def test_a_node_that_lost_its_disk_votes_again(tmp_path: Path) -> None:
         cluster.send_to_all(b"before")
         for node in (1, 2):
             cluster.await_leadership(node)
-            fault, strike = cluster.aim("disk.lost", [node])
-            fault.inject(cluster.hosts, strike)
+            fault, injection = cluster.plan_injection("disk.lost", [node])
+            fault.inject(cluster.hosts, injection)
             cluster.send_to_all(b"meanwhile")
 
-            def healed(fault: Fault = fault, strike: Strike = strike, node: int = node) -> bool:
+            def healed(
+                fault: Fault = fault, injection: Injection = injection, node: int = node
+            ) -> bool:
                 try:
-                    fault.heal(cluster.hosts, strike)
-                    owed = cluster.administrator.owed(f"{strike.detail('key')}/{node}/vote")
+                    fault.heal(cluster.hosts, injection)
+                    owed = cluster.administrator.pending_work(
+                        f"{injection.detail('key')}/{node}/vote"
+                    )
                     voters = list(cluster.administrator.voters())
                 except AdminError:
                     return False

@@ -25,20 +25,24 @@ def stall(cluster: DiskCluster, node: int) -> None:
     """Stall the disk of a leader, write through its successors, heal, and wait for its return."""
     cluster.await_leadership(node)
     other = next(each for each in NODES if each != node)
-    fault, strike = cluster.aim("disk.stall", [node])
-    fault.inject(cluster.hosts, strike)
+    fault, injection = cluster.plan_injection("disk.stall", [node])
+    fault.inject(cluster.hosts, injection)
     try:
-        fault.effect(cluster.hosts, strike)  # which begins the write that is to be held up
+        fault.measure_effect(
+            cluster.hosts, injection
+        )  # which begins the write that is to be held up
         taken_s = cluster.send_to_all(b"during")
-        effect = fault.effect(cluster.hosts, strike)
-        assert effect.took, effect.evidence
+        effect = fault.measure_effect(cluster.hosts, injection)
+        assert effect.confirmed, effect.evidence
         assert cluster.target.is_running(node)
         seen = cluster.views(other)
         assert all(view.leader not in (node, None) for view in seen.values())
         assert all(node not in view.isr for view in seen.values())
     finally:
-        fault.heal(cluster.hosts, strike)
-    wait_for(lambda: fault.healing(cluster.hosts, strike).took, "the write is still held up")
+        fault.heal(cluster.hosts, injection)
+    wait_for(
+        lambda: fault.measure_heal(cluster.hosts, injection).confirmed, "the write is still held up"
+    )
     print(f"{effect.evidence}; acknowledged everywhere after {taken_s:.2f} s")
     cluster.await_whole()
     cluster.send_to_all(b"after")

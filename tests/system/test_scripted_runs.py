@@ -11,7 +11,7 @@ import pytest
 from tests.system.test_whole_runs import Ended, run
 
 LATE_MS = 3_000
-"""When a strike is surely not what was waited for; on a quiet machine it takes 150 ms."""
+"""When an injection is surely not what was waited for; on a quiet machine it takes 150 ms."""
 
 
 def faults_of(ended: Ended) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ from harness.simulation.world.network.link_faults import SimLinks
 from harness.simulation.world.world import SimulationError, World
 from harness.systems.node_roles import Layout
 from harness.zoo.schedules.load import Client, make_topics
-from nemesis.hosts import Cut, Quality
+from nemesis.hosts import Cut, LinkQuality
 
 NODES = (1, 2, 3)
 FAULTS = ("kill", "power", "pause", "cut", "freeze", "bad", "reset", "clock")
@@ -103,7 +103,7 @@ class Storm:
                 assert host.disk is not None
                 host.disk.freeze()
             case "bad":
-                quality = Quality(delay_ms=rng.uniform(1, 300), jitter_ms=20, lost=0.05)
+                quality = LinkQuality(delay_ms=rng.uniform(1, 300), jitter_ms=20, lost=0.05)
                 self.links.degrade([(node, other) for other in others], quality, "storm")
             case "reset":
                 self.links.reset([(node, other) for other in others], "storm")

@@ -1,12 +1,11 @@
-"""The disk of a simulated host: what a broker sees of it, and what faults make of it.
+"""The disk of a simulated host, as the broker sees it and as faults break it.
 
-What survives what are the rules of `nodes.storage.memory`; here they get time and faults. A sync
-takes a while, and then keeps what the file held when it began. Code that syncs without awaiting, or
-writes to a disk that is frozen, waits in the kernel in the middle of an event: the host stands
-still until that is over. A write counts at once all the same: whether its last page reached a disk
-that lost its power is chance anyway.
+`nodes.storage.memory` says what survives a kill and a loss of power; this module adds time and
+faults. A sync takes a while, and then keeps what the file held when the sync began. A program that
+syncs without awaiting, or writes to a frozen disk, blocks in the middle of an event. The write
+itself counts at once: chance decides anyway which pages reach a disk that loses power.
 
-A mount belongs to one incarnation; a dead one's raises HostDead.
+A mount belongs to one incarnation; the mount of a dead incarnation raises HostDead.
 """
 
 import asyncio
@@ -26,17 +25,17 @@ FROZEN: Final = "the disk is frozen"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSettings:
-    """How good the disk is when nothing is wrong."""
+    """The speed of a healthy disk."""
 
     sync_ns: tuple[int, int] = (200_000, 2_000_000)
-    """How long a sync takes, evenly from to."""
+    """The shortest and the longest sync; the duration is drawn evenly."""
     bytes_per_s: int = 200_000_000
-    """How fast what is not synced is written."""
+    """The write speed of unsynced bytes during a sync."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Sync:
-    """One that is under way. A killed program waits no more, but the disk goes on."""
+    """A sync in progress. A killed program no longer waits for it, but the disk completes it."""
 
     began_ns: int
     target: MemoryFile | str
@@ -45,28 +44,28 @@ class _Sync:
     timer: Call | None = None
 
 
-class DiskWatcher:
-    """Is told what happens to a disk. Does nothing."""
+class DiskObserver:
+    """Is called for each change of a disk. This base class does nothing."""
 
     def written(self, path: str) -> None:
-        """The file was appended to or cut by a program."""
+        """A program appended to the file or truncated it."""
 
     def ended(self) -> None:
-        """The program that had the disk mounted is gone."""
+        """The program that mounted the disk is gone."""
 
     def power_lost(self) -> None:
-        """What was not synced may be gone."""
+        """The power failed: unsynced data may be lost."""
 
 
 class SimDisk:
-    """See the module. Survives the incarnations of its host."""
+    """See the module. A disk survives the incarnations of its host."""
 
     def __init__(self, world: World, name: str, settings: DiskSettings | None = None) -> None:
         self.content = MemoryDisk()
-        self.ailment = ""
-        """What is wrong with it until `repair`; empty when nothing is."""
+        self.disk_problem = ""
+        """What is wrong with the disk until `repair`; empty for a healthy disk."""
         self.syncs = 0
-        self.watcher = DiskWatcher()
+        self.observer = DiskObserver()
         self._world = world
         self._settings = settings or DiskSettings()
         self._rng = world.stream("disk", name)
@@ -74,41 +73,43 @@ class SimDisk:
         self._full = False
         self._errno = 0
         self._drops_after: int | None = None
-        self.reads_for_itself = True
-        """Whether the program reads, and not somebody who looks at it from outside the world."""
-        self.dropped: int | None = None
-        """How many bytes the sync had to write that failed since `drop_sync`."""
+        self.read_by_program = True
+        """False while the invariants read the disk from outside the world; errors are for the
+        program only."""
+        self.failed_sync_bytes: int | None = None
+        """How many bytes the failed sync had to write; None until a sync failed after
+        `fail_next_sync`."""
         self._limit: tuple[int, int] | None = None
         self._mount: Mount | None = None
         self._in_flight: dict[int, _Sync] = {}
 
     def mount(self, loop: HostLoop) -> "Mount":
-        """The disk as an incarnation sees it."""
+        """Return the disk as an incarnation sees it."""
         self._mount = Mount(self, loop)
         return self._mount
 
-    # -- what the host does
+    # -- called by the host
 
     def forget(self, loop: HostLoop) -> None:
-        """The program is gone; what it asked the kernel for goes on."""
+        """Forget the dead program; the disk completes its syncs."""
         for sync in self._in_flight.values():
             if sync.waiter is not None and sync.waiter[0] is loop:
                 sync.waiter = None
-        self.watcher.ended()
+        self.observer.ended()
 
     def lose_power(self) -> None:
-        """Forget what was not synced, but for a part that chance chooses."""
+        """Drop unsynced data, except for a random part."""
         for sync in self._in_flight.values():
             if sync.timer is not None:
                 sync.timer.cancel()
         self._in_flight.clear()
         self.content.crash(self._rng)
-        self.watcher.power_lost()
+        self.observer.power_lost()
 
     # -- faults
 
     def freeze(self) -> None:
-        """Let nothing be written, and no sync return, until `thaw`."""
+        """Block all writes, and let no sync return, until `thaw`."""
         self._frozen = True
 
     def thaw(self) -> None:
@@ -122,7 +123,7 @@ class SimDisk:
                 self._mount.loop.host.release(FROZEN)
 
     def limit(self, *, bytes_per_s: int, operations_per_s: int) -> None:
-        """Let the disk write no more than that from now on; 0 is no limit."""
+        """Limit the write speed; 0 means no limit."""
         self._limit = bytes_per_s, operations_per_s
 
     def unlimit(self) -> None:
@@ -131,11 +132,11 @@ class SimDisk:
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit."""
+        """Whether the write speed is limited."""
         return self._limit is not None
 
     def fill(self) -> int:
-        """Take everything that is free; how much that was."""
+        """Use up all free space; return how much that was."""
         free = self.free_bytes()
         self._full = True
         return free
@@ -145,63 +146,64 @@ class SimDisk:
         self._full = False
 
     def free_bytes(self) -> int:
-        """What may still be written."""
+        """Return the free space."""
         return 0 if self._full else self.content.space().usable
 
     def set_read_only(self) -> None:
-        """Bring everything to the disk, and refuse writes from now on (EROFS)."""
+        """Write everything to the disk, then refuse writes (EROFS)."""
         self.content.sync_all()
-        self._errno, self.ailment = errno.EROFS, "it is read-only"
+        self._errno, self.disk_problem = errno.EROFS, "it is read-only"
 
     def fail(self) -> None:
-        """Bring everything to the disk, and let everything fail from now on (EIO)."""
+        """Write everything to the disk, then fail all operations (EIO)."""
         self.content.sync_all()
-        self._errno, self.ailment = errno.EIO, "it fails"
+        self._errno, self.disk_problem = errno.EIO, "it fails"
 
     def repair(self) -> None:
         """Undo `set_read_only` and `fail`."""
-        self._errno, self.ailment = 0, ""
+        self._errno, self.disk_problem = 0, ""
 
-    def drop_sync(self, *, after: int = 0) -> None:
-        """Let a sync of a file fail (EIO), and what it was to write be taken for clean: it is read,
-        and lost with the power, whatever is synced later. The next that has anything to write, or
-        another one `after` so many.
+    def fail_next_sync(self, *, after: int = 0) -> None:
+        """Fail a sync of a file (EIO), and mark the pages that it had to write as clean.
+
+        Programs can read those pages, but a loss of power loses them, whatever is synced later. The
+        next sync with unsynced bytes fails, or a later one: `after` such syncs succeed first.
         """
-        self._drops_after, self.dropped = after, None
+        self._drops_after, self.failed_sync_bytes = after, None
 
-    def keep_syncs(self) -> None:
-        """No sync is to fail any more, and none has."""
-        self._drops_after = self.dropped = None
+    def stop_sync_failures(self) -> None:
+        """Cancel a pending sync failure, and forget a past one."""
+        self._drops_after = self.failed_sync_bytes = None
 
     @property
-    def drops(self) -> bool:
-        """Whether that is still to come."""
+    def sync_failure_pending(self) -> bool:
+        """Whether `fail_next_sync` has yet to fail a sync."""
         return self._drops_after is not None
 
     @property
     def frozen(self) -> bool:
-        """Whether writes wait."""
+        """Whether writes block."""
         return self._frozen
 
     @property
     def full(self) -> bool:
-        """Whether nothing more may be written."""
+        """Whether the disk has no free space."""
         return self._full
 
     @property
     def errno(self) -> int:
-        """How it refuses; 0 when it does not."""
+        """The errno of all writes; 0 when they succeed."""
         return self._errno
 
-    # -- what mounts ask for
+    # -- called by mounts
 
     def reading(self) -> None:
-        """Something is read. Raises OSError."""
-        if self._errno == errno.EIO and self.reads_for_itself:
+        """Check a read. Raises OSError."""
+        if self._errno == errno.EIO and self.read_by_program:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def writing(self, loop: HostLoop, size: int = 0) -> None:
-        """Something is written, or a name is changed. Raises OSError."""
+        """Check a write or a change of a name. Raises OSError."""
         if self._errno:
             raise OSError(self._errno, os.strerror(self._errno))
         if self._full and size:
@@ -210,7 +212,7 @@ class SimDisk:
             loop.host.hold(FROZEN)
 
     def sync_ns(self, size: int) -> int:
-        """How long a sync takes that begins now and has so much to write."""
+        """Return the duration of a sync of this size that begins now."""
         took = self._rng.randint(*self._settings.sync_ns) + size * NS // self._settings.bytes_per_s
         if self._limit is not None:
             bytes_per_s, operations_per_s = self._limit
@@ -219,16 +221,16 @@ class SimDisk:
         return took
 
     def sync_blocking(self, loop: HostLoop, target: MemoryFile | str) -> None:
-        """A sync that the program waits for without letting go of the processor."""
+        """Sync while the program blocks."""
         self.writing(loop)
         self.syncs += 1
-        loop.host.stand_still(self.sync_ns(self.content.unsynced_bytes(target)))
+        loop.host.block_for(self.sync_ns(self.content.unsynced_bytes(target)))
         if self._dropped(target):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self.content.begin_sync(target)()
 
     def sync_later(self, loop: HostLoop, target: MemoryFile | str) -> "asyncio.Future[None]":
-        """A sync off the program's loop: the future is done when it is."""
+        """Start a sync off the program's loop; the future is done when the sync is."""
         self.syncs += 1
         number = self._world.next_number()
         done = loop.create_future()
@@ -257,28 +259,28 @@ class SimDisk:
             sync.finish()
         if sync.waiter is not None:
             loop, done = sync.waiter
-            loop.delivered_at_ns(self._world.now_ns, _tell, done, error)
+            loop.delivered_at_ns(self._world.now_ns, _complete, done, error)
 
     def _dropped(self, target: MemoryFile | str) -> bool:
-        """Whether a sync fails that is about to end."""
+        """Whether this sync, which is about to end, fails."""
         if self._drops_after is None or isinstance(target, str) or not target.unsynced_bytes():
             return False
         if self._drops_after:
             self._drops_after -= 1
             return False
         self._drops_after = None
-        self.dropped = target.drop_unsynced()
+        self.failed_sync_bytes = target.drop_unsynced()
         return True
 
     def oldest_sync_age_ms(self, loop: HostLoop, now_ms: float) -> float:
-        """Of the program's syncs that are under way."""
+        """Return the age of the program's oldest sync in progress."""
         for sync in self._in_flight.values():
             if sync.waiter is not None and sync.waiter[0] is loop:
                 return max(0.0, now_ms - sync.began_ns / MS)
         return 0.0
 
 
-def _tell(done: "asyncio.Future[None]", error: OSError | None) -> None:
+def _complete(done: "asyncio.Future[None]", error: OSError | None) -> None:
     if done.done():
         return
     if error is None:
@@ -288,7 +290,7 @@ def _tell(done: "asyncio.Future[None]", error: OSError | None) -> None:
 
 
 class SimFile:
-    """An open file of one incarnation's."""
+    """An open file of one incarnation."""
 
     def __init__(self, mount: "Mount", path: str, file: MemoryFile) -> None:
         self._mount = mount
@@ -321,11 +323,11 @@ class SimFile:
         self._mount.sync_blocking(self.file)
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is kept open."""
 
 
 class Mount:
-    """`nodes.storage.disk.Disk`, for one incarnation."""
+    """`nodes.storage.disk.Disk` for one incarnation."""
 
     def __init__(self, disk: SimDisk, loop: HostLoop) -> None:
         self.loop = loop
@@ -333,21 +335,21 @@ class Mount:
         self._content = disk.content
 
     def reading(self) -> None:
-        """See SimDisk; and the program must be alive."""
+        """See SimDisk. Raises HostDead if the program is dead."""
         self.loop.check()
         self._disk.reading()
 
     def writing(self, size: int = 0) -> None:
-        """See SimDisk; and the program must be alive."""
+        """See SimDisk. Raises HostDead if the program is dead."""
         self.loop.check()
         self._disk.writing(self.loop, size)
 
     def written(self, path: str) -> None:
-        """A file was appended to or cut."""
-        self._disk.watcher.written(path)
+        """Report that a program appended to the file or truncated it."""
+        self._disk.observer.written(path)
 
     def sync_blocking(self, target: MemoryFile | str) -> None:
-        """See SimDisk; and the program must be alive."""
+        """See SimDisk. Raises HostDead if the program is dead."""
         self.loop.check()
         self._disk.sync_blocking(self.loop, target)
 

@@ -1,8 +1,8 @@
-"""The faults of simulated disks: `nemesis.hosts.Disks`, with the rules of the local target's.
+"""The faults of simulated disks: `nemesis.hosts.Disks`, with the rules of the local target.
 
-Paths begin with `log/`, where a node's directory lies on its volume. A probe is a write and sync of
-nobody's, which a freeze, a limit and a refusal hold up or fail as they do a node's. Who is killed
-is waited for with the disk thawed, as a kernel ends nobody who waits for one.
+Paths begin with `log/`, because a node's directory lies there on its volume. A probe is a write and
+sync by no program; a freeze, a limit or an error affects it as it affects a node's write. A node is
+killed with its disk thawed, because a kernel cannot end a process that waits for a disk.
 """
 
 import os
@@ -29,8 +29,8 @@ PREFIX: Final = "log/"
 
 
 @dataclass(slots=True, kw_only=True)
-class _Attempt:
-    """A probe, from its start."""
+class _ProbeState:
+    """One probe since its start."""
 
     size_bytes: int
     began_ns: int
@@ -61,38 +61,39 @@ class SimDisks:
         self._world = world
         self._disk_of = disk_of
         self._record = record
-        self._attempts: dict[tuple[int, str], _Attempt] = {}
+        self._probes: dict[tuple[int, str], _ProbeState] = {}
         self._copies: dict[tuple[int, str], dict[str, bytes]] = {}
         self._notes: dict[str, str] = {}
         self._filled: dict[int, int] = {}
-        self.on_damage: Callable[..., None] = _nobody
-        """Told of a node whose files were changed behind its back, and whether they are `wiped`."""
+        self.on_damage: Callable[..., None] = _ignore_damage
+        """Is called with a node whose files a fault changed, and with `wiped` if the disk is empty.
+        """
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken, by the names of `nemesis.faults.fault.Ability`."""
+        """What the target can break, by the names of `nemesis.faults.fault.Ability`."""
         return ABILITIES
 
     # -- stalled and slow
 
     def flush(self, node: int) -> None:
-        """Nothing waits: a freeze takes no time here."""
+        """Do nothing: a freeze takes no time here."""
 
     def freeze(self, node: int) -> None:
-        """See the protocol. Raises NodeState for a disk that is down."""
-        self._well(node).freeze()
+        """See the protocol. Raises NodeState for a disk that fails or is read-only."""
+        self._healthy_disk(node).freeze()
 
     def thaw(self, node: int) -> None:
-        """See the protocol; what was held up goes on."""
+        """See the protocol; blocked probes continue."""
         disk = self._disk_of(node)
         disk.thaw()
-        for (where, _), attempt in self._attempts.items():
-            if where == node and attempt.ends_ns is None:
-                attempt.ends_ns = self._world.now_ns + disk.sync_ns(attempt.size_bytes)
+        for (where, _), probe_state in self._probes.items():
+            if where == node and probe_state.ends_ns is None:
+                probe_state.ends_ns = self._world.now_ns + disk.sync_ns(probe_state.size_bytes)
 
     def limit(self, node: int, *, bytes_per_s: int, operations_per_s: int) -> None:
-        """See the protocol; only writes are limited: what is read is in the page cache."""
-        self._well(node).limit(bytes_per_s=bytes_per_s, operations_per_s=operations_per_s)
+        """See the protocol. Only writes are limited: reads come from the page cache."""
+        self._healthy_disk(node).limit(bytes_per_s=bytes_per_s, operations_per_s=operations_per_s)
 
     def unlimit(self, node: int) -> None:
         """See the protocol."""
@@ -106,7 +107,7 @@ class SimDisks:
 
     def fill(self, node: int) -> int:
         """See the protocol."""
-        self._filled[node] = self._filled.get(node, 0) + self._well(node).fill()
+        self._filled[node] = self._filled.get(node, 0) + self._healthy_disk(node).fill()
         return self._filled[node]
 
     def drain(self, node: int) -> None:
@@ -120,41 +121,41 @@ class SimDisks:
 
     def set_read_only(self, node: int) -> None:
         """See the protocol."""
-        self._well(node).set_read_only()
+        self._healthy_disk(node).set_read_only()
 
     def fail(self, node: int) -> None:
         """See the protocol."""
-        self._well(node).fail()
+        self._healthy_disk(node).fail()
 
-    def drop_sync(self, node: int) -> None:
+    def fail_next_sync(self, node: int) -> None:
         """See the protocol."""
-        disk = self._well(node)
-        if disk.drops or disk.dropped is not None:
-            raise NodeState(f"a sync of node {node} is to fail already, or has")
-        disk.drop_sync()
+        disk = self._healthy_disk(node)
+        if disk.sync_failure_pending or disk.failed_sync_bytes is not None:
+            raise NodeState(f"a sync of node {node} has failed already, or is about to")
+        disk.fail_next_sync()
 
-    def keep_syncs(self, node: int) -> None:
+    def stop_sync_failures(self, node: int) -> None:
         """See the protocol."""
-        self._disk_of(node).keep_syncs()
+        self._disk_of(node).stop_sync_failures()
 
-    def dropped(self, node: int) -> int | None:
+    def failed_sync_bytes(self, node: int) -> int | None:
         """See the protocol."""
-        return self._disk_of(node).dropped
+        return self._disk_of(node).failed_sync_bytes
 
-    def ailment(self, node: int) -> str:
+    def disk_problem(self, node: int) -> str:
         """See the protocol."""
-        return self._disk_of(node).ailment
+        return self._disk_of(node).disk_problem
 
     def repair(self, node: int) -> None:
         """See the protocol."""
         self._disk_of(node).repair()
 
     def cut_power(self, nodes: Sequence[int]) -> Sequence[PowerCut]:
-        """See the protocol: at one instant of the world's."""
+        """See the protocol. All nodes lose power at one instant of the world."""
         cuts = []
         for node in nodes:
             self.thaw(node)
-            disk, before = self._well(node), self.files(node)
+            disk, before = self._healthy_disk(node), self.files(node)
             disk.lose_power()
             cuts.append(PowerCut(node, self._world.now_ns, _lost(before, self.files(node))))
         return cuts
@@ -164,24 +165,24 @@ class SimDisks:
     def probe(self, node: int, name: str, size_bytes: int) -> None:
         """See the protocol."""
         disk = self._disk_of(node)
-        attempt = _Attempt(size_bytes=size_bytes, began_ns=self._world.now_ns)
+        probe_state = _ProbeState(size_bytes=size_bytes, began_ns=self._world.now_ns)
         if number := disk.errno or (ENOSPC if disk.full else 0):
-            attempt.error, attempt.ends_ns = os.strerror(number), self._world.now_ns
+            probe_state.error, probe_state.ends_ns = os.strerror(number), self._world.now_ns
         elif not disk.frozen:
-            attempt.ends_ns = self._world.now_ns + disk.sync_ns(size_bytes)
-        self._attempts[node, name] = attempt
+            probe_state.ends_ns = self._world.now_ns + disk.sync_ns(size_bytes)
+        self._probes[node, name] = probe_state
 
     def probed(self, node: int, name: str) -> Probe | None:
         """See the protocol."""
-        attempt = self._attempts.get((node, name))
-        return None if attempt is None else attempt.look(self._world.now_ns)
+        probe_state = self._probes.get((node, name))
+        return None if probe_state is None else probe_state.look(self._world.now_ns)
 
     def end_probe(self, node: int, name: str) -> Probe | None:
-        """See the protocol; one that is about to end is waited for."""
-        attempt = self._attempts.pop((node, name), None)
-        if attempt is None:
+        """See the protocol. The result of a probe that is about to end is computed at once."""
+        probe_state = self._probes.pop((node, name), None)
+        if probe_state is None:
             return None
-        return attempt.look(max(self._world.now_ns, attempt.ends_ns or 0))
+        return probe_state.look(max(self._world.now_ns, probe_state.ends_ns or 0))
 
     # -- files
 
@@ -191,33 +192,33 @@ class SimDisks:
 
     def read(self, node: int, path: str, offset: int, size_bytes: int) -> bytes:
         """See the protocol."""
-        return self._content(node).read(_inside(path))[offset : offset + size_bytes]
+        return self._content(node).read(_disk_path(path))[offset : offset + size_bytes]
 
     def write(self, node: int, path: str, offset: int, content: bytes) -> None:
         """See the protocol."""
         disk = self._content(node)
-        old = disk.read(_inside(path))
-        _replace(disk, _inside(path), old[:offset] + content + old[offset + len(content) :])
+        old = disk.read(_disk_path(path))
+        _replace(disk, _disk_path(path), old[:offset] + content + old[offset + len(content) :])
         self.on_damage(node)
 
     def truncate(self, node: int, path: str, size_bytes: int) -> None:
         """See the protocol."""
         disk = self._content(node)
-        _replace(disk, _inside(path), disk.read(_inside(path))[:size_bytes])
+        _replace(disk, _disk_path(path), disk.read(_disk_path(path))[:size_bytes])
         self.on_damage(node)
 
     def keep_copy(self, node: int, name: str, paths: Sequence[str]) -> None:
         """See the protocol."""
         disk = self._content(node)
-        self._copies[node, name] = {path: disk.read(_inside(path)) for path in paths}
+        self._copies[node, name] = {path: disk.read(_disk_path(path)) for path in paths}
 
     def restore_copy(self, node: int, name: str) -> Mapping[str, tuple[int, int]]:
-        """See the protocol; what has been removed since stays removed."""
+        """See the protocol. A file that was removed since then stays removed."""
         disk, changed = self._content(node), {}
         for path, content in self._copies[node, name].items():
-            if disk.exists(_inside(path)) and (old := disk.read(_inside(path))) != content:
+            if disk.exists(_disk_path(path)) and (old := disk.read(_disk_path(path))) != content:
                 changed[path] = (len(old), len(content))
-                _replace(disk, _inside(path), content)
+                _replace(disk, _disk_path(path), content)
         if changed:
             self.on_damage(node)
         return changed
@@ -227,20 +228,20 @@ class SimDisks:
         self._copies.pop((node, name), None)
 
     def wipe(self, node: int) -> Mapping[str, int]:
-        """See the protocol: a new disk."""
+        """See the protocol. The node gets a new disk."""
         before = self.files(node)
         self._disk_of(node).content = MemoryDisk()
         self.on_damage(node, wiped=True)
         return _lost(before, {})
 
-    # -- evidence
+    # -- the faults' evidence
 
-    def note(self, key: str, evidence: str) -> None:
+    def keep_evidence(self, key: str, evidence: str) -> None:
         """See the protocol."""
         self._notes[key] = evidence
         self._record("disk-evidence", key=key, evidence=evidence)
 
-    def noted(self, key: str) -> str | None:
+    def kept_evidence(self, key: str) -> str | None:
         """See the protocol."""
         return self._notes.get(key)
 
@@ -249,18 +250,20 @@ class SimDisks:
     def _content(self, node: int) -> MemoryDisk:
         return self._disk_of(node).content
 
-    def _well(self, node: int) -> SimDisk:
+    def _healthy_disk(self, node: int) -> SimDisk:
         disk = self._disk_of(node)
-        if disk.ailment:
-            raise NodeState(f"node {node}'s disk cannot be broken twice: {disk.ailment} already")
+        if disk.disk_problem:
+            raise NodeState(
+                f"the disk of node {node} cannot be broken twice: {disk.disk_problem} already"
+            )
         return disk
 
 
-def _nobody(node: int, *, wiped: bool = False) -> None:
-    """Nobody wants to know."""
+def _ignore_damage(node: int, *, wiped: bool = False) -> None:
+    """Ignore the damage."""
 
 
-def _inside(path: str) -> str:
+def _disk_path(path: str) -> str:
     return path.removeprefix(PREFIX)
 
 
@@ -272,7 +275,7 @@ def _replace(disk: MemoryDisk, path: str, content: bytes) -> None:
 
 
 def _lost(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """Bytes that files had before and have no more, by directory; none that lost nothing."""
+    """Return the bytes that files lost, by directory, without directories that lost nothing."""
     missing: Counter[str] = Counter()
     for path, size in before.items():
         missing[str(PurePosixPath(path).parent)] += max(0, size - after.get(path, 0))

@@ -1,12 +1,11 @@
-"""Plain synchronous code in the world's time: `nemesis.concurrency` without a thread.
+"""Synchronous code in the world's time: `nemesis.concurrency` without threads.
 
-Faults, the administrator and the phases of a run sleep, wait for each other and for coroutines.
-Each such strand is a greenlet here: where it waits, it hands back to the world, and an event of the
-kernel's goes on with it. Between two waits nothing else happens, so a run stays a function of its
-seed.
+Faults, the administrator and the phases of a run sleep, wait for each other, and call coroutines.
+Each such task is a greenlet here: where it waits, it switches to the world, and an event of the
+kernel resumes it. Nothing else happens between two waits, so a run stays a function of its seed.
 
-Coroutines are run as tasks on one host, the harness's own. `close` unwinds what has not ended:
-from then on every wait raises Grounded.
+Coroutines run as tasks on the harness's own host. `close` unwinds the greenlets that have not
+ended: from then on each wait raises WorldClosed.
 """
 
 from collections import deque
@@ -26,12 +25,12 @@ from nemesis.concurrency import Code
 T = TypeVar("T")
 
 
-class Grounded(BaseException):
-    """The world is over: whatever waits in it will not go on."""
+class WorldClosed(BaseException):
+    """The world has ended; code that waits in it does not continue."""
 
 
 class _Wake:
-    """Goes on with a greenlet, once, whichever of those that were given it calls first."""
+    """Resumes a greenlet once, whichever caller comes first."""
 
     def __init__(self, sleeper: greenlet) -> None:
         self._sleeper: greenlet | None = sleeper
@@ -42,12 +41,12 @@ class _Wake:
             sleeper.switch()
 
 
-class Pilot:
-    """A `nemesis.concurrency.Strand`."""
+class GreenletTask:
+    """A `nemesis.concurrency.BackgroundTask`."""
 
-    def __init__(self, pilots: "Pilots", code: Code, hub: greenlet) -> None:
+    def __init__(self, runner: "GreenletRunner", code: Code, hub: greenlet) -> None:
         self.greenlet = greenlet(self._run, parent=hub)
-        self._pilots = pilots
+        self._runner = runner
         self._code = code
         self._over = False
         self._error: BaseException | None = None
@@ -57,38 +56,40 @@ class Pilot:
         try:
             self._code()
         except (KeyboardInterrupt, SystemExit):
-            raise  # to whoever runs the world
+            raise  # to the code that runs the world
         except BaseException as error:
             self._error = error
         self._over = True
-        self._pilots.landed(self)
+        self._runner.task_ended(self)
         for wake in self._waiting:
-            self._pilots.soon(wake)
+            self._runner.wake_soon(wake)
 
     def done(self) -> bool:
-        """See `Strand`."""
+        """See `BackgroundTask`."""
         return self._over
 
     def wait(self, seconds: float | None = None) -> bool:
-        """See `Strand`."""
+        """See `BackgroundTask`."""
         if not self._over:
             wake = _Wake(getcurrent())
             self._waiting.append(wake)
-            self._pilots.park(wake, seconds)
+            self._runner.suspend(wake, seconds)
         return self._over
 
     def result(self) -> None:
-        """See `Strand`."""
+        """See `BackgroundTask`."""
         self.wait()
         if self._error is not None:
             raise self._error
 
 
 class _Mutex(AbstractContextManager[None]):
-    """Held by one greenlet at a time, handed on in the order of asking."""
+    """A lock that one greenlet holds at a time; waiting greenlets get it in the order of their
+    requests.
+    """
 
-    def __init__(self, pilots: "Pilots") -> None:
-        self._pilots = pilots
+    def __init__(self, runner: "GreenletRunner") -> None:
+        self._runner = runner
         self._holder: greenlet | None = None
         self._depth = 0
         self._next: deque[tuple[greenlet, _Wake]] = deque()
@@ -100,7 +101,7 @@ class _Mutex(AbstractContextManager[None]):
         elif self._holder is not me:
             wake = _Wake(me)
             self._next.append((me, wake))
-            self._pilots.park(wake, None)
+            self._runner.suspend(wake, None)
         self._depth += 1
 
     def __exit__(
@@ -114,58 +115,58 @@ class _Mutex(AbstractContextManager[None]):
             self._holder = None
             if self._next:
                 self._holder, wake = self._next.popleft()
-                self._pilots.soon(wake)
+                self._runner.wake_soon(wake)
 
 
-class Pilots:
-    """See the module. Made, and closed, by whoever runs the world."""
+class GreenletRunner:
+    """See the module. The code that runs the world creates and closes it."""
 
     def __init__(self, world: World, host: Host) -> None:
         self._world = world
         self._host = host
         self._hub = getcurrent()
-        self._flying: dict[Pilot, None] = {}
+        self._tasks: dict[GreenletTask, None] = {}
         self._closed = False
 
-    # -- as strands
+    # -- as task_runner
 
-    def spawn(self, code: Code, name: str) -> Pilot:
-        """See `Strands`: it begins after the present event, or at the caller's next wait."""
-        pilot = Pilot(self, code, self._hub)
-        self._flying[pilot] = None
-        self.soon(_Wake(pilot.greenlet))
-        return pilot
+    def spawn(self, code: Code, name: str) -> GreenletTask:
+        """See `TaskRunner`. The task begins after this event, or at the caller's next wait."""
+        task = GreenletTask(self, code, self._hub)
+        self._tasks[task] = None
+        self.wake_soon(_Wake(task.greenlet))
+        return task
 
     def now_s(self) -> float:
-        """The world's seconds."""
+        """Return the world's seconds."""
         return self._world.now_ns / NS
 
     def sleep(self, seconds: float) -> None:
-        """Let so much of the world's time pass."""
-        self.park(_Wake(getcurrent()), seconds)
+        """Let this much of the world's time pass."""
+        self.suspend(_Wake(getcurrent()), seconds)
 
     def mutex(self) -> AbstractContextManager[None]:
-        """See `Strands`."""
+        """See `TaskRunner`."""
         return _Mutex(self)
 
     # -- coroutines
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the harness's host; its result, or what it raises."""
+        """Run a coroutine on the harness's host; return its result, or raise what it raises."""
         loop = self._host.loop
         assert loop is not None, "the harness's host does not run"
         wake = _Wake(getcurrent())
         task = start(loop, work(), "call")
-        task.add_done_callback(lambda _: self.soon(wake), context=Context())
-        self.park(wake, None)
+        task.add_done_callback(lambda _: self.wake_soon(wake), context=Context())
+        self.suspend(wake, None)
         result: T = task.result()
         return result
 
-    # -- from outside
+    # -- for the code that runs the world
 
-    def fly(self, code: Code, within_s: float) -> None:
-        """Let the world's time pass until `code` has run. Raises what it raises, and what
-        `World.run_until` does.
+    def run_main(self, code: Code, within_s: float) -> None:
+        """Let the world's time pass until `code` has run. Raises what `code` raises, and what
+        `World.run_until` raises.
         """
         loop = self._host.loop
         assert loop is not None, "the harness's host does not run"
@@ -178,31 +179,31 @@ class Pilots:
                 if not over.done():
                     over.set_result(None)
 
-        pilot = self.spawn(fly, "main")
+        task = self.spawn(fly, "main")
         self._world.run_until(over, within_s)
-        pilot.result()
+        task.result()
 
     def close(self) -> None:
-        """Unwind every strand that has not ended."""
+        """Unwind all tasks that have not ended."""
         self._closed = True
-        for pilot in list(self._flying):
-            if pilot.greenlet:
-                pilot.greenlet.throw(Grounded)
-            self.landed(pilot)
+        for task in list(self._tasks):
+            if task.greenlet:
+                task.greenlet.throw(WorldClosed)
+            self.task_ended(task)
 
-    # -- for the parts
+    # -- for tasks and locks
 
-    def soon(self, wake: _Wake) -> None:
-        """Go on with it in an event of its own."""
+    def wake_soon(self, wake: _Wake) -> None:
+        """Resume a greenlet in an event of its own."""
         if not self._closed:
             self._world.after(0, wake)
 
-    def park(self, wake: _Wake, seconds: float | None) -> None:
-        """Hand back to the world until `wake` is called, by others or when time is up."""
+    def suspend(self, wake: _Wake, seconds: float | None) -> None:
+        """Switch to the world until `wake` is called, or until the time is up."""
         me = getcurrent()
-        assert me is not self._hub, "only a strand can wait in the world's time"
+        assert me is not self._hub, "only a greenlet task can wait in the world's time"
         if self._closed:
-            raise Grounded
+            raise WorldClosed
         timer = None
         if seconds is not None:
             timer = self._world.after(max(0, round(seconds * NS)), wake)
@@ -210,8 +211,8 @@ class Pilots:
         if timer is not None:
             timer.cancel()
         if self._closed:
-            raise Grounded
+            raise WorldClosed
 
-    def landed(self, pilot: Pilot) -> None:
-        """It has ended."""
-        self._flying.pop(pilot, None)
+    def task_ended(self, task: GreenletTask) -> None:
+        """Forget a task that has ended."""
+        self._tasks.pop(task, None)

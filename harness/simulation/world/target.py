@@ -1,7 +1,7 @@
-"""A simulated cluster as a deployment target: what `nemesis.hosts` asks of machines.
+"""A simulated cluster as a target: what `nemesis.hosts` needs of machines.
 
-The faults are those of the local target, proven by what the world counts: packets dropped, bytes
-lost, states of processes. Everything that a node or a kernel does by itself is `cluster`'s.
+The faults are those of the local target; the world's counts prove them: packets dropped, bytes
+lost, states of processes. `cluster` has everything that a node or a kernel does by itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +13,12 @@ from harness.simulation.world.disk_faults import SimDisks
 from harness.simulation.world.host import Host
 from harness.simulation.world.network.link_faults import SimLinks
 from harness.targets.base import NodeState, NoPower, UnknownNode
-from nemesis.concurrency import Strands
-from nemesis.hosts import CLIENTS, Reading
+from nemesis.concurrency import TaskRunner
+from nemesis.hosts import CLIENTS, ClockReading
 
 POLL_S: Final = 0.05
-CLOCK_GIVE_MS: Final = 0.5
-"""To how much a clock is known: it shows whole milliseconds."""
+CLOCK_ERROR_MS: Final = 0.5
+"""The precision of a clock's reading: clocks show whole milliseconds."""
 
 
 class SimClients:
@@ -36,7 +36,7 @@ class SimClients:
         self._host.resume()
 
     def states(self) -> Mapping[int, str]:
-        """See the protocol; there is one process."""
+        """See the protocol; the clients are one process."""
         return {1: self._host.state} if self._host.running else {}
 
 
@@ -57,39 +57,45 @@ class SimClocks:
         except UnknownNode:
             return
 
-    def asked_ms(self, node: int, layer: str = "") -> float:
+    def requested_offset_ms(self, node: int, layer: str = "") -> float:
         """See the protocol."""
-        return self._host_of(node).clock.asked_ms(layer)
+        return self._host_of(node).clock.requested_offset_ms(layer)
 
-    def shown(self, node: int) -> Reading | None:
+    def read(self, node: int) -> ClockReading | None:
         """See the protocol."""
         host = self._host_of(node)
         if not host.running:
             return None
         ahead_ms = host.clock.ahead_ms
-        return Reading(ahead_ms - CLOCK_GIVE_MS, ahead_ms + CLOCK_GIVE_MS, host.clock.looked)
+        return ClockReading(
+            ahead_ms - CLOCK_ERROR_MS, ahead_ms + CLOCK_ERROR_MS, host.clock.was_read
+        )
 
 
 class SimTarget:
-    """See the module; its processes are the cluster's hosts. `record` is the journal's."""
+    """See the module. The target's processes are the cluster's hosts. `record` writes to the
+    journal.
+    """
 
-    def __init__(self, cluster: SimCluster, strands: Strands, record: Callable[..., None]) -> None:
+    def __init__(
+        self, cluster: SimCluster, task_runner: TaskRunner, record: Callable[..., None]
+    ) -> None:
         self.cluster = cluster
         self.clients = SimClients(cluster.clients)
         self.links = SimLinks(cluster.network)
         self.disks = SimDisks(cluster.world, self._disk, record)
         self.clocks = SimClocks(self.host)
         self.power = NoPower()
-        self._strands = strands
+        self._task_runner = task_runner
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken here, by the names of `nemesis.faults.fault.Ability`."""
+        """What the target can break, by the names of `nemesis.faults.fault.Ability`."""
         parts = (self.links.abilities, self.disks.abilities)
         return frozenset({"signals", "client-signals", "clocks", "administration"}).union(*parts)
 
     def host(self, node: int) -> Host:
-        """A node's machine. Raises UnknownNode."""
+        """Return a node's machine. Raises UnknownNode."""
         if node == CLIENTS or node not in self.cluster.nodes:
             raise UnknownNode(f"no node {node}: there are {sorted(self.cluster.nodes)}")
         return self.cluster.nodes[node]
@@ -102,58 +108,60 @@ class SimTarget:
     # -- as `nemesis.hosts.Processes`
 
     def node_ids(self) -> Sequence[int]:
-        """All nodes, running or not, ascending."""
+        """Return all nodes, running or not, in ascending order."""
         return sorted(self.cluster.nodes)
 
     def start(self, node: int) -> None:
-        """Start the node on what its disk kept. Raises NodeState when it runs."""
+        """Start the node on what its disk kept. Raises NodeState if it is running."""
         if self.host(node).running:
             raise NodeState(f"node {node} is running already")
         self.cluster.start(node)
 
     def kill(self, node: int) -> None:
-        """SIGKILL; a frozen disk is thawed, since nobody dies who waits for one."""
+        """Send SIGKILL, and thaw a frozen disk: a process that waits for its disk cannot die."""
         host = self.host(node)
         host.kill()
         self.disks.thaw(node)
 
     def terminate(self, node: int) -> None:
-        """SIGTERM; a paused node hears it when it goes on."""
+        """Send SIGTERM; a paused node handles it after it resumes."""
         self.host(node).terminate()
 
     def stop(self, node: int, timeout_s: float) -> bool:
-        """SIGTERM and wait; SIGKILL at the bound. True when it ended by itself."""
+        """Send SIGTERM and wait; send SIGKILL at the time-out. Return true if the node ended by
+        itself.
+        """
         host = self.host(node)
         host.terminate()
         host.resume()
-        deadline_s = self._strands.now_s() + timeout_s
-        while host.running and self._strands.now_s() < deadline_s:
-            self._strands.sleep(POLL_S)
+        deadline_s = self._task_runner.now_s() + timeout_s
+        while host.running and self._task_runner.now_s() < deadline_s:
+            self._task_runner.sleep(POLL_S)
         by_itself = not host.running
         if not by_itself:
             self.kill(node)
         return by_itself
 
     def pause(self, node: int) -> None:
-        """SIGSTOP. Raises NodeState when it does not run."""
+        """Send SIGSTOP. Raises NodeState if the node is not running."""
         host = self.host(node)
         if not host.running:
             raise NodeState(f"node {node} is not running")
         host.pause()
 
     def resume(self, node: int) -> None:
-        """SIGCONT; nothing happens where nothing runs."""
+        """Send SIGCONT; nothing happens if the node is not running."""
         self.host(node).resume()
 
     def is_running(self, node: int) -> bool:
-        """Whether the node's program runs; a paused one does."""
+        """Whether the node's program runs, paused or not."""
         return self.host(node).running
 
     def exit_code(self, node: int) -> int | None:
-        """How the node's last program ended; None while one runs."""
+        """Return the exit code of the node's last program; None while one runs."""
         host = self.host(node)
         return None if host.running else host.exit_code
 
     def state(self, node: int) -> str:
-        """The process state letter; empty when nothing runs."""
+        """Return the letter of the process state; empty if nothing runs."""
         return self.host(node).state

@@ -3,12 +3,12 @@
 import asyncio
 from functools import partial
 
-from harness.zoo.schedules.stage import TOPIC, Stage, Unmet, disk
+from harness.zoo.schedules.stage import TOPIC, ExpectationFailed, Stage, disk
 
 
 async def failing_disk(stage: Stage) -> None:
-    """The leader's disk fails, for a while."""
-    await stage.make([2, 3, 4])
+    """The leader's disk fails for a while."""
+    await stage.make_topic([2, 3, 4])
     await stage.send()
     disk(stage.host(2)).fail()
     stage.client.leaders[TOPIC] = 2
@@ -16,12 +16,12 @@ async def failing_disk(stage: Stage) -> None:
     disk(stage.host(2)).repair()
     await asyncio.sleep(5)
     if stage.host(2).running:
-        raise Unmet("node 2 goes on with a log of which it cannot know what is on the disk")
+        raise ExpectationFailed("node 2 still uses a log without knowing what is on the disk")
 
 
 async def hanging_disk(stage: Stage) -> None:
-    """An fsync of the leader's does not return, while the topic asks for one."""
-    await stage.make([2, 3, 4], flush_messages="1")
+    """An fsync of the leader hangs, while the topic requires one."""
+    await stage.make_topic([2, 3, 4], flush_messages="1")
     await stage.send()
     disk(stage.host(2)).limit(bytes_per_s=5, operations_per_s=0)
     stage.send_soon()
@@ -29,20 +29,20 @@ async def hanging_disk(stage: Stage) -> None:
 
 
 async def flushed_first(stage: Stage) -> None:
-    """A topic that asks for a flush before every acknowledgement."""
-    await stage.make([2, 3, 4], flush_messages="1")
+    """The topic requires a flush before each acknowledgement."""
+    await stage.make_topic([2, 3, 4], flush_messages="1")
     await stage.send(count=3)
 
 
 async def failed_sync(stage: Stage) -> None:
-    """An fsync of the leader's fails; it ends, is started again, leads, and loses its power."""
-    await stage.make([2, 3, 4], flush_messages="1", min_insync_replicas="1")
+    """An fsync of the leader fails; the leader ends, restarts, leads again, and loses power."""
+    await stage.make_topic([2, 3, 4], flush_messages="1", min_insync_replicas="1")
     await stage.send(count=3)
     for follower in (3, 4):
         stage.cluster.kill(follower)
         await stage.until(f"node {follower} is out of sync", partial(_out_of_sync, stage, follower))
-    await asyncio.sleep(1)  # the next sync is the record's
-    disk(stage.host(2)).drop_sync()
+    await asyncio.sleep(1)  # so that the next sync is that of the record
+    disk(stage.host(2)).fail_next_sync()
     stage.send_soon()
     await stage.until("node 2 ends", lambda: not stage.host(2).running)
     stage.cluster.start(2)

@@ -2,30 +2,38 @@
 
 import asyncio
 
-from harness.zoo.schedules.stage import TOPIC, Stage, Unmet, answers, between, disk
-from nemesis.hosts import Quality
+from harness.zoo.schedules.stage import (
+    TOPIC,
+    ExpectationFailed,
+    Stage,
+    both_ways,
+    disk,
+    fetch_answers,
+)
+from nemesis.hosts import LinkQuality
 from nodes.replication.partition import Role
 
 
-async def zombie(stage: Stage) -> None:
-    """A follower that has heard of no new epoch fetches from its old leader, which leads again.
+async def follower_in_old_epoch(stage: Stage) -> None:
+    """A follower that missed an epoch fetches from its old leader, which leads again.
 
-    Node 4 has a record of epoch 0 that nobody else has by then; at its offset is another one.
+    Node 4 has a record of epoch 0 that no other node has by then; the others have another record at
+    its offset.
     """
-    await stage.make([2, 3, 4])
+    await stage.make_topic([2, 3, 4])
     await stage.send(count=3)
-    await stage.everywhere()
-    stage.cut(answers(2, 3))
-    stage.deafen(4, 1)
+    await stage.await_replication()
+    stage.cut(fetch_answers(2, 3))
+    stage.block_metadata(4, 1)
     await stage.send(acks=1)
     await stage.until("node 4 has it", lambda: stage.copy(4).end == stage.copy(2).end)
     stage.cluster.kill(2)
     await stage.until("node 3 leads", lambda: stage.replica(3).state.leader == 3)
     await stage.send(acks=1)
-    stage.heal_but_deaf()
+    stage.heal_cuts()
     stage.cluster.start(2)
     await stage.until("node 2 is in sync again", lambda: 2 in stage.partition.isr)
-    await stage.prefer()
+    await stage.elect_preferred()
     await asyncio.sleep(5)
     stage.heal()
     await stage.until("node 4 follows again", lambda: stage.replica(4).state.leader_epoch == 2)
@@ -33,72 +41,74 @@ async def zombie(stage: Stage) -> None:
 
 
 async def late_follower(stage: Stage) -> None:
-    """A new leader's high watermark is stale, and a replica that has no more asks for the rest."""
-    await stage.make([2, 3, 4])
+    """A new leader's high watermark is stale, and a replica that ends there asks for the rest."""
+    await stage.make_topic([2, 3, 4])
     await stage.send(count=3)
-    await stage.everywhere()
-    stage.cut(answers(2, 4))
+    await stage.await_replication()
+    stage.cut(fetch_answers(2, 4))
     sending = stage.send_soon()
     await stage.until("node 4 has left the ISR", lambda: 4 not in stage.partition.isr)
     if not await sending:
-        raise Unmet("a record was refused with two replicas in sync")
-    stage.cut(answers(3, 4))
+        raise ExpectationFailed("a record was refused with two replicas in sync")
+    stage.cut(fetch_answers(3, 4))
     stage.cluster.kill(2)
     await stage.until("node 3 leads", lambda: stage.replica(3).state.leader == 3)
     await asyncio.sleep(5)
 
 
 async def late_request(stage: Stage) -> None:
-    """A request to add a follower to the ISR is late: by then it is back with an empty disk."""
-    await stage.make([2, 3, 4])
+    """A request to add a follower to the ISR is late: the follower is back with an empty disk by
+    then.
+    """
+    await stage.make_topic([2, 3, 4])
     await stage.send(count=3)
-    stage.cut(answers(2, 4))
+    stage.cut(fetch_answers(2, 4))
     sending = stage.send_soon()
     await stage.until("node 4 has left the ISR", lambda: 4 not in stage.partition.isr)
     await sending
-    stage.links.degrade([(2, 1)], Quality(delay_ms=4000), "schedule")
+    stage.links.degrade([(2, 1)], LinkQuality(delay_ms=4000), "schedule")
     await asyncio.sleep(5)
     stage.heal()
     await stage.until("node 2 asks for it", lambda: stage.replica(2).state.proposal is not None)
     stage.host(4).terminate()
     await stage.until("node 4 has ended", lambda: not stage.host(4).running)
     stage.wipe(4)
-    stage.cut(answers(2, 4), answers(3, 4))
+    stage.cut(fetch_answers(2, 4), fetch_answers(3, 4))
     stage.cluster.start(4)
     await asyncio.sleep(15)
     stage.links.restore([(2, 1)], "schedule")
 
 
 async def unknown_epochs(stage: Stage) -> None:
-    """A follower's tail is of two epochs that nobody else has, and shorter than the leader's log.
+    """A follower's tail is of two epochs that no other node has, and shorter than the leader's log.
 
-    It is cut in two steps; the last epoch that both have is the first one.
+    The follower truncates in two steps; the last epoch that both have is the first one.
     """
-    await stage.make([4, 3, 2])
+    await stage.make_topic([4, 3, 2])
     await stage.send(count=3)
-    await stage.everywhere()
-    stage.cut(answers(4, 3), answers(3, 2))
+    await stage.await_replication()
+    stage.cut(fetch_answers(4, 3), fetch_answers(3, 2))
     await stage.send(acks=1, count=2)
     await stage.until("node 2 has them", lambda: stage.copy(2).end == stage.copy(4).end)
-    stage.cut(*between(4, 1))
+    stage.cut(*both_ways(4, 1))
     await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
     await stage.until("and knows it", lambda: stage.replica(3).state.role is Role.LEADER)
     await stage.send(acks=1, to=3, count=6)
-    stage.cut(*between(3, 1))
+    stage.cut(*both_ways(3, 1))
     await stage.until("node 2 leads", lambda: stage.replica(2).state.role is Role.LEADER)
     await stage.send(acks=1, to=2, count=2)
-    stage.cut(*between(2, 1))
+    stage.cut(*both_ways(2, 1))
     await stage.until("nobody leads", lambda: stage.partition.leader == -1)
-    stage.uncut(*between(3, 1))
+    stage.uncut(*both_ways(3, 1))
     await stage.until("node 3 leads again", lambda: stage.partition.leader == 3)
-    stage.uncut(*between(4, 1), answers(4, 3))
+    stage.uncut(*both_ways(4, 1), fetch_answers(4, 3))
     await stage.until("node 4 is in sync", lambda: 4 in stage.replica(3).state.isr)
     await stage.send(to=3, count=5)
 
 
 async def leader_dies(stage: Stage) -> None:
-    """A leader is killed; what it committed last, the others do not know as committed."""
-    await stage.make([2, 3, 4])
+    """A leader is killed; the other replicas do not know that its last record is committed."""
+    await stage.make_topic([2, 3, 4])
     await stage.send(count=3)
     stage.cluster.kill(2)
     await stage.until("node 3 leads", lambda: stage.partition.leader == 3)
@@ -106,10 +116,10 @@ async def leader_dies(stage: Stage) -> None:
 
 
 async def leader_alone(stage: Stage) -> None:
-    """A leader that is cut off from its followers goes on, and dies."""
-    await stage.make([2, 3, 4])
+    """A leader that is cut off from its followers continues, and dies."""
+    await stage.make_topic([2, 3, 4])
     await stage.send()
-    stage.cut(answers(2, 3), answers(2, 4))
+    stage.cut(fetch_answers(2, 3), fetch_answers(2, 4))
     for acks in (-1, 1, -1, 1):
         await stage.try_to_send(acks)
     await stage.until("node 2 is alone", lambda: stage.partition.isr == (2,))
@@ -120,26 +130,26 @@ async def leader_alone(stage: Stage) -> None:
 
 async def leader_dies_first(stage: Stage) -> None:
     """A leader dies whose followers have not fetched for a moment."""
-    await stage.make([2, 3, 4])
+    await stage.make_topic([2, 3, 4])
     await stage.send()
-    stage.cut(answers(2, 3), answers(2, 4))
+    stage.cut(fetch_answers(2, 3), fetch_answers(2, 4))
     await stage.try_to_send(-1)
     stage.cluster.kill(2)
     await stage.until("another one leads", lambda: stage.partition.leader in (3, 4))
 
 
-async def without_controller(stage: Stage) -> None:
-    """A follower hears nothing of the controller, and goes on fetching."""
-    await stage.make([2, 3, 4])
-    stage.cut(*between(4, 1))
+async def follower_without_controller(stage: Stage) -> None:
+    """A follower is cut off from the controller, and keeps fetching."""
+    await stage.make_topic([2, 3, 4])
+    stage.cut(*both_ways(4, 1))
     await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
     await asyncio.sleep(2)
 
 
-async def outsider(stage: Stage) -> None:
-    """Only one is left that has not been in sync for a while."""
-    await stage.make([2, 3, 4])
-    stage.cut(answers(2, 4))
+async def only_lagging_replica_left(stage: Stage) -> None:
+    """Only one replica is left, which has not been in sync for a while."""
+    await stage.make_topic([2, 3, 4])
+    stage.cut(fetch_answers(2, 4))
     await stage.try_to_send(-1)
     await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
     await stage.send(count=3)
@@ -149,14 +159,14 @@ async def outsider(stage: Stage) -> None:
     await asyncio.sleep(8)
 
 
-async def last_one(stage: Stage) -> None:
+async def last_in_sync_replica_loses_power(stage: Stage) -> None:
     """Both followers fall behind, one after the other; then the leader loses power."""
-    await stage.make([2, 3, 4])
-    stage.cut(answers(2, 4))
+    await stage.make_topic([2, 3, 4])
+    stage.cut(fetch_answers(2, 4))
     await stage.try_to_send(-1)
     await stage.until("node 4 is out", lambda: 4 not in stage.partition.isr)
     await stage.send(count=3)
-    stage.cut(answers(2, 3))
+    stage.cut(fetch_answers(2, 3))
     await stage.try_to_send(-1)
     await stage.until("node 3 is out", lambda: 3 not in stage.partition.isr)
     stage.lose_power(2)
@@ -166,9 +176,9 @@ async def last_one(stage: Stage) -> None:
 
 
 async def damaged_log(stage: Stage) -> None:
-    """The last one in sync comes back with a flipped bit in the middle of its log."""
-    await stage.make([2, 3, 4], min_insync_replicas="1")
-    stage.cut(answers(2, 3), answers(2, 4))
+    """The last in-sync replica comes back with a flipped bit in the middle of its log."""
+    await stage.make_topic([2, 3, 4], min_insync_replicas="1")
+    stage.cut(fetch_answers(2, 3), fetch_answers(2, 4))
     sending = stage.send_soon()
     await stage.until("node 2 is alone", lambda: stage.partition.isr == (2,))
     await sending
@@ -181,4 +191,4 @@ async def damaged_log(stage: Stage) -> None:
     stage.cluster.start(2)
     await asyncio.sleep(10)
     if any(stage.replica(node).state.role is Role.LEADER for node in (2, 3, 4)):
-        raise Unmet("somebody leads without what was acknowledged")
+        raise ExpectationFailed("a replica leads without acknowledged records")

@@ -1,11 +1,11 @@
-"""What the faults of disks have in common."""
+"""The common parts of the disk faults."""
 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nemesis.base import Futile
-from nemesis.faults.fault import Effect, FaultBase, Params, Strike
+from nemesis.base import NotApplicable
+from nemesis.faults.fault import FaultBase, Injection, Measurement, Params
 from nemesis.faults.process.base import present, start
 from nemesis.hosts import Hosts
 
@@ -14,63 +14,71 @@ KEY = "key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFault(FaultBase):
-    """A fault whose every strike has a key of its own, under which evidence and probes are kept."""
+    """A fault whose injections each have a key, under which evidence and probes are kept."""
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """Every target, with the parameters and the key as details."""
+    ) -> Injection:
+        """Every selected node, with the parameters and the key as details."""
         key = (KEY, f"{self.name}-{rng.getrandbits(32):08x}")
-        return Strike(nodes=tuple(targets), details=(key, *sorted(params.values.items())))
+        return Injection(nodes=tuple(targets), details=(key, *sorted(params.values.items())))
 
 
-def require_well(hosts: Hosts, strike: Strike) -> None:
-    """Raise Futile when a disk refuses already: whoever did that also undoes it."""
-    for node in strike.nodes:
-        if wrong := hosts.disks.ailment(node):
-            raise Futile(f"the disk of node {node} is {wrong} already")
+def require_healthy_disks(hosts: Hosts, injection: Injection) -> None:
+    """Raise NotApplicable if a disk already refuses writes; the fault that caused it undoes it."""
+    for node in injection.nodes:
+        if wrong := hosts.disks.disk_problem(node):
+            raise NotApplicable(f"the disk of node {node} is {wrong} already")
 
 
-def key_of(strike: Strike) -> str:
-    """The strike's own name."""
-    return strike.detail(KEY)
+def injection_key(injection: Injection) -> str:
+    """The injection's key."""
+    return injection.detail(KEY)
 
 
-def note(hosts: Hosts, strike: Strike, node: int, evidence: str) -> None:
-    """Keep what the strike did to the node."""
-    hosts.disks.note(f"{key_of(strike)}/{node}", evidence)
+def keep_evidence(hosts: Hosts, injection: Injection, node: int, evidence: str) -> None:
+    """Store the evidence of what the injection did to the node."""
+    hosts.disks.keep_evidence(f"{injection_key(injection)}/{node}", evidence)
 
 
-def noted(hosts: Hosts, strike: Strike, node: int) -> str | None:
-    """What the strike did to the node, once it has."""
-    return hosts.disks.noted(f"{key_of(strike)}/{node}")
+def kept_evidence(hosts: Hosts, injection: Injection, node: int) -> str | None:
+    """The stored evidence for the node; None if there is none yet."""
+    return hosts.disks.kept_evidence(f"{injection_key(injection)}/{node}")
 
 
-def as_noted(hosts: Hosts, strike: Strike, otherwise: str) -> Effect:
-    """The evidence that was kept for every node, or `otherwise` where there is none."""
-    found = {node: noted(hosts, strike, node) for node in strike.nodes}
-    text = "; ".join(f"node {node}: {said or otherwise}" for node, said in found.items())
-    return Effect(took=all(found.values()), evidence=text)
+def measure_kept_evidence(hosts: Hosts, injection: Injection, otherwise: str) -> Measurement:
+    """Confirmed if evidence is stored for every node; nodes without it report `otherwise`."""
+    found = {node: kept_evidence(hosts, injection, node) for node in injection.nodes}
+    text = "; ".join(f"node {node}: {evidence or otherwise}" for node, evidence in found.items())
+    return Measurement(confirmed=all(found.values()), evidence=text)
 
 
-def end_node(hosts: Hosts, strike: Strike, node: int) -> None:
-    """Keep the node down until `start_nodes`: SIGKILL it, if it runs."""
-    hosts.ledger.hold(key_of(strike), node)
+def kill_and_keep_down(hosts: Hosts, injection: Injection, node: int) -> None:
+    """Send SIGKILL to the node if it runs, and keep it down until `start_nodes`."""
+    hosts.fault_state.keep_down(injection_key(injection), node)
     if hosts.processes.is_running(node):
         hosts.processes.kill(node)
 
 
-def start_nodes(hosts: Hosts, strike: Strike, *, but: Sequence[int] = ()) -> list[int]:
-    """The strike keeps nobody down any more: start its nodes that do not run; which those were.
+def start_nodes(
+    hosts: Hosts, injection: Injection, *, except_nodes: Sequence[int] = ()
+) -> list[int]:
+    """Release the injection's nodes and start those that do not run; return the started nodes.
 
-    Not those that another fault keeps down: they start with its heal.
+    A node that another fault keeps down is not started: the heal of that fault starts it.
     """
-    hosts.ledger.let_go(key_of(strike))
-    return [node for node in present(hosts, strike) if node not in but and start(hosts, node)]
+    hosts.fault_state.release(injection_key(injection))
+    return [
+        node
+        for node in present(hosts, injection)
+        if node not in except_nodes and start(hosts, node)
+    ]
 
 
-def in_bytes(by_directory: Mapping[str, int], *, most: int = 4) -> str:
-    """Such as `1,234 bytes of logs (a-0 1,000, b-1 234), 0 of the metadata log, 12 of others`."""
+def describe_lost_bytes(by_directory: Mapping[str, int], *, most: int = 4) -> str:
+    """For example `1,234 bytes of logs (a-0 1,000, b-1 234), 0 of the metadata log, 12 of other
+    files`.
+    """
     logs: dict[str, int] = {}
     metadata = others = 0
     for directory, size in by_directory.items():
@@ -91,4 +99,4 @@ def in_bytes(by_directory: Mapping[str, int], *, most: int = 4) -> str:
 
 
 METADATA_LOG = "__cluster_metadata-"
-"""How the directory of the metadata log is called, in Kafka's layout."""
+"""The prefix of the metadata log's directory in Kafka's layout."""

@@ -1,9 +1,9 @@
-"""Files that are damaged while their node is down: flipped bits, cut tails, writes that went
-elsewhere, stale copies.
+"""Files that are damaged while their node is down: flipped bits, cut tails, misdirected writes,
+stale copies.
 
-One file of the kind asked for is chosen by the schedule's seed, and where in it. The damage stays;
-the heal only starts the node. The node may repair it (a log from its leader, an index from its
-log), or refuse to start; it may not serve what it should have known to be wrong.
+The schedule's seed chooses one file of the requested kind, and the position in it. The damage
+stays; the heal only starts the node. The node may repair the file (a log from its leader, an index
+from its log) or refuse to start. It must not serve data that it can recognise as wrong.
 """
 
 import random
@@ -12,25 +12,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from nemesis.base import Futile
+from nemesis.base import NotApplicable
 from nemesis.faults.disk.base import (
     METADATA_LOG,
     DiskFault,
-    as_noted,
-    end_node,
-    key_of,
-    note,
-    noted,
-    require_well,
+    injection_key,
+    keep_evidence,
+    kept_evidence,
+    kill_and_keep_down,
+    measure_kept_evidence,
+    require_healthy_disks,
     start_nodes,
 )
-from nemesis.faults.fault import Ability, Effect, Fault, Option, Strike, node_list
+from nemesis.faults.fault import Ability, Fault, Injection, Measurement, Option, node_list
 from nemesis.faults.process.base import running
 from nemesis.hosts import Hosts
 
 MAX_CUT_BYTES = 4096
 SECTOR_BYTES = 512
-"""What a disk writes at once."""
+"""The unit in which a disk writes."""
 SHOWN_BYTES = 16
 
 KINDS: Mapping[str, re.Pattern[str]] = MappingProxyType(
@@ -45,107 +45,113 @@ KINDS: Mapping[str, re.Pattern[str]] = MappingProxyType(
         "epoch-cache": re.compile(r".*/leader-epoch-checkpoint"),
     }
 )
-"""Kinds of files, by their names in Kafka's layout."""
+"""Kinds of files, by the pattern of their paths in Kafka's layout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Damage(DiskFault):
-    """One file of each target is changed while the target is down."""
+    """One file of each selected node is changed while the node is down."""
 
     needs: frozenset[Ability] = frozenset({Ability.SIGNALS, Ability.FILES})
-    aimable: bool = False
+    selectable: bool = False
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Which bytes of which file were changed, from what to what."""
-        return as_noted(hosts, strike, "nothing is damaged")
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Report the changed bytes of each file, before and after."""
+        return measure_kept_evidence(hosts, injection, "nothing is damaged")
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Start the nodes; what is damaged stays so."""
-        for node in strike.nodes:
-            hosts.disks.forget_copy(node, key_of(strike))
-        start_nodes(hosts, strike)
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Start the nodes; the damage stays."""
+        for node in injection.nodes:
+            hosts.disks.forget_copy(node, injection_key(injection))
+        start_nodes(hosts, injection)
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The nodes were started; one that refuses its files by now has given its answer."""
-        seen = running(hosts, strike)
-        return Effect(took=True, evidence=f"{seen.evidence}; the damage stays")
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Always confirmed: a node that was started may refuse to run on damaged files."""
+        seen = running(hosts, injection)
+        return Measurement(confirmed=True, evidence=f"{seen.evidence}; the damage stays")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneFile(_Damage):
-    """Damage to one file, done at once."""
+    """Damage to one file, done at the injection."""
 
     change: Callable[[Hosts, int, str, int, random.Random], str]
-    """(hosts, node, path, size in bytes, rng) -> what was done to it."""
+    """(hosts, node, path, size in bytes, rng) -> description of the damage."""
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Kill every target, then change one of its files. Raises Futile when none has any."""
-        _require(hosts, strike)
-        for node in strike.nodes:
-            end_node(hosts, strike, node)
-            found = _of_kind(hosts, strike, node)
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Kill every node, then damage one of its files. Raises NotApplicable without files."""
+        _require(hosts, injection)
+        for node in injection.nodes:
+            kill_and_keep_down(hosts, injection, node)
+            found = _of_kind(hosts, injection, node)
             if not found:
                 continue
-            rng = random.Random(f"{key_of(strike)}/{node}")
+            rng = random.Random(f"{injection_key(injection)}/{node}")
             path = rng.choice(list(found))
             done = self.change(hosts, node, path, found[path], rng)
-            note(hosts, strike, node, f"{path} of {found[path]:,} bytes: {done}")
+            keep_evidence(hosts, injection, node, f"{path} of {found[path]:,} bytes: {done}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleCopy(_Damage):
-    """All files of the kind are put back as they were when the fault began.
+    """All files of the kind are restored to their state at the injection.
 
-    They are copied at the injection from the node as it runs; when they are old enough the node is
-    killed and gets them back.
+    The injection copies them from the running node. When the copy is old enough, the node is killed
+    and the copy replaces the files.
     """
 
     name: str = "disk.stale-copy"
-    about: str = "the node is killed and gets back its files as they were a while before"
-    pulse_ms: int | None = 250
+    about: str = "the node is killed, and its files are replaced by an earlier copy of them"
+    tick_ms: int | None = 250
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Copy the files aside. Raises Futile when no target has any."""
-        _require(hosts, strike)
-        for node in strike.nodes:
-            hosts.disks.keep_copy(node, key_of(strike), list(_of_kind(hosts, strike, node)))
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Copy the files. Raises NotApplicable if no node has any."""
+        _require(hosts, injection)
+        for node in injection.nodes:
+            hosts.disks.keep_copy(
+                node, injection_key(injection), list(_of_kind(hosts, injection, node))
+            )
 
-    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
-        """Restore the copy, once it is old enough."""
-        if elapsed_ms < int(strike.detail("age_ms")):
+    def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
+        """Restore the copy when it is old enough."""
+        if elapsed_ms < int(injection.detail("age_ms")):
             return
-        for node in strike.nodes:
-            if noted(hosts, strike, node) is None:
-                end_node(hosts, strike, node)
-                changed = hosts.disks.restore_copy(node, key_of(strike))
-                hosts.disks.forget_copy(node, key_of(strike))
-                note(hosts, strike, node, _restored(changed, elapsed_ms))
+        for node in injection.nodes:
+            if kept_evidence(hosts, injection, node) is None:
+                kill_and_keep_down(hosts, injection, node)
+                changed = hosts.disks.restore_copy(node, injection_key(injection))
+                hosts.disks.forget_copy(node, injection_key(injection))
+                keep_evidence(hosts, injection, node, _describe(changed, elapsed_ms))
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Which files went back, and by how much."""
-        seen = as_noted(hosts, strike, "the copy is not restored yet")
-        return Effect(took=seen.took and _WENT_BACK in seen.evidence, evidence=seen.evidence)
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Report the restored files with their sizes before and after."""
+        seen = measure_kept_evidence(hosts, injection, "the copy is not restored yet")
+        return Measurement(
+            confirmed=seen.confirmed and _RESTORED in seen.evidence, evidence=seen.evidence
+        )
 
 
-_WENT_BACK = "put back"
+_RESTORED = "restored to an earlier state"
 
 
-def _restored(changed: Mapping[str, tuple[int, int]], age_ms: int) -> str:
+def _describe(changed: Mapping[str, tuple[int, int]], age_ms: int) -> str:
     if not changed:
         return f"no file had changed in {age_ms:,} ms"
-    told = ", ".join(f"{path} ({old:,} to {new:,} bytes)" for path, (old, new) in changed.items())
-    return f"{len(changed)} files {_WENT_BACK} by {age_ms:,} ms: {told}"
+    files = ", ".join(f"{path} ({old:,} to {new:,} bytes)" for path, (old, new) in changed.items())
+    return f"{len(changed)} files {_RESTORED}, {age_ms:,} ms ago: {files}"
 
 
-def _require(hosts: Hosts, strike: Strike) -> None:
-    require_well(hosts, strike)
-    if not any(_of_kind(hosts, strike, node) for node in strike.nodes):
-        raise Futile(f"{node_list(strike.nodes)} has no file of kind {strike.detail('file')}")
+def _require(hosts: Hosts, injection: Injection) -> None:
+    require_healthy_disks(hosts, injection)
+    if not any(_of_kind(hosts, injection, node) for node in injection.nodes):
+        raise NotApplicable(
+            f"{node_list(injection.nodes)} has no file of kind {injection.detail('file')}"
+        )
 
 
-def _of_kind(hosts: Hosts, strike: Strike, node: int) -> dict[str, int]:
-    """path -> size of the files of the kind that have any bytes, in the order of the paths."""
-    pattern = KINDS[strike.detail("file")]
+def _of_kind(hosts: Hosts, injection: Injection, node: int) -> dict[str, int]:
+    """path -> size of the non-empty files of the kind, sorted by path."""
+    pattern = KINDS[injection.detail("file")]
     return {
         path: size
         for path, size in hosts.disks.files(node).items()
@@ -172,24 +178,24 @@ def _misdirect(hosts: Hosts, node: int, path: str, size: int, rng: random.Random
     at = (size - 1) // SECTOR_BYTES * SECTOR_BYTES
     sector = hosts.disks.read(node, path, at, size - at)
     hosts.disks.write(node, path, at, bytes(len(sector)))
-    told = f"the write of the last {len(sector)} bytes, from {at:,} on, went"
+    text = f"the write of the last {len(sector)} bytes, from {at:,} on, went"
     ends = _like(hosts, node, path) | {path: at}
-    # Never where it would have been in another file: whole batches, whose checksums say nothing of
-    # where they belong, may fit there, and nobody could find that out.
+    # Never to the same position in another file: whole batches may fit there, and their checksums
+    # do not say where they belong, so no node could notice the damage.
     places = {
         other: [n for n in range(0, end, SECTOR_BYTES) if n != at] for other, end in ends.items()
     }
     others = [other for other, free in places.items() if free]
     if not others:
-        return f"{told} nowhere: zeros are there"
+        return f"{text} nowhere: zeros are there"
     other = rng.choice(others)
     place = rng.choice(places[other])
     hosts.disks.write(node, other, place, sector[: ends[other] - place])
-    return f"{told} to {other}, from {place:,} on: zeros are there"
+    return f"{text} to {other}, from {place:,} on: zeros are there"
 
 
 def _like(hosts: Hosts, node: int, path: str) -> dict[str, int]:
-    """The other files of the same kind that have any bytes, and how many."""
+    """path -> size of the other non-empty files of the same kind."""
     kind = next(pattern for pattern in KINDS.values() if pattern.fullmatch(path))
     files = hosts.disks.files(node)
     return {p: size for p, size in files.items() if size and p != path and kind.fullmatch(p)}
@@ -214,21 +220,21 @@ _FILE = Option(
 FAULTS: tuple[Fault, ...] = (
     OneFile(
         name="disk.bit-flip",
-        about="the node is killed and one bit in one of its files flipped",
+        about="the node is killed, and one bit in one of its files is flipped",
         change=_flip,
         options=(_FILE,),
     ),
     OneFile(
         name="disk.cut-tail",
-        about=f"the node is killed and the end of one of its files cut off, {MAX_CUT_BYTES:,} "
-        "bytes at most",
+        about="the node is killed, and the end of one of its files is cut off, "
+        f"{MAX_CUT_BYTES:,} bytes at most",
         change=_cut,
         options=(_FILE,),
     ),
     OneFile(
         name="disk.misdirected",
-        about="the node is killed, and the last write to one of its files has landed elsewhere: in "
-        f"another sector ({SECTOR_BYTES} bytes) of it, or in another file of its kind",
+        about="the node is killed, and the last write to one of its files is moved: to another "
+        f"sector ({SECTOR_BYTES} bytes) of the file, or to another file of its kind",
         change=_misdirect,
         options=(_FILE,),
     ),
@@ -238,7 +244,7 @@ FAULTS: tuple[Fault, ...] = (
             Option(
                 name="age_ms",
                 default="2000",
-                about="how old the copy is when it is restored; the fault has to last longer",
+                about="how old the copy is when it is restored, ms; the fault must last longer",
                 read=_age,
             ),
         )

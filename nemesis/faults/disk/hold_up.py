@@ -1,138 +1,143 @@
-"""Disks that hold writes up: stalled, as by a dying controller or a snapshot, and slow.
+"""Disks that delay writes: stalled (as by a dying disk controller or a snapshot) and slow.
 
-What proves it is a write and fsync by a process of its own, which is held up as the node's are.
+The effect is measured by a write and fsync of a separate process, which the fault delays as it
+delays the node's own.
 """
 
 import math
 from dataclasses import dataclass
 
-from nemesis.base import Futile
-from nemesis.faults.disk.base import DiskFault, key_of, require_well
-from nemesis.faults.fault import Ability, Effect, Fault, Option, Strike, node_list
+from nemesis.base import NotApplicable
+from nemesis.faults.disk.base import DiskFault, injection_key, require_healthy_disks
+from nemesis.faults.fault import Ability, Fault, Injection, Measurement, Option, node_list
 from nemesis.hosts import Hosts, Probe
 
 STALLED_MS = 50.0
-"""How long a write of one block has to be held up before the disk counts as stalled."""
+"""How long a write of one block must be delayed before the disk counts as stalled."""
 PROBE_BYTES = 4096
 PROBE_S = 0.25
-"""How long the write that measures a slow disk is to take."""
+"""How long the write that measures a slow disk should take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall(DiskFault):
-    """The file system is frozen: whoever writes or syncs waits, alive, until the heal."""
+    """The file system is frozen: writes and fsyncs wait until the heal; processes stay alive."""
 
     name: str = "disk.stall"
-    about: str = "the disk takes no write and ends no fsync until the heal; reads go on"
+    about: str = "the disk completes no write and no fsync until the heal; reads still work"
     needs: frozenset[Ability] = frozenset({Ability.DISK_STALLS})
-    pulse_ms: int | None = 250
+    tick_ms: int | None = 250
 
-    def prepare(self, hosts: Hosts, strike: Strike) -> None:
-        """Let the disks write what waits: the kernel does so before it lets one be frozen."""
-        for node in strike.nodes:
+    def prepare(self, hosts: Hosts, injection: Injection) -> None:
+        """Write dirty pages: the kernel does that before it freezes a file system."""
+        for node in injection.nodes:
             hosts.disks.flush(node)
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Freeze every target's disk. Raises Futile."""
-        require_well(hosts, strike)
-        for node in strike.nodes:
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Freeze every node's disk. Raises NotApplicable."""
+        require_healthy_disks(hosts, injection)
+        for node in injection.nodes:
             hosts.disks.freeze(node)
 
-    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
-        """Try again where a write got through: another fault made the disk go on for a moment."""
-        for node in strike.nodes:
-            probe = hosts.disks.probed(node, key_of(strike))
-            if probe is not None and probe.done and not hosts.disks.ailment(node):
-                hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
+    def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
+        """Repeat a probe that got through: another fault let the disk work for a moment."""
+        for node in injection.nodes:
+            probe = hosts.disks.probed(node, injection_key(injection))
+            if probe is not None and probe.done and not hosts.disks.disk_problem(node):
+                hosts.disks.probe(node, injection_key(injection), PROBE_BYTES)
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Writes, begun when this is asked first, are held up."""
-        for node in strike.nodes:
-            if hosts.disks.probed(node, key_of(strike)) is None:
-                hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
-        seen = _probes(hosts, strike)
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the probes are delayed; the first call starts them."""
+        for node in injection.nodes:
+            if hosts.disks.probed(node, injection_key(injection)) is None:
+                hosts.disks.probe(node, injection_key(injection), PROBE_BYTES)
+        seen = _probes(hosts, injection)
         stalled = [p is not None and not p.done and p.elapsed_ms >= STALLED_MS for p in seen]
-        return Effect(took=bool(seen) and all(stalled), evidence=_told(strike, seen))
+        return Measurement(
+            confirmed=bool(seen) and all(stalled), evidence=_describe(injection, seen)
+        )
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Thaw every target's disk."""
-        for node in strike.nodes:
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Thaw every node's disk."""
+        for node in injection.nodes:
             hosts.disks.thaw(node)
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The writes that were held up ended, or failed by what else is wrong with the disk."""
-        seen = [hosts.disks.end_probe(node, key_of(strike)) for node in strike.nodes]
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the delayed probes have ended; other disk faults may make them fail."""
+        seen = [hosts.disks.end_probe(node, injection_key(injection)) for node in injection.nodes]
         stuck = [p is not None and not p.done for p in seen]
-        return Effect(took=not any(stuck), evidence=_told(strike, seen) or "nothing was held")
+        return Measurement(
+            confirmed=not any(stuck), evidence=_describe(injection, seen) or "no write was delayed"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slow(DiskFault):
-    """The block device is limited in bytes and operations a second, each way."""
+    """The block device is limited in bytes and operations per second, in each direction."""
 
     name: str = "disk.slow"
-    about: str = "the disk reads and writes no more than so many bytes and operations a second"
+    about: str = "the disk's reads and writes are limited in bytes and operations per second"
     needs: frozenset[Ability] = frozenset({Ability.DISK_SPEED})
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Limit every target's disk, then begin a write to it. Raises Futile without a limit."""
-        speed, operations = _speed(strike)
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Limit every node's disk, then start a probe. Raises NotApplicable without a limit."""
+        speed, operations = _speed(injection)
         if not speed and not operations:
-            raise Futile("neither bytes_per_s nor operations_per_s is a limit")
-        require_well(hosts, strike)
-        for node in strike.nodes:
+            raise NotApplicable("neither bytes_per_s nor operations_per_s is a limit")
+        require_healthy_disks(hosts, injection)
+        for node in injection.nodes:
             hosts.disks.limit(node, bytes_per_s=speed, operations_per_s=operations)
-        for node in strike.nodes:
-            hosts.disks.probe(node, key_of(strike), _probe_bytes(strike))
+        for node in injection.nodes:
+            hosts.disks.probe(node, injection_key(injection), _probe_bytes(injection))
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The writes take at least half as long as the limits say."""
-        seen = _probes(hosts, strike)
-        least_ms = _least_ms(strike) / 2
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the probes take at least half as long as the limits imply."""
+        seen = _probes(hosts, injection)
+        least_ms = _least_ms(injection) / 2
         slow = [p is not None and not p.error and p.elapsed_ms >= least_ms for p in seen]
-        return Effect(took=bool(seen) and all(slow), evidence=_told(strike, seen))
+        return Measurement(confirmed=bool(seen) and all(slow), evidence=_describe(injection, seen))
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Lift the limits."""
-        for node in strike.nodes:
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Remove the limits."""
+        for node in injection.nodes:
             hosts.disks.unlimit(node)
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The kernel has no limit any more, and the write is through."""
-        for node in strike.nodes:
-            hosts.disks.end_probe(node, key_of(strike))
-        left = [node for node in strike.nodes if hosts.disks.is_limited(node)]
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the kernel has no limit any more."""
+        for node in injection.nodes:
+            hosts.disks.end_probe(node, injection_key(injection))
+        left = [node for node in injection.nodes if hosts.disks.is_limited(node)]
         if left:
-            return Effect(took=False, evidence=f"{node_list(left)} still has a slow disk")
-        return Effect(took=True, evidence="the kernel has no limit any more")
+            return Measurement(confirmed=False, evidence=f"{node_list(left)} still has a slow disk")
+        return Measurement(confirmed=True, evidence="the kernel has no limit any more")
 
 
-def _speed(strike: Strike) -> tuple[int, int]:
-    return int(strike.detail("bytes_per_s")), int(strike.detail("operations_per_s"))
+def _speed(injection: Injection) -> tuple[int, int]:
+    return int(injection.detail("bytes_per_s")), int(injection.detail("operations_per_s"))
 
 
-def _probe_bytes(strike: Strike) -> int:
-    speed, _ = _speed(strike)
+def _probe_bytes(injection: Injection) -> int:
+    speed, _ = _speed(injection)
     return max(PROBE_BYTES, math.ceil(speed * PROBE_S))
 
 
-def _least_ms(strike: Strike) -> float:
-    """How long the probe takes at least: its bytes, and two operations (data and journal)."""
-    speed, operations = _speed(strike)
-    for_bytes = _probe_bytes(strike) / speed if speed else 0.0
+def _least_ms(injection: Injection) -> float:
+    """The least time that the probe takes: for its bytes, or two operations (data and journal)."""
+    speed, operations = _speed(injection)
+    for_bytes = _probe_bytes(injection) / speed if speed else 0.0
     return 1000 * max(for_bytes, 2 / operations if operations else 0.0)
 
 
-def _probes(hosts: Hosts, strike: Strike) -> list[Probe | None]:
-    return [hosts.disks.probed(node, key_of(strike)) for node in strike.nodes]
+def _probes(hosts: Hosts, injection: Injection) -> list[Probe | None]:
+    return [hosts.disks.probed(node, injection_key(injection)) for node in injection.nodes]
 
 
-def _told(strike: Strike, seen: list[Probe | None]) -> str:
+def _describe(injection: Injection, seen: list[Probe | None]) -> str:
     return "; ".join(
         f"node {node}: a write and fsync of {probe.size_bytes:,} bytes "
-        f"{'took' if probe.done else 'has been held up for'} {probe.elapsed_ms:,.0f} ms"
+        f"{'took' if probe.done else 'has been delayed for'} {probe.elapsed_ms:,.0f} ms"
         f"{f' and failed: {probe.error}' if probe.error else ''}"
-        for node, probe in zip(strike.nodes, seen, strict=True)
+        for node, probe in zip(injection.nodes, seen, strict=True)
         if probe is not None
     )
 
@@ -150,13 +155,13 @@ FAULTS: tuple[Fault, ...] = (
             Option(
                 name="bytes_per_s",
                 default="1000000",
-                about="bytes a second that the disk reads, and that it writes; 0 is no limit",
+                about="bytes per second that the disk reads, and that it writes; 0 is no limit",
                 read=_whole,
             ),
             Option(
                 name="operations_per_s",
                 default="0",
-                about="reads a second, and writes a second, that the disk does; 0 is no limit",
+                about="reads per second, and writes per second; 0 is no limit",
                 read=_whole,
             ),
         )

@@ -1,8 +1,8 @@
-"""Disks that refuse: full, read-only, failing, failing once.
+"""Disks that refuse writes: full, read-only, failing, failing once.
 
-Nothing that was written before is lost. A node may go on without what it cannot write, or end; it
-may not acknowledge what it did not write. It is started again at the heal, since a file system that
-refused comes back only when nobody uses it, and a node that ended stays down by itself.
+Nothing that was written before is lost. A node may go on without the failed writes, or end; it must
+not acknowledge data that it did not write. The heal restarts the node, because such a file system
+recovers only when it is not in use, and a node that ended does not start by itself.
 """
 
 import errno
@@ -11,128 +11,132 @@ from dataclasses import dataclass
 
 from nemesis.faults.disk.base import (
     DiskFault,
-    end_node,
-    key_of,
-    note,
-    noted,
-    require_well,
+    injection_key,
+    keep_evidence,
+    kept_evidence,
+    kill_and_keep_down,
+    require_healthy_disks,
     start_nodes,
 )
-from nemesis.faults.fault import Ability, Effect, Fault, Strike, node_list
+from nemesis.faults.fault import Ability, Fault, Injection, Measurement, node_list
 from nemesis.faults.process.base import running
 from nemesis.hosts import Hosts
 
 PROBE_BYTES = 65_536
 ROOM_BYTES = 1 << 20
-"""How much has to be free again before a full disk counts as healed."""
+"""How much space must be free before a full disk counts as healed."""
 ENDING_MS = 7_000
-"""How long a node may go on running that has met a full disk, and is about to end by that: it hands
-over what it leads first."""
+"""How long a node may still run after an error on a full disk, before it ends: it first hands over
+its leaderships."""
 
 _FAULTS = frozenset({Ability.DISK_FAULTS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refusal(DiskFault):
-    """Proven by a write that fails with `errno`."""
+    """Confirmed by a write that fails with `errno`."""
 
     errno: int
     needs: frozenset[Ability] = _FAULTS
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """A write fails, in the way that it should."""
-        told, took = [], True
-        for node in strike.nodes:
-            probe = hosts.disks.probed(node, key_of(strike))
-            said = "is on its way" if probe is None or not probe.done else probe.error or "works"
-            took = took and said == os.strerror(self.errno)
-            goes_on = "" if hosts.processes.is_running(node) else ", and the node does not run"
-            told.append(f"node {node}: a write: {said}{goes_on}")
-        return Effect(took=took, evidence="; ".join(told))
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if a write fails with the expected error on every node."""
+        texts, confirmed = [], True
+        for node in injection.nodes:
+            probe = hosts.disks.probed(node, injection_key(injection))
+            outcome = "is on its way" if probe is None or not probe.done else probe.error or "works"
+            confirmed = confirmed and outcome == os.strerror(self.errno)
+            ended = "" if hosts.processes.is_running(node) else ", and the node does not run"
+            texts.append(f"node {node}: a write: {outcome}{ended}")
+        return Measurement(confirmed=confirmed, evidence="; ".join(texts))
 
-    def _try(self, hosts: Hosts, strike: Strike) -> None:
-        for node in strike.nodes:
-            hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
+    def _start_probes(self, hosts: Hosts, injection: Injection) -> None:
+        for node in injection.nodes:
+            hosts.disks.probe(node, injection_key(injection), PROBE_BYTES)
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """End the nodes, bring their disks back, start them."""
-        for node in strike.nodes:
-            hosts.disks.end_probe(node, key_of(strike))
-            if hosts.disks.ailment(node):
-                end_node(hosts, strike, node)
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Kill the nodes, repair their disks, start them."""
+        for node in injection.nodes:
+            hosts.disks.end_probe(node, injection_key(injection))
+            if hosts.disks.disk_problem(node):
+                kill_and_keep_down(hosts, injection, node)
                 hosts.disks.repair(node)
-        start_nodes(hosts, strike)
+        start_nodes(hosts, injection)
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Nothing is wrong with the disks, and the nodes run."""
-        for node in strike.nodes:
-            if wrong := hosts.disks.ailment(node):
-                return Effect(took=False, evidence=f"the disk of node {node} is still {wrong}")
-        return running(hosts, strike)
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the disks are healthy and the nodes run."""
+        for node in injection.nodes:
+            if wrong := hosts.disks.disk_problem(node):
+                return Measurement(
+                    confirmed=False, evidence=f"the disk of node {node} is still {wrong}"
+                )
+        return running(hosts, injection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Full(_Refusal):
-    """Everything that is free is taken; what the node frees meanwhile is taken too."""
+    """All free space is allocated, also the space that the node frees meanwhile."""
 
     name: str = "disk.full"
-    about: str = "everything that is free on the disk is taken, so that writes fail (ENOSPC)"
+    about: str = "all free space on the disk is allocated, so that writes fail (ENOSPC)"
     errno: int = errno.ENOSPC
-    pulse_ms: int | None = 250
-    look_after_ms: int = ENDING_MS
+    tick_ms: int | None = 250
+    follow_up_ms: int = ENDING_MS
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Fill every target's disk."""
-        require_well(hosts, strike)
-        for node in strike.nodes:
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Fill every node's disk."""
+        require_healthy_disks(hosts, injection)
+        for node in injection.nodes:
             hosts.disks.fill(node)
-        self._try(hosts, strike)
+        self._start_probes(hosts, injection)
 
-    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
-        """Take what has become free; try again where a write went through."""
-        for node in _well(hosts, strike):
+    def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
+        """Allocate newly freed space, and repeat probes that succeeded."""
+        for node in _healthy(hosts, injection):
             hosts.disks.fill(node)
-            probe = hosts.disks.probed(node, key_of(strike))
+            probe = hosts.disks.probed(node, injection_key(injection))
             if probe is not None and probe.done and not probe.error:
-                hosts.disks.probe(node, key_of(strike), PROBE_BYTES)
+                hosts.disks.probe(node, injection_key(injection), PROBE_BYTES)
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Give everything back; start whoever ended, unless the disk refuses for other reasons."""
-        for node in strike.nodes:
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Free the space; start ended nodes, unless another fault makes the disk refuse writes."""
+        for node in injection.nodes:
             hosts.disks.drain(node)
-            hosts.disks.end_probe(node, key_of(strike))
-        start_nodes(hosts, strike, but=_unwell(hosts, strike))
+            hosts.disks.end_probe(node, injection_key(injection))
+        start_nodes(hosts, injection, except_nodes=_refusing(hosts, injection))
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """There is room again, but for disks that will have it when they are repaired."""
-        free = {node: hosts.disks.free_bytes(node) for node in _well(hosts, strike)}
-        told = "; ".join(f"node {node}: {room:,} bytes free" for node, room in free.items())
-        return Effect(took=all(room >= ROOM_BYTES for room in free.values()), evidence=told)
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if all disks have free space, except those that still wait for their repair."""
+        free = {node: hosts.disks.free_bytes(node) for node in _healthy(hosts, injection)}
+        text = "; ".join(f"node {node}: {room:,} bytes free" for node, room in free.items())
+        return Measurement(
+            confirmed=all(room >= ROOM_BYTES for room in free.values()), evidence=text
+        )
 
-    def look_after(self, hosts: Hosts, strike: Strike) -> str:
-        """Start whoever was still running at the heal, and ended then by the write that failed:
-        once, since what ends again has another reason.
+    def follow_up(self, hosts: Hosts, injection: Injection) -> str:
+        """Start the nodes that still ran at the heal, and ended later because of the failed write.
+        Once for each node: a second end has another reason.
         """
-        started = [node for node in strike.nodes if noted(hosts, strike, node)]
-        ended = start_nodes(hosts, strike, but=[*started, *_unwell(hosts, strike)])
+        started = [node for node in injection.nodes if kept_evidence(hosts, injection, node)]
+        ended = start_nodes(hosts, injection, except_nodes=[*started, *_refusing(hosts, injection)])
         for node in ended:
-            note(hosts, strike, node, "started")
-        return f"{node_list(ended)} ended later by it, and was started" if ended else ""
+            keep_evidence(hosts, injection, node, "started")
+        return f"{node_list(ended)} ended later because of it, and was started" if ended else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOnly(_Refusal):
-    """The file system refuses writes as after an error of its own (errors=remount-ro)."""
+    """The file system refuses writes, as after an internal error (errors=remount-ro)."""
 
     name: str = "disk.read-only"
-    about: str = "the file system turns read-only under open files (EROFS), and still reads"
+    about: str = "the file system turns read-only under open files (EROFS); reads still work"
     needs: frozenset[Ability] = frozenset({Ability.DISK_READ_ONLY, Ability.SIGNALS})
     errno: int = errno.EROFS
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Let everything reach the disk, with the node stopped for that moment; then refuse."""
-        require_well(hosts, strike)
-        for node in strike.nodes:
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Write everything to the disk, with the node paused meanwhile; then refuse writes."""
+        require_healthy_disks(hosts, injection)
+        for node in injection.nodes:
             moving = hosts.processes.state(node) not in ("T", "")
             if moving:
                 hosts.processes.pause(node)
@@ -141,7 +145,7 @@ class ReadOnly(_Refusal):
             finally:
                 if moving:
                     hosts.processes.resume(node)
-        self._try(hosts, strike)
+        self._start_probes(hosts, injection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,62 +153,62 @@ class Failing(_Refusal):
     """Every access to the file system fails, reads too."""
 
     name: str = "disk.error"
-    about: str = "everything that reads or writes on the disk fails (EIO); nothing written is lost"
+    about: str = "every read and write on the disk fails (EIO); written data is not lost"
     errno: int = errno.EIO
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Let everything reach the disk; from then on nothing works."""
-        require_well(hosts, strike)
-        for node in strike.nodes:
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Write everything to the disk; then let every access fail."""
+        require_healthy_disks(hosts, injection)
+        for node in injection.nodes:
             hosts.disks.fail(node)
-        self._try(hosts, strike)
+        self._start_probes(hosts, injection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedSync(DiskFault):
-    """One fsync fails, as kernels let it ("fsyncgate"): the pages that were not written count as
-    clean from then on, so that the next fsync succeeds and a loss of power takes them all the same.
+    """One fsync fails as in real kernels ("fsyncgate"): the unwritten pages count as clean from
+    then on, so the next fsync succeeds although a power loss still loses them.
     """
 
     name: str = "failed-fsync"
-    about: str = "one fsync fails (EIO); what it was to write is read as if it had been written"
+    about: str = "one fsync fails (EIO); its data can still be read, but is never written"
     needs: frozenset[Ability] = frozenset({Ability.FAILED_SYNCS, Ability.SIGNALS})
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Of every target the next one fails that has something to write."""
-        require_well(hosts, strike)
-        for node in strike.nodes:
-            hosts.disks.drop_sync(node)
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Let every node's next fsync with something to write fail."""
+        require_healthy_disks(hosts, injection)
+        for node in injection.nodes:
+            hosts.disks.fail_next_sync(node)
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """It has failed."""
-        found = {node: hosts.disks.dropped(node) for node in strike.nodes}
-        told = [
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if an fsync has failed on every node."""
+        found = {node: hosts.disks.failed_sync_bytes(node) for node in injection.nodes}
+        texts = [
             f"node {node}: "
             + ("no fsync yet" if size is None else f"an fsync of {size:,} bytes failed")
             for node, size in found.items()
         ]
-        return Effect(took=None not in found.values(), evidence="; ".join(told))
+        return Measurement(confirmed=None not in found.values(), evidence="; ".join(texts))
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Whoever was told that it failed is started again; the page cache stays as it is."""
-        for node in strike.nodes:
-            if hosts.disks.dropped(node) is not None:
-                end_node(hosts, strike, node)
-            hosts.disks.keep_syncs(node)
-        start_nodes(hosts, strike)
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Restart the nodes whose fsync failed; the page cache is not changed."""
+        for node in injection.nodes:
+            if hosts.disks.failed_sync_bytes(node) is not None:
+                kill_and_keep_down(hosts, injection, node)
+            hosts.disks.stop_sync_failures(node)
+        start_nodes(hosts, injection)
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The nodes run."""
-        return running(hosts, strike)
-
-
-def _well(hosts: Hosts, strike: Strike) -> list[int]:
-    return [node for node in strike.nodes if not hosts.disks.ailment(node)]
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the nodes run."""
+        return running(hosts, injection)
 
 
-def _unwell(hosts: Hosts, strike: Strike) -> list[int]:
-    return [node for node in strike.nodes if hosts.disks.ailment(node)]
+def _healthy(hosts: Hosts, injection: Injection) -> list[int]:
+    return [node for node in injection.nodes if not hosts.disks.disk_problem(node)]
+
+
+def _refusing(hosts: Hosts, injection: Injection) -> list[int]:
+    return [node for node in injection.nodes if hosts.disks.disk_problem(node)]
 
 
 FAULTS: tuple[Fault, ...] = (Full(), ReadOnly(), Failing(), FailedSync())

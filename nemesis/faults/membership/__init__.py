@@ -1,8 +1,8 @@
-"""Faults of membership and administration: what administrators do, done while other things break.
+"""Faults of membership and administration: the work of administrators, while other faults happen.
 
-The cluster does the work by itself and at its own pace; a fault gives the order, looks whether it
-was taken and what came of it, and takes it back at its heal. An order that nobody answers is
-recorded as not taken.
+A fault sends the request, checks whether the cluster accepted it and what it did, and reverts it at
+the heal. The cluster does the work at its own pace. A request without an answer is recorded as not
+accepted.
 """
 
 from nemesis.faults.fault import Fault

@@ -1,79 +1,87 @@
-"""What the faults of administration have in common: a layer of their own, and its undoing."""
+"""The common parts of the administration faults: each has a layer of its own, and reverts it."""
 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nemesis.administration import At
-from nemesis.base import Futile
-from nemesis.faults.fault import Ability, Effect, FaultBase, Option, Params, Strike, node_list
+from nemesis.administration import PartitionKey
+from nemesis.base import NotApplicable
+from nemesis.faults.fault import (
+    Ability,
+    FaultBase,
+    Injection,
+    Measurement,
+    Option,
+    Params,
+    node_list,
+)
 from nemesis.hosts import Hosts
 
 ANY: Final = "any"
-LOOK_MS: Final = 1_000
-"""How often a fault looks at the cluster, and goes on."""
+STEP_MS: Final = 1_000
+"""How often a fault checks the cluster and does its next step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Administered(FaultBase):
-    """An order to the cluster. What it leaves open is drawn when it is given, from its layer."""
+class AdminFault(FaultBase):
+    """An administration request. Open choices are drawn at the injection, seeded by the layer."""
 
     needs: frozenset[Ability] = frozenset({Ability.ADMINISTRATION})
-    default_targets: str = "all"
-    aimable: bool = False
+    default_selector: str = "all"
+    selectable: bool = False
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """The parameters, the targets where the fault has any, and a layer of its own.
+    ) -> Injection:
+        """The parameters, the selected nodes if the fault has a selector, and a layer of its own.
 
-        The targets are details: nothing is done to these machines that could keep a node from
-        hearing what was decided, and so no loss is to be excused by it.
+        The nodes are details, not `nodes`: nothing is done to their machines that could delay news
+        of decisions, so this fault must not excuse a loss.
         """
         details = {"layer": f"{self.name}/{rng.getrandbits(32):08x}", **params.values}
-        if self.default_targets != "all":
+        if self.default_selector != "all":
             details["nodes"] = ",".join(map(str, sorted(targets)))
-        return Strike(details=tuple(sorted(details.items())))
+        return Injection(details=tuple(sorted(details.items())))
 
-    def label(self, strike: Strike) -> str:
-        """Such as `config segment.bytes=65536`: the fault, and what was not left open."""
-        nodes = nodes_of(strike)
-        said = [f"{self.name} {node_list(nodes)}" if nodes else self.name]
+    def label(self, injection: Injection) -> str:
+        """For example `config segment.bytes=65536`: the fault and its chosen parameters."""
+        nodes = nodes_of(injection)
+        parts = [f"{self.name} {node_list(nodes)}" if nodes else self.name]
         for option in self.options:
-            value = strike.detail(option.name)
+            value = injection.detail(option.name)
             if value not in (ANY, option.default):
-                said.append(f"{option.name}={value}")
-        return " ".join(said)
+                parts.append(f"{option.name}={value}")
+        return " ".join(parts)
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Take back what is left of it."""
-        hosts.cluster.undo(layer(strike))
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Revert the layer."""
+        hosts.cluster.undo(layer(injection))
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """What is still owed is done in the background, and said: a cluster that other faults hold
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """What is still owed is done in the background, and parts: a cluster that other faults hold
         may answer nobody."""
-        owed = hosts.cluster.owed(layer(strike))
-        return Effect(took=True, evidence=owed or "all of it was taken back")
+        owed = hosts.cluster.pending_work(layer(injection))
+        return Measurement(confirmed=True, evidence=owed or "all of it was taken back")
 
 
-def layer(strike: Strike) -> str:
-    """The name of what the strike does."""
-    return strike.detail("layer")
+def layer(injection: Injection) -> str:
+    """The layer of the injection."""
+    return injection.detail("layer")
 
 
-def nodes_of(strike: Strike) -> list[int]:
-    """The nodes that it is aimed at."""
-    return [int(node) for node in dict(strike.details).get("nodes", "").split(",") if node]
+def nodes_of(injection: Injection) -> list[int]:
+    """The nodes selected for the injection."""
+    return [int(node) for node in dict(injection.details).get("nodes", "").split(",") if node]
 
 
-def draw(strike: Strike) -> random.Random:
-    """The same numbers for the same strike."""
-    return random.Random(layer(strike))
+def draw(injection: Injection) -> random.Random:
+    """A random number generator seeded by the injection."""
+    return random.Random(layer(injection))
 
 
 def count(least: int, most: int) -> Callable[[str], object]:
-    """A reader of whole numbers from `least` to `most`."""
+    """A parser of whole numbers from `least` to `most`."""
 
     def read(text: str) -> object:
         if not text.isdigit() or not least <= int(text) <= most:
@@ -84,7 +92,7 @@ def count(least: int, most: int) -> Callable[[str], object]:
 
 
 def one_of(*allowed: str) -> Callable[[str], object]:
-    """A reader of one of these words."""
+    """A parser of one of these words."""
 
     def read(text: str) -> object:
         if text not in allowed:
@@ -103,18 +111,18 @@ SCOPE: Final = Option(
 )
 
 
-def some_partitions(hosts: Hosts, strike: Strike, rng: random.Random) -> list[At]:
-    """The partitions of the run that `topic` and `scope` mean. Raises Futile when there is none."""
-    named = strike.detail("topic")
+def some_partitions(hosts: Hosts, injection: Injection, rng: random.Random) -> list[PartitionKey]:
+    """The partitions that `topic` and `scope` choose. Raises NotApplicable if there is none."""
+    named = injection.detail("topic")
     known = [at for at in hosts.view.partitions() if named in (ANY, at[0])]
     if not known:
-        raise Futile(f"there is no topic {named} in the run")
+        raise NotApplicable(f"there is no topic {named} in the run")
     chosen = rng.choice(known)
-    if strike.detail("scope") == "partition":
+    if injection.detail("scope") == "partition":
         return [chosen]
     return [at for at in known if at[0] == chosen[0]]
 
 
-def told(at: At) -> str:
-    """A partition as people read it."""
+def partition_name(at: PartitionKey) -> str:
+    """For example `topic/0`."""
     return f"{at[0]}/{at[1]}"

@@ -1,33 +1,33 @@
-"""Faults of placement: replicas are moved, leaders elected, while other things break."""
+"""Faults of placement: replicas are reassigned and leaders elected while other faults happen."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nemesis.administration import At, Placed
-from nemesis.base import Futile
-from nemesis.faults.fault import Effect, Fault, Option, Strike
+from nemesis.administration import PartitionKey, Placement
+from nemesis.base import NotApplicable
+from nemesis.faults.fault import Fault, Injection, Measurement, Option
 from nemesis.faults.membership.base import (
     SCOPE,
     TOPIC,
-    Administered,
+    AdminFault,
     draw,
     layer,
     one_of,
+    partition_name,
     some_partitions,
-    told,
 )
 from nemesis.hosts import Hosts
 
 SHUFFLES: Final = 16
-"""How often another order is drawn before there is taken to be none."""
+"""How often a new assignment is drawn before the fault gives up."""
 
 
-def elsewhere(
+def draw_assignment(
     now: Sequence[int], brokers: Sequence[int], rng: random.Random
 ) -> tuple[int, ...] | None:
-    """As many replicas on random brokers, other ones or in another order; None for want of any."""
+    """As many replicas on random brokers, different or in another order; None if there are none."""
     if len(brokers) < len(now):
         return None
     for _ in range(SHUFFLES):
@@ -38,48 +38,53 @@ def elsewhere(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reassign(Administered):
-    """Replicas go to random brokers; what still moves at the heal is cancelled."""
+class Reassign(AdminFault):
+    """Replicas move to random brokers; the heal cancels unfinished moves."""
 
     name: str = "reassign"
-    about: str = "replicas move to random brokers in service; the heal cancels what still moves"
+    about: str = "replicas move to random brokers in service; the heal cancels unfinished moves"
     min_nodes: int = 2
     options: tuple[Option, ...] = (TOPIC, SCOPE)
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Order the moves. Raises Futile when there is no other place, or all are refused."""
-        rng = draw(strike)
-        chosen = some_partitions(hosts, strike, rng)
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Request the moves. Raises NotApplicable if none is possible or all are refused."""
+        rng = draw(injection)
+        chosen = some_partitions(hosts, injection, rng)
         brokers = hosts.cluster.brokers()
         placed = hosts.cluster.placement(sorted({topic for topic, _ in chosen}))
         targets = {
             at: drawn
             for at in chosen
-            if at in placed and (drawn := elsewhere(placed[at].target, brokers, rng)) is not None
+            if at in placed
+            and (drawn := draw_assignment(placed[at].assignment, brokers, rng)) is not None
         }
         if not targets:
-            raise Futile(f"brokers {list(brokers)} are no other place for {told(chosen[0])}")
-        refused = hosts.cluster.move(layer(strike), targets)
+            raise NotApplicable(
+                f"brokers {list(brokers)} allow no other assignment of {partition_name(chosen[0])}"
+            )
+        refused = hosts.cluster.move(layer(injection), targets)
         if len(refused) == len(targets):
             at, why = next(iter(refused.items()))
-            raise Futile(f"every move was refused: {told(at)}: {why}")
+            raise NotApplicable(f"every move was refused: {partition_name(at)}: {why}")
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Every partition that was ordered to move is where it is to be, or on its way there."""
-        ordered = hosts.cluster.ordered(layer(strike))
-        placed = hosts.cluster.placement(sorted({topic for topic, _ in ordered}))
-        said = [_how_far(at, wanted, placed.get(at)) for at, wanted in ordered.items()]
-        took = bool(said) and all(taken for taken, _ in said)
-        return Effect(took=took, evidence="; ".join(text for _, text in said) or "nothing moves")
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if every requested move is done or in progress."""
+        accepted = hosts.cluster.accepted_moves(layer(injection))
+        placed = hosts.cluster.placement(sorted({topic for topic, _ in accepted}))
+        texts = [_how_far(at, wanted, placed.get(at)) for at, wanted in accepted.items()]
+        confirmed = bool(texts) and all(confirmed for confirmed, _ in texts)
+        return Measurement(
+            confirmed=confirmed, evidence="; ".join(text for _, text in texts) or "nothing moves"
+        )
 
 
-def _how_far(at: At, wanted: Sequence[int], now: Placed | None) -> tuple[bool, str]:
+def _how_far(at: PartitionKey, wanted: Sequence[int], now: Placement | None) -> tuple[bool, str]:
     if now is None:
-        return False, f"{told(at)} is unknown"
+        return False, f"{partition_name(at)} is unknown"
     place = ",".join(map(str, wanted))
-    if now.target != tuple(wanted):
-        return False, f"{told(at)} is not to be on {place}, but on {now.target}"
-    return True, f"{told(at)} {'moves to' if now.moving else 'is on'} {place}"
+    if now.assignment != tuple(wanted):
+        return False, f"{partition_name(at)} is not assigned to {place}, but to {now.assignment}"
+    return True, f"{partition_name(at)} {'moves to' if now.moving else 'is on'} {place}"
 
 
 def _kind(text: str) -> object:
@@ -87,11 +92,11 @@ def _kind(text: str) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elect(Administered):
-    """Leaders are elected by order; there is nothing to undo."""
+class Elect(AdminFault):
+    """Leaders are elected on request; there is nothing to undo."""
 
     name: str = "elect"
-    about: str = "preferred leaders are elected; or unclean ones, where no leader is left"
+    about: str = "preferred leaders are elected; or unclean leaders where no leader is left"
     options: tuple[Option, ...] = (
         TOPIC,
         Option(
@@ -103,46 +108,48 @@ class Elect(Administered):
         Option(
             name="kind",
             default="preferred",
-            about="preferred, or unclean: any replica alive where no leader is left, which may "
-            "lose records",
+            about="preferred, or unclean: any live replica of a partition without a leader, which "
+            "may lose records",
             read=_kind,
         ),
     )
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Order the elections. Raises Futile when none is needed, or the cluster elects nobody."""
-        chosen, unclean = some_partitions(hosts, strike, draw(strike)), _is_unclean(strike)
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Request the elections. Raises NotApplicable if none is needed or the cluster refuses."""
+        chosen, unclean = some_partitions(hosts, injection, draw(injection)), _is_unclean(injection)
         placed = hosts.cluster.placement(sorted({topic for topic, _ in chosen}))
-        open_ = [at for at in chosen if at in placed and _needs_one(placed[at], unclean)]
-        if not open_:
+        waiting = [at for at in chosen if at in placed and _needs_one(placed[at], unclean)]
+        if not waiting:
             state = "a leader" if unclean else "its preferred leader"
-            raise Futile(f"{', '.join(map(told, chosen))}: each has {state} already")
-        said = hosts.cluster.elect(open_, unclean=unclean)
-        if not any(at in said and not said[at] for at in open_):
-            why = next((text for text in said.values() if text), "the cluster said nothing")
-            raise Futile(f"nobody was elected: {why}")
+            raise NotApplicable(
+                f"{', '.join(map(partition_name, chosen))}: each has {state} already"
+            )
+        texts = hosts.cluster.elect(waiting, unclean=unclean)
+        if not any(at in texts and not texts[at] for at in waiting):
+            why = next((text for text in texts.values() if text), "the cluster texts nothing")
+            raise NotApplicable(f"no leader was elected: {why}")
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The partitions are led, by their preferred leaders unless it was unclean."""
-        chosen, unclean = some_partitions(hosts, strike, draw(strike)), _is_unclean(strike)
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if a partition has a leader (its preferred leader unless it was unclean)."""
+        chosen, unclean = some_partitions(hosts, injection, draw(injection)), _is_unclean(injection)
         placed = hosts.cluster.placement(sorted({topic for topic, _ in chosen}))
         led = [at for at in chosen if at in placed and not _needs_one(placed[at], unclean)]
-        said = ", ".join(f"{told(at)} is led by {placed[at].leader}" for at in led)
-        return Effect(took=bool(led), evidence=said or "no election is seen")
+        texts = ", ".join(f"{partition_name(at)} is led by {placed[at].leader}" for at in led)
+        return Measurement(confirmed=bool(led), evidence=texts or "no election is seen")
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Nothing is to be undone."""
-        return Effect(took=True, evidence="an election is over when it was made")
-
-
-def _is_unclean(strike: Strike) -> bool:
-    return strike.detail("kind") == "unclean"
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Always confirmed: there is nothing to undo."""
+        return Measurement(confirmed=True, evidence="an election needs no undo")
 
 
-def _needs_one(placed: Placed, unclean: bool) -> bool:
+def _is_unclean(injection: Injection) -> bool:
+    return injection.detail("kind") == "unclean"
+
+
+def _needs_one(placed: Placement, unclean: bool) -> bool:
     if unclean:
         return placed.leader is None
-    return placed.leader != placed.target[0]
+    return placed.leader != placed.assignment[0]
 
 
 FAULTS: tuple[Fault, ...] = (Reassign(), Elect())

@@ -1,8 +1,8 @@
-"""Faults of the network: what is cut, what is lost of an answer, what is reset, what is only bad.
+"""Faults of the network: cut links, lost responses, connection resets, bad links.
 
-A fault that makes a link worse or cuts it by turns is a layer of its own on that link, so that
-several may be in force on one link and each goes alone. Plain partitions of the same pairs are one
-cut, which goes with the last of them.
+A fault that impairs a link or cuts it periodically is a layer of its own on that link. So several
+may be in force on one link, and each is healed separately. Network partitions that cut the same
+pairs share the cut, which ends with the last of them.
 """
 
 from nemesis.faults.fault import Fault

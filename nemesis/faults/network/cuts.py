@@ -1,120 +1,127 @@
-"""Cuts that no partition of the nodes is: from clients, of one port, by turns, of answers only."""
+"""Dropped packets: the base class of all such faults, and cuts that are not network partitions.
+
+These are cuts from the clients, of one port, in turns, and of responses only.
+"""
 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nemesis.base import Futile
-from nemesis.faults.fault import Ability, Effect, Fault, FaultBase, Option, Params, Strike
-from nemesis.faults.network.options import DIRECTION, PORT, meant, number, peers, read_port
+from nemesis.base import NotApplicable
+from nemesis.faults.fault import Ability, Fault, FaultBase, Injection, Measurement, Option, Params
+from nemesis.faults.network.options import DIRECTION, PORT, chosen_links, number, peers, read_port
 from nemesis.hosts import ANY_PORT, CLIENTS, Cut, Hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cutting(FaultBase):
-    """What all faults have in common that drop packets: the strike says which."""
+class PacketDropFault(FaultBase):
+    """The common parts of the faults that drop packets: those of the injection's `cuts`."""
 
     needs: frozenset[Ability] = frozenset({Ability.PACKET_DROPS})
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Block every pair. Raises Futile when there is none."""
-        if not strike.cuts:
-            raise Futile("nobody would be cut from anybody")
-        hosts.links.block(*strike.cuts)
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Block every cut. Raises NotApplicable without cuts."""
+        if not injection.cuts:
+            raise NotApplicable("no link would be cut")
+        hosts.links.block(*injection.cuts)
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Packets were dropped, by the kernel's own counters."""
-        return _effect({cut: hosts.links.dropped(cut) or 0 for cut in strike.cuts})
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the kernel's counters show dropped packets."""
+        return _measure_drops({cut: hosts.links.dropped(cut) or 0 for cut in injection.cuts})
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Unblock every pair."""
-        hosts.links.unblock(*strike.cuts)
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Unblock every cut."""
+        hosts.links.unblock(*injection.cuts)
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The kernel has no such rule any more."""
-        left = [cut for cut in strike.cuts if hosts.links.dropped(cut) is not None]
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the kernel has no such rule any more."""
+        left = [cut for cut in injection.cuts if hosts.links.dropped(cut) is not None]
         if left:
-            pairs = ", ".join(map(_said, left))
-            return Effect(took=False, evidence=f"still blocked: {pairs}")
-        return Effect(took=True, evidence="no drop rule is left")
+            pairs = ", ".join(map(_describe, left))
+            return Measurement(confirmed=False, evidence=f"still blocked: {pairs}")
+        return Measurement(confirmed=True, evidence="no drop rule is left")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkCut(Cutting):
-    """Cuts the links of the targets that the parameters mean, at one port if they say so."""
+class LinkCut(PacketDropFault):
+    """Cuts the links of the nodes that the parameters choose, or only one port of these links."""
 
     clients_only: bool = False
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """Every link that is meant."""
+    ) -> Injection:
+        """A cut for every chosen link."""
         values = {**params.values, **({"peers": "clients"} if self.clients_only else {})}
         port = read_port(params.text("port")) if "port" in params.values else ANY_PORT
-        cuts = tuple(Cut(src, dst, port) for src, dst in meant(targets, nodes, Params(values)))
-        return Strike(nodes=tuple(targets), cuts=cuts, details=tuple(sorted(params.values.items())))
+        cuts = tuple(
+            Cut(src, dst, port) for src, dst in chosen_links(targets, nodes, Params(values))
+        )
+        return Injection(
+            nodes=tuple(targets), cuts=cuts, details=tuple(sorted(params.values.items()))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flapping(LinkCut):
-    """Cuts and lets pass in turn: long enough for neither side to be sure of the other."""
+    """Cuts links and lets packets pass in turn, so that neither side can rely on the other."""
 
-    pulse_ms: int | None = 100
+    tick_ms: int | None = 100
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """The cuts, in a layer of their own: what else cuts the same pair stays whole."""
+    ) -> Injection:
+        """The cuts, in a layer of their own: other cuts of the same pair stay independent."""
         layer = f"{self.name}/{rng.getrandbits(32):08x}"
-        cuts = (Cut(src, dst, layer=layer) for src, dst in meant(targets, nodes, params))
+        cuts = (Cut(src, dst, layer=layer) for src, dst in chosen_links(targets, nodes, params))
         details = tuple(sorted(params.values.items()))
-        return Strike(nodes=tuple(targets), cuts=tuple(cuts), details=details)
+        return Injection(nodes=tuple(targets), cuts=tuple(cuts), details=details)
 
-    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
-        """Block in the first part of each period, let pass in the rest."""
-        period_ms = float(strike.detail("period_ms"))
-        cut_ms = period_ms * float(strike.detail("duty_percent")) / 100
+    def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
+        """Block in the first part of each period, unblock in the rest."""
+        period_ms = float(injection.detail("period_ms"))
+        cut_ms = period_ms * float(injection.detail("duty_percent")) / 100
         if elapsed_ms % period_ms < cut_ms:
-            hosts.links.block(*strike.cuts)
+            hosts.links.block(*injection.cuts)
         else:
-            hosts.links.unblock(*strike.cuts)
+            hosts.links.unblock(*injection.cuts)
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Packets were dropped, over all turns so far."""
-        return _effect({cut: hosts.links.dropped_in_turns(cut) for cut in strike.cuts})
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if packets were dropped in any turn so far."""
+        return _measure_drops({cut: hosts.links.dropped_in_total(cut) for cut in injection.cuts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseLost(Cutting):
-    """Drops what carries data from the targets' port: the work is done, nobody is told."""
+class ResponseLost(PacketDropFault):
+    """Drops packets with data from the nodes' port: requests are handled, responses are lost."""
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """The way of the answers."""
+    ) -> Injection:
+        """A cut for the responses of every chosen link."""
         port = read_port(params.text("port"))
-        ways = meant(targets, nodes, Params({**params.values, "direction": "out"}))
-        return Strike(
+        directions = chosen_links(targets, nodes, Params({**params.values, "direction": "out"}))
+        return Injection(
             nodes=tuple(targets),
-            cuts=tuple(Cut(src, dst, port, answers=True) for src, dst in ways),
+            cuts=tuple(Cut(src, dst, port, answers=True) for src, dst in directions),
             details=tuple(sorted(params.values.items())),
         )
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Answers were dropped while requests arrived, by the kernel's own counters."""
-        lost = sum(hosts.links.dropped(cut) or 0 for cut in strike.cuts)
-        asked = sum(hosts.links.asked(cut) or 0 for cut in strike.cuts)
-        evidence = f"{lost} packets with answers dropped, {asked} with requests arrived"
-        return Effect(took=lost > 0 and asked > 0, evidence=evidence)
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the kernel's counters show dropped responses and arrived requests."""
+        lost = sum(hosts.links.dropped(cut) or 0 for cut in injection.cuts)
+        arrived = sum(hosts.links.requests_arrived(cut) or 0 for cut in injection.cuts)
+        evidence = f"{lost} response packets dropped, {arrived} request packets arrived"
+        return Measurement(confirmed=lost > 0 and arrived > 0, evidence=evidence)
 
 
-def _effect(counts: Mapping[Cut, int]) -> Effect:
-    pairs = ", ".join(f"{_said(cut)} {count}" for cut, count in counts.items())
+def _measure_drops(counts: Mapping[Cut, int]) -> Measurement:
+    pairs = ", ".join(f"{_describe(cut)} {count}" for cut, count in counts.items())
     total = sum(counts.values())
-    return Effect(took=total > 0, evidence=f"{total} packets dropped ({pairs})")
+    return Measurement(confirmed=total > 0, evidence=f"{total} packets dropped ({pairs})")
 
 
-def _said(cut: Cut) -> str:
+def _describe(cut: Cut) -> str:
     src, dst = (str(machine) if machine != CLIENTS else "clients" for machine in cut[:2])
     return f"{src}>{dst}" + (f" port {cut.port}" if cut.port else "")
 
@@ -122,24 +129,24 @@ def _said(cut: Cut) -> str:
 FAULTS: tuple[Fault, ...] = (
     LinkCut(
         name="cut.clients",
-        about="the targets and the clients cut off from each other, not from the other nodes",
+        about="the nodes are cut off from the clients, but not from the other nodes",
         options=(DIRECTION,),
         clients_only=True,
     ),
     LinkCut(
         name="cut.port",
-        about="one TCP port of the targets and the other nodes cut off, the others left alone",
+        about="one TCP port is cut between the nodes and the other nodes; other ports work",
         options=(PORT, DIRECTION, peers("nodes")),
         min_nodes=2,
     ),
     Flapping(
         name="cut.flapping",
-        about="the targets cut off and let back in turn",
+        about="the nodes are cut off and reconnected in turn",
         options=(
             Option(
                 name="period_ms",
                 default="2000",
-                about="how long a cut and the pause after it take together, ms",
+                about="the length of a cut and the pause after it together, ms",
                 read=number(200, 600_000, "ms"),
             ),
             Option(
@@ -154,7 +161,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     ResponseLost(
         name="response-lost",
-        about="requests arrive and are handled, and none of the targets' answers arrives",
+        about="requests arrive and are handled, but no response of the nodes arrives",
         options=(peers("clients"), PORT),
     ),
 )

@@ -1,81 +1,81 @@
-"""Links that are slow, lossy, out of order, repetitive, narrow, or all of it, but not cut.
+"""Links that are slow, lossy, limited, or reorder or duplicate packets, but are not cut.
 
-Every fault is a layer on the links that it is aimed at: what several do to one link adds up.
+Every fault is a layer on its links: the effects of several faults on one link add up.
 """
 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nemesis.base import Futile
-from nemesis.faults.fault import Ability, Effect, Fault, FaultBase, Option, Params, Strike
-from nemesis.faults.network.options import DIRECTION, meant, number, peers
-from nemesis.hosts import Hosts, Quality, Tampered
+from nemesis.base import NotApplicable
+from nemesis.faults.fault import Ability, Fault, FaultBase, Injection, Measurement, Option, Params
+from nemesis.faults.network.options import DIRECTION, chosen_links, number, peers
+from nemesis.hosts import Hosts, LinkCounters, LinkQuality
 
 _UNITS = {
     "ms": (0, 60_000, "ms"),
     "percent": (0, 100, "percent"),
     "kb_per_s": (1, 10_000_000, "kB/s"),
 }
-"""By what a parameter's name ends with: least, most, and the unit for people."""
+"""By the end of a parameter's name: least, most, and the unit for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadLink(FaultBase):
-    """Treats the packets of the targets' links badly."""
+    """Impairs the packets of the nodes' links."""
 
-    quality: Callable[[Params], Quality]
-    shows: tuple[str, ...]
-    """The fields of `Tampered` of which one proves the effect."""
+    quality: Callable[[Params], LinkQuality]
+    confirming: tuple[str, ...]
+    """Fields of `LinkCounters`; one that is not zero confirms the effect."""
     needs: frozenset[Ability] = frozenset({Ability.LINK_QUALITY})
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """The links that are meant, and the name of the fault's layer on them."""
+    ) -> Injection:
+        """The chosen links, and the name of the fault's layer on them."""
         layer = f"{self.name}/{rng.getrandbits(32):08x}"
-        return Strike(
+        return Injection(
             nodes=tuple(targets),
-            links=meant(targets, nodes, params),
+            links=chosen_links(targets, nodes, params),
             details=(*sorted(params.values.items()), ("layer", layer)),
         )
 
-    def prepare(self, hosts: Hosts, strike: Strike) -> None:
-        """Have whoever is to hold packets back."""
-        hosts.links.prepare(strike.links, self.quality(Params(dict(strike.details))))
+    def prepare(self, hosts: Hosts, injection: Injection) -> None:
+        """Start the process that delays packets."""
+        hosts.links.prepare(injection.links, self.quality(Params(dict(injection.details))))
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Put the layer on every link. Raises Futile where that changes nothing."""
-        quality = self.quality(Params(dict(strike.details)))
-        if not strike.links or quality == Quality():
-            raise Futile("no packet would be treated any worse")
-        hosts.links.degrade(strike.links, quality, strike.detail("layer"))
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Put the layer on every link. Raises NotApplicable if that changes nothing."""
+        quality = self.quality(Params(dict(injection.details)))
+        if not injection.links or quality == LinkQuality():
+            raise NotApplicable("no packet would be impaired")
+        hosts.links.degrade(injection.links, quality, injection.detail("layer"))
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Packets were treated so, by the counters of who did it."""
-        found = [hosts.links.tampered(link, strike.detail("layer")) for link in strike.links]
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if the layer's counters show impaired packets."""
+        found = [hosts.links.counters(link, injection.detail("layer")) for link in injection.links]
         total = _sum([each for each in found if each is not None])
-        took = any(getattr(total, name) > 0 for name in self.shows)
-        return Effect(took=took, evidence=_said(total))
+        confirmed = any(getattr(total, name) > 0 for name in self.confirming)
+        return Measurement(confirmed=confirmed, evidence=_describe(total))
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Take the layer away."""
-        hosts.links.restore(strike.links, strike.detail("layer"))
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Remove the layer."""
+        hosts.links.restore(injection.links, injection.detail("layer"))
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """No link has the layer any more."""
-        layer = strike.detail("layer")
-        left = [link for link in strike.links if hosts.links.tampered(link, layer) is not None]
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if no link has the layer any more."""
+        layer = injection.detail("layer")
+        left = [link for link in injection.links if hosts.links.counters(link, layer) is not None]
         if left:
             pairs = ", ".join(f"{src}>{dst}" for src, dst in left)
-            return Effect(took=False, evidence=f"still bad: {pairs}")
-        return Effect(took=True, evidence=f"{len(strike.links)} links as they were")
+            return Measurement(confirmed=False, evidence=f"still bad: {pairs}")
+        return Measurement(confirmed=True, evidence=f"{len(injection.links)} links as they were")
 
 
-def _sum(found: Sequence[Tampered]) -> Tampered:
+def _sum(found: Sequence[LinkCounters]) -> LinkCounters:
     delayed = sum(each.delayed for each in found)
     delay_ms = sum(each.delayed * each.mean_delay_ms for each in found)
-    return Tampered(
+    return LinkCounters(
         packets=sum(each.packets for each in found),
         delayed=delayed,
         mean_delay_ms=delay_ms / delayed if delayed else 0.0,
@@ -85,18 +85,18 @@ def _sum(found: Sequence[Tampered]) -> Tampered:
     )
 
 
-def _said(total: Tampered) -> str:
+def _describe(total: LinkCounters) -> str:
     parts = [f"{total.delayed} delayed by {total.mean_delay_ms:.1f} ms on average"]
     parts += [f"{getattr(total, name)} {name}" for name in ("lost", "reordered", "duplicated")]
-    said = [part for part in parts if not part.startswith("0 ")]
-    return f"{total.packets} packets: {', '.join(said) or 'nothing done to them'}"
+    nonzero = [part for part in parts if not part.startswith("0 ")]
+    return f"{total.packets} packets: {', '.join(nonzero) or 'none impaired'}"
 
 
-def _quality(params: Params) -> Quality:
+def _quality(params: Params) -> LinkQuality:
     def of(name: str) -> float:
         return float(params.values.get(name, 0))
 
-    return Quality(
+    return LinkQuality(
         delay_ms=of("delay_ms"),
         jitter_ms=of("jitter_ms"),
         lost=of("lost_percent") / 100,
@@ -112,12 +112,12 @@ def _option(name: str, default: int, about: str) -> Option:
     return Option(name=name, default=str(default), about=f"{about}, {unit}", read=read)
 
 
-def _bad(name: str, about: str, shows: tuple[str, ...], *options: Option) -> BadLink:
+def _bad(name: str, about: str, confirming: tuple[str, ...], *options: Option) -> BadLink:
     return BadLink(
         name=name,
         about=about,
         quality=_quality,
-        shows=shows,
+        confirming=confirming,
         options=(*options, DIRECTION, peers("all")),
     )
 
@@ -138,7 +138,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _bad(
         "link.reordered",
-        "packets are late, and a share of them overtakes",
+        "packets are late, and a share of them overtakes others",
         ("reordered",),
         _option("reordered_percent", 25, "the share that overtakes"),
         _option("delay_ms", 20, "how late the others are"),
@@ -151,13 +151,13 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _bad(
         "link.limited",
-        "packets pass at a bounded rate; what would wait a second is lost",
+        "packets pass at a limited rate; packets that would wait for a second are lost",
         ("delayed", "lost"),
         _option("kb_per_s", 256, "the rate of each link and direction"),
     ),
     _bad(
         "link.bad",
-        "late, varying, lossy, out of order and repetitive at once",
+        "packets are late by varying times, lost, reordered and duplicated at once",
         ("delayed", "lost", "reordered", "duplicated"),
         _option("delay_ms", 50, "how late"),
         _option("jitter_ms", 25, "by how much that varies up and down"),

@@ -1,4 +1,4 @@
-"""The parameters that several network faults have: who is meant, which way, how much."""
+"""The common parameters of network faults: which links, which direction, how much."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -9,11 +9,11 @@ from nemesis.hosts import CLIENTS
 from nemesis.shapes import Grudge
 
 PORTS: Final = {"data": 9092, "controller": 9093}
-"""Where brokers listen to clients and other brokers, and controllers to each other and brokers."""
+"""The ports: `data` for clients and other brokers, `controller` for the metadata quorum."""
 
 
 def choice(*texts: str) -> Callable[[str], str]:
-    """A reader of one of the texts."""
+    """A parser of one of the texts."""
 
     def read(text: str) -> str:
         if text not in texts:
@@ -24,7 +24,7 @@ def choice(*texts: str) -> Callable[[str], str]:
 
 
 def number(low: float, high: float, unit: str) -> Callable[[str], float]:
-    """A reader of a number from `low` to `high`."""
+    """A parser of a number from `low` to `high`."""
 
     def read(text: str) -> float:
         try:
@@ -39,7 +39,7 @@ def number(low: float, high: float, unit: str) -> Callable[[str], float]:
 
 
 def read_port(text: str) -> int:
-    """A TCP port by number or by what it is for. Raises ValueError."""
+    """A TCP port by number or by name (see PORTS). Raises ValueError."""
     if text in PORTS:
         return PORTS[text]
     if text.isascii() and text.isdigit() and 0 < int(text) < 1 << 16:
@@ -50,13 +50,13 @@ def read_port(text: str) -> int:
 DIRECTION: Final = Option(
     name="direction",
     default="both",
-    about="in (what arrives at the targets), out (what they send) or both",
+    about="in (packets that arrive at the nodes), out (packets that they send) or both",
     read=choice("in", "out", "both"),
 )
 
 
 def peers(default: str) -> Option:
-    """With whom the targets' links are meant."""
+    """The option that chooses the other ends of the nodes' links."""
     return Option(
         name="peers",
         default=default,
@@ -70,9 +70,12 @@ PORT: Final = Option(
 )
 
 
-def meant(targets: Sequence[int], nodes: Sequence[int], params: Params) -> Grudge:
-    """The links of the targets that the parameters `direction` and `peers`, if any, mean."""
-    whom = params.values.get("peers", "nodes")
-    others = [*(nodes if whom != "clients" else ()), *((CLIENTS,) if whom != "nodes" else ())]
+def chosen_links(targets: Sequence[int], nodes: Sequence[int], params: Params) -> Grudge:
+    """The links of the targets that the parameters `direction` and `peers`, if any, choose."""
+    peer_kind = params.values.get("peers", "nodes")
+    others = [
+        *(nodes if peer_kind != "clients" else ()),
+        *((CLIENTS,) if peer_kind != "nodes" else ()),
+    ]
     direction = params.values.get("direction", "both")
     return shapes.touching(targets, others, inward=direction != "out", outward=direction != "in")

@@ -1,7 +1,7 @@
 """Partitions of every shape, as packet drops between nodes.
 
-Clients are never cut off: a partition is between nodes. That is the harder test, since a leader
-that its followers no longer hear still answers its producers.
+Clients are never cut off: a network partition is between nodes. That is the harder test, because
+an isolated leader still answers its producers.
 """
 
 import random
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nemesis import shapes
-from nemesis.faults.fault import Option, Params, Strike
-from nemesis.faults.network.cuts import Cutting
+from nemesis.faults.fault import Injection, Option, Params
+from nemesis.faults.network.cuts import PacketDropFault
 from nemesis.faults.network.options import choice
 from nemesis.hosts import Cut
 from nemesis.shapes import Grudge
@@ -20,21 +20,21 @@ Shape = Callable[[Sequence[int], Sequence[int], random.Random, Params], Grudge]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition(Cutting):
-    """Drops packets between nodes after a shape."""
+class Partition(PacketDropFault):
+    """Drops packets between nodes according to a shape."""
 
     shape: Shape
     min_nodes: int = 2
-    default_targets: str = "all"
-    aimable: bool = False
+    default_selector: str = "all"
+    selectable: bool = False
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """The pairs to be cut."""
-        aimed = () if self.default_targets == "all" else tuple(targets)
+    ) -> Injection:
+        """A cut for every pair of the grudge."""
+        selected = () if self.default_selector == "all" else tuple(targets)
         grudge = self.shape(targets, nodes, rng, params)
-        return Strike(nodes=aimed, cuts=tuple(Cut(*pair) for pair in grudge))
+        return Injection(nodes=selected, cuts=tuple(Cut(*pair) for pair in grudge))
 
 
 def _one_way(
@@ -49,50 +49,51 @@ def _one_way(
 FAULTS: tuple[Partition, ...] = (
     Partition(
         name="partition.halves",
-        about="two halves that cannot hear each other",
+        about="two halves that cannot reach each other",
         shape=lambda _t, nodes, _r, _p: shapes.halves(nodes),
     ),
     Partition(
         name="partition.random-halves",
-        about="two random halves that cannot hear each other",
+        about="two random halves that cannot reach each other",
         shape=lambda _t, nodes, rng, _p: shapes.random_halves(nodes, rng),
     ),
     Partition(
         name="partition.isolate-one",
-        about="one node cut off from all others, which clients still reach",
+        about="one node is cut off from all other nodes, but not from clients",
         shape=lambda targets, nodes, _r, _p: shapes.isolate(nodes, targets),
-        default_targets="one",
+        default_selector="one",
     ),
     Partition(
         name="partition.isolate-leader",
-        about="the leader of a partition cut off from all other nodes, not from clients",
+        about="the leader of a partition is cut off from all other nodes, but not from clients",
         shape=lambda targets, nodes, _r, _p: shapes.isolate(nodes, targets),
-        default_targets="leader",
+        default_selector="leader",
     ),
     Partition(
         name="partition.majorities-ring",
-        about="every node hears a majority, no two the same one",
+        about="every node receives from a majority, no two nodes from the same one",
         shape=lambda _t, nodes, rng, _p: shapes.majorities_ring(nodes, rng),
         min_nodes=3,
     ),
     Partition(
         name="partition.bridge",
-        about="two halves that hear each other through one node only",
+        about="two halves that only one node connects",
         shape=lambda targets, nodes, _r, _p: shapes.bridge(nodes, targets[0]),
-        default_targets="one",
+        default_selector="one",
         min_nodes=3,
     ),
     Partition(
         name="partition.one-way",
-        about="the targets hear nobody, or are heard by nobody",
+        about="the nodes receive nothing from other nodes, or the others nothing from them",
         shape=_one_way,
-        default_targets="one",
-        aimable=True,
+        default_selector="one",
+        selectable=True,
         options=(
             Option(
                 name="direction",
                 default="any",
-                about="in (they hear nobody), out (nobody hears them) or any of the two at random",
+                about="in (the nodes receive nothing), out (the others receive nothing from them) "
+                "or any (one of the two at random)",
                 read=choice("in", "out", "any"),
             ),
         ),

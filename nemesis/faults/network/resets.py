@@ -1,65 +1,65 @@
-"""Connections that are ended by a reset, as a firewall that forgot them or a load balancer does."""
+"""Connection resets, as by a load balancer or a firewall that lost its state."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nemesis.base import Futile
-from nemesis.faults.fault import Ability, Effect, Fault, FaultBase, Option, Params, Strike
-from nemesis.faults.network.options import choice, meant, peers
+from nemesis.base import NotApplicable
+from nemesis.faults.fault import Ability, Fault, FaultBase, Injection, Measurement, Option, Params
+from nemesis.faults.network.options import choice, chosen_links, peers
 from nemesis.hosts import Hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset(FaultBase):
-    """Ends every TCP connection of the targets with their peers."""
+    """Resets every TCP connection between the nodes and their peers."""
 
     needs: frozenset[Ability] = frozenset({Ability.CONNECTION_RESETS})
-    pulse_ms: int | None = 1000
+    tick_ms: int | None = 1000
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """(target, peer) for every pair."""
-        pairs = meant(targets, nodes, Params({**params.values, "direction": "out"}))
+    ) -> Injection:
+        """(node, peer) for every pair."""
+        pairs = chosen_links(targets, nodes, Params({**params.values, "direction": "out"}))
         layer = f"{self.name}/{rng.getrandbits(32):08x}"
         details = (*sorted(params.values.items()), ("layer", layer))
-        return Strike(nodes=tuple(targets), links=pairs, details=details)
+        return Injection(nodes=tuple(targets), links=pairs, details=details)
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """End what there is now. Raises Futile where there are no pairs."""
-        if not strike.links:
-            raise Futile("the targets have no peers")
-        hosts.links.reset(strike.links, strike.detail("layer"))
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Reset the present connections. Raises NotApplicable without pairs."""
+        if not injection.links:
+            raise NotApplicable("the nodes have no peers")
+        hosts.links.reset(injection.links, injection.detail("layer"))
 
-    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
-        """End what has been connected again, where the event asks for that."""
-        if strike.detail("repeat") == "yes":
-            hosts.links.reset(strike.links, strike.detail("layer"))
+    def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
+        """Reset new connections, if the event asks for it."""
+        if injection.detail("repeat") == "yes":
+            hosts.links.reset(injection.links, injection.detail("layer"))
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The kernel ended connections."""
-        ended = hosts.links.ended(strike.detail("layer"))
-        return Effect(took=ended > 0, evidence=f"{ended} connections ended by a reset")
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if connections were reset."""
+        ended = hosts.links.connections_reset(injection.detail("layer"))
+        return Measurement(confirmed=ended > 0, evidence=f"{ended} connections were reset")
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Nothing is left to be undone."""
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Do nothing: there is nothing to undo."""
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """Who was disconnected may connect again at once."""
-        return Effect(took=True, evidence="nothing keeps anybody from connecting")
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Always confirmed: disconnected machines may reconnect at once."""
+        return Measurement(confirmed=True, evidence="a reset needs no undo")
 
 
 FAULTS: tuple[Fault, ...] = (
     Reset(
         name="reset",
-        about="the targets' TCP connections ended by a reset, once or every second",
+        about="the nodes' TCP connections are reset, once or every second",
         options=(
             peers("all"),
             Option(
                 name="repeat",
                 default="no",
-                about="yes to end what has been connected again every second",
+                about="yes: reset new connections every second",
                 read=choice("no", "yes"),
             ),
         ),

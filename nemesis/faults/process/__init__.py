@@ -1,10 +1,9 @@
 """Faults of processes: killed, stopped, restarted, at the worst moments.
 
-`kill` is SIGKILL, so that nothing is flushed or said goodbye to; the page cache survives (losing it
-is a power loss, another fault). `pause` is SIGSTOP, the long garbage collection or the starved
-virtual machine: connections stay open and the node's idea of the time stands still. `restart` is
-what an operator does. A node that several faults keep down starts again when the last one is
-healed.
+`kill` is SIGKILL: the node flushes nothing and closes nothing, but the page cache survives (another
+fault, `power-loss`, loses it). `pause` is SIGSTOP, like a long garbage collection or a starved
+virtual machine: connections stay open and time stops for the node. `restart` is what an operator
+does. A node that several faults keep down starts again when the last of them is healed.
 """
 
 from typing import Final

@@ -1,7 +1,9 @@
-"""What faults of processes have in common: who is kept down by whom, who is in service again.
+"""The common parts of process faults: which faults keep a node down, and when it is back in
+service.
 
-What happened to a node is kept in the ledger as deeds: ENDED, STARTED, OUT (the cluster was seen to
-do without it since), BACK (and to have it back since).
+What happened to a node is stored in the fault state as node changes: SIGTERM_SENT, ENDED, STARTED,
+OUT_OF_SERVICE (the cluster has reported it as out of service since) and BACK_IN_SERVICE (the
+cluster has reported it as in service after that).
 """
 
 import random
@@ -9,129 +11,135 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nemesis.base import BadTargets, Futile
-from nemesis.faults.fault import Ability, Effect, FaultBase, Params, Strike, node_list
+from nemesis.base import BadSelector, NotApplicable
+from nemesis.faults.fault import Ability, FaultBase, Injection, Measurement, Params, node_list
 from nemesis.hosts import CLIENTS, Hosts
-from nemesis.ledger import TAG, Deed, new_tag
+from nemesis.ledger import TAG, NodeChange, new_tag
 
 SIGNALS: Final = frozenset({Ability.SIGNALS})
 
-TOLD: Final = "told to end"
+SIGTERM_SENT: Final = "SIGTERM sent"
 ENDED: Final = "ended"
 STARTED: Final = "started"
-OUT: Final = "out of service"
-BACK: Final = "in service again"
+OUT_OF_SERVICE: Final = "out of service"
+BACK_IN_SERVICE: Final = "in service again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFault(FaultBase):
-    """A fault that ends processes; every target runs again after the heal."""
+    """A fault that ends processes; every selected node runs again after the heal."""
 
     needs: frozenset[Ability] = SIGNALS
 
-    def aim(
+    def plan_injection(
         self, targets: Sequence[int], nodes: Sequence[int], rng: random.Random, params: Params
-    ) -> Strike:
-        """Every target, which must be a node, with a tag for the ledger."""
+    ) -> Injection:
+        """Every selected node (clients are refused), with a tag for the fault state."""
         if CLIENTS in targets:
-            raise BadTargets(f"{self.name} is for nodes; for clients there is pause.clients")
+            raise BadSelector(f"{self.name} is for nodes; for clients there is pause.clients")
         details = (*sorted(params.values.items()), new_tag(rng))
-        return Strike(nodes=tuple(targets), details=details)
+        return Injection(nodes=tuple(targets), details=details)
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """Start every target that does not run, unless another fault keeps it down."""
-        hosts.ledger.let_go(strike.detail(TAG))
-        for node in present(hosts, strike):
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """Start every node that does not run, unless another fault keeps it down."""
+        hosts.fault_state.release(injection.detail(TAG))
+        for node in present(hosts, injection):
             start(hosts, node)
 
-    def healing(self, hosts: Hosts, strike: Strike) -> Effect:
-        """The processes are there again, or another fault's to start."""
-        return running(hosts, strike)
+    def measure_heal(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if every node runs, or another fault keeps it down."""
+        return running(hosts, injection)
 
 
-def present(hosts: Hosts, strike: Strike) -> list[int]:
-    """The targets that have not left the cluster meanwhile."""
+def present(hosts: Hosts, injection: Injection) -> list[int]:
+    """The injection's nodes that have not left the cluster meanwhile."""
     nodes = hosts.processes.node_ids()
-    return [node for node in strike.nodes if node in nodes]
+    return [node for node in injection.nodes if node in nodes]
 
 
-def require_running(hosts: Hosts, strike: Strike) -> None:
-    """Raises Futile when none of the targets is running."""
-    if not any(hosts.processes.is_running(node) for node in strike.nodes):
-        raise Futile(f"{node_list(strike.nodes)} was not running")
+def require_running(hosts: Hosts, injection: Injection) -> None:
+    """Raises NotApplicable if none of the nodes is running."""
+    if not any(hosts.processes.is_running(node) for node in injection.nodes):
+        raise NotApplicable(f"{node_list(injection.nodes)} was not running")
 
 
-def running(hosts: Hosts, strike: Strike) -> Effect:
-    """Every target runs, as far as that can be told right after its start, or is another fault's
-    to start.
-    """
-    nodes = present(hosts, strike)
-    held = [node for node in nodes if hosts.ledger.held(node)]
+def running(hosts: Hosts, injection: Injection) -> Measurement:
+    """Confirmed if every node runs (its process exists), or another fault keeps it down."""
+    nodes = present(hosts, injection)
+    held = [node for node in nodes if hosts.fault_state.is_kept_down(node)]
     rest = [node for node in nodes if node not in held]
     dead = [node for node in rest if not hosts.processes.is_running(node)]
     if dead:
-        return Effect(took=False, evidence=f"{node_list(dead)} did not start again")
-    said = [f"{node_list(rest)} runs"] if rest else []
-    said += [f"{node_list(held)} is kept down by another fault"] if held else []
-    return Effect(took=True, evidence="; ".join(said) or "no node is left to it alone")
+        return Measurement(confirmed=False, evidence=f"{node_list(dead)} did not start again")
+    texts = [f"{node_list(rest)} runs"] if rest else []
+    texts += [f"{node_list(held)} is kept down by another fault"] if held else []
+    return Measurement(
+        confirmed=True, evidence="; ".join(texts) or "no node is left to this fault alone"
+    )
 
 
 def start(hosts: Hosts, node: int) -> bool:
-    """Start a node that does not run and that nobody keeps down; whether that was done."""
-    if hosts.ledger.held(node) or hosts.processes.is_running(node):
+    """Start the node unless it runs or a fault keeps it down; return whether it was started."""
+    if hosts.fault_state.is_kept_down(node) or hosts.processes.is_running(node):
         return False
     hosts.processes.start(node)
     return True
 
 
-def start_again(hosts: Hosts, strike: Strike, node: int, at_ms: int) -> None:
-    """Keep the node down no more, and note when it started by that."""
-    hosts.ledger.let_go(strike.detail(TAG), [node])
+def start_again(hosts: Hosts, injection: Injection, node: int, at_ms: int) -> None:
+    """Release the node; if that started it, store the start."""
+    hosts.fault_state.release(injection.detail(TAG), [node])
     if start(hosts, node):
-        note(hosts, strike, STARTED, node, at_ms)
+        add_change(hosts, injection, STARTED, node, at_ms)
 
 
-def kill(hosts: Hosts, strike: Strike, node: int, at_ms: int) -> None:
-    """Keep the node down from now on; note when it ended by that."""
-    hosts.ledger.hold(strike.detail(TAG), node)
+def kill(hosts: Hosts, injection: Injection, node: int, at_ms: int) -> None:
+    """Keep the node down from now on; if that ended it, store the end."""
+    hosts.fault_state.keep_down(injection.detail(TAG), node)
     if hosts.processes.is_running(node):
-        early = "" if is_back(hosts, strike, node, at_ms) else "before it was in service"
+        early = (
+            "" if is_back_in_service(hosts, injection, node, at_ms) else "before it was in service"
+        )
         hosts.processes.kill(node)
-        note(hosts, strike, ENDED, node, at_ms, early)
+        add_change(hosts, injection, ENDED, node, at_ms, early)
 
 
-def note(
-    hosts: Hosts, strike: Strike, what: str, node: int, at_ms: int, evidence: str = ""
+def add_change(
+    hosts: Hosts, injection: Injection, what: str, node: int, at_ms: int, evidence: str = ""
 ) -> None:
-    """Remember a deed of the strike."""
-    hosts.ledger.note(strike.detail(TAG), Deed(what, node, at_ms, evidence))
+    """Store a change that the injection made or observed."""
+    hosts.fault_state.add_change(injection.detail(TAG), NodeChange(what, node, at_ms, evidence))
 
 
-def deeds(hosts: Hosts, strike: Strike, node: int) -> list[Deed]:
-    """What the strike did to the node so far."""
-    return [deed for deed in hosts.ledger.deeds(strike.detail(TAG)) if deed.node == node]
+def node_changes(hosts: Hosts, injection: Injection, node: int) -> list[NodeChange]:
+    """The changes of the node under the injection so far."""
+    return [
+        change
+        for change in hosts.fault_state.node_changes(injection.detail(TAG))
+        if change.node == node
+    ]
 
 
-def last(found: Sequence[Deed], what: str) -> Deed | None:
-    """The latest deed of a kind."""
-    return next((deed for deed in reversed(found) if deed.what == what), None)
+def last_change(found: Sequence[NodeChange], what: str) -> NodeChange | None:
+    """The last change of a kind."""
+    return next((change for change in reversed(found) if change.kind == what), None)
 
 
-def is_back(hosts: Hosts, strike: Strike, node: int, at_ms: int) -> bool:
-    """Whether the cluster has the node in service since the strike last ended it.
+def is_back_in_service(hosts: Hosts, injection: Injection, node: int, at_ms: int) -> bool:
+    """Whether the node is back in service since the injection last ended it.
 
-    What the cluster says lags behind: in service again is who was seen out of service before.
+    The cluster's view lags behind: a node counts as back only after the view had it out of service.
     """
-    found = [deed.what for deed in deeds(hosts, strike, node)]
+    found = [change.kind for change in node_changes(hosts, injection, node)]
     if not found:
-        return True  # nothing was done to it yet
-    # Who was told to end may be out of service before that. Who was down when the strike came, and
-    # was only started by it, was not in service before.
-    begun = TOLD if TOLD in found else ENDED
-    since = found[max((n for n, what in enumerate(found) if what == begun), default=0) :]
+        return True  # the injection has not changed the node yet
+    # A node that got SIGTERM may be out of service before it ends. A node that was down at the
+    # injection, and was only started by it, was not in service before.
+    first_kind = SIGTERM_SENT if SIGTERM_SENT in found else ENDED
+    since = found[max((n for n, what in enumerate(found) if what == first_kind), default=0) :]
     serves = hosts.view.answers(node) is True and hosts.view.fenced(node) is not True
-    if not serves and OUT not in since:
-        note(hosts, strike, OUT, node, at_ms)
-    if serves and OUT in since and BACK not in since:
-        note(hosts, strike, BACK, node, at_ms)
-    return serves and OUT in since
+    if not serves and OUT_OF_SERVICE not in since:
+        add_change(hosts, injection, OUT_OF_SERVICE, node, at_ms)
+    if serves and OUT_OF_SERVICE in since and BACK_IN_SERVICE not in since:
+        add_change(hosts, injection, BACK_IN_SERVICE, node, at_ms)
+    return serves and OUT_OF_SERVICE in since

@@ -1,4 +1,4 @@
-"""Readers of the parameters of faults of processes."""
+"""Parsers of the parameters of process faults."""
 
 from typing import Final
 

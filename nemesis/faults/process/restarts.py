@@ -1,31 +1,31 @@
-"""Nodes that are told to end in order, and started again as soon as they have."""
+"""Nodes that are shut down cleanly, and started again as soon as they have ended."""
 
 from dataclasses import dataclass, replace
 from typing import Final
 
-from nemesis.faults.fault import Effect, Option, Strike
+from nemesis.faults.fault import Injection, Measurement, Option
 from nemesis.faults.process.base import (
-    BACK,
+    BACK_IN_SERVICE,
     ENDED,
+    SIGTERM_SENT,
     STARTED,
-    TOLD,
     ProcessFault,
-    deeds,
-    is_back,
-    last,
-    note,
+    add_change,
+    is_back_in_service,
+    last_change,
+    node_changes,
     present,
     require_running,
     start_again,
 )
 from nemesis.faults.process.options import milliseconds
 from nemesis.hosts import Hosts
-from nemesis.ledger import TAG, Deed
+from nemesis.ledger import TAG, NodeChange
 
 _PATIENCE: Final = Option(
     name="patience_ms",
     default="10000",
-    about="ms that a node may take to end in order before it is killed",
+    about="ms that a node may take to shut down cleanly before it is killed",
     read=milliseconds,
 )
 
@@ -35,137 +35,155 @@ class Restart(ProcessFault):
     """SIGTERM, and a start as soon as the node has ended."""
 
     name: str = "restart"
-    about: str = "SIGTERM, so that the node hands over and ends in order; then it starts again"
+    about: str = "SIGTERM, so that the node hands over and shuts down cleanly; then a start"
     options: tuple[Option, ...] = (_PATIENCE,)
-    pulse_ms: int | None = 50
+    tick_ms: int | None = 50
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Tell every target. Raises Futile when none of them is running."""
-        require_running(hosts, strike)
-        for node in strike.nodes:
-            _tell(hosts, strike, node, 0)
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Send SIGTERM to every node. Raises NotApplicable if none of them is running."""
+        require_running(hosts, injection)
+        for node in injection.nodes:
+            _send_sigterm(hosts, injection, node, 0)
 
-    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
-        """Start those that have ended, kill those that do not."""
-        for node in strike.nodes:
-            _step(hosts, strike, node, elapsed_ms)
+    def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
+        """Start the nodes that have ended; kill those that take too long."""
+        for node in injection.nodes:
+            _step(hosts, injection, node, elapsed_ms)
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """They ended; how, and when they were in service again."""
-        told = {node: _story(deeds(hosts, strike, node)) for node in strike.nodes}
-        took = all(last(deeds(hosts, strike, node), ENDED) for node in strike.nodes)
-        evidence = "; ".join(f"node {node} {said}" for node, said in told.items())
-        return Effect(took=took, evidence=evidence)
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if all have ended; reports how, and when they were back in service."""
+        stories = {node: _story(node_changes(hosts, injection, node)) for node in injection.nodes}
+        confirmed = all(
+            last_change(node_changes(hosts, injection, node), ENDED) for node in injection.nodes
+        )
+        evidence = "; ".join(f"node {node} {story}" for node, story in stories.items())
+        return Measurement(confirmed=confirmed, evidence=evidence)
 
-    def heal(self, hosts: Hosts, strike: Strike) -> None:
-        """End whoever is still about to end, or nobody would start it; then start all.
+    def heal(self, hosts: Hosts, injection: Injection) -> None:
+        """End the nodes that still shut down (otherwise nobody would start them), then start all.
 
-        Also those that the executor leaves to another restart: that one may have ended and started
-        them before they were told by this one. Who is held by another is that one's to end.
+        This includes nodes that the executor left to another restart, because that restart may have
+        ended and started them before this one sent its SIGTERM. A node that another fault keeps
+        down is left to that fault.
         """
-        told = [d.node for d in hosts.ledger.deeds(strike.detail(TAG)) if d.what == TOLD]
-        everyone = replace(strike, nodes=tuple(sorted({*strike.nodes, *told})))
-        hosts.ledger.let_go(strike.detail(TAG))
-        for node in present(hosts, everyone):
-            if not hosts.ledger.held(node):
-                _end(hosts, strike, node)
-        ProcessFault.heal(self, hosts, everyone)
+        signalled = [
+            d.node
+            for d in hosts.fault_state.node_changes(injection.detail(TAG))
+            if d.kind == SIGTERM_SENT
+        ]
+        with_signalled = replace(injection, nodes=tuple(sorted({*injection.nodes, *signalled})))
+        hosts.fault_state.release(injection.detail(TAG))
+        for node in present(hosts, with_signalled):
+            if not hosts.fault_state.is_kept_down(node):
+                _end(hosts, injection, node)
+        ProcessFault.heal(self, hosts, with_signalled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingRestart(Restart):
-    """One target after the other, each when the one before it is in service again."""
+    """One node after the other, each when the one before is back in service."""
 
     name: str = "rolling-restart"
-    about: str = "a restart of each target in turn, the next when the last is in service again"
+    about: str = "a restart of each node in turn, the next when the last is back in service"
     options: tuple[Option, ...] = (
         _PATIENCE,
         Option(
             name="bound_ms",
             default="20000",
-            about="ms that a node may take to be in service again before the next one's turn",
+            about="ms that a node may take to be back in service before the next one's turn",
             read=milliseconds,
         ),
     )
-    default_targets: str = "all"
-    aimable: bool = False
+    default_selector: str = "all"
+    selectable: bool = False
 
-    def inject(self, hosts: Hosts, strike: Strike) -> None:
-        """Tell the first target. Raises Futile when none of them is running."""
-        require_running(hosts, strike)
-        _tell(hosts, strike, strike.nodes[0], 0)
+    def inject(self, hosts: Hosts, injection: Injection) -> None:
+        """Send SIGTERM to the first node. Raises NotApplicable if none of them is running."""
+        require_running(hosts, injection)
+        _send_sigterm(hosts, injection, injection.nodes[0], 0)
 
-    def pulse(self, hosts: Hosts, strike: Strike, elapsed_ms: int) -> None:
-        """Go on with the first target that has not had its turn."""
-        bound_ms = int(strike.detail("bound_ms"))
-        for node in strike.nodes:
-            told = last(deeds(hosts, strike, node), TOLD)
-            if told is None:
-                _tell(hosts, strike, node, elapsed_ms)
+    def tick(self, hosts: Hosts, injection: Injection, elapsed_ms: int) -> None:
+        """Continue with the first node that has not had its turn."""
+        bound_ms = int(injection.detail("bound_ms"))
+        for node in injection.nodes:
+            signalled = last_change(node_changes(hosts, injection, node), SIGTERM_SENT)
+            if signalled is None:
+                _send_sigterm(hosts, injection, node, elapsed_ms)
                 return
-            _step(hosts, strike, node, elapsed_ms)
-            over = last(deeds(hosts, strike, node), BACK) or elapsed_ms - told.at_ms > bound_ms
+            _step(hosts, injection, node, elapsed_ms)
+            over = (
+                last_change(node_changes(hosts, injection, node), BACK_IN_SERVICE)
+                or elapsed_ms - signalled.at_ms > bound_ms
+            )
             if not over:
                 return
 
-    def effect(self, hosts: Hosts, strike: Strike) -> Effect:
-        """How many have ended and how; the first is enough to say that it took."""
-        found = {node: deeds(hosts, strike, node) for node in strike.nodes}
-        had = {node: _story(each) for node, each in found.items() if last(each, TOLD)}
-        took = any(last(each, ENDED) for each in found.values())
-        said = "; ".join(f"node {node} {story}" for node, story in had.items())
-        return Effect(took=took, evidence=f"{len(had)} of {len(found)} had their turn: {said}")
+    def measure_effect(self, hosts: Hosts, injection: Injection) -> Measurement:
+        """Confirmed if one node has ended; reports how many had their turn, and how they ended."""
+        found = {node: node_changes(hosts, injection, node) for node in injection.nodes}
+        had = {
+            node: _story(each) for node, each in found.items() if last_change(each, SIGTERM_SENT)
+        }
+        confirmed = any(last_change(each, ENDED) for each in found.values())
+        text = "; ".join(f"node {node} {story}" for node, story in had.items())
+        return Measurement(
+            confirmed=confirmed, evidence=f"{len(had)} of {len(found)} had their turn: {text}"
+        )
 
 
-def _tell(hosts: Hosts, strike: Strike, node: int, at_ms: int) -> None:
-    hosts.ledger.hold(strike.detail(TAG), node)  # it is ours to start
-    note(hosts, strike, TOLD, node, at_ms)
+def _send_sigterm(hosts: Hosts, injection: Injection, node: int, at_ms: int) -> None:
+    hosts.fault_state.keep_down(injection.detail(TAG), node)  # this injection must start it
+    add_change(hosts, injection, SIGTERM_SENT, node, at_ms)
     hosts.processes.terminate(node)
 
 
-def _step(hosts: Hosts, strike: Strike, node: int, at_ms: int) -> None:
-    """Whatever comes next for a node that was told to end."""
-    found = deeds(hosts, strike, node)
-    told = last(found, TOLD)
-    if told is None or last(found, BACK):
+def _step(hosts: Hosts, injection: Injection, node: int, at_ms: int) -> None:
+    """Do the next step for a node that got SIGTERM."""
+    found = node_changes(hosts, injection, node)
+    signalled = last_change(found, SIGTERM_SENT)
+    if signalled is None or last_change(found, BACK_IN_SERVICE):
         return
-    is_back(hosts, strike, node, at_ms)
-    if last(found, ENDED) and last(found, STARTED):
+    is_back_in_service(hosts, injection, node, at_ms)
+    if last_change(found, ENDED) and last_change(found, STARTED):
         return
-    if last(found, ENDED):
-        start_again(hosts, strike, node, at_ms)
+    if last_change(found, ENDED):
+        start_again(hosts, injection, node, at_ms)
     elif not hosts.processes.is_running(node):
-        note(hosts, strike, ENDED, node, at_ms, _by_itself(hosts, node))
-        start_again(hosts, strike, node, at_ms)
-    elif at_ms - told.at_ms > int(strike.detail("patience_ms")):
+        add_change(hosts, injection, ENDED, node, at_ms, _exit_code(hosts, node))
+        start_again(hosts, injection, node, at_ms)
+    elif at_ms - signalled.at_ms > int(injection.detail("patience_ms")):
         hosts.processes.kill(node)
-        note(hosts, strike, ENDED, node, at_ms, "by SIGKILL, out of patience")
+        add_change(hosts, injection, ENDED, node, at_ms, "by SIGKILL because of patience_ms")
 
 
-def _end(hosts: Hosts, strike: Strike, node: int) -> None:
-    """See a node that was told to end ended, by a kill if need be."""
-    found = deeds(hosts, strike, node)
-    told = last(found, TOLD)
-    if told is None or last(found, ENDED):
+def _end(hosts: Hosts, injection: Injection, node: int) -> None:
+    """Make sure that a node that got SIGTERM has ended; kill it if necessary."""
+    found = node_changes(hosts, injection, node)
+    signalled = last_change(found, SIGTERM_SENT)
+    if signalled is None or last_change(found, ENDED):
         return
     how = "by SIGKILL at the heal"
     if hosts.processes.is_running(node):
         hosts.processes.kill(node)
     else:
-        how = _by_itself(hosts, node)
-    note(hosts, strike, ENDED, node, told.at_ms, how)
+        how = _exit_code(hosts, node)
+    add_change(hosts, injection, ENDED, node, signalled.at_ms, how)
 
 
-def _by_itself(hosts: Hosts, node: int) -> str:
+def _exit_code(hosts: Hosts, node: int) -> str:
     code = hosts.processes.exit_code(node)
     return "" if code is None else f"with code {code}"
 
 
-def _story(found: list[Deed]) -> str:
-    told, ended, back = last(found, TOLD), last(found, ENDED), last(found, BACK)
-    if told is None or ended is None:
+def _story(found: list[NodeChange]) -> str:
+    signalled, ended, back = (
+        last_change(found, SIGTERM_SENT),
+        last_change(found, ENDED),
+        last_change(found, BACK_IN_SERVICE),
+    )
+    if signalled is None or ended is None:
         return "has not ended yet"
-    said = f"ended {ended.evidence} after {ended.at_ms - told.at_ms:,} ms".replace("  ", " ")
+    text = f"ended {ended.evidence} after {ended.at_ms - signalled.at_ms:,} ms".replace("  ", " ")
     if back is not None:
-        return f"{said}, was in service again after {back.at_ms - told.at_ms:,} ms"
-    return said
+        return f"{text}, was in service again after {back.at_ms - signalled.at_ms:,} ms"
+    return text

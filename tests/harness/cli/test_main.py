@@ -1,4 +1,4 @@
-"""The command line through real processes: exit codes, one message, nothing started."""
+"""The command line in real processes: exit codes and messages."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ KILL = '[[nemesis.events]]\nat_ms = 0\nfault = "kill"\nduration_ms = 100\n'
 
 
 def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a user would, in a directory of its own."""
+    """Run the command line in this directory, as a user would."""
     return subprocess.run(
         [sys.executable, "-m", "harness.cli.main", *arguments],
         cwd=cwd,
@@ -29,7 +29,7 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("plan", "arguments", "said"),
+    ("plan", "arguments", "message"),
     [
         (None, ["run", "absent.toml"], "plan absent.toml: cannot be read (No such file"),
         (None, ["run", "."], "plan .: cannot be read (Is a directory)"),
@@ -52,9 +52,9 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         (None, ["run", "--replay", "nowhere"], "nowhere: no such run directory"),
         (None, ["run", "quick", "--replay", "nowhere"], "leave out a plan"),
         (None, ["run", "--resolved"], "--resolved is for --replay"),
-        (None, ["run", "--no-heal"], "say --no-teardown too"),
+        (None, ["run", "--no-heal"], "--no-teardown too"),
         (None, ["run", "--schedule", "steps.toml"], "steps.toml: cannot be read (No such file"),
-        (None, ["run", "quick", "--dry-run", "--faults", "melt.*"], "no fault is like 'melt.*'"),
+        (None, ["run", "quick", "--dry-run", "--faults", "melt.*"], "no fault matches 'melt.*'"),
         (None, ["walk"], "No such command 'walk'"),
         (None, ["check"], "Missing argument"),
         (None, ["check", "nowhere"], "nowhere: no such run directory"),
@@ -74,15 +74,15 @@ def highwater(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_bad_arguments_end_with_254_and_one_message(
-    tmp_path: Path, plan: str | None, arguments: list[str], said: str
+    tmp_path: Path, plan: str | None, arguments: list[str], message: str
 ) -> None:
-    """Each mistake is named on stderr, without a traceback, and nothing is made or printed."""
+    """There is no traceback, nothing on stdout, and no new file."""
     if plan is not None:
         (tmp_path / "my.toml").write_text('name = "mine"\nseed = 1\n' + plan)
     before = sorted(tmp_path.iterdir())
     done = highwater(tmp_path, *arguments)
     assert done.returncode == 254, done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("highwater: ") == 1
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
@@ -90,7 +90,7 @@ def test_bad_arguments_end_with_254_and_one_message(
 
 
 def test_debug_adds_the_traceback(tmp_path: Path) -> None:
-    """For us, with the same message and exit code."""
+    """The message and the exit code stay the same."""
     done = highwater(tmp_path, "run", "absent.toml", "--debug")
     assert done.returncode == 254
     assert "Traceback" in done.stderr
@@ -101,11 +101,12 @@ def test_debug_adds_the_traceback(tmp_path: Path) -> None:
     "arguments",
     [
         *(["--version"], ["--help"], ["run", "--help"]),
+        *(["plans"], ["plan", "show", "quick"], ["cluster", "--help"]),
         *(["faults"], ["faults", "--json"], ["run", "quick", "--faults", "kill", "--dry-run"]),
     ],
 )
-def test_asking_is_no_mistake(tmp_path: Path, arguments: list[str]) -> None:
-    """Help, version, catalogue and schedule go to stdout and exit 0; nothing is started."""
+def test_information_goes_to_stdout_with_exit_code_0(tmp_path: Path, arguments: list[str]) -> None:
+    """Help, version, lists and a dry run print nothing on stderr."""
     done = highwater(tmp_path, *arguments)
     assert done.returncode == 0
     assert done.stdout

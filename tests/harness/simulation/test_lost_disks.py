@@ -27,7 +27,7 @@ def test_the_next_disk_is_lost_when_the_last_node_votes_again() -> None:
 @pytest.mark.slow
 def test_without_the_wait_the_quorum_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above would show it."""
-    monkeypatch.setattr(generator, "VOTES", frozenset())
+    monkeypatch.setattr(generator, "VOTE_TAKING_FAULTS", frozenset())
     recording = Simulation(prepared(seed=1, duration_s=8, nemesis=LOSSES)).run()
     assert recording.failure is not None
     print(recording.failure)

@@ -131,7 +131,7 @@ def script() -> Plan:
             "at_ms": 1_000 + number * APART_MS,
             "fault": name,
             "duration_ms": LASTING.get(name, 3_000),
-            "targets": "node:4" if fault.aimable else fault.default_targets,
+            "targets": "node:4" if fault.selectable else fault.default_selector,
         }
         for number, (name, fault) in enumerate(POSSIBLE.items())
     ]

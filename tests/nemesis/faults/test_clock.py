@@ -4,19 +4,21 @@ import random
 
 import pytest
 
-from nemesis.base import BadSchedule, Futile
+from nemesis.base import BadSchedule, NotApplicable
 from nemesis.faults.catalogue import find
 from nemesis.faults.clock import JUMPS_MS, RATES
-from nemesis.faults.fault import Params, Strike
+from nemesis.faults.fault import Injection, Params
 from tests.support.nemesis.fakes import FakeMachines, Trace
 
 CLOCK_FAULTS = ("clock.jump", "clock.strobe", "clock.drift")
 
 
-def aimed(name: str, *nodes: int, seed: int = 1, **given: str) -> Strike:
-    """A strike of the fault on the nodes."""
+def aimed(name: str, *nodes: int, seed: int = 1, **given: str) -> Injection:
+    """An injection of the fault on the nodes."""
     fault = find(name)
-    return fault.aim(nodes, (1, 2, 3), random.Random(seed), Params.of(fault.options, given))
+    return fault.plan_injection(
+        nodes, (1, 2, 3), random.Random(seed), Params.of(fault.options, given)
+    )
 
 
 @pytest.fixture
@@ -46,35 +48,35 @@ def test_where_a_clock_is_to_be(
     machines: FakeMachines, name: str, given: dict[str, str], elapsed_ms: int, wanted_ms: float
 ) -> None:
     """By the fault's parameters and the time since it began, whatever was pulsed before."""
-    fault, strike = find(name), aimed(name, 2, seed=1, **given)
-    fault.inject(machines.hosts(), strike)
-    fault.pulse(machines.hosts(), strike, elapsed_ms)
-    assert machines.clocks.asked_ms(2) == pytest.approx(wanted_ms)
-    assert machines.clocks.asked_ms(1) == 0
+    fault, injection = find(name), aimed(name, 2, seed=1, **given)
+    fault.inject(machines.hosts(), injection)
+    fault.tick(machines.hosts(), injection, elapsed_ms)
+    assert machines.clocks.requested_offset_ms(2) == pytest.approx(wanted_ms)
+    assert machines.clocks.requested_offset_ms(1) == 0
 
 
 @pytest.mark.parametrize("name", CLOCK_FAULTS)
 def test_proof_of_effect_and_of_healing(machines: FakeMachines, name: str) -> None:
     """A clock that shows what was asked proves the fault, one that does not disproves it."""
-    fault, strike = find(name), aimed(name, 1, 3)
-    fault.inject(machines.hosts(), strike)
-    fault.pulse(machines.hosts(), strike, 4_000)
-    assert fault.effect(machines.hosts(), strike).took
+    fault, injection = find(name), aimed(name, 1, 3)
+    fault.inject(machines.hosts(), injection)
+    fault.tick(machines.hosts(), injection, 4_000)
+    assert fault.measure_effect(machines.hosts(), injection).confirmed
     machines.clocks.deaf = True
-    assert not fault.effect(machines.hosts(), strike).took
+    assert not fault.measure_effect(machines.hosts(), injection).confirmed
     machines.clocks.deaf = False
-    assert not fault.healing(machines.hosts(), strike).took
-    fault.heal(machines.hosts(), strike)
-    fault.heal(machines.hosts(), strike)
-    assert fault.healing(machines.hosts(), strike).took
-    assert "+0.000 s" in fault.healing(machines.hosts(), strike).evidence
+    assert not fault.measure_heal(machines.hosts(), injection).confirmed
+    fault.heal(machines.hosts(), injection)
+    fault.heal(machines.hosts(), injection)
+    assert fault.measure_heal(machines.hosts(), injection).confirmed
+    assert "+0.000 s" in fault.measure_heal(machines.hosts(), injection).evidence
 
 
 def test_a_drift_proves_nothing_before_something_has_come_together(machines: FakeMachines) -> None:
     """What cannot be told from the truth is no effect yet."""
-    fault, strike = find("clock.drift"), aimed("clock.drift", 1)
-    fault.inject(machines.hosts(), strike)
-    assert not fault.effect(machines.hosts(), strike).took
+    fault, injection = find("clock.drift"), aimed("clock.drift", 1)
+    fault.inject(machines.hosts(), injection)
+    assert not fault.measure_effect(machines.hosts(), injection).confirmed
 
 
 def test_overlapping_strikes_add_up_and_each_takes_its_own_back(machines: FakeMachines) -> None:
@@ -84,22 +86,25 @@ def test_overlapping_strikes_add_up_and_each_takes_its_own_back(machines: FakeMa
     second = aimed("clock.jump", 1, seed=2, offset_ms="30")
     third = aimed("clock.strobe", 1)
     hosts = machines.hosts()
-    for fault, strike in ((jump, first), (jump, second), (strobe, third)):
-        fault.inject(hosts, strike)
-        assert fault.effect(hosts, strike).took
-    assert machines.clocks.asked_ms(1) == 1230
+    for fault, injection in ((jump, first), (jump, second), (strobe, third)):
+        fault.inject(hosts, injection)
+        assert fault.measure_effect(hosts, injection).confirmed
+    assert machines.clocks.requested_offset_ms(1) == 1230
     left = first.without([second, third], same_fault=[second])
     assert left.nodes == (2,)
     jump.heal(hosts, left)
-    assert jump.healing(hosts, left).took
-    assert (machines.clocks.asked_ms(1), machines.clocks.asked_ms(2)) == (230, 0)
+    assert jump.measure_heal(hosts, left).confirmed
+    assert (machines.clocks.requested_offset_ms(1), machines.clocks.requested_offset_ms(2)) == (
+        230,
+        0,
+    )
     jump.heal(hosts, second)
     strobe.heal(hosts, third)
-    assert machines.clocks.asked_ms(1) == 0
+    assert machines.clocks.requested_offset_ms(1) == 0
 
 
 def test_any_is_drawn_from_a_few_and_stays_what_it_was(machines: FakeMachines) -> None:
-    """The strike says what was drawn, so that the journal does."""
+    """The injection says what was drawn, so that the journal does."""
     jumps = {aimed("clock.jump", 1, seed=n).detail("offset_ms") for n in range(100)}
     rates = {aimed("clock.drift", 1, seed=n).detail("rate") for n in range(100)}
     assert jumps == {str(jump) for jump in JUMPS_MS}
@@ -109,16 +114,16 @@ def test_any_is_drawn_from_a_few_and_stays_what_it_was(machines: FakeMachines) -
 
 def test_clocks_of_nodes_that_are_down(machines: FakeMachines) -> None:
     """None of them running is futile; one that dies later heals without a word."""
-    fault, strike = find("clock.jump"), aimed("clock.jump", 1, 2)
+    fault, injection = find("clock.jump"), aimed("clock.jump", 1, 2)
     machines.processes.kill(1)
-    fault.inject(machines.hosts(), strike)
-    effect = fault.effect(machines.hosts(), strike)
-    assert (effect.took, "node 1 does not run" in effect.evidence) == (False, True)
+    fault.inject(machines.hosts(), injection)
+    effect = fault.measure_effect(machines.hosts(), injection)
+    assert (effect.confirmed, "node 1 does not run" in effect.evidence) == (False, True)
     machines.processes.kill(2)
-    fault.heal(machines.hosts(), strike)
-    assert fault.healing(machines.hosts(), strike).took
-    with pytest.raises(Futile):
-        fault.inject(machines.hosts(), strike)
+    fault.heal(machines.hosts(), injection)
+    assert fault.measure_heal(machines.hosts(), injection).confirmed
+    with pytest.raises(NotApplicable):
+        fault.inject(machines.hosts(), injection)
 
 
 @pytest.mark.parametrize(
@@ -139,5 +144,5 @@ def test_parameters_that_cannot_be(name: str, option: str, values: tuple[str, ..
 
 def test_labels_say_how_far() -> None:
     """For a timeline that people read."""
-    strike = aimed("clock.jump", 2, offset_ms="-3600000")
-    assert find("clock.jump").label(strike) == "clock.jump node 2 by -3600 s"
+    injection = aimed("clock.jump", 2, offset_ms="-3600000")
+    assert find("clock.jump").label(injection) == "clock.jump node 2 by -3600 s"

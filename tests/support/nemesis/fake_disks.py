@@ -77,21 +77,21 @@ class FakeDisks:
         self._did("fail", node)
         self.ailments[node] = "failing"
 
-    def drop_sync(self, node: int) -> None:
+    def fail_next_sync(self, node: int) -> None:
         """The node syncs at once."""
-        self._did("drop_sync", node)
+        self._did("fail_next_sync", node)
         self.drops[node] = 100
 
-    def keep_syncs(self, node: int) -> None:
+    def stop_sync_failures(self, node: int) -> None:
         """As before."""
-        self._did("keep_syncs", node)
+        self._did("stop_sync_failures", node)
         self.drops.pop(node, None)
 
-    def dropped(self, node: int) -> int | None:
+    def failed_sync_bytes(self, node: int) -> int | None:
         """What was dropped."""
         return self.drops.get(node)
 
-    def ailment(self, node: int) -> str:
+    def disk_problem(self, node: int) -> str:
         """What is wrong."""
         return self.ailments.get(node, "")
 
@@ -177,10 +177,10 @@ class FakeDisks:
         self.contents[node].clear()
         return had
 
-    def note(self, key: str, evidence: str) -> None:
+    def keep_evidence(self, key: str, evidence: str) -> None:
         """Kept."""
         self.notes[key] = evidence
 
-    def noted(self, key: str) -> str | None:
+    def kept_evidence(self, key: str) -> str | None:
         """As kept."""
         return self.notes.get(key)

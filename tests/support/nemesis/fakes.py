@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nemesis.administration import At, Placed
-from nemesis.hosts import Cut, Hosts, Quality, Reading, Tampered
+from nemesis.administration import PartitionKey, Placement
+from nemesis.hosts import ClockReading, Cut, Hosts, LinkCounters, LinkQuality
 from tests.support.nemesis.fake_disks import FakeDisks
 from tests.support.nemesis.fake_power import FakePower
 
@@ -129,7 +129,7 @@ class FakeLinks:
     def __init__(self, machines: "FakeMachines") -> None:
         self._did = machines.did
         self.blocked: dict[Cut, int] = {}
-        self.layers: dict[tuple[tuple[int, int], str], Quality] = {}
+        self.layers: dict[tuple[tuple[int, int], str], LinkQuality] = {}
         self.resets: dict[str, int] = {}
         self.traffic = 7
 
@@ -149,19 +149,19 @@ class FakeLinks:
         """The counter."""
         return self.blocked.get(cut)
 
-    def dropped_in_turns(self, cut: Cut) -> int:
+    def dropped_in_total(self, cut: Cut) -> int:
         """The counter."""
         return self.blocked.get(cut, 0)
 
-    def asked(self, cut: Cut) -> int | None:
+    def requests_arrived(self, cut: Cut) -> int | None:
         """As many as were dropped."""
         return self.blocked.get(cut)
 
-    def prepare(self, links: Sequence[tuple[int, int]], quality: Quality) -> None:
+    def prepare(self, links: Sequence[tuple[int, int]], quality: LinkQuality) -> None:
         """Noted."""
         self._did("prepare", *links)
 
-    def degrade(self, links: Sequence[tuple[int, int]], quality: Quality, layer: str) -> None:
+    def degrade(self, links: Sequence[tuple[int, int]], quality: LinkQuality, layer: str) -> None:
         """Every link gets the layer."""
         for link in links:
             self._did("degrade", *link)
@@ -173,12 +173,12 @@ class FakeLinks:
             self._did("restore", *link)
             self.layers.pop((link, layer), None)
 
-    def tampered(self, link: tuple[int, int], layer: str) -> Tampered | None:
+    def counters(self, link: tuple[int, int], layer: str) -> LinkCounters | None:
         """As much traffic as there is, all of it badly treated in the ways that were asked for."""
         quality, n = self.layers.get((link, layer)), self.traffic
         if quality is None:
             return None
-        return Tampered(
+        return LinkCounters(
             packets=n,
             delayed=n if quality.delay_ms or quality.bytes_per_s else 0,
             mean_delay_ms=quality.delay_ms if n else 0.0,
@@ -192,9 +192,9 @@ class FakeLinks:
         for pair in pairs:
             self._did("reset", *pair)
             self.resets[layer] = self.resets.get(layer, 0) + self.traffic
-        return self.ended(layer)
+        return self.connections_reset(layer)
 
-    def ended(self, layer: str) -> int:
+    def connections_reset(self, layer: str) -> int:
         """What was counted."""
         return self.resets.get(layer, 0)
 
@@ -218,17 +218,17 @@ class FakeClocks:
         self._machines.did("unskew", node)
         self.layers.get(node, {}).pop(layer, None)
 
-    def asked_ms(self, node: int, layer: str = "") -> float:
+    def requested_offset_ms(self, node: int, layer: str = "") -> float:
         """The sum, or one part of it."""
         layers = self.layers.get(node, {})
         return layers.get(layer, 0.0) if layer else sum(layers.values())
 
-    def shown(self, node: int) -> Reading | None:
+    def read(self, node: int) -> ClockReading | None:
         """To the millisecond."""
         if not self._machines.processes.is_running(node):
             return None
-        shown = 0.0 if self.deaf else self.asked_ms(node)
-        return Reading(shown - 1, shown + 1, True)
+        shown = 0.0 if self.deaf else self.requested_offset_ms(node)
+        return ClockReading(shown - 1, shown + 1, True)
 
 
 class FakeAdministration:
@@ -237,14 +237,14 @@ class FakeAdministration:
     def __init__(self) -> None:
         self.live = [1, 2, 3]
         self.votes = [1, 2, 3]
-        self.placed: dict[At, Placed] = {
-            ("a", 0): Placed(1, (1, 2), (1, 2)),
-            ("a", 1): Placed(2, (2, 3), (2, 3)),
+        self.placed: dict[PartitionKey, Placement] = {
+            ("a", 0): Placement(1, (1, 2), (1, 2)),
+            ("a", 1): Placement(2, (2, 3), (2, 3)),
         }
         self.settings = {("a", "segment.bytes"): "1073741824"}
-        self.refused: dict[At, str] = {}
-        self.elections: list[tuple[Sequence[At], bool]] = []
-        self.moves: dict[str, dict[At, Sequence[int]]] = {}
+        self.refused: dict[PartitionKey, str] = {}
+        self.elections: list[tuple[Sequence[PartitionKey], bool]] = []
+        self.moves: dict[str, dict[PartitionKey, Sequence[int]]] = {}
         self.members: dict[str, int] = {}
         self.left: set[int] = set()
         self.undone: list[str] = []
@@ -267,39 +267,43 @@ class FakeAdministration:
         self._hear()
         return dict(Counter(topic for topic, _ in self.placed))
 
-    def placement(self, topics: Sequence[str]) -> Mapping[At, Placed]:
+    def placement(self, topics: Sequence[str]) -> Mapping[PartitionKey, Placement]:
         """As set."""
         self._hear()
         return {at: each for at, each in self.placed.items() if at[0] in topics}
 
-    def move(self, layer: str, targets: Mapping[At, Sequence[int]]) -> Mapping[At, str]:
+    def move(
+        self, layer: str, targets: Mapping[PartitionKey, Sequence[int]]
+    ) -> Mapping[PartitionKey, str]:
         """At once, unless refused."""
         self._hear()
         for at, replicas in targets.items():
             if at not in self.refused:
                 self.moves.setdefault(layer, {})[at] = tuple(replicas)
-                self.placed[at] = Placed(replicas[0], tuple(replicas), tuple(replicas))
+                self.placed[at] = Placement(replicas[0], tuple(replicas), tuple(replicas))
         return {at: why for at, why in self.refused.items() if at in targets}
 
-    def ordered(self, layer: str) -> Mapping[At, Sequence[int]]:
+    def accepted_moves(self, layer: str) -> Mapping[PartitionKey, Sequence[int]]:
         """The moves made."""
         return self.moves.get(layer, {})
 
-    def elect(self, partitions: Sequence[At], *, unclean: bool) -> Mapping[At, str]:
+    def elect(
+        self, partitions: Sequence[PartitionKey], *, unclean: bool
+    ) -> Mapping[PartitionKey, str]:
         """The preferred, unless refused."""
         self._hear()
         self.elections.append((partitions, unclean))
         for at in partitions:
             if at not in self.refused:
-                self.placed[at] = self.placed[at]._replace(leader=self.placed[at].target[0])
+                self.placed[at] = self.placed[at]._replace(leader=self.placed[at].assignment[0])
         return {at: self.refused.get(at, "") for at in partitions}
 
-    def setting(self, topic: str, name: str) -> str | None:
+    def topic_config(self, topic: str, name: str) -> str | None:
         """As set."""
         self._hear()
         return self.settings.get((topic, name))
 
-    def configure(self, layer: str, topics: Sequence[str], name: str, value: str) -> None:
+    def set_topic_config(self, layer: str, topics: Sequence[str], name: str, value: str) -> None:
         """At once."""
         self._hear()
         self.settings.update({(topic, name): value for topic in topics})
@@ -308,12 +312,12 @@ class FakeAdministration:
         """Led by broker 1."""
         self._hear()
         on = tuple(self.live[:replicas])
-        self.placed.update({(name, n): Placed(1, on, on) for n in range(partitions)})
+        self.placed.update({(name, n): Placement(1, on, on) for n in range(partitions)})
 
     def grow_topic(self, name: str, partitions: int) -> None:
         """Led by broker 1."""
         self._hear()
-        self.placed.update({(name, n): Placed(1, (1,), (1,)) for n in range(partitions)})
+        self.placed.update({(name, n): Placement(1, (1,), (1,)) for n in range(partitions)})
 
     def delete_topic(self, name: str) -> None:
         """At once."""
@@ -342,7 +346,7 @@ class FakeAdministration:
         self._hear()
         self.votes.remove(node)
 
-    def has_left(self, node: int) -> bool:
+    def is_removed(self, node: int) -> bool:
         """Who was told to."""
         return node in self.left
 
@@ -354,7 +358,7 @@ class FakeAdministration:
         """Note it."""
         self.undone.append(layer)
 
-    def owed(self, layer: str) -> str:
+    def pending_work(self, layer: str) -> str:
         """As set."""
         return self.debts
 

@@ -1,16 +1,16 @@
 """The faults of a simulated network: `nemesis.hosts.Links`.
 
-A cut drops packets where they arrive, and their sender sends them again; counts are of packets, the
-repeated ones included. Cuts and layers stay with a link while its machines come and go.
+A cut drops packets where they arrive, and the sender retransmits them; counts are of packets, with
+the retransmitted ones. Cuts and layers stay on a link while its machines come and go.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from harness.simulation.world.network.link import Link, Watch
+from harness.simulation.world.network.link import CutCounter, Link
 from harness.simulation.world.network.network import Network
 from harness.targets.base import CLIENTS, UnknownNode
-from nemesis.hosts import Cut, Quality, Tampered
+from nemesis.hosts import Cut, LinkCounters, LinkQuality
 
 ABILITIES: Final = frozenset({"packet-drops", "link-quality", "connection-resets"})
 
@@ -20,33 +20,33 @@ class SimLinks:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._cuts: dict[Cut, Watch] = {}
-        self._asked: dict[Cut, Watch] = {}
+        self._cuts: dict[Cut, CutCounter] = {}
+        self._request_counters: dict[Cut, CutCounter] = {}
         self._dropped: dict[Cut, int] = {}
-        """By cuts with a layer that are not in force at the moment."""
-        self._ended: dict[str, int] = {}
+        """The counts of cuts with a layer that are not in force at the moment."""
+        self._resets: dict[str, int] = {}
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What can be broken, by the names of `nemesis.faults.fault.Ability`."""
+        """What the target can break, by the names of `nemesis.faults.fault.Ability`."""
         return ABILITIES
 
     # -- cuts
 
     def block(self, *cuts: Cut) -> None:
-        """Drop what the cuts say. Raises UnknownNode."""
+        """Drop the packets of these cuts. Raises UnknownNode."""
         for cut in cuts:
-            self._known(cut.src, cut.dst)
+            self._check_known(cut.src, cut.dst)
             if cut in self._cuts:
                 continue
-            watch = self._cuts[cut] = Watch(cut, self._dropped.pop(cut, 0))
+            watch = self._cuts[cut] = CutCounter(cut, self._dropped.pop(cut, 0))
             self._link(cut.src, cut.dst).cuts.append(watch)
             if cut.answers:
-                asked = self._asked[cut] = Watch(cut)
-                self._link(cut.dst, cut.src).asked.append(asked)
+                request_counters = self._request_counters[cut] = CutCounter(cut)
+                self._link(cut.dst, cut.src).request_counters.append(request_counters)
 
     def unblock(self, *cuts: Cut) -> None:
-        """Undo `block`; nothing happens where nothing is blocked."""
+        """Undo `block`; a cut that is not in force is ignored."""
         for cut in cuts:
             watch = self._cuts.pop(cut, None)
             if watch is None:
@@ -54,63 +54,67 @@ class SimLinks:
             self._link(cut.src, cut.dst).cuts.remove(watch)
             if cut.layer:
                 self._dropped[cut] = watch.count
-            asked = self._asked.pop(cut, None)
-            if asked is not None:
-                self._link(cut.dst, cut.src).asked.remove(asked)
+            request_counters = self._request_counters.pop(cut, None)
+            if request_counters is not None:
+                self._link(cut.dst, cut.src).request_counters.remove(request_counters)
 
     def dropped(self, cut: Cut) -> int | None:
-        """Packets dropped since `block`; None where nothing is blocked."""
+        """Return the packets dropped since `block`; None for a cut that is not in force."""
         watch = self._cuts.get(cut)
         return None if watch is None else watch.count
 
-    def dropped_in_turns(self, cut: Cut) -> int:
-        """Packets dropped since the first `block` of a cut with a layer, in force now or not."""
+    def dropped_in_total(self, cut: Cut) -> int:
+        """Return the packets dropped since the first `block` of a cut with a layer, in force now or
+        not.
+        """
         watch = self._cuts.get(cut)
         return self._dropped.get(cut, 0) if watch is None else watch.count
 
-    def asked(self, cut: Cut) -> int | None:
-        """Requests since `block` of a cut of answers; None where nothing is blocked."""
-        watch = self._asked.get(cut)
+    def requests_arrived(self, cut: Cut) -> int | None:
+        """Return the requests since `block` of a cut of answers; None for a cut that is not in
+        force.
+        """
+        watch = self._request_counters.get(cut)
         return None if watch is None else watch.count
 
     # -- quality
 
-    def prepare(self, links: Sequence[tuple[int, int]], quality: Quality) -> None:
-        """Nothing: a layer takes no time to put on."""
+    def prepare(self, links: Sequence[tuple[int, int]], quality: LinkQuality) -> None:
+        """Do nothing: a layer takes no time to add."""
 
-    def degrade(self, links: Sequence[tuple[int, int]], quality: Quality, layer: str) -> None:
-        """Put a layer on links. Raises UnknownNode."""
+    def degrade(self, links: Sequence[tuple[int, int]], quality: LinkQuality, layer: str) -> None:
+        """Add a layer to links. Raises UnknownNode."""
         for src, dst in links:
-            self._known(src, dst)
+            self._check_known(src, dst)
             self._link(src, dst).degrade(quality, layer)
 
     def restore(self, links: Sequence[tuple[int, int]], layer: str) -> None:
-        """Take a layer away; nothing happens where there is none."""
+        """Remove a layer from links; a link without it is ignored."""
         for src, dst in links:
             self._link(src, dst).restore(layer)
 
-    def tampered(self, link: tuple[int, int], layer: str) -> Tampered | None:
-        """What was done to the link since the layer was put on it; None where it is not."""
-        return self._link(*link).tampered(layer)
+    def counters(self, link: tuple[int, int], layer: str) -> LinkCounters | None:
+        """Return the counts of a link's layer since it was added; None without that layer."""
+        return self._link(*link).counters(layer)
 
     # -- resets
 
     def reset(self, pairs: Sequence[tuple[int, int]], layer: str) -> int:
-        """End the TCP connections of each pair. Raises UnknownNode."""
+        """Reset the TCP connections of each pair. Raises UnknownNode."""
         for one, other in pairs:
-            self._known(one, other)
+            self._check_known(one, other)
             ended = self._network.reset(one, other)
-            self._ended[layer] = self._ended.get(layer, 0) + ended
-        return self.ended(layer)
+            self._resets[layer] = self._resets.get(layer, 0) + ended
+        return self.connections_reset(layer)
 
-    def ended(self, layer: str) -> int:
-        """How many connections were ended for `layer` so far."""
-        return self._ended.get(layer, 0)
+    def connections_reset(self, layer: str) -> int:
+        """Return how many connections were reset for `layer` so far."""
+        return self._resets.get(layer, 0)
 
     def _link(self, src: int, dst: int) -> Link:
         return self._network.link(src, dst)
 
-    def _known(self, *machines: int) -> None:
+    def _check_known(self, *machines: int) -> None:
         for machine in machines:
             if machine != CLIENTS and self._network.machine(machine) is None:
                 raise UnknownNode(f"no node {machine} in this world")

@@ -215,7 +215,7 @@ def test_disks_that_refuse(
         file = mount.open("log", create=True)
         file.append(b"before")
         break_it(disk)
-        assert disk.ailment or disk.free_bytes() == 0
+        assert disk.disk_problem or disk.free_bytes() == 0
         with pytest.raises(OSError) as refused:
             file.append(b"x")
         assert refused.value.errno == code
@@ -230,7 +230,7 @@ def test_disks_that_refuse(
         heal(disk)
         file.append(b"x")
         assert file.size() == 7
-        assert not disk.ailment
+        assert not disk.disk_problem
 
     world.run(NODE, main)
 
@@ -297,7 +297,7 @@ def test_a_sync_that_fails_drops_what_it_was_to_write(make: MakeBare) -> None:
         disk = mounted(world)
         file = disk.open("log", create=True)
         await disk.sync("")
-        disk_of(world).drop_sync(after=1)
+        disk_of(world).fail_next_sync(after=1)
         for content in (b"kept ", b"gone "):
             file.append(content)
             with suppress(OSError):
@@ -307,7 +307,7 @@ def test_a_sync_that_fails_drops_what_it_was_to_write(make: MakeBare) -> None:
 
     world.run(NODE, main)
     content = disk_of(world).content
-    assert not disk_of(world).drops
+    assert not disk_of(world).sync_failure_pending
     assert content.read("log") == b"kept gone later"
     world.hosts[NODE].kill("power")
     assert content.read("log") == b"kept \0\0\0\0\0later"

@@ -6,20 +6,20 @@ from functools import partial
 
 import pytest
 
-from harness.zoo.schedules.stage import TOPIC, Schedule, Stage, Unmet, disk
+from harness.zoo.schedules.stage import TOPIC, ExpectationFailed, MessageSchedule, Stage, disk
 
 CONTROLLER, LEADER = 1, 2
 
 
 async def _fail(stage: Stage, node: int, after: int) -> None:
     """One sync of a node's fails; whoever ends by it is started again, and goes on."""
-    disk(stage.host(node)).drop_sync(after=after)
-    making = asyncio.ensure_future(stage.make([2, 3, 4], flush_messages="1"))
+    disk(stage.host(node)).fail_next_sync(after=after)
+    making = asyncio.ensure_future(stage.make_topic([2, 3, 4], flush_messages="1"))
     for _ in range(3):
         await asyncio.sleep(5)
         if not stage.host(node).running:
             stage.cluster.start(node)
-    with suppress(Unmet):  # somebody else may lead
+    with suppress(ExpectationFailed):  # somebody else may lead
         await making
     await stage.client.send_until_acked(*TOPIC)
     for _ in range(10):
@@ -37,24 +37,24 @@ async def _fail(stage: Stage, node: int, after: int) -> None:
 @pytest.mark.parametrize("after", range(0, 20, 3))
 def test_no_sync_that_fails_costs_what_was_promised(node: int, after: int) -> None:
     """Of whatever file: what is acknowledged after a flush is there when all come back."""
-    stage = Stage(Schedule(play=partial(_fail, node=node, after=after)), seed=after)
+    stage = Stage(MessageSchedule(play=partial(_fail, node=node, after=after)), seed=after)
     stage.run()
-    assert not disk(stage.host(node)).drops, "nothing failed"
+    assert not disk(stage.host(node)).sync_failure_pending, "nothing failed"
 
 
 async def _unheard(stage: Stage, *, stopping: bool) -> None:
     """A sync of the controller's fails when it is about to stop, or is held up and killed before it
     hears of it; then it runs again, and loses its power."""
-    await stage.make([2, 3, 4])
+    await stage.make_topic([2, 3, 4])
     controller = stage.host(CONTROLLER)
     disk(controller).limit(bytes_per_s=0, operations_per_s=2)  # one is under way all the time
     await asyncio.sleep(2)
-    disk(controller).drop_sync()
+    disk(controller).fail_next_sync()
     if stopping:
         controller.terminate()
     else:
         controller.pause()
-    await stage.until("a sync has failed", lambda: not disk(controller).drops)
+    await stage.until("a sync has failed", lambda: not disk(controller).sync_failure_pending)
     if not stopping:
         stage.cluster.kill(CONTROLLER)
     await stage.until("the controller has ended", lambda: not controller.running)
@@ -69,4 +69,4 @@ async def _unheard(stage: Stage, *, stopping: bool) -> None:
 def test_a_failure_that_comes_too_late_to_be_heard(stopping: bool) -> None:
     """The process that is started next does not take for flushed what is not (the invariants look),
     whether the one before left a clean mark or nothing at all."""
-    Stage(Schedule(play=partial(_unheard, stopping=stopping)), seed=1).run()
+    Stage(MessageSchedule(play=partial(_unheard, stopping=stopping)), seed=1).run()

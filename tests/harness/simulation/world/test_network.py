@@ -10,7 +10,7 @@ import pytest
 
 from harness.simulation.world.network.link import NetworkSettings
 from harness.simulation.world.world import NS
-from nemesis.hosts import Cut, Quality
+from nemesis.hosts import Cut, LinkQuality
 from tests.support.simulation.worlds import ECHO, Bare, MakeBare, echo_server
 
 CLIENT, SERVER = 0, 1
@@ -249,12 +249,12 @@ def test_only_the_answers_are_cut(make: MakeBare) -> None:
         writer.write(b"ping")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.readexactly(4), 5)
-        assert world.links.asked(cut) == 2
+        assert world.links.requests_arrived(cut) == 2
         assert (world.links.dropped(cut) or 0) >= 2
         world.links.unblock(cut)
         assert await reader.readexactly(4) == b"ping"
         assert await other.readexactly(5) == b"again"
-        assert world.links.asked(cut) is None
+        assert world.links.requests_arrived(cut) is None
         assert world.links.dropped(cut) is None
 
     world.run(CLIENT, main)
@@ -274,8 +274,8 @@ def test_a_reset_ends_both_sides(make: MakeBare) -> None:
             await reader.read(1)
 
     world.run(CLIENT, main)
-    assert world.links.ended("layer") == 1
-    assert world.links.ended("other") == 0
+    assert world.links.connections_reset("layer") == 1
+    assert world.links.connections_reset("other") == 0
 
 
 @pytest.mark.parametrize(("mode", "least_s", "most_s"), [("process", 0, 0.1), ("power", 1, 4)])
@@ -322,7 +322,7 @@ def test_an_abort_is_a_reset(make: MakeBare) -> None:
 def test_a_bad_link_delays_limits_and_loses(make: MakeBare) -> None:
     """Layers add up, and say what they did; taken away, nothing is left of them."""
     world = serving(make)
-    quality = Quality(delay_ms=50, jitter_ms=10, lost=0.1, bytes_per_s=100_000, duplicated=0.2)
+    quality = LinkQuality(delay_ms=50, jitter_ms=10, lost=0.1, bytes_per_s=100_000, duplicated=0.2)
 
     async def main() -> float:
         reader, writer = await world.connect()
@@ -335,7 +335,7 @@ def test_a_bad_link_delays_limits_and_loses(make: MakeBare) -> None:
 
     world.links.degrade([(CLIENT, SERVER)], quality, "bad")
     assert 1.0 < world.run(CLIENT, main) < 4.0
-    seen = world.links.tampered((CLIENT, SERVER), "bad")
+    seen = world.links.counters((CLIENT, SERVER), "bad")
     assert seen is not None
     assert seen.packets >= 100
     assert seen.delayed >= 100
@@ -343,5 +343,5 @@ def test_a_bad_link_delays_limits_and_loses(make: MakeBare) -> None:
     assert 2 < seen.lost < 30
     assert 5 < seen.duplicated < 40
     world.links.restore([(CLIENT, SERVER)], "bad")
-    assert world.links.tampered((CLIENT, SERVER), "bad") is None
+    assert world.links.counters((CLIENT, SERVER), "bad") is None
     assert world.run(CLIENT, main) < 0.3

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from harness.simulation.world.synchronous import Pilots
+from harness.simulation.world.synchronous import GreenletRunner
 from harness.simulation.world.world import NothingLeft, TooLate
-from nemesis.concurrency import Strands, Threads
+from nemesis.concurrency import TaskRunner, ThreadTaskRunner
 from tests.support.simulation.worlds import MakeBare
 
 
 @pytest.fixture
-def pilots(make: MakeBare) -> Pilots:
-    """Strands of a world whose first host lives."""
+def task_runner(make: MakeBare) -> GreenletRunner:
+    """TaskRunner of a world whose first host lives."""
     world = make()
     host = world.hosts[1]
 
@@ -20,50 +20,50 @@ def pilots(make: MakeBare) -> Pilots:
         await asyncio.get_running_loop().create_future()
 
     host.boot(idle)
-    return Pilots(world.world, host)
+    return GreenletRunner(world.world, host)
 
 
-def test_time_passes_while_a_strand_sleeps(pilots: Pilots) -> None:
+def test_time_passes_while_a_strand_sleeps(task_runner: GreenletRunner) -> None:
     """Exactly as much as was asked for, and others go on meanwhile."""
     said: list[tuple[str, float]] = []
 
     def sleeper(name: str, seconds: float) -> None:
         for _ in range(2):
-            pilots.sleep(seconds)
-            said.append((name, round(pilots.now_s() - began_s, 3)))
+            task_runner.sleep(seconds)
+            said.append((name, round(task_runner.now_s() - began_s, 3)))
 
-    began_s = pilots.now_s()
+    began_s = task_runner.now_s()
 
     def main() -> None:
-        slow = pilots.spawn(lambda: sleeper("slow", 3), "slow")
-        quick = pilots.spawn(lambda: sleeper("quick", 1), "quick")
+        slow = task_runner.spawn(lambda: sleeper("slow", 3), "slow")
+        quick = task_runner.spawn(lambda: sleeper("quick", 1), "quick")
         assert not slow.wait(0.5)
         assert quick.wait()
         slow.result()
         assert slow.wait(0)
         assert slow.done()
 
-    pilots.fly(main, 60)
+    task_runner.run_main(main, 60)
     assert said == [("quick", 1.0), ("quick", 2.0), ("slow", 3.0), ("slow", 6.0)]
 
 
-def test_what_a_strand_raises_is_its_results(pilots: Pilots) -> None:
+def test_what_a_strand_raises_is_its_results(task_runner: GreenletRunner) -> None:
     """Waiting says only that it is over; whoever asks for the result gets the error."""
 
     def fails() -> None:
-        pilots.sleep(1)
+        task_runner.sleep(1)
         raise LookupError("nothing")
 
     def main() -> None:
-        strand = pilots.spawn(fails, "fails")
+        strand = task_runner.spawn(fails, "fails")
         assert strand.wait()
         strand.result()
 
     with pytest.raises(LookupError, match="nothing"):
-        pilots.fly(main, 60)
+        task_runner.run_main(main, 60)
 
 
-def test_a_coroutine_is_called_like_a_function(pilots: Pilots) -> None:
+def test_a_coroutine_is_called_like_a_function(task_runner: GreenletRunner) -> None:
     """With its result or its error, after the time that it took."""
 
     async def doubled(number: int) -> int:
@@ -73,47 +73,47 @@ def test_a_coroutine_is_called_like_a_function(pilots: Pilots) -> None:
         return 2 * number
 
     def main() -> None:
-        began_s = pilots.now_s()
-        assert pilots.call(lambda: doubled(3)) == 6
-        assert 3 <= pilots.now_s() - began_s < 3.001
+        began_s = task_runner.now_s()
+        assert task_runner.call(lambda: doubled(3)) == 6
+        assert 3 <= task_runner.now_s() - began_s < 3.001
         with pytest.raises(ValueError, match="too much"):
-            pilots.call(lambda: doubled(4))
+            task_runner.call(lambda: doubled(4))
 
-    pilots.fly(main, 60)
+    task_runner.run_main(main, 60)
 
 
-def exclusion(strands: Strands, unit_s: float) -> list[str]:
-    """What three strands do that take one mutex, twice each."""
-    mutex, done = strands.mutex(), list[str]()
+def exclusion(task_runner: TaskRunner, unit_s: float) -> list[str]:
+    """What three task_runner do that take one mutex, twice each."""
+    mutex, done = task_runner.mutex(), list[str]()
 
     def work(name: str) -> None:
         with mutex, mutex:
             done.append(f"{name} in")
-            strands.sleep(unit_s)
+            task_runner.sleep(unit_s)
             done.append(f"{name} out")
 
-    for each in [strands.spawn(lambda name=name: work(name), name) for name in "abc"]:  # type: ignore[misc]
+    for each in [task_runner.spawn(lambda name=name: work(name), name) for name in "abc"]:  # type: ignore[misc]
         each.result()
     return done
 
 
-def test_a_mutex_is_held_by_one_strand_at_a_time(pilots: Pilots) -> None:
+def test_a_mutex_is_held_by_one_strand_at_a_time(task_runner: GreenletRunner) -> None:
     """As with threads: its holder may take it again, the others wait for it."""
     found: list[list[str]] = []
-    pilots.fly(lambda: found.append(exclusion(pilots, 1)), 60)
+    task_runner.run_main(lambda: found.append(exclusion(task_runner, 1)), 60)
     assert found == [["a in", "a out", "b in", "b out", "c in", "c out"]]
-    real = exclusion(Threads(), 0.01)
+    real = exclusion(ThreadTaskRunner(), 0.01)
     assert sorted(real) == sorted(found[0])
     assert all(real[n][0] == real[n + 1][0] for n in (0, 2, 4))
 
 
-def test_a_mutex_is_free_again_after_an_error(pilots: Pilots) -> None:
+def test_a_mutex_is_free_again_after_an_error(task_runner: GreenletRunner) -> None:
     """And goes to who waits for it."""
-    mutex, order = pilots.mutex(), list[str]()
+    mutex, order = task_runner.mutex(), list[str]()
 
     def fails() -> None:
         with mutex:
-            pilots.sleep(1)
+            task_runner.sleep(1)
             raise LookupError
 
     def waits() -> None:
@@ -121,45 +121,45 @@ def test_a_mutex_is_free_again_after_an_error(pilots: Pilots) -> None:
             order.append("got it")
 
     def main() -> None:
-        first = pilots.spawn(fails, "fails")
-        second = pilots.spawn(waits, "waits")
+        first = task_runner.spawn(fails, "fails")
+        second = task_runner.spawn(waits, "waits")
         assert first.wait()
         assert second.wait()
 
-    pilots.fly(main, 60)
+    task_runner.run_main(main, 60)
     assert order == ["got it"]
 
 
-def test_a_world_that_ends_unwinds_its_strands(pilots: Pilots) -> None:
+def test_a_world_that_ends_unwinds_its_strands(task_runner: GreenletRunner) -> None:
     """`finally` blocks run, and cannot wait any more."""
     unwound: list[str] = []
 
     def stuck() -> None:
         try:
-            pilots.sleep(1_000)
+            task_runner.sleep(1_000)
         finally:
             unwound.append("stuck")
-            pilots.sleep(1)
+            task_runner.sleep(1)
             unwound.append("went on")
 
     with pytest.raises(TooLate):
-        pilots.fly(stuck, 10)
-    pilots.close()
+        task_runner.run_main(stuck, 10)
+    task_runner.close()
     assert unwound == ["stuck"]
 
 
-def test_who_waits_for_nothing_is_found_out(pilots: Pilots) -> None:
+def test_who_waits_for_nothing_is_found_out(task_runner: GreenletRunner) -> None:
     """A strand that nobody will wake ends the run instead of hanging it."""
-    mutex = pilots.mutex()
+    mutex = task_runner.mutex()
 
     def holds() -> None:
         mutex.__enter__()
 
     def main() -> None:
-        pilots.spawn(holds, "holds").wait()
+        task_runner.spawn(holds, "holds").wait()
         with mutex:
             raise AssertionError("two hold it")
 
     with pytest.raises(NothingLeft):
-        pilots.fly(main, 10)
-    pilots.close()
+        task_runner.run_main(main, 10)
+    task_runner.close()

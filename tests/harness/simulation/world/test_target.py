@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.simulation.world.cluster import SimCluster
-from harness.simulation.world.synchronous import Pilots
+from harness.simulation.world.synchronous import GreenletRunner
 from harness.simulation.world.target import SimTarget
 from harness.simulation.world.world import World
 from harness.systems.node_roles import BROKER, Layout
@@ -26,9 +26,9 @@ class Place:
     def __init__(self) -> None:
         self.world = World(1)
         self.cluster = SimCluster(self.world, Layout.combined([1, 2, 3]))
-        self.pilots = Pilots(self.world, self.cluster.harness)
+        self.task_runner = GreenletRunner(self.world, self.cluster.harness)
         self.journal: list[tuple[str, dict[str, Any]]] = []
-        self.target = SimTarget(self.cluster, self.pilots, self._record)
+        self.target = SimTarget(self.cluster, self.task_runner, self._record)
 
     def _record(self, kind: str, **fields: Any) -> None:
         self.journal.append((kind, fields))
@@ -48,7 +48,7 @@ def place() -> Iterator[Place]:
     """Ended at the end."""
     made = Place()
     yield made
-    made.pilots.close()
+    made.task_runner.close()
     made.cluster.close()
 
 
@@ -95,7 +95,7 @@ def test_a_node_is_stopped_in_order_or_killed(place: Place) -> None:
     place.cluster.harness.boot(idle)
     place.cluster.start()
     place.world.run_for(5)
-    place.pilots.fly(main, 60)
+    place.task_runner.run_main(main, 60)
     assert ended == [True, False]
     assert not any(target.is_running(node) for node in (1, 2))
 
@@ -166,11 +166,11 @@ def test_what_refuses_says_how(place: Place, how: str, number: int) -> None:
         disks.drain(1)
         assert disks.free_bytes(1) > 1 << 20
     else:
-        assert disks.ailment(1)
+        assert disks.disk_problem(1)
         with pytest.raises(NodeState, match="broken twice"):
             disks.freeze(1)
         disks.repair(1)
-    assert not disks.ailment(1)
+    assert not disks.disk_problem(1)
 
 
 def test_power_loses_what_was_not_synced(place: Place) -> None:
@@ -189,12 +189,12 @@ def test_power_loses_what_was_not_synced(place: Place) -> None:
 def test_a_sync_is_to_fail_once_at_a_time(place: Place) -> None:
     """Until it is said that none is to any more."""
     disks = place.target.disks
-    disks.drop_sync(1)
-    with pytest.raises(NodeState, match="is to fail already"):
-        disks.drop_sync(1)
+    disks.fail_next_sync(1)
+    with pytest.raises(NodeState, match="has failed already, or is about to"):
+        disks.fail_next_sync(1)
     assert disks.dropped(1) is None
-    disks.keep_syncs(1)
-    disks.drop_sync(1)
+    disks.stop_sync_failures(1)
+    disks.fail_next_sync(1)
 
 
 def test_files_are_read_changed_and_put_back(place: Place) -> None:
@@ -220,33 +220,33 @@ def test_files_are_read_changed_and_put_back(place: Place) -> None:
 
 def test_evidence_is_kept_and_journalled(place: Place) -> None:
     """For the one moment when it could be measured."""
-    place.target.disks.note("key", "lost 7 bytes")
-    assert place.target.disks.noted("key") == "lost 7 bytes"
-    assert place.target.disks.noted("other") is None
+    place.target.disks.keep_evidence("key", "lost 7 bytes")
+    assert place.target.disks.kept_evidence("key") == "lost 7 bytes"
+    assert place.target.disks.kept_evidence("other") is None
     assert place.journal == [("disk-evidence", {"key": "key", "evidence": "lost 7 bytes"})]
 
 
 def test_clocks_show_what_was_asked(place: Place) -> None:
     """In layers; and whether the node has looked."""
     clocks = place.target.clocks
-    assert clocks.shown(1) is None
+    assert clocks.read(1) is None
     place.cluster.start()
     place.world.run_for(3)
     clocks.skew(1, "a", 1_000)
     clocks.skew(1, "b", -200)
-    seen = clocks.shown(1)
+    seen = clocks.read(1)
     assert seen is not None
     assert seen.allows(800)
     assert not seen.allows(1_000)
     assert not seen.looked
-    assert (clocks.asked_ms(1), clocks.asked_ms(1, "b")) == (800, -200)
+    assert (clocks.requested_offset_ms(1), clocks.requested_offset_ms(1, "b")) == (800, -200)
     place.cluster.nodes[1].clock.ms()
-    assert clocks.shown(1).looked  # type: ignore[union-attr]
+    assert clocks.read(1).looked  # type: ignore[union-attr]
     clocks.unskew(1, "a")
     clocks.unskew(1, "b")
     clocks.unskew(9, "b")
-    assert clocks.asked_ms(1) == 0
-    assert clocks.shown(1).allows(0)  # type: ignore[union-attr]
+    assert clocks.requested_offset_ms(1) == 0
+    assert clocks.read(1).allows(0)  # type: ignore[union-attr]
 
 
 def test_a_layer_of_cuts_counts_over_its_turns(place: Place) -> None:
@@ -259,7 +259,7 @@ def test_a_layer_of_cuts_counts_over_its_turns(place: Place) -> None:
         links.block(*cuts)
         place.world.run_for(5)
         links.unblock(*cuts)
-        counts.append(sum(map(links.dropped_in_turns, cuts)))
+        counts.append(sum(map(links.dropped_in_total, cuts)))
     assert 0 < counts[0] < counts[1]
 
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from nemesis.base import BadSchedule, Futile
+from nemesis.base import BadSchedule, NotApplicable
 from nemesis.faults.catalogue import find
 from nemesis.faults.disk import FAULTS
-from nemesis.faults.disk.base import in_bytes
+from nemesis.faults.disk.base import describe_lost_bytes
 from nemesis.faults.disk.damage import KINDS
-from nemesis.faults.fault import Fault, Params, Strike
+from nemesis.faults.fault import Fault, Injection, Params
 from tests.support.nemesis.fakes import FakeMachines, Trace
 
 LOG = "log/a-0/00000000000000000000.log"
@@ -32,10 +32,10 @@ def machines(trace: Trace) -> FakeMachines:
     return found
 
 
-def strike(fault: Fault, nodes: Sequence[int] = (2,), seed: int = 1, **given: str) -> Strike:
+def injection(fault: Fault, nodes: Sequence[int] = (2,), seed: int = 1, **given: str) -> Injection:
     """The fault, aimed at the nodes."""
     params = Params.of(fault.options, given)
-    return fault.aim(nodes, (1, 2, 3), random.Random(seed), params)
+    return fault.plan_injection(nodes, (1, 2, 3), random.Random(seed), params)
 
 
 HEALED_BY_RESTART = ("disk.read-only", "disk.error")
@@ -47,15 +47,15 @@ def test_what_does_not_last_takes_effect_and_is_healed_twice(
 ) -> None:
     """The proof is there while it is in force, and the proof of the healing afterwards."""
     fault, hosts = find(name), machines.hosts()
-    aimed = strike(fault, (1, 2))
+    aimed = injection(fault, (1, 2))
     fault.inject(hosts, aimed)
-    effect = fault.effect(hosts, aimed)
-    assert effect.took, effect.evidence
+    effect = fault.measure_effect(hosts, aimed)
+    assert effect.confirmed, effect.evidence
     assert "node 1: a write" in effect.evidence
     for _ in range(2):
         fault.heal(hosts, aimed)
-        healing = fault.healing(hosts, aimed)
-        assert healing.took, healing.evidence
+        healing = fault.measure_heal(hosts, aimed)
+        assert healing.confirmed, healing.evidence
     disks = machines.disks
     for left in (disks.frozen, disks.limited, disks.ballast, disks.ailments, disks.attempts):
         assert not left
@@ -66,13 +66,13 @@ def test_what_does_not_last_takes_effect_and_is_healed_twice(
 def test_a_disk_on_which_writes_work_has_no_fault(name: str, machines: FakeMachines) -> None:
     """Whatever undid the fault before its heal: it is not said to be in force."""
     fault, hosts = find(name), machines.hosts()
-    aimed = strike(fault)
+    aimed = injection(fault)
     fault.inject(hosts, aimed)
     disks = machines.disks
     for left in (disks.frozen, disks.limited, disks.ballast):
         left.clear()
     disks.ailments.clear()
-    assert not fault.effect(hosts, aimed).took
+    assert not fault.measure_effect(hosts, aimed).confirmed
 
 
 @pytest.mark.parametrize("name", HEALED_BY_RESTART)
@@ -81,7 +81,7 @@ def test_a_disk_comes_back_under_a_node_that_is_down(
 ) -> None:
     """Kill, then repair, then start."""
     fault, hosts = find(name), machines.hosts()
-    aimed = strike(fault)
+    aimed = injection(fault)
     fault.inject(hosts, aimed)
     fault.heal(hosts, aimed)
     done = [e[0] for e in trace.entries if e[0] in ("kill", "repair", "start")]
@@ -95,7 +95,7 @@ def test_a_node_is_stopped_while_its_disk_turns_read_only(
     fault, hosts = find("disk.read-only"), machines.hosts()
     machines.processes.pause(1)
     trace.entries.clear()
-    fault.inject(hosts, strike(fault, (1, 2)))
+    fault.inject(hosts, injection(fault, (1, 2)))
     assert [entry[:2] for entry in trace.entries if entry[0] != "probe"] == [
         ("set_read_only", 1),
         ("pause", 2),
@@ -107,12 +107,12 @@ def test_a_node_is_stopped_while_its_disk_turns_read_only(
 def test_a_full_disk_stays_full(machines: FakeMachines, trace: Trace) -> None:
     """What the node frees is taken with every pulse, and a write that went through tried again."""
     fault, hosts = find("disk.full"), machines.hosts()
-    aimed = strike(fault)
+    aimed = injection(fault)
     fault.inject(hosts, aimed)
     machines.disks.ballast.clear()
-    assert not fault.effect(hosts, aimed).took
-    fault.pulse(hosts, aimed, 250)
-    assert fault.effect(hosts, aimed).took
+    assert not fault.measure_effect(hosts, aimed).confirmed
+    fault.tick(hosts, aimed, 250)
+    assert fault.measure_effect(hosts, aimed).confirmed
     assert len(trace.of("probe")) == 1  # it was looked at after the disk was full again
     assert len(trace.of("fill")) == 2
 
@@ -120,10 +120,10 @@ def test_a_full_disk_stays_full(machines: FakeMachines, trace: Trace) -> None:
 def test_a_node_that_ended_on_a_full_disk_is_started(machines: FakeMachines) -> None:
     """It would not come back by itself."""
     fault, hosts = find("disk.full"), machines.hosts()
-    aimed = strike(fault)
+    aimed = injection(fault)
     fault.inject(hosts, aimed)
     machines.processes.kill(2)
-    assert "and the node does not run" in fault.effect(hosts, aimed).evidence
+    assert "and the node does not run" in fault.measure_effect(hosts, aimed).evidence
     fault.heal(hosts, aimed)
     assert machines.processes.is_running(2)
 
@@ -131,48 +131,48 @@ def test_a_node_that_ended_on_a_full_disk_is_started(machines: FakeMachines) -> 
 def test_a_node_that_ends_after_a_full_disk_was_healed_is_started(machines: FakeMachines) -> None:
     """It had met the full disk, and was still on its way out; who is kept down stays down."""
     fault, hosts = find("disk.full"), machines.hosts()
-    aimed = strike(fault, (1, 2))
+    aimed = injection(fault, (1, 2))
     fault.inject(hosts, aimed)
     fault.heal(hosts, aimed)
-    assert fault.healing(hosts, aimed).took
-    assert fault.look_after(hosts, aimed) == ""
+    assert fault.measure_heal(hosts, aimed).confirmed
+    assert fault.follow_up(hosts, aimed) == ""
     for node in (1, 2):
         machines.processes.kill(node)
-    hosts.ledger.hold("another fault", 1)
-    assert fault.look_after(hosts, aimed) == "node 2 ended later by it, and was started"
+    hosts.fault_state.keep_down("another fault", 1)
+    assert fault.follow_up(hosts, aimed) == "node 2 ended later because of it, and was started"
     assert [machines.processes.is_running(node) for node in (1, 2)] == [False, True]
     machines.processes.kill(2)
-    assert fault.look_after(hosts, aimed) == ""
+    assert fault.follow_up(hosts, aimed) == ""
 
 
 def test_a_write_that_slipped_through_a_stall_is_tried_again(machines: FakeMachines) -> None:
     """Another fault may have made the disk go on for a moment."""
     fault, hosts = find("disk.stall"), machines.hosts()
-    aimed = strike(fault)
+    aimed = injection(fault)
     fault.inject(hosts, aimed)
-    assert fault.effect(hosts, aimed).took
+    assert fault.measure_effect(hosts, aimed).confirmed
     for wakes in (False, True):
         machines.disks.frozen = set() if wakes else {2}
         machines.trace.entries.clear()
-        fault.pulse(hosts, aimed, 250)
+        fault.tick(hosts, aimed, 250)
         assert len(machines.trace.of("probe")) == int(wakes)
 
 
 def test_whose_sync_failed_is_started_again(machines: FakeMachines, trace: Trace) -> None:
     """Whoever did not sync goes on; both times nothing is left to fail."""
     fault, hosts = find("failed-fsync"), machines.hosts()
-    aimed = strike(fault, (1, 2))
+    aimed = injection(fault, (1, 2))
     fault.inject(hosts, aimed)
-    effect = fault.effect(hosts, aimed)
-    assert effect.took
+    effect = fault.measure_effect(hosts, aimed)
+    assert effect.confirmed
     assert effect.evidence.startswith("node 1: an fsync of 100 bytes failed; node 2: ")
     del machines.disks.drops[2]
-    effect = fault.effect(hosts, aimed)
-    assert not effect.took
+    effect = fault.measure_effect(hosts, aimed)
+    assert not effect.confirmed
     assert effect.evidence.endswith("node 2: no fsync yet")
     for _ in range(2):
         fault.heal(hosts, aimed)
-        assert fault.healing(hosts, aimed).took
+        assert fault.measure_heal(hosts, aimed).confirmed
     assert trace.of("kill") == [("kill", 1)]
     assert not machines.disks.drops
 
@@ -182,12 +182,12 @@ def test_all_are_killed_before_the_first_loses_power(machines: FakeMachines, tra
     fault, hosts = find("power-loss"), machines.hosts()
     machines.disks.unsynced[1] = {"log/a-0": 5000, "log/b-11": 70, "log": 3}
     machines.disks.unsynced[3] = {"log/__cluster_metadata-0": 40}
-    aimed = strike(fault, (1, 3))
+    aimed = injection(fault, (1, 3))
     fault.inject(hosts, aimed)
     assert sorted(trace.entries[:2]) == [("kill", 1), ("kill", 3)]
     assert trace.entries[2] == ("cut_power", 1, 3)
-    effect = fault.effect(hosts, aimed)
-    assert effect.took
+    effect = fault.measure_effect(hosts, aimed)
+    assert effect.confirmed
     assert effect.evidence == (
         "node 1: lost 5,070 bytes of logs (a-0 5,000, b-11 70), 0 of the metadata log, "
         "3 of other files, 2 nodes within 1.0 ms; "
@@ -195,26 +195,26 @@ def test_all_are_killed_before_the_first_loses_power(machines: FakeMachines, tra
         "2 nodes within 1.0 ms"
     )
     fault.heal(hosts, aimed)
-    assert fault.healing(hosts, aimed).took
+    assert fault.measure_heal(hosts, aimed).confirmed
 
 
 def test_a_lost_disk_is_empty(machines: FakeMachines) -> None:
     """The node is down meanwhile; what there was is counted."""
     fault, hosts = find("disk.lost"), machines.hosts()
-    aimed = strike(fault)
+    aimed = injection(fault)
     fault.inject(hosts, aimed)
     assert machines.disks.contents[2] == {}
     assert not machines.processes.is_running(2)
-    effect = fault.effect(hosts, aimed)
+    effect = fault.measure_effect(hosts, aimed)
     assert "200 bytes of logs (a-0 200), 2 of the metadata log" in effect.evidence
     fault.heal(hosts, aimed)
-    assert fault.healing(hosts, aimed).took
+    assert fault.measure_heal(hosts, aimed).confirmed
 
 
 def test_one_bit_is_flipped_where_the_seed_says(machines: FakeMachines) -> None:
-    """The same place for the same strike; the evidence says which byte, from what to what."""
+    """The same place for the same injection; the evidence says which byte, from what to what."""
     fault, hosts = find("disk.bit-flip"), machines.hosts()
-    aimed = strike(fault, (1, 2))
+    aimed = injection(fault, (1, 2))
     fault.inject(hosts, aimed)
     before = bytes(range(200))
     for node in (1, 2):
@@ -228,21 +228,21 @@ def test_one_bit_is_flipped_where_the_seed_says(machines: FakeMachines) -> None:
     again.disks.contents[1] = {LOG: before}
     fault.inject(again.hosts(), aimed)
     assert again.disks.contents[1][LOG] == machines.disks.contents[1][LOG]
-    assert strike(fault, seed=2) != strike(fault, seed=1)
+    assert injection(fault, seed=2) != injection(fault, seed=1)
 
 
 def test_a_tail_is_cut(machines: FakeMachines) -> None:
     """At least one byte, and what was cut is told."""
     fault, hosts = find("disk.cut-tail"), machines.hosts()
-    aimed = strike(fault, file="vote")
+    aimed = injection(fault, file="vote")
     fault.inject(hosts, aimed)
     left = machines.disks.contents[2][VOTE]
     assert b"{}".startswith(left)
     assert left != b"{}"
-    assert f"the last {2 - len(left)} bytes cut off" in fault.effect(hosts, aimed).evidence
+    assert f"the last {2 - len(left)} bytes cut off" in fault.measure_effect(hosts, aimed).evidence
     fault.heal(hosts, aimed)
     assert machines.processes.is_running(2)
-    assert fault.healing(hosts, aimed).took
+    assert fault.measure_heal(hosts, aimed).confirmed
 
 
 OTHER_LOG = "log/b-0/00000000000000000000.log"
@@ -253,7 +253,7 @@ def test_a_write_lands_in_another_file(machines: FakeMachines) -> None:
     fault, hosts = find("disk.misdirected"), machines.hosts()
     before = {LOG: bytes([7]) * 600, OTHER_LOG: bytes([8]) * 40}
     machines.disks.contents[2] = before | {VOTE: b"{}"}
-    aimed = strike(fault, seed=next(n for n in range(99) if _strays_from(LOG, OTHER_LOG, n)))
+    aimed = injection(fault, seed=next(n for n in range(99) if _strays_from(LOG, OTHER_LOG, n)))
     fault.inject(hosts, aimed)
     assert not machines.processes.is_running(2)
     after = machines.disks.contents[2]
@@ -261,15 +261,15 @@ def test_a_write_lands_in_another_file(machines: FakeMachines) -> None:
     assert after[OTHER_LOG] == bytes([7]) * 40
     assert after[VOTE] == b"{}"
     assert f"the last 88 bytes, from 512 on, went to {OTHER_LOG}, from 0 on" in (
-        fault.effect(hosts, aimed).evidence
+        fault.measure_effect(hosts, aimed).evidence
     )
     fault.heal(hosts, aimed)
-    assert fault.healing(hosts, aimed).took
+    assert fault.measure_heal(hosts, aimed).confirmed
 
 
 def _strays_from(path: str, other: str, seed: int) -> bool:
-    """Whether a strike of that seed takes the first file's write to the other."""
-    key = strike(find("disk.misdirected"), seed=seed).detail("key")
+    """Whether an injection of that seed takes the first file's write to the other."""
+    key = injection(find("disk.misdirected"), seed=seed).detail("key")
     rng = random.Random(f"{key}/2")
     return rng.choice([path, other]) == path and rng.choice([other, path]) == other
 
@@ -277,10 +277,10 @@ def _strays_from(path: str, other: str, seed: int) -> bool:
 def test_a_write_that_has_nowhere_else_to_land_is_lost(machines: FakeMachines) -> None:
     """The only file of its kind, of one sector."""
     fault, hosts = find("disk.misdirected"), machines.hosts()
-    aimed = strike(fault)
+    aimed = injection(fault)
     fault.inject(hosts, aimed)
     assert machines.disks.contents[2][LOG] == bytes(200)
-    assert "went nowhere" in fault.effect(hosts, aimed).evidence
+    assert "went nowhere" in fault.measure_effect(hosts, aimed).evidence
 
 
 @pytest.mark.parametrize("sectors", [0, 1, 2])
@@ -292,7 +292,7 @@ def test_a_write_never_lands_at_its_own_place_in_another_log(
     at, landed = 512 * sectors, set[bool]()
     for seed in range(20):
         machines.disks.contents[2] = {LOG: bytes([7]) * (at + 200), OTHER_LOG: bytes([8]) * 1600}
-        fault.inject(hosts, strike(fault, seed=seed))
+        fault.inject(hosts, injection(fault, seed=seed))
         other = machines.disks.contents[2][OTHER_LOG]
         assert 7 not in other[at : at + 512]
         landed.add(7 in other)
@@ -302,18 +302,19 @@ def test_a_write_never_lands_at_its_own_place_in_another_log(
 def test_a_stale_copy_goes_back_when_it_is_old_enough(machines: FakeMachines) -> None:
     """The node runs on until then; files that did not change stay as they are."""
     fault, hosts = find("disk.stale-copy"), machines.hosts()
-    aimed = strike(fault, age_ms="1000")
+    aimed = injection(fault, age_ms="1000")
     fault.inject(hosts, aimed)
     machines.disks.contents[2][LOG] += b"new"
-    fault.pulse(hosts, aimed, 999)
+    fault.tick(hosts, aimed, 999)
     assert machines.processes.is_running(2)
-    assert not fault.effect(hosts, aimed).took
-    fault.pulse(hosts, aimed, 1001)
-    fault.pulse(hosts, aimed, 1251)
+    assert not fault.measure_effect(hosts, aimed).confirmed
+    fault.tick(hosts, aimed, 1001)
+    fault.tick(hosts, aimed, 1251)
     assert machines.disks.contents[2][LOG] == bytes(range(200))
-    effect = fault.effect(hosts, aimed)
-    assert effect.took
-    assert f"put back by 1,001 ms: {LOG} (203 to 200 bytes)" in effect.evidence
+    effect = fault.measure_effect(hosts, aimed)
+    assert effect.confirmed
+    restored = f"restored to an earlier state, 1,001 ms ago: {LOG} (203 to 200 bytes)"
+    assert restored in effect.evidence
     fault.heal(hosts, aimed)
     assert machines.disks.copies == {}
     assert machines.processes.is_running(2)
@@ -322,11 +323,11 @@ def test_a_stale_copy_goes_back_when_it_is_old_enough(machines: FakeMachines) ->
 def test_a_stale_copy_of_what_never_changed_did_nothing(machines: FakeMachines) -> None:
     """And that is what is said."""
     fault, hosts = find("disk.stale-copy"), machines.hosts()
-    aimed = strike(fault)
+    aimed = injection(fault)
     fault.inject(hosts, aimed)
-    fault.pulse(hosts, aimed, 5000)
-    effect = fault.effect(hosts, aimed)
-    assert not effect.took
+    fault.tick(hosts, aimed, 5000)
+    effect = fault.measure_effect(hosts, aimed)
+    assert not effect.confirmed
     assert "no file had changed" in effect.evidence
 
 
@@ -336,16 +337,16 @@ def test_a_stale_copy_of_what_never_changed_did_nothing(machines: FakeMachines) 
 def test_nothing_to_damage_harms_nobody(name: str, machines: FakeMachines) -> None:
     """A node without such a file is not even killed."""
     fault = find(name)
-    with pytest.raises(Futile, match="no file of kind snapshot"):
-        fault.inject(machines.hosts(), strike(fault, file="snapshot"))
+    with pytest.raises(NotApplicable, match="no file of kind snapshot"):
+        fault.inject(machines.hosts(), injection(fault, file="snapshot"))
     assert machines.processes.is_running(2)
 
 
 def test_a_limit_of_nothing_is_futile(machines: FakeMachines) -> None:
     """Neither bytes nor operations."""
     fault = find("disk.slow")
-    aimed = strike(fault, bytes_per_s="0")
-    with pytest.raises(Futile):
+    aimed = injection(fault, bytes_per_s="0")
+    with pytest.raises(NotApplicable):
         fault.inject(machines.hosts(), aimed)
     assert machines.disks.limited == set()
 
@@ -353,11 +354,11 @@ def test_a_limit_of_nothing_is_futile(machines: FakeMachines) -> None:
 def test_bad_parameters_are_refused_in_words() -> None:
     """They say what there is."""
     with pytest.raises(BadSchedule, match="epoch-cache"):
-        strike(find("disk.bit-flip"), file="tea")
+        injection(find("disk.bit-flip"), file="tea")
     with pytest.raises(BadSchedule, match="whole number"):
-        strike(find("disk.slow"), bytes_per_s="quick")
+        injection(find("disk.slow"), bytes_per_s="quick")
     with pytest.raises(BadSchedule, match="milliseconds"):
-        strike(find("disk.stale-copy"), age_ms="-1")
+        injection(find("disk.stale-copy"), age_ms="-1")
 
 
 def test_every_kind_of_file_is_told_by_its_name() -> None:
@@ -384,7 +385,7 @@ def test_every_kind_of_file_is_told_by_its_name() -> None:
 def test_what_was_lost_is_told_by_the_largest_logs() -> None:
     """The others are counted."""
     lost = {f"log/t-{number}": number + 1 for number in range(6)}
-    assert in_bytes(lost) == (
+    assert describe_lost_bytes(lost) == (
         "21 bytes of logs (t-5 6, t-4 5, t-3 4, t-2 3 and 2 more), 0 of the metadata log, "
         "0 of other files"
     )

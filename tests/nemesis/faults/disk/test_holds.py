@@ -5,7 +5,7 @@ import random
 import pytest
 
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Fault, Params, Strike
+from nemesis.faults.fault import Fault, Injection, Params
 from tests.support.nemesis.fakes import FakeMachines, Trace
 
 FILES = {
@@ -26,10 +26,12 @@ def machines() -> FakeMachines:
     return found
 
 
-def aimed(name: str) -> tuple[Fault, Strike]:
+def aimed(name: str) -> tuple[Fault, Injection]:
     """The fault, aimed at node 2."""
     fault = find(name)
-    return fault, fault.aim((2,), (1, 2, 3), random.Random(name), Params.of(fault.options, {}))
+    return fault, fault.plan_injection(
+        (2,), (1, 2, 3), random.Random(name), Params.of(fault.options, {})
+    )
 
 
 @pytest.mark.parametrize("first", ["disk", "process"])
@@ -39,15 +41,15 @@ def test_the_last_heal_starts_the_node(name: str, first: str, machines: FakeMach
     hosts = machines.hosts()
     (disk, of_disk), (kill, of_kill) = aimed(name), aimed("kill")
     disk.inject(hosts, of_disk)
-    disk.pulse(hosts, of_disk, 60_000)
+    disk.tick(hosts, of_disk, 60_000)
     machines.processes.states[2] = "S"  # somebody else started it, so that there is one to kill
     kill.inject(hosts, of_kill)
     order = [(disk, of_disk), (kill, of_kill)]
-    for fault, strike in order if first == "disk" else reversed(order):
+    for fault, injection in order if first == "disk" else reversed(order):
         assert not machines.processes.is_running(2)
-        fault.heal(hosts, strike)
-        healing = fault.healing(hosts, strike)
-        assert healing.took, healing.evidence
+        fault.heal(hosts, injection)
+        healing = fault.measure_heal(hosts, injection)
+        assert healing.confirmed, healing.evidence
         assert ("another fault" in healing.evidence) != machines.processes.is_running(2)
     assert machines.processes.is_running(2)
 
@@ -63,7 +65,7 @@ def test_a_disk_that_is_well_again_starts_nobody_who_was_killed(
     kill.inject(hosts, of_kill)
     disk.heal(hosts, of_disk)
     assert not machines.processes.is_running(2)
-    assert disk.healing(hosts, of_disk).took
+    assert disk.measure_heal(hosts, of_disk).confirmed
     kill.heal(hosts, of_kill)
     assert machines.processes.is_running(2)
 
@@ -72,11 +74,11 @@ def test_a_disk_that_is_well_again_starts_nobody_who_was_killed(
 def test_a_node_that_has_left_is_not_started(name: str, machines: FakeMachines) -> None:
     """It left the cluster while its disk was broken."""
     hosts = machines.hosts()
-    fault, strike = aimed(name)
-    fault.inject(hosts, strike)
+    fault, injection = aimed(name)
+    fault.inject(hosts, injection)
     del machines.processes.states[2]
     machines.disks.ailments.clear()
     machines.cluster.votes.remove(2)
-    fault.heal(hosts, strike)
+    fault.heal(hosts, injection)
     assert 2 not in machines.processes.node_ids()
-    assert fault.healing(hosts, strike).took
+    assert fault.measure_heal(hosts, injection).confirmed

@@ -4,21 +4,21 @@ import random
 
 import pytest
 
-from nemesis.administration import At, Placed
-from nemesis.base import Futile
+from nemesis.administration import PartitionKey, Placement
+from nemesis.base import NotApplicable
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Fault, Params, Strike
+from nemesis.faults.fault import Fault, Injection, Params
 from nemesis.faults.membership import FAULTS
-from nemesis.faults.membership.brokers import can_leave, with_node
-from nemesis.faults.membership.replicas import elsewhere
+from nemesis.faults.membership.brokers import partition_that_needs, with_replica_on
+from nemesis.faults.membership.replicas import draw_assignment
 from tests.support.nemesis.fakes import FakeAdministration, FakeMachines, Trace
 
 
-def aimed(fault_name: str, /, *nodes: int, seed: int = 1, **params: str) -> tuple[Fault, Strike]:
-    """A fault and its strike."""
+def aimed(fault_name: str, /, *nodes: int, seed: int = 1, **params: str) -> tuple[Fault, Injection]:
+    """A fault and its injection."""
     fault = find(fault_name)
     given = Params.of(fault.options, params)
-    return fault, fault.aim(nodes, [1, 2, 3], random.Random(seed), given)
+    return fault, fault.plan_injection(nodes, [1, 2, 3], random.Random(seed), given)
 
 
 @pytest.fixture
@@ -49,12 +49,12 @@ ASKING = [each for each in FAULTS if each.name not in ("broker.add", "quorum.add
 def test_what_nobody_answers_is_not_taken(fault: Fault, machines: FakeMachines) -> None:
     """Whatever asks the cluster fails when it does not answer; its undoing does not."""
     machines.cluster.deaf = True
-    _, strike = aimed(fault.name, 2)
+    _, injection = aimed(fault.name, 2)
     hosts = machines.hosts()
     with pytest.raises(OSError, match="nobody answers"):
-        fault.inject(hosts, strike)
-    fault.heal(hosts, strike)
-    assert machines.cluster.undone == [strike.detail("layer")]
+        fault.inject(hosts, injection)
+    fault.heal(hosts, injection)
+    assert machines.cluster.undone == [injection.detail("layer")]
 
 
 def test_a_reassignment_is_to_other_replicas(
@@ -62,17 +62,17 @@ def test_a_reassignment_is_to_other_replicas(
 ) -> None:
     """As many as before, on brokers in service; it is proven by where the partition is then."""
     hosts = machines.hosts()
-    fault, strike = aimed("reassign", topic="a", scope="topic")
+    fault, injection = aimed("reassign", topic="a", scope="topic")
     before = dict(cluster.placed)
-    assert not fault.effect(hosts, strike).took
-    fault.inject(hosts, strike)
+    assert not fault.measure_effect(hosts, injection).confirmed
+    fault.inject(hosts, injection)
     for at, each in cluster.placed.items():
-        assert len(each.target) == 2
-        assert each.target != before[at].target
-        assert set(each.target) <= {1, 2, 3}
-    assert fault.effect(hosts, strike).took
+        assert len(each.assignment) == 2
+        assert each.assignment != before[at].assignment
+        assert set(each.assignment) <= {1, 2, 3}
+    assert fault.measure_effect(hosts, injection).confirmed
     cluster.placed["a", 0] = before["a", 0]
-    assert not fault.effect(hosts, strike).took
+    assert not fault.measure_effect(hosts, injection).confirmed
 
 
 def test_a_reassignment_that_is_refused_is_futile(
@@ -81,12 +81,12 @@ def test_a_reassignment_that_is_refused_is_futile(
     """So is one for which there are too few brokers, or of a topic that there is not."""
     hosts = machines.hosts()
     cluster.refused = {("a", 0): "no", ("a", 1): "no"}
-    with pytest.raises(Futile, match="every move was refused"):
+    with pytest.raises(NotApplicable, match="every move was refused"):
         find("reassign").inject(hosts, aimed("reassign")[1])
     cluster.live = [1]
-    with pytest.raises(Futile, match="no other place"):
+    with pytest.raises(NotApplicable, match="allow no other assignment"):
         find("reassign").inject(hosts, aimed("reassign")[1])
-    with pytest.raises(Futile, match="no topic b"):
+    with pytest.raises(NotApplicable, match="no topic b"):
         find("reassign").inject(hosts, aimed("reassign", topic="b")[1])
 
 
@@ -94,9 +94,11 @@ def test_a_reassignment_that_is_refused_is_futile(
     ("now", "brokers", "found"),
     [((1, 2), [1], None), ((1,), [1], None), ((1, 2), [1, 2], (2, 1)), ((1,), [1, 2], (2,))],
 )
-def test_elsewhere(now: tuple[int, ...], brokers: list[int], found: tuple[int, ...]) -> None:
+def test_a_drawn_assignment_differs_from_the_present_one(
+    now: tuple[int, ...], brokers: list[int], found: tuple[int, ...]
+) -> None:
     """Other brokers or another order; nobody where there is neither."""
-    assert elsewhere(now, brokers, random.Random(1)) == found
+    assert draw_assignment(now, brokers, random.Random(1)) == found
 
 
 def test_leaders_are_elected_where_they_do_not_lead(
@@ -104,17 +106,17 @@ def test_leaders_are_elected_where_they_do_not_lead(
 ) -> None:
     """Only those partitions are asked for; none is futile, and so is a refusal of all."""
     hosts = machines.hosts()
-    fault, strike = aimed("elect", topic="a")
-    with pytest.raises(Futile, match="each has its preferred leader already"):
-        fault.inject(hosts, strike)
-    cluster.placed["a", 1] = Placed(3, (2, 3), (2, 3))
+    fault, injection = aimed("elect", topic="a")
+    with pytest.raises(NotApplicable, match="each has its preferred leader already"):
+        fault.inject(hosts, injection)
+    cluster.placed["a", 1] = Placement(3, (2, 3), (2, 3))
     cluster.refused = {("a", 1): "it is not in sync"}
-    with pytest.raises(Futile, match="nobody was elected: it is not in sync"):
-        fault.inject(hosts, strike)
+    with pytest.raises(NotApplicable, match="no leader was elected: it is not in sync"):
+        fault.inject(hosts, injection)
     cluster.refused = {}
-    fault.inject(hosts, strike)
+    fault.inject(hosts, injection)
     assert cluster.elections[-1] == ([("a", 1)], False)
-    assert fault.effect(hosts, strike).evidence == "a/0 is led by 1, a/1 is led by 2"
+    assert fault.measure_effect(hosts, injection).evidence == "a/0 is led by 1, a/1 is led by 2"
 
 
 def test_an_unclean_election_needs_a_partition_without_leader(
@@ -122,14 +124,14 @@ def test_an_unclean_election_needs_a_partition_without_leader(
 ) -> None:
     """It is of any kind of leader that there is none then."""
     hosts = machines.hosts()
-    fault, strike = aimed("elect", topic="a", kind="unclean")
-    with pytest.raises(Futile, match="each has a leader already"):
-        fault.inject(hosts, strike)
-    cluster.placed["a", 0] = Placed(None, (1, 2), (1, 2))
-    fault.inject(hosts, strike)
+    fault, injection = aimed("elect", topic="a", kind="unclean")
+    with pytest.raises(NotApplicable, match="each has a leader already"):
+        fault.inject(hosts, injection)
+    cluster.placed["a", 0] = Placement(None, (1, 2), (1, 2))
+    fault.inject(hosts, injection)
     assert cluster.elections[-1] == ([("a", 0)], True)
-    assert fault.effect(hosts, strike).took
-    assert fault.label(strike) == "elect topic=a kind=unclean"
+    assert fault.measure_effect(hosts, injection).confirmed
+    assert fault.label(injection) == "elect topic=a kind=unclean"
 
 
 def test_a_config_that_is_so_already_is_futile(
@@ -137,25 +139,25 @@ def test_a_config_that_is_so_already_is_futile(
 ) -> None:
     """Otherwise the cluster's own word proves it; and until nothing is owed, it is not healed."""
     hosts = machines.hosts()
-    fault, strike = aimed("config", name="segment.bytes", value="1073741824")
-    with pytest.raises(Futile, match="is 1073741824 already"):
-        fault.inject(hosts, strike)
-    fault, strike = aimed("config", name="segment.bytes", value="65536")
-    fault.inject(hosts, strike)
-    assert fault.effect(hosts, strike).evidence == "segment.bytes is a 65536"
+    fault, injection = aimed("config", name="segment.bytes", value="1073741824")
+    with pytest.raises(NotApplicable, match="is 1073741824 already"):
+        fault.inject(hosts, injection)
+    fault, injection = aimed("config", name="segment.bytes", value="65536")
+    fault.inject(hosts, injection)
+    assert fault.measure_effect(hosts, injection).evidence == "segment.bytes is a 65536"
     cluster.debts = "nobody answers"
-    assert not fault.healing(hosts, strike).took
+    assert not fault.measure_heal(hosts, injection).confirmed
     cluster.debts = ""
-    assert fault.healing(hosts, strike).took
+    assert fault.measure_heal(hosts, injection).confirmed
 
 
 def test_a_config_is_in_the_record() -> None:
     """Its topic, name and value, drawn where they were left open: the contract reads them."""
-    _, strike = aimed("config")
-    details = dict(strike.details)
+    _, injection = aimed("config")
+    details = dict(injection.details)
     assert details["topic"] == "every"
     assert "any" not in (details["name"], details["value"])
-    with pytest.raises(Futile, match="name a value"):
+    with pytest.raises(NotApplicable, match="name a value"):
         aimed("config", name="min.insync.replicas")
 
 
@@ -164,11 +166,11 @@ def test_topics_come_one_after_the_other(
 ) -> None:
     """With each pulse there is a new one, and the one before it is gone."""
     hosts = machines.hosts()
-    fault, strike = aimed("topic.create-delete", partitions="2")
-    fault.inject(hosts, strike)
+    fault, injection = aimed("topic.create-delete", partitions="2")
+    fault.inject(hosts, injection)
     first = set(cluster.topics()) - {"a"}
-    assert fault.effect(hosts, strike).took
-    fault.pulse(hosts, strike, 1000)
+    assert fault.measure_effect(hosts, injection).confirmed
+    fault.tick(hosts, injection, 1000)
     second = set(cluster.topics()) - {"a"}
     assert len(first) == len(second) == 1
     assert first != second
@@ -177,14 +179,14 @@ def test_topics_come_one_after_the_other(
 def test_a_topic_grows_to_its_bound(machines: FakeMachines, cluster: FakeAdministration) -> None:
     """A partition at a time."""
     hosts = machines.hosts()
-    fault, strike = aimed("partitions.grow", most="4")
-    fault.inject(hosts, strike)
+    fault, injection = aimed("partitions.grow", most="4")
+    fault.inject(hosts, injection)
     (name,) = set(cluster.topics()) - {"a"}
     assert cluster.topics()[name] == 2
     for turn in range(5):
-        fault.pulse(hosts, strike, 1000 * turn)
+        fault.tick(hosts, injection, 1000 * turn)
     assert cluster.topics()[name] == 4
-    assert fault.effect(hosts, strike).took
+    assert fault.measure_effect(hosts, injection).confirmed
 
 
 def test_a_broker_that_joined_gets_replicas_once(
@@ -192,17 +194,17 @@ def test_a_broker_that_joined_gets_replicas_once(
 ) -> None:
     """It takes the place of others; and stays after the heal where that was asked."""
     hosts = machines.hosts()
-    fault, strike = aimed("broker.add", replicas="1", stay="yes")
-    fault.inject(hosts, strike)
+    fault, injection = aimed("broker.add", replicas="1", stay="yes")
+    fault.inject(hosts, injection)
     for turn in range(3):
-        fault.pulse(hosts, strike, 1000 * turn)
-    held = [at for at, each in cluster.placed.items() if 4 in each.target]
+        fault.tick(hosts, injection, 1000 * turn)
+    held = [at for at, each in cluster.placed.items() if 4 in each.assignment]
     assert len(held) == 1
-    assert fault.effect(hosts, strike).took
-    fault.heal(hosts, strike)
-    assert cluster.kept == [strike.detail("layer")]
+    assert fault.measure_effect(hosts, injection).confirmed
+    fault.heal(hosts, injection)
+    assert cluster.kept == [injection.detail("layer")]
     assert cluster.undone == []
-    assert fault.healing(hosts, strike).evidence == "it stays"
+    assert fault.measure_heal(hosts, injection).evidence == "it stays"
 
 
 def test_a_broker_leaves_when_others_can_take_what_it_holds(
@@ -210,32 +212,34 @@ def test_a_broker_leaves_when_others_can_take_what_it_holds(
 ) -> None:
     """Otherwise that is futile, as it is for one that is not in service."""
     hosts = machines.hosts()
-    fault, strike = aimed("broker.remove", 2)
-    fault.inject(hosts, strike)
+    fault, injection = aimed("broker.remove", 2)
+    fault.inject(hosts, injection)
     assert cluster.left == {2}
-    assert fault.effect(hosts, strike).took
-    with pytest.raises(Futile, match="no brokers in service"):
-        fault.inject(hosts, strike)
-    with pytest.raises(Futile, match="has nowhere to go"):
+    assert fault.measure_effect(hosts, injection).confirmed
+    with pytest.raises(NotApplicable, match="not brokers in service"):
+        fault.inject(hosts, injection)
+    with pytest.raises(NotApplicable, match="has nowhere to go"):
         fault.inject(hosts, aimed("broker.remove", 3)[1])
 
 
-PLACED: list[tuple[At, Placed]] = [(("a", 0), Placed(1, (1, 2), (1, 2)))]
+PLACED: list[tuple[PartitionKey, Placement]] = [(("a", 0), Placement(1, (1, 2), (1, 2)))]
 
 
 @pytest.mark.parametrize(
     ("node", "brokers", "found"),
     [(1, [1, 2, 3], None), (1, [1, 2], ("a", 0)), (3, [1, 2, 3], None), (1, [2, 3], None)],
 )
-def test_can_leave(node: int, brokers: list[int], found: At | None) -> None:
+def test_a_broker_can_leave_only_if_every_partition_has_enough_others(
+    node: int, brokers: list[int], found: PartitionKey | None
+) -> None:
     """Whoever holds a replica for which no other broker would be left cannot."""
-    assert can_leave(node, PLACED, brokers) == found
+    assert partition_that_needs(node, PLACED, brokers) == found
 
 
-def test_with_node() -> None:
+def test_a_new_broker_replaces_one_replica() -> None:
     """The new one takes somebody's place, and nobody is there twice."""
     for seed in range(10):
-        found = with_node((1, 2, 3), 4, random.Random(seed))
+        found = with_replica_on((1, 2, 3), 4, random.Random(seed))
         assert len(set(found)) == 3
         assert 4 in found
 
@@ -245,12 +249,12 @@ def test_a_vote_is_taken_where_others_have_one(
 ) -> None:
     """One of several targets; two voters keep theirs."""
     hosts = machines.hosts()
-    fault, strike = aimed("quorum.remove-voter", 1, 2)
-    assert strike.detail("nodes") in ("1", "2")
-    assert fault.label(strike) == f"quorum.remove-voter node {strike.detail('nodes')}"
-    assert strike.nodes == (), "nobody is excused by it"
-    assert not fault.effect(hosts, strike).took
-    fault.inject(hosts, strike)
-    assert fault.effect(hosts, strike).took
-    with pytest.raises(Futile, match="cannot give up a vote"):
+    fault, injection = aimed("quorum.remove-voter", 1, 2)
+    assert injection.detail("nodes") in ("1", "2")
+    assert fault.label(injection) == f"quorum.remove-voter node {injection.detail('nodes')}"
+    assert injection.nodes == (), "nobody is excused by it"
+    assert not fault.measure_effect(hosts, injection).confirmed
+    fault.inject(hosts, injection)
+    assert fault.measure_effect(hosts, injection).confirmed
+    with pytest.raises(NotApplicable, match="cannot give up a vote"):
         fault.inject(hosts, aimed("quorum.remove-voter", 3)[1])

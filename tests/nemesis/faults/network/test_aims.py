@@ -4,26 +4,28 @@ import random
 
 import pytest
 
-from nemesis.base import BadSchedule, Futile
+from nemesis.base import BadSchedule, NotApplicable
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Params, Strike
+from nemesis.faults.fault import Injection, Params
 from nemesis.faults.network import FAULTS
 from nemesis.faults.network.links import FAULTS as BAD_LINKS
-from nemesis.hosts import CLIENTS, Cut, Quality
+from nemesis.hosts import CLIENTS, Cut, LinkQuality
 from tests.support.nemesis.fakes import FakeMachines, Trace
 
 NODES = (1, 2, 3)
 
 
-def aim(name: str, *targets: int, **params: str) -> Strike:
-    """A fault's strike against these of three nodes."""
-    return aim_by_chance(1, name, *targets, **params)
+def planned(name: str, *targets: int, **params: str) -> Injection:
+    """A fault's injection against these of three nodes."""
+    return planned_by_chance(1, name, *targets, **params)
 
 
-def aim_by_chance(chance: int, name: str, *targets: int, **params: str) -> Strike:
-    """A fault's strike, as one of several events has it."""
+def planned_by_chance(chance: int, name: str, *targets: int, **params: str) -> Injection:
+    """A fault's injection, as one of several events has it."""
     fault = find(name)
-    return fault.aim(targets, NODES, random.Random(chance), Params.of(fault.options, params))
+    return fault.plan_injection(
+        targets, NODES, random.Random(chance), Params.of(fault.options, params)
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,56 +52,56 @@ def test_cuts_are_aimed_at_what_the_parameters_say(
     name: str, params: dict[str, str], cuts: set[Cut]
 ) -> None:
     """Who, which way, which port."""
-    strike = aim(name, 1, **params)
-    assert set(strike.cuts) == cuts
-    assert strike.nodes == (1,)
+    injection = planned(name, 1, **params)
+    assert set(injection.cuts) == cuts
+    assert injection.nodes == (1,)
 
 
 def test_all_nodes_as_targets_means_every_link_between_them() -> None:
     """Not none because nobody else is left."""
-    strike = aim("link.slow", 1, 2, 3, peers="nodes")
-    assert strike.links == ((1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2))
-    assert (CLIENTS, 2) in aim("link.slow", 1, 2, 3, peers="all").links
+    injection = planned("link.slow", 1, 2, 3, peers="nodes")
+    assert injection.links == ((1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2))
+    assert (CLIENTS, 2) in planned("link.slow", 1, 2, 3, peers="all").links
 
 
 @pytest.mark.parametrize(
     ("name", "params", "quality"),
     [
-        ("link.slow", {"delay_ms": "7"}, Quality(delay_ms=7, jitter_ms=20)),
-        ("link.lossy", {}, Quality(lost=0.05)),
-        ("link.reordered", {}, Quality(delay_ms=20, reordered=0.25)),
-        ("link.duplicated", {}, Quality(duplicated=0.1)),
-        ("link.limited", {"kb_per_s": "1.5"}, Quality(bytes_per_s=1500)),
+        ("link.slow", {"delay_ms": "7"}, LinkQuality(delay_ms=7, jitter_ms=20)),
+        ("link.lossy", {}, LinkQuality(lost=0.05)),
+        ("link.reordered", {}, LinkQuality(delay_ms=20, reordered=0.25)),
+        ("link.duplicated", {}, LinkQuality(duplicated=0.1)),
+        ("link.limited", {"kb_per_s": "1.5"}, LinkQuality(bytes_per_s=1500)),
         (
             "link.bad",
             {},
-            Quality(delay_ms=50, jitter_ms=25, lost=0.02, reordered=0.05, duplicated=0.02),
+            LinkQuality(delay_ms=50, jitter_ms=25, lost=0.02, reordered=0.05, duplicated=0.02),
         ),
     ],
 )
 def test_bad_links_are_asked_for_and_proven(
-    name: str, params: dict[str, str], quality: Quality
+    name: str, params: dict[str, str], quality: LinkQuality
 ) -> None:
     """The parameters make the quality; counters that stand still are no proof; healed, none is."""
     fault, machines = find(name), FakeMachines(Trace())
-    hosts, strike = machines.hosts(), aim(name, 1, direction="out", peers="nodes", **params)
-    fault.inject(hosts, strike)
+    hosts, injection = machines.hosts(), planned(name, 1, direction="out", peers="nodes", **params)
+    fault.inject(hosts, injection)
     assert set(machines.links.layers.values()) == {quality}
-    assert fault.effect(hosts, strike).took
+    assert fault.measure_effect(hosts, injection).confirmed
     machines.links.traffic = 0
-    assert not fault.effect(hosts, strike).took
-    assert not fault.healing(hosts, strike).took
-    fault.heal(hosts, strike)
-    assert fault.healing(hosts, strike).took
+    assert not fault.measure_effect(hosts, injection).confirmed
+    assert not fault.measure_heal(hosts, injection).confirmed
+    fault.heal(hosts, injection)
+    assert fault.measure_heal(hosts, injection).confirmed
     assert machines.links.layers == {}
 
 
 def test_overlapping_strikes_of_one_fault_are_layers_apart() -> None:
     """Each has a name of its own, so that healing one leaves the other, whatever it shares."""
-    first, second = aim("link.slow", 1), aim_by_chance(2, "link.slow", 1)
+    first, second = planned("link.slow", 1), planned_by_chance(2, "link.slow", 1)
     assert first.detail("layer") != second.detail("layer")
     assert first.without([second], same_fault=[second]).links == first.links
-    flapping, other = aim("cut.flapping", 1), aim_by_chance(2, "cut.flapping", 1)
+    flapping, other = planned("cut.flapping", 1), planned_by_chance(2, "cut.flapping", 1)
     assert not set(flapping.cuts) & set(other.cuts)
     assert flapping.without([other], same_fault=[other]).cuts == flapping.cuts
 
@@ -107,8 +109,8 @@ def test_overlapping_strikes_of_one_fault_are_layers_apart() -> None:
 def test_the_same_event_makes_the_same_strike() -> None:
     """A replay must not differ in the names of layers."""
     for fault in FAULTS:
-        targets = NODES[: 1 if fault.default_targets != "all" else 3]
-        assert aim(fault.name, *targets) == aim(fault.name, *targets)
+        targets = NODES[: 1 if fault.default_selector != "all" else 3]
+        assert planned(fault.name, *targets) == planned(fault.name, *targets)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +141,8 @@ def test_parameters_that_cannot_be_are_refused(
 )
 def test_a_quality_that_is_none_is_futile(name: str, params: dict[str, str]) -> None:
     """Rather than a fault that took no effect."""
-    with pytest.raises(Futile):
-        find(name).inject(FakeMachines(Trace()).hosts(), aim(name, 1, **params))
+    with pytest.raises(NotApplicable):
+        find(name).inject(FakeMachines(Trace()).hosts(), planned(name, 1, **params))
 
 
 def test_a_lone_node_cannot_be_cut_from_others() -> None:
@@ -148,32 +150,32 @@ def test_a_lone_node_cannot_be_cut_from_others() -> None:
     for name in ("cut.port", "reset", "cut.flapping"):
         fault = find(name)
         params = Params.of(fault.options, {"peers": "nodes"})
-        strike = fault.aim([1], [1], random.Random(1), params)
-        with pytest.raises(Futile):
-            fault.inject(FakeMachines(Trace()).hosts(), strike)
+        injection = fault.plan_injection([1], [1], random.Random(1), params)
+        with pytest.raises(NotApplicable):
+            fault.inject(FakeMachines(Trace()).hosts(), injection)
 
 
 def test_a_lost_response_is_proven_by_both_directions() -> None:
     """Dropped answers alone may be answers to nobody."""
     fault, machines = find("response-lost"), FakeMachines(Trace())
-    strike = aim("response-lost", 1)
-    fault.inject(machines.hosts(), strike)
-    assert fault.effect(machines.hosts(), strike).took
+    injection = planned("response-lost", 1)
+    fault.inject(machines.hosts(), injection)
+    assert fault.measure_effect(machines.hosts(), injection).confirmed
     machines.links.blocked = dict.fromkeys(machines.links.blocked, 0)
-    assert not fault.effect(machines.hosts(), strike).took
+    assert not fault.measure_effect(machines.hosts(), injection).confirmed
 
 
 def test_a_reset_that_ended_nothing_took_no_effect() -> None:
     """The count is of connections, not of attempts; repeats add up."""
     fault, machines = find("reset"), FakeMachines(Trace())
-    strike = aim("reset", 1, repeat="yes", peers="clients")
+    injection = planned("reset", 1, repeat="yes", peers="clients")
     machines.links.traffic = 0
-    fault.inject(machines.hosts(), strike)
-    assert not fault.effect(machines.hosts(), strike).took
+    fault.inject(machines.hosts(), injection)
+    assert not fault.measure_effect(machines.hosts(), injection).confirmed
     machines.links.traffic = 2
-    fault.pulse(machines.hosts(), strike, 1000)
-    fault.pulse(machines.hosts(), strike, 2000)
-    assert fault.effect(machines.hosts(), strike).evidence.startswith("4 connections")
+    fault.tick(machines.hosts(), injection, 1000)
+    fault.tick(machines.hosts(), injection, 2000)
+    assert fault.measure_effect(machines.hosts(), injection).evidence.startswith("4 connections")
 
 
 def test_every_fault_and_every_number_says_what_it_is() -> None:

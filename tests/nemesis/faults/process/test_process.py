@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemesis.base import BadSchedule, BadTargets, Futile
+from nemesis.base import BadSchedule, BadSelector, NotApplicable
 from nemesis.faults.catalogue import find
-from nemesis.faults.fault import Fault, Params, Strike
+from nemesis.faults.fault import Fault, Injection, Params
 from nemesis.faults.process import FAULTS
 from nemesis.hosts import Hosts
 from tests.support.nemesis.fakes import FakeMachines, Trace
@@ -20,18 +20,18 @@ AIMED = [name for name in NAMES if name not in ("pause", "pause.clients")]
 
 
 @dataclass
-class Struck:
+class InjectedEvents:
     """A fault in force on fake machines, whose cluster serves whoever runs."""
 
     machines: FakeMachines
     hosts: Hosts
     fault: Fault
-    strike: Strike
+    injection: Injection
 
     def at(self, elapsed_ms: int) -> None:
         """A pulse, the cluster having seen what was."""
         self.see()
-        self.fault.pulse(self.hosts, self.strike, elapsed_ms)
+        self.fault.tick(self.hosts, self.injection, elapsed_ms)
 
     def see(self) -> None:
         """The cluster takes notice of who runs."""
@@ -45,38 +45,38 @@ class Struck:
 
     def evidence(self) -> str:
         """Of the effect."""
-        return self.fault.effect(self.hosts, self.strike).evidence
+        return self.fault.measure_effect(self.hosts, self.injection).evidence
 
     def heal(self) -> str:
         """Heal twice; the proof."""
-        self.fault.heal(self.hosts, self.strike)
-        self.fault.heal(self.hosts, self.strike)
-        proof = self.fault.healing(self.hosts, self.strike)
-        assert proof.took, proof.evidence
+        self.fault.heal(self.hosts, self.injection)
+        self.fault.heal(self.hosts, self.injection)
+        proof = self.fault.measure_heal(self.hosts, self.injection)
+        assert proof.confirmed, proof.evidence
         return proof.evidence
 
 
-def strike(
+def injection(
     name: str,
     *nodes: int,
-    on: Struck | None = None,
+    on: InjectedEvents | None = None,
     seed: int = 1,
     params: dict[str, str] | None = None,
-) -> Struck:
+) -> InjectedEvents:
     """Inject a fault."""
     machines = on.machines if on else FakeMachines(Trace())
     hosts = on.hosts if on else machines.hosts()
     fault = find(name)
     given = Params.of(fault.options, params or {})
-    aimed = fault.aim(nodes, machines.processes.node_ids(), random.Random(seed), given)
+    aimed = fault.plan_injection(nodes, machines.processes.node_ids(), random.Random(seed), given)
     fault.inject(hosts, aimed)
-    return Struck(machines, hosts, fault, aimed)
+    return InjectedEvents(machines, hosts, fault, aimed)
 
 
 @pytest.mark.parametrize("name", AIMED)
 def test_everything_runs_after_the_heal(name: str) -> None:
     """Also when nobody pulsed, also twice, also when a node left the cluster meanwhile."""
-    struck = strike(name, 1, 2)
+    struck = injection(name, 1, 2)
     del struck.machines.processes.states[2]
     assert "node 1 runs" in struck.heal()
     assert struck.machines.processes.states == {1: "S", 3: "S"}
@@ -85,23 +85,23 @@ def test_everything_runs_after_the_heal(name: str) -> None:
 @pytest.mark.parametrize("name", [*AIMED, "pause"])
 def test_who_does_not_run_cannot_be_ended(name: str) -> None:
     """A fault that would change nothing says so."""
-    first = strike("kill", 2)
-    with pytest.raises(Futile, match="node 2 was not running"):
-        strike(name, 2, on=first)
+    first = injection("kill", 2)
+    with pytest.raises(NotApplicable, match="node 2 was not running"):
+        injection(name, 2, on=first)
 
 
 @pytest.mark.parametrize("name", [*AIMED, "pause"])
 def test_clients_are_no_nodes(name: str) -> None:
     """They have a fault of their own."""
-    with pytest.raises(BadTargets, match=r"pause\.clients"):
-        strike(name, 0)
+    with pytest.raises(BadSelector, match=r"pause\.clients"):
+        injection(name, 0)
 
 
 @pytest.mark.parametrize("other", ["kill", "crash-loop", "kill-during-recovery"])
 def test_a_node_stays_down_until_the_last_fault_lets_go(other: str) -> None:
     """Whichever was first, and whatever kind of fault it is."""
-    first = strike("kill", 1, 2)
-    second = strike(other, 2, 3, on=first, seed=2)
+    first = injection("kill", 1, 2)
+    second = injection(other, 2, 3, on=first, seed=2)
     assert "node 2 is kept down by another fault" in first.heal()
     assert first.machines.processes.states == {1: "S", 2: "", 3: ""}
     second.heal()
@@ -109,13 +109,13 @@ def test_a_node_stays_down_until_the_last_fault_lets_go(other: str) -> None:
 
 
 def test_faults_of_one_kind_share_their_nodes() -> None:
-    """The executor takes shared nodes out of a strike before its heal; its hold goes all the same.
+    """The executor removes shared nodes from an injection before its heal; it still releases them.
 
     Otherwise the node would stay down for good.
     """
-    first = strike("kill", 1, 2)
-    second = strike("kill", 2, 3, on=first, seed=2)
-    first.strike = first.strike.without([second.strike], same_fault=[second.strike])
+    first = injection("kill", 1, 2)
+    second = injection("kill", 2, 3, on=first, seed=2)
+    first.injection = first.injection.without([second.injection], same_fault=[second.injection])
     assert first.heal() == "node 1 runs"
     assert second.machines.processes.states == {1: "S", 2: "", 3: ""}
     second.heal()
@@ -124,11 +124,11 @@ def test_faults_of_one_kind_share_their_nodes() -> None:
 
 def test_two_restarts_leave_nobody_about_to_end() -> None:
     """The first has done its work on the node that the second tells again, and that ends late."""
-    first = strike("restart", 2)
+    first = injection("restart", 2)
     first.at(100)
     first.machines.processes.deaf = {2}
-    second = strike("restart", 2, 3, on=first, seed=2)
-    second.strike = second.strike.without([first.strike], same_fault=[first.strike])
+    second = injection("restart", 2, 3, on=first, seed=2)
+    second.injection = second.injection.without([first.injection], same_fault=[first.injection])
     assert second.heal() == "node 3 runs"
     assert second.done()[-3:] == [("kill", 2), ("start", 2), ("start", 3)]
     first.heal()
@@ -138,10 +138,10 @@ def test_two_restarts_leave_nobody_about_to_end() -> None:
 
 def test_a_restart_leaves_to_another_whose_end_that_still_waits_for() -> None:
     """It will start the node, or kill it when its own time has come."""
-    first = strike("pause", 3)  # only for its machines
+    first = injection("pause", 3)  # only for its machines
     first.machines.processes.deaf = {2}
-    first = strike("restart", 2, on=first)
-    second = strike("restart", 2, on=first, seed=2)
+    first = injection("restart", 2, on=first)
+    second = injection("restart", 2, on=first, seed=2)
     assert second.heal() == "node 2 is kept down by another fault"
     first.heal()
     assert first.done()[2:] == [("kill", 2), ("start", 2)]
@@ -149,8 +149,8 @@ def test_a_restart_leaves_to_another_whose_end_that_still_waits_for() -> None:
 
 def test_a_restart_starts_who_has_ended() -> None:
     """As soon as that is seen, and tells how long all of it took."""
-    struck = strike("restart", 2)
-    assert struck.fault.effect(struck.hosts, struck.strike).took is False
+    struck = injection("restart", 2)
+    assert struck.fault.measure_effect(struck.hosts, struck.injection).confirmed is False
     struck.at(40)
     struck.at(300)
     assert struck.done() == [("terminate", 2), ("start", 2)]
@@ -161,38 +161,38 @@ def test_a_restart_starts_who_has_ended() -> None:
 
 def test_a_node_that_does_not_end_is_killed() -> None:
     """After the patience that the event has, or at the heal."""
-    struck = strike("pause", 3)  # only for its machines
+    struck = injection("pause", 3)  # only for its machines
     struck.machines.processes.deaf = {1, 2}
-    one = strike("restart", 1, on=struck, params={"patience_ms": "500"})
+    one = injection("restart", 1, on=struck, params={"patience_ms": "500"})
     one.at(400)
     assert ("kill", 1) not in struck.done()
     one.at(600)
     one.at(650)
     assert struck.done() == [("terminate", 1), ("kill", 1), ("start", 1)]
-    assert "by SIGKILL, out of patience after 600 ms" in one.evidence()
-    strike("restart", 2, on=struck).heal()
+    assert "by SIGKILL because of patience_ms after 600 ms" in one.evidence()
+    injection("restart", 2, on=struck).heal()
     assert struck.done()[3:] == [("terminate", 2), ("kill", 2), ("start", 2)]
 
 
 def test_a_rolling_restart_takes_turns() -> None:
     """The next one's turn comes when the last is in service again, or its bound has passed."""
-    struck = strike("rolling-restart", 1, 2, 3, params={"bound_ms": "1000"})
+    struck = injection("rolling-restart", 1, 2, 3, params={"bound_ms": "1000"})
     struck.at(100)
     assert struck.done() == [("terminate", 1), ("start", 1)]
     struck.at(200)  # sees it in service
     assert struck.done()[2:] == [("terminate", 2)]
     struck.at(300)
     struck.machines.view.out_of_service[2] = True  # it runs, but nobody lets it serve
-    struck.fault.pulse(struck.hosts, struck.strike, 1_100)
+    struck.fault.tick(struck.hosts, struck.injection, 1_100)
     assert struck.done()[2:] == [("terminate", 2), ("start", 2)]
-    struck.fault.pulse(struck.hosts, struck.strike, 1_300)
+    struck.fault.tick(struck.hosts, struck.injection, 1_300)
     assert struck.done()[4:] == [("terminate", 3)]
     assert struck.evidence().startswith("3 of 3 had their turn: node 1 ended with code 0 after")
 
 
 def test_a_crash_loop_takes_turns_with_itself() -> None:
     """Down and up as long as it was told, with the deaths counted."""
-    struck = strike("crash-loop", 1, params={"down_ms": "100", "up_ms": "200"})
+    struck = injection("crash-loop", 1, params={"down_ms": "100", "up_ms": "200"})
     for elapsed_ms in range(50, 750, 50):
         struck.at(elapsed_ms)
     kills = [what for what, _ in struck.done()]
@@ -203,30 +203,31 @@ def test_a_crash_loop_takes_turns_with_itself() -> None:
 def test_a_recovery_is_cut_short_so_many_times() -> None:
     """Then it may end; the proof is a kill before the node was in service."""
     params = {"times": "2", "least_ms": "100", "most_ms": "100"}
-    struck = strike("kill-during-recovery", 1, params=params)
-    assert not struck.fault.effect(struck.hosts, struck.strike).took
+    struck = injection("kill-during-recovery", 1, params=params)
+    assert not struck.fault.measure_effect(struck.hosts, struck.injection).confirmed
     struck.see()  # it is seen to be gone, and not seen again
     for elapsed_ms in range(20, 600, 20):
-        struck.fault.pulse(struck.hosts, struck.strike, elapsed_ms)
+        struck.fault.tick(struck.hosts, struck.injection, elapsed_ms)
     assert [what for what, _ in struck.done()] == ["kill", "start"] * 3
-    assert struck.fault.effect(struck.hosts, struck.strike).took
+    assert struck.fault.measure_effect(struck.hosts, struck.injection).confirmed
     assert struck.evidence() == "node 1 killed 3 times, 2 before it was in service"
 
 
 def test_a_kill_of_a_node_in_service_is_no_proof() -> None:
     """Who has recovered by then was not killed while it recovered."""
     params = {"times": "1", "least_ms": "100", "most_ms": "100"}
-    struck = strike("kill-during-recovery", 1, params=params)
+    struck = injection("kill-during-recovery", 1, params=params)
     for elapsed_ms in range(20, 200, 20):
         struck.at(elapsed_ms)
     assert struck.evidence() == "node 1 killed 2 times, 0 before it was in service"
-    assert not struck.fault.effect(struck.hosts, struck.strike).took
+    assert not struck.fault.measure_effect(struck.hosts, struck.injection).confirmed
 
 
 def test_lives_are_drawn_from_the_seed() -> None:
     """The same for the same event, within the range that was given."""
     lives = [
-        strike("kill-during-recovery", 1, seed=seed).strike.detail("lives_ms") for seed in (1, 1, 2)
+        injection("kill-during-recovery", 1, seed=seed).injection.detail("lives_ms")
+        for seed in (1, 1, 2)
     ]
     assert lives[0] == lives[1] != lives[2]
     assert all(100 <= int(each) <= 1200 for each in lives[0].split())
@@ -243,38 +244,38 @@ def test_lives_are_drawn_from_the_seed() -> None:
 def test_parameters_are_checked(name: str, params: dict[str, str]) -> None:
     """In words that say what they can be."""
     with pytest.raises(BadSchedule, match="whole number from 1 to"):
-        strike(name, 1, params=params)
-    with pytest.raises(BadTargets, match="least_ms 9 is more than most_ms 8"):
-        strike("kill-during-recovery", 1, params={"least_ms": "9", "most_ms": "8"})
+        injection(name, 1, params=params)
+    with pytest.raises(BadSelector, match="least_ms 9 is more than most_ms 8"):
+        injection("kill-during-recovery", 1, params={"least_ms": "9", "most_ms": "8"})
 
 
 def test_clients_are_paused_together() -> None:
     """All of them, until no such fault stops them any more."""
-    struck = strike("pause.clients", 0)
-    assert struck.fault.label(struck.strike) == "pause.clients clients"
+    struck = injection("pause.clients", 0)
+    assert struck.fault.label(struck.injection) == "pause.clients clients"
     assert struck.evidence() == "2 of 2 processes of clients in state T"
-    other = strike("pause.clients", 0, on=struck)
-    struck.strike = struck.strike.without([other.strike], same_fault=[other.strike])
+    other = injection("pause.clients", 0, on=struck)
+    struck.injection = struck.injection.without([other.injection], same_fault=[other.injection])
     assert struck.heal() == "another fault still stops the clients"
     assert struck.machines.clients.letters == {101: "T", 102: "T"}
-    assert other.heal() == "all 2 processes of clients go on"
+    assert other.heal() == "all 2 processes of clients continue"
 
 
 def test_clients_that_are_not_there_cannot_be_paused() -> None:
     """That would change nothing."""
     machines = FakeMachines(Trace())
     machines.clients.letters = {}
-    with pytest.raises(Futile, match="no process of clients"):
-        find("pause.clients").inject(machines.hosts(), Strike(nodes=(0,)))
+    with pytest.raises(NotApplicable, match="no process of clients"):
+        find("pause.clients").inject(machines.hosts(), Injection(nodes=(0,)))
 
 
 def test_what_the_cluster_said_of_an_earlier_life_does_not_count() -> None:
     """Its view lags behind: in service again is only who was seen out of service before."""
     params = {"times": "1", "least_ms": "100", "most_ms": "100"}
-    struck = strike("kill-during-recovery", 1, params=params)
+    struck = injection("kill-during-recovery", 1, params=params)
     struck.machines.view.answering = {1: True}
     for elapsed_ms in range(20, 200, 20):
-        struck.fault.pulse(struck.hosts, struck.strike, elapsed_ms)
+        struck.fault.tick(struck.hosts, struck.injection, elapsed_ms)
     assert struck.evidence() == "node 1 killed 2 times, 1 before it was in service"
 
 
@@ -288,10 +289,10 @@ def test_what_the_cluster_said_of_an_earlier_life_does_not_count() -> None:
 def test_a_target_that_was_down_already_is_started_and_killed_like_the_others(
     name: str, params: dict[str, str], kills: int
 ) -> None:
-    """Who had ended by itself before the strike: the strike did not end it, and starts it."""
-    before = strike("pause", 3)  # only for its machines
+    """Who had ended by itself before the injection: the injection did not end it, and starts it."""
+    before = injection("pause", 3)  # only for its machines
     before.machines.processes.states[2] = ""
-    struck = strike(name, 1, 2, on=before, params=params)
+    struck = injection(name, 1, 2, on=before, params=params)
     for elapsed_ms in range(50, 2_050, 50):
         struck.at(elapsed_ms)
     did = [what for what, node in struck.done() if node == 2]
@@ -306,14 +307,14 @@ def test_a_target_that_was_down_already_is_started_and_killed_like_the_others(
     st.lists(st.tuples(st.sampled_from(["die", "start", "see", "blind"]), st.sampled_from([1, 2]))),
 )
 def test_whatever_nodes_do_by_themselves_no_pulse_fails_and_the_heal_starts_them(
-    name: str, down: set[int], deeds: list[tuple[str, int]]
+    name: str, down: set[int], node_changes: list[tuple[str, int]]
 ) -> None:
     """They end, are started by others, and the cluster notices or does not, at any moment."""
-    before = strike("pause", 3)  # only for its machines
+    before = injection("pause", 3)  # only for its machines
     states = before.machines.processes.states
     states.update(dict.fromkeys(down - {1}, ""))
-    struck = strike(name, 1, 2, on=before)
-    for number, (deed, node) in enumerate(deeds):
+    struck = injection(name, 1, 2, on=before)
+    for number, (deed, node) in enumerate(node_changes):
         match deed:
             case "die":
                 states[node] = ""
@@ -323,14 +324,14 @@ def test_whatever_nodes_do_by_themselves_no_pulse_fails_and_the_heal_starts_them
                 struck.see()
             case _:
                 before.machines.view.answering = {}
-        struck.fault.pulse(struck.hosts, struck.strike, 100 * (number + 1))
+        struck.fault.tick(struck.hosts, struck.injection, 100 * (number + 1))
         assert struck.evidence()
     struck.heal()
     assert states[1] == states[2] == "S"
 
 
 deeds_of_faults = st.tuples(
-    st.sampled_from(["strike", "pulse", "end", "heal"]),
+    st.sampled_from(["injection", "pulse", "end", "heal"]),
     st.sampled_from(AIMED) | st.just("restart"),
     st.sampled_from([1, 2]),
     st.sampled_from([1, 2, 3]),
@@ -340,19 +341,19 @@ deeds_of_faults = st.tuples(
 @settings(max_examples=1_000)
 @given(st.lists(deeds_of_faults, max_size=12))
 def test_whatever_faults_overlap_nobody_is_down_or_about_to_end_after_the_last_heal(
-    deeds: list[tuple[str, str, int, int]],
+    node_changes: list[tuple[str, str, int, int]],
 ) -> None:
-    """Struck and healed in any order by what ends processes, while nodes take their time to end."""
-    only = strike("pause", 3)  # only for its machines
+    """Process faults are injected and healed in any order, while nodes take their time to end."""
+    only = injection("pause", 3)  # only for its machines
     processes = only.machines.processes
     processes.states = dict.fromkeys([1, 2, 3], "S")
     processes.deaf = {1, 2, 3}
-    in_force: list[Struck] = []
-    for number, (deed, name, node, other) in enumerate(deeds):
+    in_force: list[InjectedEvents] = []
+    for number, (deed, name, node, other) in enumerate(node_changes):
         match deed:
-            case "strike":
-                with contextlib.suppress(Futile):
-                    in_force.append(strike(name, *{node, other}, on=only, seed=number))
+            case "injection":
+                with contextlib.suppress(NotApplicable):
+                    in_force.append(injection(name, *{node, other}, on=only, seed=number))
             case "end":
                 if node in processes.ending:
                     processes.ending.remove(node)
@@ -368,9 +369,11 @@ def test_whatever_faults_overlap_nobody_is_down_or_about_to_end_after_the_last_h
     assert not processes.ending
 
 
-def heal_one(in_force: list[Struck], struck: Struck) -> None:
+def heal_one(in_force: list[InjectedEvents], struck: InjectedEvents) -> None:
     """As the executor heals one of several."""
     in_force.remove(struck)
-    same = [each.strike for each in in_force if each.fault is struck.fault]
-    struck.strike = struck.strike.without([each.strike for each in in_force], same_fault=same)
+    same = [each.injection for each in in_force if each.fault is struck.fault]
+    struck.injection = struck.injection.without(
+        [each.injection for each in in_force], same_fault=same
+    )
     struck.heal()

@@ -1,4 +1,4 @@
-"""The pictures of docs/report.md, made anew from a run that is INVALID:
+"""Makes the pictures of docs/report.md from a run that is INVALID:
 
 highwater run quick --broker-module harness.zoo.mutants.ack_before_replication
 python -m tests.tools.report_pictures RUN docs/images
@@ -16,7 +16,7 @@ from harness.reports.page import write_report
 WIDTH = 1120
 SETTLED_MS = 800
 AROUND_S = (0.7, 0.2)
-"""What the zoomed picture shows before the first error, and after its fault's end."""
+"""Seconds before the start and after the end of the fault in the zoomed picture."""
 
 
 def main(run: Path, images: Path) -> None:
@@ -42,7 +42,7 @@ def main(run: Path, images: Path) -> None:
 
 
 def opened(browser: Browser, address: str, scheme: str = "light") -> Page:
-    """The page, drawn."""
+    """Open the page and wait until it is drawn."""
     page = browser.new_page(
         color_scheme="dark" if scheme == "dark" else "light",
         viewport={"width": WIDTH, "height": 900},
@@ -53,7 +53,7 @@ def opened(browser: Browser, address: str, scheme: str = "light") -> Page:
 
 
 def zoomed(page: Page) -> str:
-    """The span of time around the first fault, as addresses write it."""
+    """Return the time span around the first fault, in the form of addresses."""
     started, healed = (
         float(page.locator(f"#fault-0 td >> nth={place}").inner_text().split(" s")[0])
         for place in (3, 4)
@@ -62,10 +62,10 @@ def zoomed(page: Page) -> str:
 
 
 def picture(page: Page, selector: str, height: int, path: Path) -> None:
-    """The window from an element's top on, so high."""
+    """Take a picture of the window, from the top of an element on."""
     page.set_viewport_size({"width": WIDTH, "height": height})
     found = page.locator(selector).first
-    page.wait_for_timeout(SETTLED_MS)  # what opens scrolls into view by itself
+    page.wait_for_timeout(SETTLED_MS)  # an opened anomaly scrolls into view by itself
     found.evaluate("element => element.scrollIntoView({behavior: 'instant'})")
     page.wait_for_timeout(SETTLED_MS)
     page.screenshot(path=path)

@@ -1,9 +1,9 @@
-"""How heavy the page of a large run is: `python -m tests.tools.report_size`.
+"""Measures the pages of large runs: `python -m tests.tools.report_size`.
 
-Writes the reports of a run with a million operations and of one with ten thousand anomalies, opens
-each in Chromium a few times, and prints the file's size and the medians, in s, from the navigation
-to a page that can be used, of a zoom, of a filter, of a jump to the first error, and of the
-processor time of the page's process for all of that.
+Writes the report of a run with a million operations and of a run with ten thousand anomalies, and
+opens each in Chromium several times. Prints the size of the file and the medians, in s: from the
+navigation until the page is usable, of a zoom, of a filter, of a jump to the first error, and the
+processor time of the page's process for all of this.
 """
 
 import argparse
@@ -25,12 +25,12 @@ EVIDENCE = ("op", "client", "value", "offset", "invoke_ns", "complete_ns")
 
 
 def many_operations(run_dir: Path, operations: int) -> Path:
-    """A run with so many sends; returns its report."""
+    """Write a run with this many sends. Return its report."""
     return write_report(judged_run(run_dir, "INVALID", Shape(sends=operations)))
 
 
 def many_anomalies(run_dir: Path, anomalies: int) -> Path:
-    """A run in which so many sends are anomalies, each with a judgement of its own; its report."""
+    """Write a run with this many anomalies, each in its own group. Return its report."""
     judged_run(run_dir, "INVALID", Shape(sends=anomalies * 10))
     path = run_dir / "verdict.json"
     verdict = json.loads(path.read_text())
@@ -48,7 +48,7 @@ def many_anomalies(run_dir: Path, anomalies: int) -> Path:
 
 
 def look(page: Page, address: str) -> dict[str, float]:
-    """Seconds that it takes to open a report and to use it."""
+    """Return the seconds that it takes to open a report and to use it."""
     took: dict[str, float] = {}
 
     def step(name: str, script: str) -> None:

@@ -45,7 +45,7 @@ class FaultSpan:
     fault_id: int
     fault: str
     label: str
-    requested: str
+    selector: str
     resolved: str
     planned_s: float | None
     started_s: float | None
@@ -145,12 +145,12 @@ def _faults(db: Any) -> Iterator[FaultSpan]:
     names = [column[0] for column in found.description]
     for values in found.fetchall():
         row = dict(zip(names, values, strict=True))
-        requested, resolved = _target_texts(row["targets"])
+        selector, resolved = _selector_and_nodes(row["targets"])
         yield FaultSpan(
             fault_id=row["fault_id"],
             fault=row["fault"],
             label=row["label"] or row["fault"],
-            requested=requested,
+            selector=selector,
             resolved=resolved,
             planned_s=None if row["planned_ms"] is None else row["planned_ms"] / 1e3,
             started_s=_seconds(row["started_ns"]),
@@ -169,23 +169,23 @@ def _seconds(at_ns: int | None) -> float | None:
     return None if at_ns is None else at_ns / 1e9
 
 
-def _target_texts(text: str | None) -> tuple[str, str]:
-    """Return the requested and the resolved targets in words; odd content is returned unchanged."""
+def _selector_and_nodes(text: str | None) -> tuple[str, str]:
+    """Return the selector, and the nodes that it selected in words; odd content stays unchanged."""
     try:
         found = json.loads(text) if text else {}
     except ValueError:
         return "", text or ""
     if not isinstance(found, dict):
         return "", _nodes(found) if isinstance(found, list) else str(found)
-    requested = str(found.get("asked") or "")
+    selector = str(found.get("asked") or "")
     nodes = found.get("nodes")
     resolved = [_nodes(nodes)] if isinstance(nodes, list) and nodes else []
-    if (because := str(found.get("resolved") or "")) not in ("", requested, *resolved):
+    if (because := str(found.get("resolved") or "")) not in ("", selector, *resolved):
         resolved = [f"{resolved[0]} ({because})" if resolved else because]
     if cuts := [*(found.get("cuts") or ()), *(found.get("drops") or ())]:
         pairs = [_pair(*cut) for cut in cuts if isinstance(cut, list) and len(cut) in (2, 3)]
         resolved.append(f"cut {', '.join(pairs)}")
-    return requested, "; ".join(resolved)
+    return selector, "; ".join(resolved)
 
 
 def _pair(src: object, dst: object, port: object = 0) -> str:

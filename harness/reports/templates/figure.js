@@ -282,7 +282,7 @@ const sendSections = (sheet, { operations }) => {
 
 const laneSection = (sheet, lanes, { overview }) => {
   if (!lanes.length) return;
-  beginSection(sheet, "Leader of each partition", "number: node that leads; height: size of the ISR; ▼ change of leader; ▬ nothing acknowledged for 0.5 s or more");
+  beginSection(sheet, "Leader of each partition", "number: node that leads; height: size of the ISR; ▼ leader change; ▬ nothing acknowledged for 0.5 s or more");
   const largest = overview.lanes.flatMap((lane) => lane.spans.map((span) => span[4].length)).reduce((a, b) => Math.max(a, b), 1);
   for (const lane of lanes.slice(0, MOST_LANES)) {
     const gaps = overview.gaps.filter(([topic, partition]) => topic === lane.topic && partition === lane.partition);

@@ -53,7 +53,7 @@ def test_time_without_a_leader_is_a_span_of_its_own(tmp_path: Path) -> None:
     assert [r.leader for r in lane.spans] == [1, None, 2, None, 2]
 
 
-def test_requested_and_resolved_targets_in_words(tmp_path: Path) -> None:
+def test_selector_and_selected_nodes_in_words(tmp_path: Path) -> None:
     """With the cut connections; odd content stays as it is."""
     rows = [row | {"targets": text} for row, text in zip(
         fault_rows(), (
@@ -63,7 +63,7 @@ def test_requested_and_resolved_targets_in_words(tmp_path: Path) -> None:
         strict=False,
     )]  # fmt: skip
     found = timeline(tmp_path, [], rows).faults
-    assert [(f.requested, f.resolved) for f in found] == [
+    assert [(f.selector, f.resolved) for f in found] == [
         ("one", "node 2; cut 1→2, 2→1 port 9093"), ("", "nodes 1, 3"), ("", "oops"), ("", ""),
     ]  # fmt: skip
 
@@ -97,6 +97,6 @@ def test_long_run_stays_a_small_file(tmp_path: Path) -> None:
     assert (len(found.faults), found.faults_left_out) == (1_000, 200)
     text = render(tmp_path / "run")
     assert len(text.encode()) < 2_000_000
-    assert "100 partitions with the fewest changes of leader are not in this page" in text
+    assert "100 partitions with the fewest leader changes are not in this page" in text
     assert "only the last is drawn" in text
     assert "200 later faults are in faults.parquet" in text
